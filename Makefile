@@ -1,0 +1,124 @@
+# Everything a person does with this repository. `make` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# The image that is built, pushed and deployed.
+IMG ?= traffic-operator/traffic-operator:$(VERSION)
+# What `make deploy` applies: kube-prometheus, or standalone for clusters without a Prometheus.
+OVERLAY ?= kube-prometheus
+KUBECTL ?= kubectl
+# The binary for the image is static: glibc linked in, no shared library left.
+IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
+ARCHIVE ?= .lab/image/traffic-operator.tar
+LAB := cargo run --quiet --package lab --bin lab --
+
+##@ Everyday
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-zA-Z_-]+:.*##/ {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: image ## Run the product's main job on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
+	$(LAB) demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
+	hack/test
+
+.PHONY: check
+check: fmt-check lint docs deny test ## Everything that must hold before a commit lands.
+
+.PHONY: build
+build: ## Build the operator.
+	cargo build
+
+.PHONY: run
+run: ## Run the operator against the cluster of the current kubeconfig.
+	cargo run -- run
+
+.PHONY: bench
+bench: ## Measure memory, processor time, requests and writes at 100 to 5,000 nodes.
+	cargo run --release --example bench
+
+.PHONY: clean
+clean: lab-down ## Remove what was built (not the cache of the test ground: .lab/cache).
+	cargo clean
+	rm -rf .lab/image
+
+##@ Code
+
+.PHONY: fmt
+fmt: ## Format the code.
+	cargo fmt --all
+
+.PHONY: fmt-check
+fmt-check:
+	cargo fmt --all --check
+
+.PHONY: lint
+lint: ## Lint: clippy pedantic, no warning allowed.
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: docs
+docs: ## Build the code's documentation, no warning allowed.
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+.PHONY: deny
+deny: ## Check licences, sources and banned crates of the dependencies.
+	hack/deny
+
+.PHONY: generate manifests
+generate: ## Write deploy/crds and deploy/rbac from the code.
+	cargo run --quiet -- manifests --output-dir deploy
+manifests: generate ## The same as generate.
+
+##@ Image
+
+.PHONY: image
+image: ## Build the image as an OCI archive, without Docker.
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --target $(IMAGE_TARGET) --target-dir target/image
+	$(LAB) image --binary target/image/$(IMAGE_TARGET)/release/traffic-operator --ref docker.io/$(IMG) --out $(ARCHIVE)
+
+.PHONY: docker-build
+docker-build: ## Build the image with Docker.
+	docker build --tag $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the image with Docker.
+	docker push $(IMG)
+
+##@ Any cluster (of the current kubeconfig)
+
+.PHONY: install
+install: ## Install the custom resource definitions.
+	$(KUBECTL) apply -f deploy/crds/trafficwatches.traffic.example.com.yaml
+	$(KUBECTL) wait --for=condition=Established --timeout=30s -f deploy/crds/trafficwatches.traffic.example.com.yaml
+
+.PHONY: uninstall
+uninstall: ## Delete all custom resources, then their definitions; print what is left.
+	hack/uninstall
+
+.PHONY: deploy
+deploy: install ## Deploy the operator (OVERLAY=kube-prometheus or standalone, IMG=…).
+	$(KUBECTL) kustomize deploy/overlays/$(OVERLAY) \
+		| sed 's#image: traffic-operator/traffic-operator:.*#image: $(IMG)#' \
+		| $(KUBECTL) apply --server-side --force-conflicts -f -
+	$(KUBECTL) -n traffic-operator-system rollout status deployment/traffic-operator --timeout=120s
+
+.PHONY: undeploy
+undeploy: ## Delete all custom resources, then the operator; print what is left.
+	OVERLAY=$(OVERLAY) hack/undeploy
+
+##@ Test ground
+
+.PHONY: lab-up
+lab-up: image ## Start the demo's cluster with the operator deployed and nothing applied.
+	$(LAB) up --capacity 1G
+
+.PHONY: lab-down
+lab-down: ## Remove the cluster of lab-up or `KEEP=1 make demo`.
+	$(LAB) down

@@ -1,0 +1,71 @@
+//! The custom resources: types only. No client, no clock, nothing async.
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::{Api, Client, CustomResourceExt, Resource};
+use serde::{Serialize, de::DeserializeOwned};
+
+pub mod go;
+mod quantity;
+mod schema;
+pub mod traffic_watch;
+
+pub use quantity::{InvalidQuantity, parse_quantity};
+pub use traffic_watch::{TrafficWatch, TrafficWatchSpec, TrafficWatchStatus};
+
+/// The API group of every kind that has no history of its own, and the domain of our node keys.
+pub const GROUP: &str = "traffic.example.com";
+
+/// The category that lists every kind of this operator: `kubectl get traffic`.
+pub const CATEGORY: &str = "traffic";
+
+/// Node annotation with the capacity of a node's links, in bits per second (a quantity: `10G`).
+pub const CAPACITY_ANNOTATION: &str = "traffic.example.com/capacity";
+
+/// One kind as the installation sees it.
+pub struct KindInfo {
+    /// Its definition.
+    pub crd: fn() -> CustomResourceDefinition,
+    /// What its controller may do, beside reading and patching the kind itself.
+    pub permissions: &'static [Permission],
+}
+
+/// One rule of the operator's `ClusterRole`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The API group, `""` for core.
+    pub group: &'static str,
+    /// The resources, sub-resources included (`nodes/status`).
+    pub resources: &'static [&'static str],
+    /// The verbs, none of which may be `*`.
+    pub verbs: &'static [&'static str],
+}
+
+/// Every kind the operator serves, in the order they are installed.
+pub const KINDS: &[KindInfo] =
+    &[KindInfo { crd: TrafficWatch::crd, permissions: traffic_watch::PERMISSIONS }];
+
+/// What the generic controller needs to know of a kind.
+pub trait Kind:
+    Resource<DynamicType = ()>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
+{
+    /// The status subresource.
+    type Status: Clone + Default + PartialEq + Serialize + Send + Sync + std::fmt::Debug;
+
+    /// The API of one namespace; cluster-scoped kinds ignore it.
+    fn api(client: Client, namespace: Option<&str>) -> Api<Self>;
+    /// The status the API server holds, if any was written yet.
+    fn status(&self) -> Option<&Self::Status>;
+    /// The standard conditions inside a status.
+    fn conditions_mut(status: &mut Self::Status) -> &mut Vec<Condition>;
+    /// The field of a status that says which generation it was computed from.
+    fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64>;
+}

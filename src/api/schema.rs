@@ -1,0 +1,29 @@
+//! Schemas that the derive cannot express.
+use k8s_openapi::api::apps::v1::DeploymentSpec;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::Value;
+
+/// The schema of an embedded `DeploymentSpec`, opened and without inner descriptions.
+///
+/// - Opened (`x-kubernetes-preserve-unknown-fields` wherever fields are listed): a field newer than
+///   the Kubernetes version this operator was built for is neither refused nor pruned, and the
+///   template's own metadata is kept.
+/// - Without descriptions: 64 kB instead of 326 kB, so that client-side `kubectl apply`, which
+///   stores the object in an annotation of at most 256 KiB, can install the definition.
+pub(super) fn deployment(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = generator.subschema_for::<Option<DeploymentSpec>>();
+    open(&mut schema);
+    schema
+}
+
+/// The generator keeps the real schema in its definitions: inline transforms run after this, so
+/// both the reference and what it points to must be opened where they stand.
+fn open(schema: &mut Schema) {
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("description");
+        if object.contains_key("properties") {
+            object.insert("x-kubernetes-preserve-unknown-fields".into(), Value::Bool(true));
+        }
+    }
+    schemars::transform::transform_subschemas(&mut open, schema);
+}

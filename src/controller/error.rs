@@ -1,0 +1,113 @@
+//! The one error type of the reconcile loops, and what to do about each of its classes.
+use std::time::Duration;
+
+use super::conditions::Verdict;
+
+/// Why a reconcile stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object itself is wrong; only its author can repair it. The text starts with the path of
+    /// the field.
+    #[error("{0}")]
+    Invalid(String),
+    /// Another object holds what this one claims.
+    #[error("{0}")]
+    Conflict(String),
+    /// The API server refuses what the object describes; the rest of the object is served.
+    #[error("{0}")]
+    Refused(String),
+    /// The API server failed.
+    #[error("kubernetes api: {action}")]
+    Kube {
+        /// What was being done, e.g. `apply Deployment`.
+        action: &'static str,
+        /// The client's error.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+impl Error {
+    /// Wraps a client error with what was being done.
+    pub fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kube { action, source }
+    }
+
+    /// A `PascalCase` name: the metric label, the event reason and the condition reason.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) | Self::Refused(_) => "InvalidSpec",
+            Self::Conflict(_) => "Conflict",
+            Self::Kube { source: kube::Error::Api(s), .. } if s.is_forbidden() => "Forbidden",
+            Self::Kube { .. } => "ApiError",
+        }
+    }
+
+    /// What the `Ready` condition says of it: a spec or claim that cannot stand is known to fail,
+    /// anything else is not known.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let status = (!matches!(self, Self::Kube { .. })).then_some(false);
+        Verdict { type_: "Ready", status, reason: self.reason(), message: self.to_text() }
+    }
+
+    /// The error and its causes in one line.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            // kube prints some of its sources inside its own text.
+            if !text.contains(&cause_text) {
+                text = format!("{text}: {cause_text}");
+            }
+            source = cause.source();
+        }
+        text
+    }
+
+    /// When to try again after `failures` failures in a row; `None` waits for the object to change.
+    ///
+    /// A claim is looked at again every 10 s, because the holder may go away without touching the
+    /// claimant. After a refusal the rest goes on, and the same is not tried again. API errors back off to 30 s only: an API server that is back after an outage
+    /// should find us back too.
+    #[must_use]
+    pub fn requeue_after(&self, failures: u32) -> Option<Duration> {
+        let backoff = Duration::from_secs(1 << failures.min(5));
+        match self {
+            Self::Invalid(_) => None,
+            Self::Conflict(_) => Some(Duration::from_secs(10)),
+            Self::Refused(_) => Some(Duration::from_secs(1)),
+            Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api_error(code: u16, reason: &str) -> Error {
+        let status = kube::core::Status::failure("no", reason).with_code(code).boxed();
+        Error::Kube { action: "get", source: kube::Error::Api(status) }
+    }
+
+    #[test]
+    fn only_an_invalid_spec_waits_for_a_change() {
+        assert_eq!(Error::Invalid("x".into()).requeue_after(9), None);
+        assert_eq!(Error::Conflict("x".into()).requeue_after(9), Some(Duration::from_secs(10)));
+        assert_eq!(api_error(500, "x").requeue_after(1), Some(Duration::from_secs(2)));
+        assert_eq!(api_error(500, "x").requeue_after(99), Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn reasons_are_bounded_words() {
+        assert_eq!(api_error(403, "Forbidden").reason(), "Forbidden");
+        assert_eq!(api_error(503, "x").reason(), "ApiError");
+        assert_eq!(Error::Invalid("spec.label: x".into()).verdict().status, Some(false));
+        assert_eq!(api_error(503, "x").verdict().status, None);
+        assert!(api_error(403, "Forbidden").to_text().starts_with("kubernetes api: get: "));
+    }
+}

@@ -1,0 +1,315 @@
+//! The loop every kind shares: observe, plan, apply, report.
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+use kube::{
+    Client, Resource, ResourceExt,
+    api::PatchParams,
+    core::DeserializeGuard,
+    runtime::{
+        Config, Controller,
+        controller::{self, Action},
+        events::{Recorder, Reporter},
+        finalizer,
+        reflector::Store,
+    },
+};
+
+use report::{complain, publish, report, report_unreadable};
+
+use crate::{api::Kind, metrics::Metrics, runtime::watch};
+
+pub mod conditions;
+pub mod error;
+mod report;
+pub mod schedule;
+pub use conditions::Verdict;
+pub use error::Error;
+
+/// The field manager of every write this operator makes.
+pub const FIELD_MANAGER: &str = "traffic-operator";
+
+/// The value of `app.kubernetes.io/managed-by` on every object this operator owns.
+pub const MANAGED_BY: &str = "traffic-operator";
+
+/// How many objects of a kind are reconciled at once. Passes wait for Prometheus and the API server,
+/// not for the processor; 16 keeps 100 objects of one tick well inside a second.
+const CONCURRENCY: u16 = 16;
+
+/// The outcome of `plan`: everything there is to write, and nothing written yet.
+#[derive(Debug, PartialEq)]
+pub struct Plan<D, S> {
+    /// What `apply` has to bring about.
+    pub desired: D,
+    /// The status to publish, conditions apart.
+    pub status: S,
+    /// The conditions: `Ready` and at most two more.
+    pub conditions: Vec<Verdict>,
+    /// What to tell the owner as events.
+    pub notices: Vec<Notice>,
+    /// How often to look again though nothing changed.
+    pub period: Duration,
+}
+
+/// Something that happened, for the object's owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// A warning, or just news.
+    pub warning: bool,
+    /// `PascalCase`, stable.
+    pub reason: &'static str,
+    /// For a person.
+    pub note: String,
+    /// The node this is about, if any: events of one reason form one series per node.
+    pub node: Option<String>,
+}
+
+/// One kind and the logic that serves it.
+pub trait Reconciler: Send + Sync + 'static {
+    /// The custom resource.
+    type Kind: Kind;
+    /// Facts read from the world.
+    type Observed: Send + Sync;
+    /// What has to hold.
+    type Desired: Send + Sync;
+    /// The controller's name: metric label, span.
+    const NAME: &'static str;
+    /// The finalizer of objects that [`Self::needs_cleanup`].
+    const FINALIZER: &'static str;
+
+    /// Whether something outside the owner tree must be undone before the object goes.
+    fn needs_cleanup(&self, object: &Self::Kind) -> bool;
+    /// Reads; never writes.
+    fn observe(
+        &self,
+        object: &Self::Kind,
+        others: &Store<DeserializeGuard<Self::Kind>>,
+    ) -> impl Future<Output = Result<Self::Observed, Error>> + Send;
+    /// Decides; no client, no clock, no randomness.
+    ///
+    /// # Errors
+    /// Only [`Error::Invalid`] and [`Error::Conflict`]: everything else is an observation.
+    fn plan(
+        object: &Self::Kind,
+        observed: &Self::Observed,
+    ) -> Result<Plan<Self::Desired, <Self::Kind as Kind>::Status>, Error>;
+    /// Writes; decides nothing.
+    fn apply(
+        &self,
+        object: &Self::Kind,
+        desired: Self::Desired,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Undoes what stands outside the owner tree; the object goes when this succeeds.
+    fn cleanup(
+        &self,
+        object: &Self::Kind,
+        others: &Store<DeserializeGuard<Self::Kind>>,
+    ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send;
+    /// Drops what is kept in memory for an object that is gone.
+    fn forget(&self, namespace: &str, name: &str);
+}
+
+/// What a running loop holds.
+pub struct Context<R: Reconciler> {
+    client: Client,
+    recorder: Recorder,
+    reconciler: R,
+    schedule: schedule::Schedule,
+    metrics: Metrics,
+    objects: Store<DeserializeGuard<R::Kind>>,
+    failures: Mutex<HashMap<String, u32>>,
+}
+
+impl<R: Reconciler> Context<R> {
+    fn failures(&self) -> std::sync::MutexGuard<'_, HashMap<String, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs one kind's loop until `shutdown`.
+pub async fn run<R: Reconciler>(
+    client: Client,
+    reconciler: R,
+    schedule: schedule::Schedule,
+    metrics: Metrics,
+    synced: impl FnOnce() + Send,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let api = kube::Api::<DeserializeGuard<R::Kind>>::all(client.clone());
+    let controller = Controller::new(api, watch::config())
+        .trigger_backoff(watch::backoff())
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .graceful_shutdown_on(shutdown);
+    let objects = controller.store();
+    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
+    let ctx = Arc::new(Context {
+        recorder: Recorder::new(client.clone(), reporter),
+        client,
+        reconciler,
+        schedule,
+        metrics,
+        objects: objects.clone(),
+        failures: Mutex::default(),
+    });
+    let ready = async {
+        if objects.wait_until_ready().await.is_ok() {
+            synced();
+        }
+        // Only the controller's stream may end this function.
+        std::future::pending::<()>().await;
+    };
+    let passes =
+        controller.run(reconcile::<R>, error_policy::<R>, Arc::clone(&ctx)).for_each(|result| {
+            match result {
+                Ok((object, _)) => {
+                    tracing::debug!(controller = R::NAME, %object, "reconciled");
+                }
+                Err(controller::Error::ObjectNotFound(object)) => {
+                    ctx.forget(object.namespace.as_deref().unwrap_or_default(), &object.name);
+                }
+                Err(controller::Error::ReconcilerFailed(error, object)) => {
+                    tracing::warn!(
+                        controller = R::NAME, %object, reason = error.reason(),
+                        error = error.to_text(), "reconcile failed"
+                    );
+                }
+                Err(error) => {
+                    tracing::warn!(controller = R::NAME, %error, "watch failed, trying again");
+                    ctx.metrics.watch_restarted(R::NAME);
+                }
+            }
+            std::future::ready(())
+        });
+    tokio::select! {
+        () = passes => {}
+        () = ready => {}
+    }
+}
+
+impl<R: Reconciler> Context<R> {
+    fn forget(&self, namespace: &str, name: &str) {
+        self.failures().remove(&format!("{namespace}/{name}"));
+        self.reconciler.forget(namespace, name);
+    }
+}
+
+/// One pass over one object, timed and counted.
+async fn reconcile<R: Reconciler>(
+    object: Arc<DeserializeGuard<R::Kind>>,
+    ctx: Arc<Context<R>>,
+) -> Result<Action, Error> {
+    let started = Instant::now();
+    let result = match object.0.as_ref() {
+        Ok(object) => reconcile_valid(object, &ctx).await,
+        Err(invalid) => {
+            let error = Error::Invalid(format!("spec: {}", invalid.error));
+            report_unreadable(&*object, &ctx, &error).await;
+            Err(error)
+        }
+    };
+    let reason = result.as_ref().err().map(Error::reason);
+    ctx.metrics.reconciled(R::NAME, started.elapsed(), reason);
+    if result.is_ok() {
+        ctx.failures().remove(&key(&*object));
+    }
+    result
+}
+
+async fn reconcile_valid<R: Reconciler>(
+    object: &R::Kind,
+    ctx: &Context<R>,
+) -> Result<Action, Error> {
+    let has_finalizer = object.finalizers().iter().any(|f| f == R::FINALIZER);
+    if object.meta().deletion_timestamp.is_some() && !has_finalizer {
+        return Ok(Action::await_change());
+    }
+    if !has_finalizer && !ctx.reconciler.needs_cleanup(object) {
+        return pass_or_complain(object, ctx).await;
+    }
+    let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
+    let outcome = finalizer(&api, R::FINALIZER, Arc::new(object.clone()), |event| async {
+        match event {
+            finalizer::Event::Apply(object) => pass_or_complain(&*object, ctx).await,
+            finalizer::Event::Cleanup(object) => {
+                match ctx.reconciler.cleanup(&object, &ctx.objects).await {
+                    Ok(notices) => {
+                        publish(&*object, ctx, &notices).await;
+                        Ok(Action::await_change())
+                    }
+                    Err(error) => {
+                        complain(&*object, ctx, &error).await;
+                        Err(error)
+                    }
+                }
+            }
+        }
+    });
+    outcome.await.or_else(|error| match error {
+        finalizer::Error::ApplyFailed(error) | finalizer::Error::CleanupFailed(error) => Err(error),
+        // Removing the finalizer of an object that is gone already is what we wanted.
+        finalizer::Error::RemoveFinalizer(kube::Error::Api(s)) if s.is_not_found() => {
+            Ok(Action::await_change())
+        }
+        finalizer::Error::AddFinalizer(source) => {
+            Err(Error::Kube { action: "add finalizer", source })
+        }
+        finalizer::Error::RemoveFinalizer(source) => {
+            Err(Error::Kube { action: "remove finalizer", source })
+        }
+        error @ (finalizer::Error::UnnamedObject | finalizer::Error::InvalidFinalizer) => {
+            Err(Error::Invalid(error.to_string()))
+        }
+    })
+}
+
+async fn pass_or_complain<R: Reconciler>(
+    object: &R::Kind,
+    ctx: &Context<R>,
+) -> Result<Action, Error> {
+    let result = pass(object, ctx).await;
+    if let Err(error) = &result {
+        if matches!(error, Error::Invalid(_) | Error::Conflict(_)) {
+            // Nothing is decided for it any more: its series must not look as if.
+            ctx.reconciler.forget(&object.namespace().unwrap_or_default(), &object.name_any());
+        }
+        complain(object, ctx, error).await;
+    }
+    result
+}
+
+async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Action, Error> {
+    let observed = ctx.reconciler.observe(object, &ctx.objects).await?;
+    let plan = R::plan(object, &observed)?;
+    let applied = ctx.reconciler.apply(object, plan.desired).await;
+    // What was decided is reported even if a write failed: the failure is reported after it.
+    publish(object, ctx, &plan.notices).await;
+    applied?;
+    report(object, ctx, plan.status, &plan.conditions).await?;
+    Ok(Action::requeue(ctx.schedule.until_next(Instant::now(), plan.period)))
+}
+
+/// Parameters of a merge patch under our own name; without one the API server calls it `unknown`.
+#[must_use]
+pub fn merge_params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature is the client library's")]
+fn error_policy<R: Reconciler>(
+    object: Arc<DeserializeGuard<R::Kind>>,
+    error: &Error,
+    ctx: Arc<Context<R>>,
+) -> Action {
+    let mut failures = ctx.failures();
+    let count = failures.entry(key(&*object)).or_default();
+    *count = count.saturating_add(1);
+    error.requeue_after(*count).map_or_else(Action::await_change, Action::requeue)
+}
+
+fn key<K: Resource>(object: &K) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}

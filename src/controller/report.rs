@@ -1,0 +1,105 @@
+//! What a pass tells: events, conditions, status.
+use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
+use kube::{
+    Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    core::DeserializeGuard,
+    runtime::events::{Event, EventType},
+};
+
+use super::{Context, Error, FIELD_MANAGER, Notice, Reconciler, Verdict, conditions, merge_params};
+use crate::api::Kind;
+
+/// Publishes events, best effort: an event that cannot be written never fails a pass.
+pub(super) async fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, notices: &[Notice]) {
+    for notice in notices {
+        let event = Event {
+            type_: if notice.warning { EventType::Warning } else { EventType::Normal },
+            reason: notice.reason.into(),
+            // 1,024 bytes is the API server's limit.
+            note: Some(conditions::truncate(&notice.note, 1024)),
+            action: "Reconcile".into(),
+            secondary: notice.node.as_ref().map(|node| ObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("Node".into()),
+                name: Some(node.clone()),
+                ..ObjectReference::default()
+            }),
+        };
+        if let Err(error) = ctx.recorder.publish(&event, &object.object_ref(&())).await {
+            tracing::debug!(%error, reason = notice.reason, "event not published");
+        }
+    }
+}
+
+/// Tells of a failed pass where its owner looks: the condition and an event, both best effort.
+pub(super) async fn complain<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, error: &Error) {
+    let verdict = error.verdict();
+    let mut status = object.status().cloned().unwrap_or_default();
+    let known = R::Kind::conditions_mut(&mut status).iter().any(|c| {
+        c.type_ == verdict.type_ && c.reason == verdict.reason && c.message == verdict.message
+    });
+    if !known {
+        let notice = Notice {
+            warning: true,
+            reason: verdict.reason,
+            note: verdict.message.clone(),
+            node: None,
+        };
+        publish(object, ctx, &[notice]).await;
+    }
+    if let Err(error) = report(object, ctx, status, &[verdict]).await {
+        tracing::debug!(error = error.to_text(), "condition not written");
+    }
+}
+
+/// Writes the status if it differs from what the object holds.
+pub(super) async fn report<R: Reconciler>(
+    object: &R::Kind,
+    ctx: &Context<R>,
+    mut status: <R::Kind as Kind>::Status,
+    verdicts: &[Verdict],
+) -> Result<(), Error> {
+    let generation = object.meta().generation;
+    *R::Kind::observed_generation_mut(&mut status) = generation;
+    let mut old = object.status().cloned().unwrap_or_default();
+    let conditions = R::Kind::conditions_mut(&mut status);
+    conditions.clone_from(R::Kind::conditions_mut(&mut old));
+    for verdict in verdicts {
+        conditions::set(conditions, verdict, generation, Timestamp::now());
+    }
+    if object.status() == Some(&status) {
+        return Ok(());
+    }
+    let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
+    let patch = serde_json::json!({
+        "apiVersion": R::Kind::api_version(&()),
+        "kind": R::Kind::kind(&()),
+        "status": status,
+    });
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    match api.patch_status(&object.name_any(), &params, &Patch::Apply(patch)).await {
+        // Deleted meanwhile: there is nobody left to tell.
+        Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+        Err(source) => Err(Error::Kube { action: "apply status", source }),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Writes `Ready=False` on an object whose spec this version cannot read; its other fields are out
+/// of reach, so only the conditions are patched.
+pub(super) async fn report_unreadable<R: Reconciler>(
+    object: &DeserializeGuard<R::Kind>,
+    ctx: &Context<R>,
+    error: &Error,
+) {
+    let mut conditions = vec![];
+    conditions::set(&mut conditions, &error.verdict(), object.meta().generation, Timestamp::now());
+    let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
+    let patch = Patch::Merge(serde_json::json!({ "status": { "conditions": conditions } }));
+    // The answer holds the unreadable object again: that it cannot be read is no news.
+    match api.patch_status(&object.name_any(), &merge_params(), &patch).await {
+        Ok(_) | Err(kube::Error::SerdeError(_)) => {}
+        Err(error) => tracing::warn!(%error, "condition not written"),
+    }
+}

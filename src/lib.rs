@@ -1,0 +1,29 @@
+//! Kubernetes that acts on how its network really behaves.
+//!
+//! One loop for every kind: **observe** reads and never writes, **plan** decides and does nothing
+//! else, **apply** writes and decides nothing, and the driver reports. Read in this order:
+//!
+//! - [`api`]: the custom resources. Types only; one file per kind, and the registry
+//!   [`api::KINDS`] over which the tests of the house rules run.
+//! - [`controller`]: the loop that every kind shares, and the one table of errors.
+//! - [`traffic_watch`]: judges nodes by PromQL. Its pure core is `plan` (with `evidence`, `limits`,
+//!   `claims`, `children`); its edges are `query` (text out), `reading` (numbers in) and the
+//!   [`controller::Reconciler`].
+//! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
+//! - [`nodes`]: what is known of the nodes, and which node a series is about.
+//! - [`runtime`]: one process: client, lease, admin server, shutdown.
+//! - [`metrics`]: our own metrics.
+//! - [`manifests`]: what `deploy/` is generated from.
+//! - [`cli`]: the command line; its doc comments are the help text.
+pub mod api;
+pub mod cli;
+pub mod controller;
+pub mod manifests;
+pub mod metrics;
+pub mod nodes;
+pub mod prometheus;
+pub mod runtime;
+pub mod traffic_watch;
+
+/// How this operator names itself to the API server and to Prometheus.
+pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,289 @@
+//! Our own metrics: what is counted, under which names.
+//!
+//! Counters of one process live here; what belongs to an object (the decisions of a `TrafficWatch`)
+//! is read from its state at scrape time by a [`Collector`], so that series vanish with their object.
+use std::{
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicI64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{EncodeLabelSet, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::Registry,
+};
+
+/// Prefix of every metric but the standard `process_*`.
+pub const PREFIX: &str = "traffic_operator";
+
+/// Every metric this process exports: the family's name as it is queried, without the suffixes
+/// `_bucket`, `_sum` and `_count` of histograms.
+pub const NAMES: &[&str] = &[
+    "traffic_operator_api_requests_total",
+    "traffic_operator_build_info",
+    "traffic_operator_leader",
+    "traffic_operator_prometheus_request_duration_seconds",
+    "traffic_operator_prometheus_requests_total",
+    "traffic_operator_reconcile_duration_seconds",
+    "traffic_operator_reconcile_errors_total",
+    "traffic_operator_reconcile_total",
+    "traffic_operator_samples_rejected_total",
+    "traffic_operator_store_objects",
+    "traffic_operator_trafficwatch_evaluations_total",
+    "traffic_operator_trafficwatch_last_success_timestamp_seconds",
+    "traffic_operator_trafficwatch_node_sample_age_seconds",
+    "traffic_operator_trafficwatch_node_state",
+    "traffic_operator_trafficwatch_node_threshold",
+    "traffic_operator_trafficwatch_node_value",
+    "traffic_operator_trafficwatch_nodes",
+    "traffic_operator_trafficwatch_suppressed",
+    "traffic_operator_trafficwatch_transitions_total",
+    "traffic_operator_watch_restarts_total",
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+];
+
+/// Bounds of what takes a network round trip: 1 ms to 10 s, the deadline of every call.
+const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The metrics of this process; clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Mutex<Registry>,
+    reconcile: Family<Outcome, Counter>,
+    reconcile_errors: Family<Failure, Counter>,
+    reconcile_duration: Histograms<Controller>,
+    prometheus_requests: Family<RequestResult, Counter>,
+    prometheus_duration: Histogram,
+    samples_rejected: Family<Reason, Counter>,
+    api_requests: Family<ApiCall, Counter>,
+    watch_restarts: Family<Resource, Counter>,
+    store_objects: Family<Resource, Gauge>,
+    leader: Gauge<i64, AtomicI64>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Outcome {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Failure {
+    controller: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Controller {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestResult {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Resource {
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ApiCall {
+    verb: &'static str,
+    resource: String,
+    code: u16,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All families at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        fn seconds() -> Histogram {
+            Histogram::new(SECONDS)
+        }
+        let inner = Inner {
+            registry: Mutex::default(),
+            reconcile: Family::default(),
+            reconcile_errors: Family::default(),
+            reconcile_duration: Family::new_with_constructor(seconds as fn() -> Histogram),
+            prometheus_requests: Family::default(),
+            prometheus_duration: seconds(),
+            samples_rejected: Family::default(),
+            api_requests: Family::default(),
+            watch_restarts: Family::default(),
+            store_objects: Family::default(),
+            leader: Gauge::default(),
+        };
+        let mut registry = Registry::default();
+        inner.register(registry.sub_registry_with_prefix(PREFIX));
+        registry.register_collector(Box::new(process::Process));
+        *inner.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+        Self(Arc::new(inner))
+    }
+
+    /// Adds what is read at scrape time; its names carry the prefix themselves.
+    pub fn register(&self, collector: Box<dyn Collector>) {
+        self.registry().register_collector(collector);
+    }
+
+    /// The page `/metrics`, in OpenMetrics text.
+    ///
+    /// # Errors
+    /// When a collector fails.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut page = String::new();
+        text::encode(&mut page, &self.registry())?;
+        Ok(page)
+    }
+
+    /// Counts one pass; `failed` is the reason of its error.
+    pub fn reconciled(
+        &self,
+        controller: &'static str,
+        took: Duration,
+        failed: Option<&'static str>,
+    ) {
+        let result = if failed.is_some() { "error" } else { "success" };
+        self.0.reconcile.get_or_create(&Outcome { controller, result }).inc();
+        let duration = self.0.reconcile_duration.get_or_create(&Controller { controller });
+        duration.observe(took.as_secs_f64());
+        if let Some(reason) = failed {
+            self.0.reconcile_errors.get_or_create(&Failure { controller, reason }).inc();
+        }
+    }
+
+    /// Counts one request to Prometheus; `result` is `success` or the reason of its failure.
+    pub fn prometheus_request(&self, result: &'static str, took: Duration) {
+        self.0.prometheus_requests.get_or_create(&RequestResult { result }).inc();
+        self.0.prometheus_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts series of an answer that are no evidence.
+    pub fn samples_rejected(&self, reason: &'static str, count: usize) {
+        if count > 0 {
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            self.0.samples_rejected.get_or_create(&Reason { reason }).inc_by(count);
+        }
+    }
+
+    /// Counts one call to the API server; `code` 0 is no answer.
+    pub fn api_request(&self, verb: &'static str, resource: &str, code: u16) {
+        let call = ApiCall { verb, resource: resource.into(), code };
+        self.0.api_requests.get_or_create(&call).inc();
+    }
+
+    /// Counts a watch that had to begin again.
+    pub fn watch_restarted(&self, resource: &'static str) {
+        self.0.watch_restarts.get_or_create(&Resource { resource }).inc();
+    }
+
+    /// Sets how many objects are kept in memory.
+    pub fn stored(&self, resource: &'static str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.0.store_objects.get_or_create(&Resource { resource }).set(count);
+    }
+
+    /// Says whether this process leads.
+    pub fn set_leader(&self, leads: bool) {
+        self.0.leader.set(i64::from(leads));
+    }
+
+    fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
+        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The library appends `_total` to counters and `_info` to infos.
+    fn register(&self, r: &mut Registry) {
+        r.register("reconcile", "Passes over objects", self.reconcile.clone());
+        r.register("reconcile_errors", "Passes that failed", self.reconcile_errors.clone());
+        r.register(
+            "reconcile_duration_seconds",
+            "How long a pass takes",
+            self.reconcile_duration.clone(),
+        );
+        r.register(
+            "prometheus_requests",
+            "Requests to Prometheus by result",
+            self.prometheus_requests.clone(),
+        );
+        r.register(
+            "prometheus_request_duration_seconds",
+            "How long a request to Prometheus takes",
+            self.prometheus_duration.clone(),
+        );
+        r.register(
+            "samples_rejected",
+            "Series of an answer that are no evidence",
+            self.samples_rejected.clone(),
+        );
+        r.register(
+            "api_requests",
+            "Calls to the Kubernetes API; code 0 is no answer",
+            self.api_requests.clone(),
+        );
+        r.register(
+            "watch_restarts",
+            "Watches that failed and began again",
+            self.watch_restarts.clone(),
+        );
+        r.register("store_objects", "Objects kept in memory", self.store_objects.clone());
+        r.register("leader", "1 while this process leads", self.leader.clone());
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        r.register("build", "The version of this process", version);
+    }
+}
+
+mod process;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_of_the_process_is_listed() {
+        let metrics = Metrics::new();
+        metrics.reconciled("x", Duration::ZERO, Some("ApiError"));
+        metrics.prometheus_request("success", Duration::ZERO);
+        metrics.samples_rejected("unmapped", 1);
+        metrics.api_request("get", "nodes", 200);
+        metrics.watch_restarted("nodes");
+        metrics.stored("nodes", 1);
+        let page = metrics.encode().unwrap();
+        let families: Vec<_> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| match kind {
+                "counter" => format!("{name}_total"),
+                "info" => format!("{name}_info"),
+                _ => name.to_owned(),
+            })
+            .collect();
+        assert!(!families.is_empty());
+        for family in families {
+            assert!(NAMES.contains(&family.as_str()), "{family} is not in NAMES");
+        }
+        assert!(page.ends_with("# EOF\n"), "{page}");
+    }
+}

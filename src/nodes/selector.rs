@@ -1,0 +1,122 @@
+//! Label selectors over nodes.
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+/// A checked selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSelector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Requirement {
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Exists(String),
+    DoesNotExist(String),
+}
+
+impl NodeSelector {
+    /// Every Linux node: the exporters and their device names are Linux'.
+    #[must_use]
+    pub fn linux() -> Self {
+        Self(vec![Requirement::In("kubernetes.io/os".into(), vec!["linux".into()])])
+    }
+
+    /// Checks a selector of a spec.
+    ///
+    /// # Errors
+    /// The path below the selector and what is wrong there.
+    pub fn new(selector: &LabelSelector) -> Result<Self, String> {
+        let mut requirements: Vec<_> = selector
+            .match_labels
+            .iter()
+            .flatten()
+            .map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()]))
+            .collect();
+        for (i, e) in selector.match_expressions.iter().flatten().enumerate() {
+            let key = e.key.clone();
+            let values = e.values.clone().unwrap_or_default();
+            let path = format!("matchExpressions[{i}]");
+            requirements.push(match (e.operator.as_str(), values.is_empty()) {
+                ("In", false) => Requirement::In(key, values),
+                ("NotIn", false) => Requirement::NotIn(key, values),
+                ("In" | "NotIn", true) => {
+                    return Err(format!("{path}.values: {} needs at least one value", e.operator));
+                }
+                ("Exists", true) => Requirement::Exists(key),
+                ("DoesNotExist", true) => Requirement::DoesNotExist(key),
+                ("Exists" | "DoesNotExist", false) => {
+                    return Err(format!("{path}.values: {} takes no values", e.operator));
+                }
+                (other, _) => {
+                    return Err(format!(
+                        "{path}.operator: {other:?} must be In, NotIn, Exists or DoesNotExist"
+                    ));
+                }
+            });
+        }
+        Ok(Self(requirements))
+    }
+
+    /// Whether labels match; `get` looks one up.
+    pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => {
+                get(key).is_some_and(|value| values.iter().any(|v| v == value))
+            }
+            Requirement::NotIn(key, values) => {
+                get(key).is_none_or(|value| values.iter().all(|v| v != value))
+            }
+            Requirement::Exists(key) => get(key).is_some(),
+            Requirement::DoesNotExist(key) => get(key).is_none(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+
+    use super::*;
+
+    fn expression(operator: &str, values: &[&str]) -> LabelSelector {
+        LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: "zone".into(),
+                operator: operator.into(),
+                values: Some(values.iter().map(|&v| v.to_owned()).collect()),
+            }]),
+            ..LabelSelector::default()
+        }
+    }
+
+    #[test]
+    fn match_expressions_count_as_much_as_match_labels() {
+        for (operator, values, in_a, in_none) in [
+            ("In", &["a"][..], true, false),
+            ("NotIn", &["a"], false, true),
+            ("Exists", &[], true, false),
+            ("DoesNotExist", &[], false, true),
+        ] {
+            let selector = NodeSelector::new(&expression(operator, values)).unwrap();
+            assert_eq!(selector.matches(|key| (key == "zone").then_some("a")), in_a, "{operator}");
+            assert_eq!(selector.matches(|_| None), in_none, "{operator}");
+        }
+        let labels = LabelSelector {
+            match_labels: Some([("zone".into(), "a".into())].into()),
+            ..LabelSelector::default()
+        };
+        assert!(!NodeSelector::new(&labels).unwrap().matches(|_| Some("b")));
+        assert!(NodeSelector::new(&LabelSelector::default()).unwrap().matches(|_| None));
+    }
+
+    #[test]
+    fn refuses_what_kubernetes_refuses_and_names_the_path() {
+        for (operator, values, path) in [
+            ("In", &[][..], "matchExpressions[0].values"),
+            ("Exists", &["a"], "matchExpressions[0].values"),
+            ("Gt", &["1"], "matchExpressions[0].operator"),
+        ] {
+            let error = NodeSelector::new(&expression(operator, values)).unwrap_err();
+            assert!(error.starts_with(path), "{error}");
+        }
+    }
+}

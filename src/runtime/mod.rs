@@ -1,0 +1,202 @@
+//! One process: client, lease, controllers, admin server, and how they end together.
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+
+use crate::{
+    controller::{self, schedule::Schedule},
+    metrics::Metrics,
+    nodes::NodeStore,
+    prometheus::{self, Shared},
+    traffic_watch::{Decisions, DeploymentStore, TrafficWatchReconciler},
+};
+
+pub mod admin;
+pub mod client;
+pub mod lease;
+pub mod log;
+pub mod shutdown;
+pub mod watch;
+
+use admin::Readiness;
+use lease::{Candidate, Fence, LeaseConfig};
+use shutdown::Shutdown;
+
+/// How long passes under way may take to end: half of the pod's grace period, which also has to hold
+/// the release of the lease.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What `run` needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The endpoint.
+    pub prometheus: prometheus::Config,
+    /// Labels that may name a node, beside `instance`.
+    pub node_labels: Vec<String>,
+    /// Where the admin server listens.
+    pub admin_address: SocketAddr,
+    /// The lease.
+    pub lease: LeaseConfig,
+}
+
+/// An identity for processes that are told none.
+#[must_use]
+pub fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{}", host.trim(), std::process::id())
+}
+
+/// Runs until SIGTERM or SIGINT, or until something ends that must not.
+///
+/// # Errors
+/// Why it ended, if nobody asked for it: the process is to be restarted.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let metrics = Metrics::new();
+    let fence = Fence::default();
+    let prometheus = prometheus::Client::new(&config.prometheus, metrics.clone())?;
+    let client = client::connect(fence.clone(), metrics.clone()).await?;
+    let readiness = Readiness::default();
+    readiness.expect("lease");
+    let shutdown = Shutdown::default();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        identity = config.lease.identity,
+        prometheus = prometheus.url(),
+        "starting"
+    );
+
+    let mut tasks = JoinSet::new();
+    let router = admin::router(metrics.clone(), readiness.clone());
+    let served = admin::serve(config.admin_address, router, shutdown.begun());
+    tasks.spawn(async move { served.await.map(|()| "admin server") });
+
+    let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence);
+    let leader = Leader {
+        client,
+        metrics,
+        prometheus,
+        readiness: readiness.clone(),
+        shutdown: shutdown.clone(),
+        node_labels: config.node_labels,
+    };
+    let result = {
+        let mut leading = std::pin::pin!(leader.run(&mut candidate, readiness));
+        tokio::select! {
+            signal = terminated() => {
+                tracing::info!(signal = signal?, "stopping");
+                shutdown.begin();
+                // Passes under way end while the lease still is ours; then it is given back.
+                if tokio::time::timeout(DRAIN, &mut leading).await.is_err() {
+                    tracing::warn!("passes did not end in time");
+                }
+                Ok(())
+            }
+            ended = first_ended(&mut tasks) => Err(ended),
+            lost = &mut leading => Err(lost),
+        }
+    };
+    shutdown.begin();
+    candidate.release().await;
+    result
+}
+
+/// What only the leader runs.
+struct Leader {
+    client: kube::Client,
+    metrics: Metrics,
+    prometheus: prometheus::Client,
+    readiness: Readiness,
+    shutdown: Shutdown,
+    node_labels: Vec<String>,
+}
+
+impl Leader {
+    /// Waits for the lease, runs the controllers while it is held; returns only why it ended.
+    async fn run(self, candidate: &mut Candidate, readiness: Readiness) -> anyhow::Error {
+        tokio::select! {
+            () = candidate.acquire(|| readiness.reached("lease")) => {}
+            () = self.shutdown.begun() => return anyhow::anyhow!("stopped while following"),
+        }
+        tracing::info!("leading");
+        self.metrics.set_leader(true);
+        let metrics = self.metrics.clone();
+        let mut tasks = JoinSet::new();
+        self.start(&mut tasks);
+        readiness.reached("lease");
+        let why = tokio::select! {
+            lost = candidate.renew() => anyhow::Error::new(lost),
+            ended = first_ended(&mut tasks) => ended,
+        };
+        metrics.set_leader(false);
+        why
+    }
+
+    /// Starts stores and controllers; a kind is one more block here.
+    fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+        let nodes = NodeStore::default();
+        let deployments = DeploymentStore::default();
+        let decisions = Decisions::default();
+        self.metrics.register(Box::new(decisions.clone()));
+        for what in ["nodes", "deployments", "trafficwatches"] {
+            self.readiness.expect(what);
+        }
+        let follow = nodes.clone().follow(self.client.clone(), self.metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of nodes")
+        });
+        let follow = deployments.clone().follow(self.client.clone(), self.metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of deployments")
+        });
+        tasks.spawn(async move {
+            // Without the nodes every node would look deleted.
+            nodes.synced().await;
+            self.readiness.reached("nodes");
+            deployments.synced().await;
+            self.readiness.reached("deployments");
+            let schedule = Schedule::default();
+            let reconciler = TrafficWatchReconciler {
+                client: self.client.clone(),
+                nodes,
+                deployments,
+                prometheus: self.prometheus,
+                node_labels: self.node_labels,
+                schedule,
+                decisions,
+                metrics: self.metrics.clone(),
+                readings: Shared::default(),
+            };
+            let readiness = self.readiness;
+            let synced = move || readiness.reached("trafficwatches");
+            let stop = self.shutdown.begun();
+            controller::run(self.client, reconciler, schedule, self.metrics, synced, stop).await;
+            Ok("controller of trafficwatches")
+        });
+    }
+}
+
+/// Any task that ends is one too many: the process ends with it, and is started again.
+async fn first_ended(tasks: &mut JoinSet<anyhow::Result<&'static str>>) -> anyhow::Error {
+    match tasks.join_next().await {
+        Some(Ok(Ok(name))) => anyhow::anyhow!("{name} ended"),
+        Some(Ok(Err(error))) => error,
+        Some(Err(error)) => anyhow::Error::new(error).context("a task ended"),
+        None => anyhow::anyhow!("there are no tasks"),
+    }
+}
+
+/// As process 1 of a container, a process without handlers ignores these signals.
+async fn terminated() -> anyhow::Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM handler")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT handler")?;
+    tokio::select! {
+        _ = terminate.recv() => Ok("SIGTERM"),
+        _ = interrupt.recv() => Ok("SIGINT"),
+    }
+}

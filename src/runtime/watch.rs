@@ -1,0 +1,78 @@
+//! How every watch of this operator behaves: bounded silence, bounded back-off, resumed for ever.
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::{
+    Api, Resource,
+    runtime::{
+        WatchStreamExt,
+        utils::Backoff,
+        watcher::{self, DefaultBackoff, Event, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+
+/// How long the server keeps one watch open. Short, because a connection that died silently is only
+/// noticed at its end; it must stay at least 6 s below the client's read timeout.
+const WATCH_TIMEOUT_SECONDS: u32 = 20;
+
+/// Objects per page of the first list: 100 nodes of 16 kB are a 1.6 MB answer, where the default
+/// page of 500 would set the process' peak memory.
+const PAGE_SIZE: u32 = 100;
+
+/// The longest pause between two attempts, in place of the client library's 30 s: it is how long
+/// this operator stays blind after an outage.
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// The configuration of every watch.
+#[must_use]
+pub fn config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_SIZE)
+}
+
+/// The back-off of every watch.
+#[must_use]
+pub fn backoff() -> CappedBackoff {
+    CappedBackoff(DefaultBackoff::default())
+}
+
+/// The client library's back-off (exponential, with jitter), capped.
+pub struct CappedBackoff(DefaultBackoff);
+
+impl Iterator for CappedBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|pause| pause.min(MAX_BACKOFF))
+    }
+}
+
+impl Backoff for CappedBackoff {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+}
+
+/// Watches `api` for ever; errors are items, never the end.
+pub fn follow<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    watcher(api, config).backoff(backoff()).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_stay_below_the_cap_for_ever() {
+        let mut backoff = backoff();
+        for _ in 0..50 {
+            assert!(backoff.next().is_some_and(|pause| pause <= MAX_BACKOFF));
+        }
+    }
+}

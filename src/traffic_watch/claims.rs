@@ -1,0 +1,100 @@
+//! Who may write a node label: a label key belongs to the oldest `TrafficWatch` that claims it.
+use kube::ResourceExt;
+
+use crate::api::{TrafficWatch, traffic_watch::Mode};
+
+/// Whether a label key is ours to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Ours.
+    Ours,
+    /// Another's, by namespace/name.
+    HeldBy(String),
+}
+
+/// Who holds the key that `watch` claims, among all others.
+#[must_use]
+pub fn claim<'a>(
+    watch: &TrafficWatch,
+    others: impl IntoIterator<Item = &'a TrafficWatch>,
+) -> Claim {
+    if !claims(watch) {
+        return Claim::Ours;
+    }
+    let key = watch.label_key();
+    others
+        .into_iter()
+        .filter(|other| claims(other) && other.label_key() == key && rank(other) < rank(watch))
+        .min_by_key(|other| rank(other))
+        .map_or(Claim::Ours, |holder| Claim::HeldBy(name(holder)))
+}
+
+/// Whether somebody other than `watch` claims `key` and goes on living: its labels are not to be
+/// removed with those of `watch`.
+#[must_use]
+pub fn has_heir<'a>(
+    watch: &TrafficWatch,
+    key: &str,
+    others: impl IntoIterator<Item = &'a TrafficWatch>,
+) -> bool {
+    others.into_iter().any(|other| {
+        name(other) != name(watch)
+            && other.metadata.deletion_timestamp.is_none()
+            && claims(other)
+            && other.label_key() == key
+    })
+}
+
+/// Observe writes no label, so it needs none of its own.
+fn claims(watch: &TrafficWatch) -> bool {
+    watch.spec.mode == Mode::Enforce
+}
+
+fn name(watch: &TrafficWatch) -> String {
+    format!("{}/{}", watch.namespace().unwrap_or_default(), watch.name_any())
+}
+
+/// Older first, ties by namespace and name.
+fn rank(watch: &TrafficWatch) -> (Option<i64>, String, String) {
+    let created = watch.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    (created, watch.namespace().unwrap_or_default(), watch.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(namespace: &str, name: &str, created: &str, spec: serde_json::Value) -> TrafficWatch {
+        let mut spec = spec;
+        spec["maxBandwidthPercent"] = "60".into();
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+            "metadata": {"name": name, "namespace": namespace, "creationTimestamp": created},
+            "spec": spec
+        }))
+        .unwrap()
+    }
+
+    /// Original 1.4 #15: two of one name in different namespaces fought over the node label.
+    #[test]
+    fn the_older_wins_and_the_other_is_told_whose_it_is() {
+        let old = watch("b", "w", "2026-01-01T00:00:00Z", serde_json::json!({}));
+        let new = watch("a", "w", "2026-01-02T00:00:00Z", serde_json::json!({}));
+        let tie = watch("a", "x", "2026-01-01T00:00:00Z", serde_json::json!({"label": "w"}));
+        let all = [old.clone(), new.clone(), tie.clone()];
+        assert_eq!(claim(&tie, &all), Claim::Ours);
+        assert_eq!(claim(&old, &all), Claim::HeldBy("a/x".into()));
+        assert_eq!(claim(&new, &all), Claim::HeldBy("a/x".into()));
+        assert_eq!(claim(&new, &[old, new.clone()]), Claim::HeldBy("b/w".into()));
+    }
+
+    #[test]
+    fn who_only_observes_claims_nothing() {
+        let old = watch("a", "w", "2026-01-01T00:00:00Z", serde_json::json!({"mode": "Observe"}));
+        let new = watch("b", "w", "2026-01-02T00:00:00Z", serde_json::json!({}));
+        assert_eq!(claim(&new, [&old]), Claim::Ours);
+        assert_eq!(claim(&old, [&new]), Claim::Ours);
+        assert!(!has_heir(&new, &new.label_key(), [&old, &new]));
+        assert!(has_heir(&old, &new.label_key(), [&old, &new]));
+    }
+}

@@ -1,0 +1,160 @@
+//! One answer of Prometheus, sorted by node.
+use std::{collections::HashMap, sync::Arc};
+
+use super::query::{MEASURE, Measure};
+use crate::{
+    nodes::{Identity, Resolution},
+    prometheus::{
+        Class, QueryError,
+        decode::{self, Series},
+    },
+};
+
+/// How many series that belong to no node are named.
+const NAMED_UNMAPPED: usize = 3;
+
+/// What one request said, shared by everybody who asked the same.
+#[derive(Debug, Default, PartialEq)]
+pub struct Reading {
+    /// By node name.
+    pub nodes: HashMap<Arc<str>, NodeReading>,
+    /// Series that belong to no node: how many, and the first of them.
+    pub unmapped: (usize, Vec<String>),
+    /// What the server warned of.
+    pub warnings: Vec<String>,
+}
+
+/// The numbers of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeReading([Value; Measure::ALL.len()]);
+
+/// One number of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    /// There was none.
+    #[default]
+    Absent,
+    /// This one; `device` where the series names one.
+    One(f64, Option<Arc<str>>),
+    /// Two series claim to be it, or it is no number at all.
+    Unusable,
+}
+
+impl NodeReading {
+    /// One number.
+    #[must_use]
+    pub fn get(&self, measure: Measure) -> &Value {
+        &self.0[measure.index()]
+    }
+
+    /// Sets one number; a second one makes it unusable.
+    pub fn put(&mut self, measure: Measure, value: Value) {
+        let slot = &mut self.0[measure.index()];
+        *slot = if *slot == Value::Absent { value } else { Value::Unusable };
+    }
+}
+
+impl Reading {
+    /// Sorts an answer by node.
+    ///
+    /// # Errors
+    /// When it is no vector.
+    pub fn read(
+        status: u16,
+        content_type: &str,
+        body: &[u8],
+        identity: &Identity,
+        node_labels: &[String],
+    ) -> Result<Self, QueryError> {
+        let vector = decode::vector(status, content_type, body)?;
+        let mut reading = Self { warnings: vector.warnings, ..Self::default() };
+        // A handful of names on thousands of nodes.
+        let mut devices: HashMap<String, Arc<str>> = HashMap::new();
+        for series in &vector.series {
+            let Some(measure) = series.labels.get(MEASURE).and_then(Measure::from_name) else {
+                let message =
+                    format!("answer has a series that was not asked for: {}", series.labels);
+                return Err(QueryError::new(Class::BadAnswer, message));
+            };
+            let name = match identity.resolve(node_labels, |label| series.labels.get(label)) {
+                Resolution::Node(name) => name,
+                Resolution::Ambiguous | Resolution::Unknown => {
+                    reading.unmapped(measure, series);
+                    continue;
+                }
+            };
+            let device = series.labels.get("device").map(|device| {
+                let known = devices.entry(device.to_owned()).or_insert_with(|| device.into());
+                Arc::clone(known)
+            });
+            let value = series.value.map_or(Value::Unusable, |value| Value::One(value, device));
+            reading.nodes.entry(name).or_default().put(measure, value);
+        }
+        Ok(reading)
+    }
+
+    /// Counts each exporter once: by the measure that every one of them has.
+    fn unmapped(&mut self, measure: Measure, series: &Series<'_>) {
+        if measure != Measure::Age {
+            return;
+        }
+        self.unmapped.0 += 1;
+        if self.unmapped.1.len() < NAMED_UNMAPPED {
+            let name = series.labels.get("instance").unwrap_or("(no instance label)");
+            self.unmapped.1.push(name.to_owned());
+            self.unmapped.1.sort_unstable();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(result: &serde_json::Value) -> Result<Reading, QueryError> {
+        let mut identity = Identity::default();
+        identity.insert(&"node-1".into(), ["10.0.0.1"].into_iter());
+        let body = serde_json::json!({
+            "status": "success", "data": {"resultType": "vector", "result": result}
+        });
+        Reading::read(200, "application/json", body.to_string().as_bytes(), &identity, &[])
+    }
+
+    fn series(instance: &str, measure: &str, value: &str) -> serde_json::Value {
+        serde_json::json!({
+            "metric": {"instance": instance, "measure": measure, "device": "eth0"}, "value": [0, value]
+        })
+    }
+
+    #[test]
+    fn sorts_by_node_and_names_what_belongs_to_none() {
+        let reading = read(&serde_json::json!([
+            series("10.0.0.1:9100", "transmit_percent", "8"),
+            series("node-1", "age", "1"),
+            series("10.0.0.9:9100", "age", "1"),
+            series("10.0.0.9:9100", "total", "1"),
+        ]))
+        .unwrap();
+        let node = &reading.nodes["node-1"];
+        assert_eq!(*node.get(Measure::TransmitPercent), Value::One(8.0, Some("eth0".into())));
+        assert_eq!(*node.get(Measure::TransmitBytes), Value::Absent);
+        assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
+    }
+
+    #[test]
+    fn two_series_for_one_number_are_none() {
+        let reading = read(&serde_json::json!([
+            series("10.0.0.1:9100", "transmit_percent", "8"),
+            series("node-1", "transmit_percent", "9"),
+        ]))
+        .unwrap();
+        let value = reading.nodes["node-1"].get(Measure::TransmitPercent);
+        assert_eq!(*value, Value::Unusable);
+    }
+
+    #[test]
+    fn a_series_nobody_asked_for_spoils_the_answer() {
+        let error = read(&serde_json::json!([series("node-1", "other", "8")])).unwrap_err();
+        assert_eq!(error.class, Class::BadAnswer);
+    }
+}

@@ -1,0 +1,71 @@
+//! The house rules over all kinds, and: what is committed is what the code generates.
+use std::{fs, path::Path};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use traffic_operator::{
+    api::{CATEGORY, KINDS},
+    manifests,
+};
+
+#[test]
+fn committed_manifests_are_the_generated_ones() {
+    for file in manifests::files().expect("manifests") {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(&file.path);
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == file.text,
+            "{} is not up to date: run `make generate`",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn every_definition_fits_into_the_annotation_of_client_side_apply() {
+    for kind in KINDS {
+        let json = serde_json::to_string(&(kind.crd)()).expect("JSON");
+        assert!(json.len() < 250_000, "{} bytes", json.len());
+    }
+}
+
+#[test]
+fn every_kind_has_what_users_of_kubectl_expect() {
+    for kind in KINDS {
+        let crd = (kind.crd)();
+        let names = &crd.spec.names;
+        assert!(names.short_names.as_ref().is_some_and(|n| !n.is_empty()), "{}", names.kind);
+        assert_eq!(names.categories.as_deref(), Some(&[CATEGORY.to_owned()][..]), "{}", names.kind);
+        for version in &crd.spec.versions {
+            let subresources = version.subresources.as_ref().expect("subresources");
+            assert!(subresources.status.is_some(), "{}", names.kind);
+            let columns = version.additional_printer_columns.as_ref().expect("columns");
+            assert!(columns.iter().any(|c| c.name == "Ready"), "{}", names.kind);
+            let schema = version.schema.as_ref().and_then(|s| s.open_api_v3_schema.as_ref());
+            let schema = schema.expect("schema");
+            undescribed(&names.kind, schema, &mut |path| panic!("{path} has no description"));
+        }
+    }
+}
+
+/// Embedded Kubernetes types are described where they come from.
+fn undescribed(path: &str, schema: &JSONSchemaProps, report: &mut dyn FnMut(&str)) {
+    for (name, property) in schema.properties.iter().flatten() {
+        let path = format!("{path}.{name}");
+        let foreign = path.ends_with(".spec.deployment") || path.contains("conditions");
+        let root = path.split('.').count() == 2;
+        if !root && property.description.is_none() {
+            report(&path);
+        }
+        if !foreign {
+            undescribed(&path, property, report);
+        }
+    }
+}
+
+#[test]
+fn no_number_has_a_format_that_kubernetes_does_not_know() {
+    for kind in KINDS {
+        let json = serde_json::to_string(&(kind.crd)()).expect("JSON");
+        assert!(!json.contains("uint"), "{}", (kind.crd)().spec.names.kind);
+    }
+}
