@@ -1,0 +1,377 @@
+//! What every test here needs: the control plane, nodes, the operator's process, and waiting.
+use std::{
+    process::{Child, Command, Stdio},
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Node},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+    discovery::Scope,
+};
+use lab::{AuditEvent, ControlPlane, ControlPlaneOptions};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex, MutexGuard, OnceCell},
+};
+use traffic_operator::{
+    api::{KINDS, TrafficWatch},
+    manifests,
+};
+
+use crate::prometheus::Prometheus;
+
+/// One runtime for all tests: clients and the control plane outlive the test that made them.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
+static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+/// One test at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// How long anything may take to come true.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The name under which the operator writes.
+const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
+
+/// Runs one test with a fresh bench.
+pub fn run<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
+    RUNTIME.block_on(async {
+        let bench = Bench::new().await;
+        test(bench).await;
+    });
+}
+
+/// The surroundings of one test.
+pub struct Bench {
+    pub client: Client,
+    pub prometheus: Prometheus,
+    plane: &'static ControlPlane,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        // A poisoned turn is no matter: each test cleans before it begins.
+        let turn = TURN.lock().await;
+        let plane = PLANE
+            .get_or_init(|| async {
+                let options = ControlPlaneOptions { scheduler: false, ..Default::default() };
+                let plane = ControlPlane::start(options).await.expect("control plane");
+                install(&plane.client().expect("client")).await;
+                plane
+            })
+            .await;
+        let client = plane.client().expect("client");
+        let bench = Self { client, prometheus: Prometheus::start().await, plane, _turn: turn };
+        bench.clean().await;
+        bench
+    }
+
+    /// Removes what the test before left: it may have failed anywhere.
+    async fn clean(&self) {
+        let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let list = self.watches("").list(&ListParams::default()).await.expect("list");
+        for watch in list {
+            let api = self.watches(&watch.namespace().unwrap_or_default());
+            let name = watch.name_any();
+            // Each may be gone already.
+            let _ = api.patch(&name, &PatchParams::default(), &strip).await;
+            let _ = api.delete(&name, &DeleteParams::default()).await;
+        }
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), "default");
+        let all = ListParams::default();
+        let now = DeleteParams::default();
+        deployments.delete_collection(&now, &all).await.expect("delete deployments");
+        self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
+        let empty = async || {
+            let none = self.nodes().list(&all).await.is_ok_and(|l| l.items.is_empty());
+            let left = self.watches("").list(&all).await.is_ok_and(|l| l.items.is_empty());
+            (none && left).then_some(())
+        };
+        eventually("an empty cluster", empty).await;
+    }
+
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// The TrafficWatches of a namespace; of all if it is empty.
+    pub fn watches(&self, namespace: &str) -> Api<TrafficWatch> {
+        match namespace {
+            "" => Api::all(self.client.clone()),
+            namespace => Api::namespaced(self.client.clone(), namespace),
+        }
+    }
+
+    pub fn deployments(&self) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub async fn node(&self, name: &str) {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}},
+        });
+        let node = serde_json::from_value(node).expect("node");
+        self.nodes().create(&PostParams::default(), &node).await.expect("create node");
+    }
+
+    /// Creates a TrafficWatch in `default`, with intervals short enough for a test.
+    pub async fn watch(&self, name: &str, spec: Value) {
+        self.watch_in("default", name, spec).await.expect("create TrafficWatch");
+    }
+
+    pub async fn watch_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        spec: Value,
+    ) -> kube::Result<DynamicObject> {
+        let mut full = json!({"maxBandwidthPercent": "60", "interval": "1s", "window": "4s"});
+        full.as_object_mut().expect("map").extend(spec.as_object().expect("map").clone());
+        self.create(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+            "metadata": {"name": name, "namespace": namespace}, "spec": full,
+        }))
+        .await
+    }
+
+    /// Creates a TrafficWatch as a client does that validates strictly.
+    pub async fn create(&self, object: Value) -> kube::Result<DynamicObject> {
+        let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
+        let resource = ApiResource::from_gvk(&kind);
+        let object: DynamicObject = serde_json::from_value(object).expect("object");
+        let namespace = object.namespace().unwrap_or_else(|| "default".into());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &resource);
+        let params = PostParams { field_manager: Some("test".into()), ..PostParams::default() };
+        api.create(&params, &object).await
+    }
+
+    /// Starts the operator; it ends with the value returned.
+    pub async fn operator(&self) -> Operator {
+        self.operator_with("operator-1", "5s").await
+    }
+
+    pub async fn operator_with(&self, identity: &str, lease: &str) -> Operator {
+        let kubeconfig = self
+            .plane
+            .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
+            .expect("kubeconfig");
+        let address = {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            free.local_addr().expect("address")
+        };
+        let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
+            .args(["run", "--prometheus-url", &self.prometheus.url])
+            .args(["--admin-address", &address.to_string(), "--lease-duration", lease])
+            .args(["--identity", identity, "--log", "info,traffic_operator=debug"])
+            .env("KUBECONFIG", kubeconfig)
+            .env_remove("POD_NAMESPACE")
+            .env_remove("POD_NAME")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("operator");
+        Operator { child, url: format!("http://{address}") }
+    }
+
+    pub async fn status(&self, name: &str) -> Value {
+        let watch = self.watches("default").get(name).await.expect("TrafficWatch");
+        serde_json::to_value(watch.status).expect("status")
+    }
+
+    /// Waits until the status of a TrafficWatch has, at each pointer, the value.
+    pub async fn until(&self, name: &str, expected: &[(&str, Value)]) -> Value {
+        let what = format!("{name}: {expected:?}");
+        let holds = async || {
+            let status = self.status(name).await;
+            expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
+        };
+        eventually_or(&what, holds, async || self.status(name).await.to_string()).await
+    }
+
+    /// Waits until a condition has a status and reason; returns its message.
+    pub async fn condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+        let what = format!("{name}: {type_}={status} {reason}");
+        let holds = async || {
+            let all = self.status(name).await;
+            let conditions = all["conditions"].as_array()?;
+            let c = conditions.iter().find(|c| c["type"] == type_)?;
+            (c["status"] == status && c["reason"] == reason)
+                .then(|| c["message"].as_str().unwrap_or_default().to_owned())
+        };
+        eventually_or(&what, holds, async || self.status(name).await.to_string()).await
+    }
+
+    /// The value of a label of a node.
+    pub async fn label(&self, node: &str, key: &str) -> Option<String> {
+        let node = self.nodes().get(node).await.expect("node");
+        node.labels().get(key).cloned()
+    }
+
+    pub async fn until_label(&self, node: &str, key: &str, value: Option<&str>) {
+        let what = format!("label {key} of {node} = {value:?}");
+        let holds = async || (self.label(node, key).await.as_deref() == value).then_some(());
+        eventually(&what, holds).await;
+    }
+
+    /// Waits until `count` more requests reached Prometheus: that many judgements went by.
+    pub async fn judgements(&self, count: usize) {
+        let before = self.prometheus.requests().len();
+        let holds = async || (self.prometheus.requests().len() >= before + count).then_some(());
+        eventually(&format!("{count} judgements"), holds).await;
+    }
+
+    /// What the operator wrote since then, leases apart.
+    pub fn writes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
+        let events = self.plane.audit_since(since).expect("audit log");
+        events
+            .into_iter()
+            .filter(|e| e.is_write() && e.user == ACCOUNT && !e.resource.starts_with("leases"))
+            .collect()
+    }
+
+    pub fn plane(&self) -> &'static ControlPlane {
+        self.plane
+    }
+
+    /// The reasons of the events about a TrafficWatch.
+    pub async fn events(&self, name: &str) -> Vec<(String, String)> {
+        use k8s_openapi::api::events::v1::Event;
+        let events = Api::<Event>::all(self.client.clone());
+        let list = events.list(&ListParams::default()).await.expect("events");
+        list.into_iter()
+            .filter(|e| e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(name))
+            .map(|e| (e.reason.unwrap_or_default(), e.note.unwrap_or_default()))
+            .collect()
+    }
+}
+
+/// The operator's process.
+pub struct Operator {
+    pub child: Child,
+    pub url: String,
+}
+
+impl Operator {
+    pub async fn page(&self, path: &str) -> Option<(u16, String)> {
+        let http = reqwest::Client::builder().tls_certs_only([]).build().ok()?;
+        let answer = http.get(format!("{}{path}", self.url)).send().await.ok()?;
+        Some((answer.status().as_u16(), answer.text().await.ok()?))
+    }
+
+    pub async fn ready(&self) {
+        let what = "the operator to be ready";
+        eventually(what, async || {
+            self.page("/readyz").await.filter(|(code, _)| *code == 200).map(drop)
+        })
+        .await;
+    }
+
+    /// The sum of a metric's series that hold all of `labels`.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let (_, page) = self.page("/metrics").await.expect("/metrics");
+        page.lines()
+            .filter(|line| line.split(['{', ' ']).next() == Some(name))
+            .filter(|line| labels.iter().all(|label| line.contains(label)))
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum()
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill");
+        assert!(status.success(), "kill -s {signal} {pid}");
+    }
+
+    /// Ends it as the kubelet does, and returns its exit code.
+    pub async fn terminate(mut self) -> Option<i32> {
+        self.signal("TERM");
+        let ended = async || self.child.try_wait().expect("wait");
+        eventually("the operator to end", ended).await.code()
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Polls until there is something; panics with what was waited for.
+pub async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually_or(what, check, async || String::new()).await
+}
+
+async fn eventually_or<T>(
+    what: &str,
+    mut check: impl AsyncFnMut() -> Option<T>,
+    otherwise: impl AsyncFn() -> String,
+) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check().await {
+            return found;
+        }
+        if Instant::now() > end {
+            panic!("not within {PATIENCE:?}: {what}\n{}", otherwise().await);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Installs what `make deploy` installs of definitions and RBAC.
+async fn install(client: &Client) {
+    let apply = PatchParams::apply("test").force();
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifests::NAMESPACE}
+    });
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
+    namespaces
+        .patch(manifests::NAMESPACE, &apply, &Patch::Apply(namespace))
+        .await
+        .expect("namespace");
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for kind in KINDS {
+        let crd = (kind.crd)();
+        crds.patch(&crd.name_any(), &apply, &Patch::Apply(&crd)).await.expect("CRD");
+    }
+    for kind in KINDS {
+        let name = (kind.crd)().name_any();
+        let established = async || {
+            let crd = crds.get(&name).await.ok()?;
+            let conditions = crd.status?.conditions?;
+            conditions.iter().any(|c| c.type_ == "Established" && c.status == "True").then_some(())
+        };
+        eventually("the definition to be established", established).await;
+    }
+    let rbac = manifests::files().expect("manifests").pop().expect("rbac").text;
+    for document in serde_yaml::Deserializer::from_str(&rbac) {
+        let object = Value::deserialize(document).expect("YAML");
+        if object.is_null() {
+            continue;
+        }
+        let object: DynamicObject = serde_json::from_value(object).expect("object");
+        let types = object.types.clone().expect("types");
+        let kind = GroupVersionKind::try_from(&types).expect("kind");
+        let (resource, capabilities) =
+            kube::discovery::pinned_kind(client, &kind).await.expect("discovery");
+        let api: Api<DynamicObject> = match capabilities.scope {
+            Scope::Cluster => Api::all_with(client.clone(), &resource),
+            Scope::Namespaced => {
+                Api::namespaced_with(client.clone(), manifests::NAMESPACE, &resource)
+            }
+        };
+        api.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await.expect("rbac");
+    }
+}

@@ -1,0 +1,151 @@
+//! Absence is never a verdict: whatever is wrong with the measurement, labels stay as they are.
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use crate::{
+    bench::{Bench, Operator, run},
+    judging::{KEY, three_nodes},
+    prometheus::{Mode, Sample},
+};
+
+/// node-2 is unfit, the others are fit, all of it written.
+async fn one_unfit(bench: &Bench) -> Operator {
+    three_nodes(bench).await;
+    bench.prometheus.set("node-2", Sample::percent("90"));
+    bench.watch("web", json!({})).await;
+    let operator = bench.operator().await;
+    bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
+    operator
+}
+
+async fn assert_held(bench: &Bench, since: Timestamp) {
+    assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+    assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("false"));
+    let writes = bench.writes_since(since);
+    let to_nodes: Vec<_> = writes.iter().filter(|w| w.resource == "nodes").collect();
+    assert!(to_nodes.is_empty(), "{to_nodes:?}");
+}
+
+#[test]
+fn every_bad_answer_freezes_the_labels_and_says_so_and_judging_resumes_by_itself() {
+    run(async |bench| {
+        let _operator = one_unfit(&bench).await;
+        let error = |kind| format!(r#"{{"status":"error","errorType":"{kind}","error":"why"}}"#);
+        let success = |kind, result| {
+            format!(r#"{{"status":"success","data":{{"resultType":"{kind}","result":{result}}}}}"#)
+        };
+        let json = "application/json";
+        for (mode, reason) in [
+            (Mode::Raw(503, "text/plain", "Service Unavailable".into()), "PrometheusUnavailable"),
+            (Mode::Raw(200, "text/html", "<html>login".into()), "BadAnswer"),
+            (Mode::Raw(400, json, error("bad_data")), "QueryInvalid"),
+            (Mode::Raw(422, json, error("execution")), "QueryFailed"),
+            (Mode::Raw(401, "text/html", String::new()), "Unauthorized"),
+            (Mode::Raw(200, json, success("matrix", "[]")), "BadAnswer"),
+            (Mode::Raw(200, json, success("vector", "[]")), "NoSamples"),
+            (Mode::Hang, "PrometheusTimeout"),
+        ] {
+            let since = Timestamp::now();
+            let what = format!("{mode:?}");
+            bench.prometheus.answer(mode);
+            let message = bench.condition("web", "MetricsAvailable", "False", reason).await;
+            assert!(!message.is_empty(), "{what}");
+            assert_held(&bench, since).await;
+            let status = bench.status("web").await;
+            assert_eq!(status["summary"]["unknown"], 3, "{what}");
+            assert_eq!(status["nodes"]["node-2"]["unfit"], true, "{what}");
+            bench.prometheus.answer(Mode::Samples);
+            bench.condition("web", "MetricsAvailable", "True", "Available").await;
+        }
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+        let reasons: Vec<_> = bench.events("web").await.into_iter().map(|(r, _)| r).collect();
+        for reason in ["MetricsUnavailable", "MetricsRestored"] {
+            assert!(reasons.contains(&reason.to_owned()), "{reasons:?}");
+        }
+    });
+}
+
+/// Original 1.4 #6, #7, #12: counter resets, nodes that leave, exporters that do not answer.
+#[test]
+fn one_node_without_evidence_is_unknown_and_the_others_go_on() {
+    run(async |bench| {
+        let _operator = one_unfit(&bench).await;
+        let sample = |percent, bytes, age| Sample { percent, bytes, age };
+        for (what, value, reason) in [
+            ("gone", None, "NoSample"),
+            ("NaN", Some(sample(Some("NaN"), Some("1"), Some("1"))), "InvalidSample"),
+            ("+Inf", Some(sample(Some("+Inf"), Some("1"), Some("1"))), "InvalidSample"),
+            (
+                "counter reset",
+                Some(sample(Some("-7.43092e-04"), Some("1"), Some("1"))),
+                "InvalidSample",
+            ),
+            ("no speed", Some(sample(None, Some("1"), Some("1"))), "SpeedUnknown"),
+            ("old", Some(sample(Some("1"), Some("1"), Some("300"))), "StaleSample"),
+        ] {
+            let since = Timestamp::now();
+            match value {
+                Some(value) => bench.prometheus.set("node-2", value),
+                None => bench.prometheus.remove("node-2"),
+            }
+            bench
+                .until(
+                    "web",
+                    &[
+                        ("/nodes/node-2/state", json!("Unknown")),
+                        ("/nodes/node-2/reason", json!(reason)),
+                        ("/nodes/node-2/unfit", json!(true)),
+                        ("/nodes/node-1/state", json!("Fit")),
+                    ],
+                )
+                .await;
+            assert_held(&bench, since).await;
+            bench.condition("web", "MetricsAvailable", "True", "Available").await;
+            assert!(bench.status("web").await["ready"] == true, "{what}");
+        }
+    });
+}
+
+#[test]
+fn half_an_answer_is_a_broken_measurement_not_half_a_cluster_of_quiet_nodes() {
+    run(async |bench| {
+        let _operator = one_unfit(&bench).await;
+        let since = Timestamp::now();
+        bench.prometheus.remove("node-1");
+        bench.prometheus.remove("node-2");
+        let message = bench.condition("web", "MetricsAvailable", "False", "LowCoverage").await;
+        assert!(message.starts_with("1 of 3 nodes have data"), "{message}");
+        assert_held(&bench, since).await;
+    });
+}
+
+#[test]
+fn series_of_no_known_node_are_counted_and_named() {
+    run(async |bench| {
+        bench.prometheus.set("10.9.8.7:9100", Sample::percent("1"));
+        let operator = one_unfit(&bench).await;
+        let message = bench.condition("web", "MetricsAvailable", "True", "Available").await;
+        assert!(message.contains("10.9.8.7:9100"), "{message}");
+        let rejected = operator
+            .metric("traffic_operator_samples_rejected_total", &["reason=\"unmapped\""])
+            .await;
+        assert!(rejected >= 1.0);
+    });
+}
+
+#[test]
+fn an_api_server_that_goes_away_and_comes_back_finds_the_operator_judging() {
+    run(async |bench| {
+        let operator = one_unfit(&bench).await;
+        // Shorter than the lease: a longer outage ends the process, which its supervisor restarts.
+        bench.plane().pause("kube-apiserver").expect("pause");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        bench.plane().resume("kube-apiserver").expect("resume");
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}

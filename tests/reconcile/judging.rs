@@ -1,0 +1,254 @@
+//! The main job: labels follow the measured load, the Deployment follows the labels.
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::{
+    bench::{Bench, eventually, run},
+    prometheus::Sample,
+};
+
+pub const KEY: &str = "web.traffic.example.com/unfit";
+
+/// Three nodes, all measured at 10 percent.
+pub async fn three_nodes(bench: &Bench) {
+    for node in ["node-1", "node-2", "node-3"] {
+        bench.node(node).await;
+        bench.prometheus.set(node, Sample::percent("10"));
+    }
+}
+
+pub fn deployment() -> Value {
+    json!({
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web", "team": "a"}},
+            "spec": {"containers": [{"name": "c", "image": "busybox:1.35"}]}
+        }
+    })
+}
+
+#[test]
+fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgement() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("71.5"));
+        bench.watch("web", json!({"deployment": deployment()})).await;
+        let operator = bench.operator().await;
+        let status = bench
+            .until(
+                "web",
+                &[
+                    ("/ready", json!(true)),
+                    (
+                        "/summary",
+                        json!({"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0}),
+                    ),
+                ],
+            )
+            .await;
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("false"));
+        let node = &status["nodes"]["node-2"];
+        assert_eq!(node["currentBandwidthPercent"], "7.15e+01");
+        assert_eq!(node["currentTransmitTotal"], 281_814);
+        assert_eq!((&node["unfit"], &node["state"]), (&json!(true), &json!("Unfit")));
+        assert_eq!(node["device"], "eth0");
+        let age = Timestamp::now().as_second() - node["time"].as_i64().unwrap();
+        assert!((0..30).contains(&age), "{node}");
+        bench.condition("web", "Ready", "True", "Judged").await;
+        bench.condition("web", "MetricsAvailable", "True", "Available").await;
+
+        let child =
+            eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
+        let template = child.spec.unwrap().template;
+        let labels = template.metadata.unwrap().labels.unwrap();
+        assert_eq!(labels.get("team").map(String::as_str), Some("a"));
+        let affinity = serde_json::to_value(template.spec.unwrap().affinity).unwrap();
+        assert_eq!(
+            affinity.pointer(
+                "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
+            ),
+            Some(
+                &json!([{"matchExpressions": [{"key": KEY, "operator": "NotIn", "values": ["true"]}]}])
+            )
+        );
+
+        // 54 is the recovery threshold: 55 keeps the mark, 54 ends it.
+        bench.prometheus.set("node-2", Sample::percent("55"));
+        bench.judgements(4).await;
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        bench.prometheus.set("node-2", Sample::percent("54"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+        let reasons: Vec<_> = bench.events("web").await.into_iter().map(|(r, _)| r).collect();
+        assert!(reasons.contains(&"NodeUnfit".to_owned()), "{reasons:?}");
+        assert!(reasons.contains(&"NodeFit".to_owned()), "{reasons:?}");
+        let fit = operator.metric("traffic_operator_trafficwatch_nodes", &["state=\"Fit\""]).await;
+        assert!((fit - 3.0).abs() < f64::EPSILON);
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+#[test]
+fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_nothing_changes() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        for i in 0..20 {
+            bench.watch(&format!("web-{i}"), json!({"interval": "2s"})).await;
+        }
+        let operator = bench.operator().await;
+        for i in 0..20 {
+            bench.until(&format!("web-{i}"), &[("/ready", json!(true))]).await;
+        }
+        bench.judgements(2).await;
+        let (since, before) = (Timestamp::now(), bench.prometheus.requests().len());
+        // The length of the watch is what is tested.
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let requests = bench.prometheus.requests().len() - before;
+        assert!((29..=31).contains(&requests), "{requests} requests in 30 intervals");
+        let writes = bench.writes_since(since);
+        let refreshes = writes.iter().filter(|w| w.subresource == "status").count();
+        assert_eq!(writes.len(), refreshes, "{writes:?}");
+        // One a minute and object; the window may see two of some.
+        assert!(refreshes <= 40, "{refreshes} status refreshes");
+        drop(operator);
+    });
+}
+
+#[test]
+fn a_foreign_edit_of_our_label_is_repaired() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench.until_label("node-2", KEY, Some("true")).await;
+        bench.until_label("node-1", KEY, Some("false")).await;
+        for (node, value, ours) in [
+            ("node-2", json!("false"), "true"),
+            ("node-1", json!(null), "false"),
+            ("node-3", json!("maybe"), "false"),
+        ] {
+            let patch = Patch::Merge(json!({"metadata": {"labels": {KEY: value}}}));
+            bench.nodes().patch(node, &PatchParams::default(), &patch).await.unwrap();
+            bench.until_label(node, KEY, Some(ours)).await;
+        }
+    });
+}
+
+#[test]
+fn half_of_the_nodes_at_most_are_marked_the_worst_first() {
+    run(async |bench| {
+        for (node, percent) in
+            [("node-1", "70"), ("node-2", "95"), ("node-3", "80"), ("node-4", "65")]
+        {
+            bench.node(node).await;
+            bench.prometheus.set(node, Sample::percent(percent));
+        }
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        let status = bench
+            .until("web", &[("/summary/unfit", json!(2)), ("/summary/suppressed", json!(2))])
+            .await;
+        assert_eq!(status["nodes"]["node-2"]["state"], "Unfit");
+        assert_eq!(status["nodes"]["node-3"]["state"], "Unfit");
+        assert_eq!(status["nodes"]["node-1"]["state"], "Suppressed");
+        bench.until_label("node-1", KEY, Some("false")).await;
+        bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
+    });
+}
+
+#[test]
+fn a_single_node_is_never_marked() {
+    run(async |bench| {
+        bench.node("node-1").await;
+        bench.prometheus.set("node-1", Sample::percent("99"));
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench.until("web", &[("/summary/suppressed", json!(1))]).await;
+        bench.until_label("node-1", KEY, Some("false")).await;
+    });
+}
+
+#[test]
+fn observe_writes_nothing_but_its_status() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        let since = Timestamp::now();
+        bench.watch("web", json!({"mode": "Observe", "deployment": deployment()})).await;
+        let _operator = bench.operator().await;
+        bench.until("web", &[("/summary/unfit", json!(1)), ("/ready", json!(true))]).await;
+        bench.judgements(2).await;
+        for write in bench.writes_since(since) {
+            let ours = write.resource.starts_with("events") || write.subresource == "status";
+            assert!(ours, "{write:?}");
+        }
+        assert_eq!(bench.label("node-2", KEY).await, None);
+    });
+}
+
+#[test]
+fn paused_asks_nothing_and_writes_nothing() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench.until_label("node-2", KEY, Some("true")).await;
+        let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
+        let api = bench.watches("default");
+        api.patch("web", &PatchParams::default(), &pause(true)).await.unwrap();
+        bench.condition("web", "Ready", "False", "Paused").await;
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        let (since, before) = (Timestamp::now(), bench.prometheus.requests().len());
+        // Several intervals of nothing are what is tested.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert_eq!(bench.prometheus.requests().len(), before);
+        assert_eq!(bench.writes_since(since), vec![]);
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        api.patch("web", &PatchParams::default(), &pause(false)).await.unwrap();
+        bench.until_label("node-2", KEY, Some("false")).await;
+        bench.condition("web", "Ready", "True", "Judged").await;
+    });
+}
+
+#[test]
+fn capacity_of_the_annotation_then_of_the_spec_replaces_the_link_speed() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        // 100 MB/s, and a link that does not know its speed.
+        let sample = Sample { percent: None, bytes: Some("100000000"), age: Some("1") };
+        bench.prometheus.set("node-2", sample.clone());
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench
+            .until(
+                "web",
+                &[
+                    ("/nodes/node-2/state", json!("Unknown")),
+                    ("/nodes/node-2/reason", json!("SpeedUnknown")),
+                    ("/ready", json!(true)),
+                ],
+            )
+            .await;
+        assert_eq!(bench.label("node-2", KEY).await, None, "never judged: no label");
+        let annotate = |value: &str| {
+            Patch::Merge(
+                json!({"metadata": {"annotations": {"traffic.example.com/capacity": value}}}),
+            )
+        };
+        let params = PatchParams::default();
+        bench.nodes().patch("node-2", &params, &annotate("fast")).await.unwrap();
+        bench.until("web", &[("/nodes/node-2/reason", json!("InvalidCapacity"))]).await;
+        bench.nodes().patch("node-2", &params, &annotate("1G")).await.unwrap();
+        let status = bench.until("web", &[("/nodes/node-2/state", json!("Unfit"))]).await;
+        assert_eq!(status["nodes"]["node-2"]["currentBandwidthPercent"], "8e+01");
+        let spec = Patch::Merge(json!({"spec": {"capacity": "10G"}}));
+        bench.watches("default").patch("web", &params, &spec).await.unwrap();
+        bench.until_label("node-2", KEY, Some("false")).await;
+    });
+}

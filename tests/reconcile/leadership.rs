@@ -1,0 +1,102 @@
+//! Two writers never; a restart neither resets nor skips a decision.
+
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use kube::Api;
+use serde_json::json;
+use traffic_operator::manifests;
+
+use crate::{
+    bench::{Bench, eventually, run},
+    judging::{KEY, three_nodes},
+    prometheus::Sample,
+};
+
+async fn holder(bench: &Bench) -> Option<String> {
+    let leases = Api::<Lease>::namespaced(bench.client.clone(), manifests::NAMESPACE);
+    leases.get_opt(manifests::NAME).await.ok()??.spec?.holder_identity
+}
+
+async fn until_holder(bench: &Bench, identity: &str) {
+    let held = async || (holder(bench).await.as_deref() == Some(identity)).then_some(());
+    eventually(&format!("{identity} to lead"), held).await;
+}
+
+#[test]
+fn a_killed_operator_that_comes_back_changes_no_label() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.watch("web", json!({})).await;
+        let operator = bench.operator().await;
+        bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
+        let since_before = bench.status("web").await["nodes"]["node-2"]["since"].clone();
+        operator.signal("KILL");
+        drop(operator);
+        let since = Timestamp::now();
+        // Between the thresholds: without its memory it must know that node-2 is unfit.
+        bench.prometheus.set("node-2", Sample::percent("57"));
+        let operator = bench.operator().await;
+        operator.ready().await;
+        bench.judgements(4).await;
+        let nodes: Vec<_> =
+            bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
+        assert_eq!(nodes, vec![]);
+        let status = bench.status("web").await;
+        assert_eq!(status["nodes"]["node-2"]["since"], since_before);
+        assert_eq!(status["nodes"]["node-2"]["state"], "Unfit");
+    });
+}
+
+#[test]
+fn a_rollover_of_two_replicas_has_one_writer_at_a_time_and_ends_in_a_second() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({})).await;
+        let first = bench.operator_with("first", "5s").await;
+        until_holder(&bench, "first").await;
+        let second = bench.operator_with("second", "5s").await;
+        // A follower that can look at the lease is ready, and does nothing.
+        second.ready().await;
+        assert!(second.metric("traffic_operator_leader", &[]).await == 0.0);
+        assert!(second.metric("traffic_operator_trafficwatch_nodes", &[]).await == 0.0);
+        bench.until("web", &[("/ready", json!(true))]).await;
+        let since = Timestamp::now();
+        assert_eq!(first.terminate().await, Some(0));
+        until_holder(&bench, "second").await;
+        bench.judgements(3).await;
+        let nodes: Vec<_> =
+            bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
+        assert_eq!(nodes, vec![]);
+        assert!(second.metric("traffic_operator_leader", &[]).await == 1.0);
+    });
+}
+
+#[test]
+fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({})).await;
+        let mut first = bench.operator_with("first", "5s").await;
+        until_holder(&bench, "first").await;
+        bench.until("web", &[("/ready", json!(true))]).await;
+        let second = bench.operator_with("second", "5s").await;
+        second.ready().await;
+        first.signal("STOP");
+        until_holder(&bench, "second").await;
+        second.ready().await;
+        // It would now have a label to write.
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.until_label("node-2", KEY, Some("true")).await;
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+        let since = Timestamp::now();
+        first.signal("CONT");
+        let code =
+            eventually("the old leader to end", async || first.child.try_wait().unwrap()).await;
+        assert_eq!(code.code(), Some(1));
+        bench.judgements(2).await;
+        let writes = bench.writes_since(since);
+        assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
+        assert_eq!(holder(&bench).await.as_deref(), Some("second"));
+    });
+}

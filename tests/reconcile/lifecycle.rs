@@ -1,0 +1,193 @@
+//! What is ours is removed with its object; what is not ours is never touched.
+use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::{
+    bench::{Bench, eventually, run},
+    judging::{KEY, deployment, three_nodes},
+    prometheus::Sample,
+};
+
+async fn patch_spec(bench: &Bench, name: &str, spec: serde_json::Value) {
+    let patch = Patch::Merge(json!({"spec": spec}));
+    bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
+}
+
+/// Original 1.4 #11: labels stayed after the object was deleted or its label renamed.
+#[test]
+fn labels_go_with_the_object_and_follow_a_new_name() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let foreign =
+            Patch::Merge(json!({"metadata": {"labels": {"other.example.com/unfit": "true"}}}));
+        bench.nodes().patch("node-1", &PatchParams::default(), &foreign).await.unwrap();
+        bench.watch("web", json!({})).await;
+        let operator = bench.operator().await;
+        bench.until_label("node-1", KEY, Some("false")).await;
+        bench.until("web", &[("/ready", json!(true))]).await;
+        patch_spec(&bench, "web", json!({"label": "blue"})).await;
+        bench.until_label("node-1", "blue.traffic.example.com/unfit", Some("false")).await;
+        bench.until_label("node-1", KEY, None).await;
+        bench.until("web", &[("/label", json!("blue.traffic.example.com/unfit"))]).await;
+        bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
+        for node in ["node-1", "node-2", "node-3"] {
+            bench.until_label(node, "blue.traffic.example.com/unfit", None).await;
+        }
+        let gone =
+            async || bench.watches("default").get_opt("web").await.unwrap().is_none().then_some(());
+        eventually("the object to go", gone).await;
+        assert_eq!(bench.label("node-1", "other.example.com/unfit").await.as_deref(), Some("true"));
+        let series = operator.metric("traffic_operator_trafficwatch_nodes", &[]).await;
+        assert!(series == 0.0, "series of a deleted object");
+        let retried = operator.metric("traffic_operator_reconcile_errors_total", &[]).await;
+        assert!(retried == 0.0, "a deleted object was retried");
+    });
+}
+
+#[test]
+fn a_node_that_leaves_the_selection_loses_the_label_and_an_empty_selection_freezes() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench.until_label("node-3", KEY, Some("false")).await;
+        let selector = json!({"matchExpressions": [
+            {"key": "pool", "operator": "NotIn", "values": ["other"]}]});
+        patch_spec(&bench, "web", json!({"nodeSelector": selector})).await;
+        let pool = Patch::Merge(json!({"metadata": {"labels": {"pool": "other"}}}));
+        bench.nodes().patch("node-3", &PatchParams::default(), &pool).await.unwrap();
+        bench.until_label("node-3", KEY, None).await;
+        bench.until("web", &[("/summary/nodes", json!(2))]).await;
+        let none = json!({"matchLabels": {"no": "such"}, "matchExpressions": null});
+        patch_spec(&bench, "web", json!({"nodeSelector": none})).await;
+        bench.condition("web", "Ready", "False", "NoNodes").await;
+        assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("false"));
+    });
+}
+
+/// Original 1.4 #7: after any node left, every node was unfit for ever.
+#[test]
+fn nodes_come_and_go_without_touching_the_others() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench.until("web", &[("/ready", json!(true)), ("/summary/fit", json!(3))]).await;
+        let since = Timestamp::now();
+        bench.nodes().delete("node-3", &DeleteParams::default()).await.unwrap();
+        let status = bench.until("web", &[("/summary/nodes", json!(2))]).await;
+        assert!(status["nodes"].get("node-3").is_none());
+        assert_eq!(status["ready"], true);
+        bench.node("node-4").await;
+        bench.prometheus.set("node-4", Sample::percent("10"));
+        bench.until_label("node-4", KEY, Some("false")).await;
+        let writes = bench.writes_since(since);
+        let others = writes.iter().filter(|w| w.resource == "nodes" && w.name != "node-4");
+        assert_eq!(others.count(), 0);
+    });
+}
+
+/// Original 1.4 #15, design rule 9.
+#[test]
+fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator().await;
+        bench.until_label("node-2", KEY, Some("true")).await;
+        // Ages are whole seconds; equal ones go by name, and "zzz" comes after "web".
+        bench
+            .watch(
+                "zzz",
+                json!({"label": "web", "maxBandwidthPercent": "95", "deployment": deployment()}),
+            )
+            .await;
+        let message = bench.condition("zzz", "Ready", "False", "Conflict").await;
+        assert!(message.contains("default/web"), "{message}");
+        let since = Timestamp::now();
+        bench.judgements(3).await;
+        let writes = bench.writes_since(since);
+        assert!(writes.iter().all(|w| w.name != "zzz" || w.subresource == "status"), "{writes:?}");
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        assert!(bench.deployments().get_opt("zzz").await.unwrap().is_none());
+        // The heir takes over; no node is without a label in between.
+        bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
+        bench.condition("zzz", "Ready", "True", "Judged").await;
+        // 90 is below the heir's threshold, but above its recovery: the label is taken over as it is.
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        bench.prometheus.set("node-2", Sample::percent("80"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+    });
+}
+
+#[test]
+fn a_foreign_deployment_of_the_same_name_is_left_alone() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let foreign = json!({"metadata": {"name": "web"}, "spec": deployment()});
+        let foreign = serde_json::from_value(foreign).unwrap();
+        bench.deployments().create(&PostParams::default(), &foreign).await.unwrap();
+        bench.watch("web", json!({"deployment": deployment()})).await;
+        let _operator = bench.operator().await;
+        let message = bench.condition("web", "Ready", "False", "Conflict").await;
+        assert!(message.contains("Deployment default/web"), "{message}");
+        let child = bench.deployments().get("web").await.unwrap();
+        assert!(child.metadata.owner_references.is_none());
+        bench.until_label("node-1", KEY, Some("false")).await;
+    });
+}
+
+#[test]
+fn edits_of_the_deployment_are_repaired_and_what_the_author_left_open_is_left_alone() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let mut spec = deployment();
+        spec.as_object_mut().unwrap().remove("replicas");
+        bench.watch("web", json!({"deployment": spec})).await;
+        let _operator = bench.operator().await;
+        let child = async || bench.deployments().get("web").await.ok();
+        eventually("the Deployment", child).await;
+        let params = PatchParams::default();
+        // Somebody else scales: an autoscaler, say. The author said nothing about it.
+        let scale = Patch::Merge(json!({"spec": {"replicas": 4}}));
+        bench.deployments().patch("web", &params, &scale).await.unwrap();
+        let image = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "c", "image": "busybox:other"}]}}}}));
+        bench.deployments().patch("web", &params, &image).await.unwrap();
+        let repaired = async || {
+            let spec = bench.deployments().get("web").await.ok()?.spec?;
+            let image = spec.template.spec?.containers[0].image.clone()?;
+            (image == "busybox:1.35").then_some(spec.replicas)
+        };
+        assert_eq!(eventually("the image to be repaired", repaired).await, Some(4));
+        bench.deployments().delete("web", &DeleteParams::default()).await.unwrap();
+        eventually("the Deployment again", async || {
+            bench
+                .deployments()
+                .get("web")
+                .await
+                .ok()
+                .filter(|d| d.metadata.deletion_timestamp.is_none())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_namespace_can_be_deleted_while_the_operator_runs() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let namespaces = kube::Api::<Namespace>::all(bench.client.clone());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": "tenant"}})).unwrap();
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        bench.watch_in("tenant", "web", json!({})).await.unwrap();
+        let _operator = bench.operator().await;
+        bench.until_label("node-1", KEY, Some("false")).await;
+        namespaces.delete("tenant", &DeleteParams::default()).await.unwrap();
+        let gone = async || namespaces.get_opt("tenant").await.unwrap().is_none().then_some(());
+        eventually("the namespace to go", gone).await;
+        assert_eq!(bench.label("node-1", KEY).await, None);
+    });
+}

@@ -1,0 +1,11 @@
+//! Whole passes: the operator's own process, under its own RBAC, against a real API server and a
+//! Prometheus whose answers the test chooses.
+//!
+//! One control plane serves all tests, one after the other: the operator is a cluster's only one.
+mod admission;
+mod bench;
+mod faults;
+mod judging;
+mod leadership;
+mod lifecycle;
+mod prometheus;
