@@ -39,14 +39,16 @@ mod plan;
 pub mod query;
 mod reading;
 mod report;
+mod settings;
 
 use children::{Applied, Child, Outcome};
 use claims::Claim;
 pub use decisions::Decisions;
 pub use deployments::DeploymentStore;
-use plan::{Desired, LabelWrite, Observed, Settings, Stray};
+use plan::{Desired, LabelWrite, Observed, Stray};
 use query::Question;
 use reading::Reading;
+use settings::Settings;
 
 /// How many nodes are patched at once: enough for a mass flip to end soon, few enough to leave the
 /// API server's fair share to others.

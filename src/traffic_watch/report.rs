@@ -6,7 +6,8 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use super::{
     children::{Child, Outcome},
     memory::{Memory, NodeMemory, Sample, Streak},
-    plan::{Desired, Evaluation, Judgement, Settings},
+    plan::{Desired, Evaluation, Judgement},
+    settings::Settings,
 };
 use crate::{
     api::{
