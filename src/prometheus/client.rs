@@ -184,3 +184,6 @@ impl Client {
         QueryError::new(Class::Unreachable, format!("{}: {cause}", self.0.url))
     }
 }
+
+#[cfg(test)]
+mod tests;
