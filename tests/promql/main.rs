@@ -1,0 +1,137 @@
+//! The text of the built-in request, asked by promtool of series whose answer is known.
+//!
+//! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
+//! resets, duplicates. Prometheus itself computes the answers.
+use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use traffic_operator::{
+    api::traffic_watch::{DEFAULT_DEVICES, Direction},
+    traffic_watch::query::{MEASURE, Measure, Question},
+};
+
+#[derive(Deserialize)]
+struct File {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    /// For the reader.
+    #[serde(default, rename = "why")]
+    _why: String,
+    #[serde(default)]
+    direction: Direction,
+    #[serde(default = "default_window")]
+    window: String,
+    #[serde(default = "default_devices")]
+    devices: String,
+    input_series: Vec<Value>,
+    eval_time: String,
+    expect: BTreeMap<String, Vec<Sample>>,
+}
+
+#[derive(Deserialize)]
+struct Sample {
+    labels: String,
+    value: f64,
+}
+
+fn default_window() -> String {
+    "2m".into()
+}
+
+fn default_devices() -> String {
+    DEFAULT_DEVICES.into()
+}
+
+#[test]
+fn the_request_answers_every_case() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("tests/promql/measures.yml")).expect("the cases");
+    let file: File = serde_yaml::from_str(&text).expect("cases");
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("promql");
+    fs::create_dir_all(&scratch).expect("a directory for promtool");
+    let promtool = lab::tools::ensure("promtool").unwrap_or_else(|error| panic!("{error:#}"));
+    // promtool takes many files at once; one for each case, because each has rules of its own.
+    let tests: Vec<_> = file
+        .cases
+        .iter()
+        .enumerate()
+        .map(|(i, case)| {
+            let rules = format!("case-{i}-rules.yml");
+            write(&scratch.join(&rules), &case.rules());
+            let path = scratch.join(format!("case-{i}.yml"));
+            write(&path, &case.test(&rules));
+            path
+        })
+        .collect();
+    assert!(tests.len() > 20, "{} cases", tests.len());
+    let output = Command::new(promtool).args(["test", "rules"]).args(tests).output();
+    let output = output.expect("promtool");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+impl Case {
+    fn rules(&self) -> Value {
+        let question = Question {
+            devices: self.devices.clone(),
+            direction: self.direction,
+            window: self
+                .window
+                .parse::<kube::core::Duration>()
+                .map(Duration::from)
+                .expect("window"),
+        };
+        // As --node-label has them by default.
+        let labels = ["node", "nodename", "kubernetes_node"].map(String::from);
+        json!({"groups": [{"name": "request", "rules": [
+            {"record": "answer", "expr": question.promql(&labels)},
+        ]}]})
+    }
+
+    fn test(&self, rules: &str) -> Value {
+        let expressions: Vec<_> = self
+            .expect
+            .iter()
+            .map(|(measure, samples)| {
+                assert!(Measure::from_name(measure).is_some(), "{}: {measure}", self.name);
+                let selector = format!("{MEASURE}=\"{measure}\"");
+                let samples: Vec<_> = samples
+                    .iter()
+                    .map(|sample| {
+                        let labels = format!("answer{{{},{selector}}}", sample.labels);
+                        json!({"labels": labels, "value": sample.value})
+                    })
+                    .collect();
+                json!({
+                    "eval_time": self.eval_time,
+                    "expr": format!("answer{{{selector}}}"),
+                    "exp_samples": samples,
+                })
+            })
+            .collect();
+        assert!(!expressions.is_empty(), "{}: expects nothing", self.name);
+        json!({
+            "rule_files": [rules],
+            "evaluation_interval": "15s",
+            // Rates are computed in floating point.
+            "fuzzy_compare": true,
+            "tests": [{
+                "name": self.name,
+                "interval": "15s",
+                "input_series": self.input_series,
+                "promql_expr_test": expressions,
+            }],
+        })
+    }
+}
+
+fn write(path: &Path, value: &Value) {
+    let text = serde_yaml::to_string(value).expect("YAML of JSON");
+    fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
