@@ -41,8 +41,8 @@ run: ## Run the operator against the cluster of the current kubeconfig.
 	cargo run -- run
 
 .PHONY: bench
-bench: ## Measure memory, processor time, requests and writes at 100 to 5,000 nodes.
-	cargo run --release --example bench
+bench: image ## Measure memory, processor time, requests and writes at 100 to 5,000 nodes.
+	cargo run --example bench -- target/image/$(IMAGE_TARGET)/release/traffic-operator
 
 .PHONY: clean
 clean: lab-down ## Remove what was built (not the cache of the test ground: .lab/cache).
