@@ -1,0 +1,301 @@
+//! What the operator costs: memory, processor time, requests and writes, at 100 to 5,000 nodes.
+//!
+//! `make bench`. A real API server with real Node objects; the answers of Prometheus are prepared,
+//! so that its own work does not count. Figures of one run are comparable with each other only.
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use axum::{Router, extract::State, http::header, response::IntoResponse};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Node},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, CustomResourceExt, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use lab::{ControlPlane, ControlPlaneOptions};
+use serde_json::json;
+use traffic_operator::{api::TrafficWatch, manifests};
+
+/// Judgements that one figure is the mean of.
+const JUDGEMENTS: u32 = 20;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let binary = std::env::args().nth(1).map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".lab/image/traffic-operator"),
+        PathBuf::from,
+    );
+    ensure!(binary.exists(), "{} is not there: run `make bench`", binary.display());
+    let options =
+        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
+    let plane = ControlPlane::start(options).await?;
+    let client = plane.client()?;
+    install(&client).await?;
+    println!("{}", HEADER.join(" | "));
+    println!("{}", HEADER.map(|_| "---").join(" | "));
+    for (nodes, watches) in [(100, 1), (1000, 1), (1000, 100), (5000, 1), (5000, 20)] {
+        let row = measure(&plane, &client, &binary, nodes, watches).await?;
+        println!("{}", row.join(" | "));
+    }
+    plane.stop().await
+}
+
+const HEADER: [&str; 10] = [
+    "nodes",
+    "TrafficWatches",
+    "first labels s",
+    "RSS MiB",
+    "peak MiB",
+    "CPU ms/judgement",
+    "Prometheus requests/interval",
+    "idle writes/min",
+    "1 flip ms",
+    "half flip s",
+];
+
+async fn install(client: &Client) -> anyhow::Result<()> {
+    let post = PostParams::default();
+    let namespace = json!({"metadata": {"name": manifests::NAMESPACE}});
+    Api::<Namespace>::all(client.clone())
+        .create(&post, &serde_json::from_value(namespace)?)
+        .await?;
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    crds.create(&post, &TrafficWatch::crd()).await?;
+    let established = async || {
+        let status = crds.get(TrafficWatch::crd_name()).await.ok()?.status?;
+        status
+            .conditions?
+            .iter()
+            .any(|c| c.type_ == "Established" && c.status == "True")
+            .then_some(())
+    };
+    wait("the definition", established).await
+}
+
+async fn wait(what: &str, mut check: impl AsyncFnMut() -> Option<()>) -> anyhow::Result<()> {
+    let end = Instant::now() + Duration::from_mins(3);
+    while check().await.is_none() {
+        ensure!(Instant::now() < end, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// A node of a usual size: the labels of a cloud provider, and 5 kB that the operator skips.
+fn node(i: usize) -> serde_json::Value {
+    let name =
+        format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256);
+    let images: Vec<_> = (0..50)
+        .map(|n| json!({"names": [format!("registry.example.com/team/image-{n}@sha256:{n:064}")], "sizeBytes": 1}))
+        .collect();
+    json!({
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name,
+            "topology.kubernetes.io/zone": format!("eu-central-1{}", ["a", "b", "c"][i % 3]),
+            "topology.kubernetes.io/region": "eu-central-1",
+            "node.kubernetes.io/instance-type": "m6i.4xlarge",
+            "node-pool": format!("pool-{}", i % 10), "team": "a", "kernel": "6.1",
+        }},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)}],
+            "images": images,
+        }
+    })
+}
+
+/// The prepared answer: node `i` sends `percent(i)`.
+fn answer(nodes: usize, percent: impl Fn(usize) -> f64) -> String {
+    let mut result = Vec::new();
+    for i in 0..nodes {
+        let instance = format!("10.{}.{}.{}:9100", i / 65536, i / 256 % 256, i % 256);
+        for (measure, value) in [
+            ("transmit_percent", percent(i)),
+            ("transmit_bytes", 1e8),
+            ("total", 1e12),
+            ("age", 3.2),
+        ] {
+            let metric = json!({"instance": instance, "measure": measure, "device": "eth0"});
+            result.push(json!({"metric": metric, "value": [1, value.to_string()]}));
+        }
+    }
+    json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
+}
+
+#[derive(Clone, Default)]
+struct Prometheus(Arc<Mutex<(String, u32)>>);
+
+impl Prometheus {
+    async fn start(&self) -> anyhow::Result<String> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let router = Router::new().fallback(serve).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(url)
+    }
+
+    fn set(&self, body: String) {
+        self.0.lock().expect("lock").0 = body;
+    }
+
+    fn requests(&self) -> u32 {
+        self.0.lock().expect("lock").1
+    }
+}
+
+async fn serve(State(this): State<Prometheus>) -> impl IntoResponse {
+    let mut inner = this.0.lock().expect("lock");
+    inner.1 += 1;
+    ([(header::CONTENT_TYPE, "application/json")], inner.0.clone())
+}
+
+struct Operator(Child);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Operator {
+    /// Resident memory now and at most, in MiB.
+    fn memory(&self) -> anyhow::Result<(f64, f64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let kib = |key: &str| -> anyhow::Result<f64> {
+            let line = status.lines().find_map(|l| l.strip_prefix(key)).context("VmRSS")?;
+            Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()?)
+        };
+        Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
+    }
+
+    /// Processor time so far, in milliseconds.
+    fn cpu(&self) -> anyhow::Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let fields: Vec<_> =
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10.0)
+    }
+}
+
+async fn measure(
+    plane: &ControlPlane,
+    client: &Client,
+    binary: &PathBuf,
+    count: usize,
+    watches: usize,
+) -> anyhow::Result<[String; 10]> {
+    let nodes = Api::<Node>::all(client.clone());
+    clean(client, &nodes).await?;
+    let post = PostParams::default();
+    futures::stream::iter(0..count)
+        .map(|i| {
+            let (nodes, post) = (nodes.clone(), post.clone());
+            async move {
+                let node: Node = serde_json::from_value(node(i)).expect("node");
+                let status = json!({"status": node.status});
+                let name = node.name_any();
+                nodes.create(&post, &node).await?;
+                let patch = kube::api::Patch::Merge(status);
+                nodes.patch_status(&name, &kube::api::PatchParams::default(), &patch).await
+            }
+        })
+        .buffer_unordered(16)
+        .try_collect::<Vec<_>>()
+        .await?;
+    let prometheus = Prometheus::default();
+    prometheus.set(answer(count, |_| 10.0));
+    let url = prometheus.start().await?;
+    let api = Api::<TrafficWatch>::namespaced(client.clone(), "default");
+    for i in 0..watches {
+        let watch = json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+            "metadata": {"name": format!("w{i}")},
+            // One writes labels, so that flips are counted once; the others read the same answer.
+            "spec": {"maxBandwidthPercent": "60", "interval": "2s", "window": "8s",
+                     "mode": if i == 0 { "Enforce" } else { "Observe" }}
+        });
+        api.create(&post, &serde_json::from_value(watch)?).await?;
+    }
+    let started = Instant::now();
+    let operator = Operator(
+        Command::new(binary)
+            .args(["run", "--prometheus-url", &url, "--admin-address", "127.0.0.1:0"])
+            // A lease of its own: the killed operator of the row before holds the other one.
+            .args(["--log", "error", "--lease-name", &format!("bench-{count}-{watches}")])
+            .env("KUBECONFIG", plane.kubeconfig())
+            .stdin(Stdio::null())
+            .spawn()?,
+    );
+    let summary = async |unfit: u32, fit: u32| {
+        let summary = api.get("w0").await.ok()?.status?.summary?;
+        (summary.unfit == unfit && summary.fit == fit).then_some(())
+    };
+    let all = u32::try_from(count)?;
+    let labelled = ListParams::default().labels("w0.traffic.example.com/unfit=false");
+    wait("all labels", async || summary(0, all).await).await?;
+    wait("all labels", async || {
+        let list = nodes.list_metadata(&labelled).await.ok()?;
+        (list.items.len() == count).then_some(())
+    })
+    .await?;
+    let first = started.elapsed();
+
+    let (cpu, requests, since) = (operator.cpu()?, prometheus.requests(), Timestamp::now());
+    tokio::time::sleep(Duration::from_secs(2) * JUDGEMENTS).await;
+    let cpu = (operator.cpu()? - cpu) / f64::from(JUDGEMENTS);
+    let requests = f64::from(prometheus.requests() - requests) / f64::from(JUDGEMENTS);
+    let writes = plane
+        .audit_since(since)?
+        .into_iter()
+        .filter(|e| e.is_write() && e.user_agent.starts_with("traffic-operator"))
+        .filter(|e| !e.resource.starts_with("leases") && e.subresource != "status")
+        .count();
+
+    // The moment of the decision is the next tick but one: only what follows it is our doing.
+    let flip = async |unfit: usize| -> anyhow::Result<Duration> {
+        prometheus.set(answer(count, |i| if i < unfit { 90.0 } else { 10.0 }));
+        let before = prometheus.requests();
+        wait("two judgements", async || (prometheus.requests() >= before + 2).then_some(()))
+            .await?;
+        let decided = Instant::now();
+        let unfit = u32::try_from(unfit)?;
+        wait("the flip", async || summary(unfit, all - unfit).await).await?;
+        Ok(decided.elapsed())
+    };
+    let one = flip(1).await?;
+    let half = flip(count / 2).await?;
+    let (rss, peak) = operator.memory()?;
+    Ok([
+        count.to_string(),
+        watches.to_string(),
+        format!("{:.1}", first.as_secs_f64()),
+        format!("{rss:.1}"),
+        format!("{peak:.1}"),
+        format!("{cpu:.1}"),
+        format!("{requests:.2}"),
+        (writes * 60 / (2 * JUDGEMENTS as usize)).to_string(),
+        format!("{:.0}", one.as_secs_f64() * 1000.0),
+        format!("{:.1}", half.as_secs_f64()),
+    ])
+}
+
+async fn clean(client: &Client, nodes: &Api<Node>) -> anyhow::Result<()> {
+    let api = Api::<TrafficWatch>::namespaced(client.clone(), "default");
+    let strip = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    for watch in api.list(&ListParams::default()).await? {
+        api.patch(&watch.name_any(), &kube::api::PatchParams::default(), &strip).await?;
+        api.delete(&watch.name_any(), &DeleteParams::default()).await?;
+    }
+    nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    Ok(())
+}

@@ -1,0 +1,348 @@
+//! What users were promised, played on the cluster.
+use std::{path::Path, process::Command, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::LocalBoxFuture;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+/// One scenario.
+pub struct Scenario {
+    pub name: &'static str,
+    play: fn(&Stage) -> LocalBoxFuture<'_, Result<()>>,
+}
+
+impl Scenario {
+    pub async fn play(&self, stage: &Stage) -> Result<()> {
+        (self.play)(stage).await
+    }
+}
+
+macro_rules! scenarios {
+    ($($name:ident),* $(,)?) => {
+        /// All of them, in the order in which they are played.
+        pub const ALL: &[Scenario] =
+            &[$(Scenario { name: stringify!($name), play: |stage| Box::pin($name(stage)) }),*];
+    };
+}
+
+scenarios![
+    the_original_sample_becomes_ready_with_client_side_apply,
+    percent_is_what_was_sent_and_pods_stay_off_the_loaded_node,
+    an_affinity_of_the_authors_own_never_reaches_an_unfit_node,
+    prometheus_away_holds_the_labels_and_judging_resumes_by_itself,
+    a_silent_exporter_makes_its_node_unknown_and_only_that,
+    killing_and_rolling_the_operator_changes_no_label,
+    every_panel_of_the_dashboard_has_data,
+    the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
+    undeploy_leaves_no_label_behind,
+];
+
+fn deployment(app: &str, affinity: &str) -> String {
+    format!(
+        "deployment:
+  replicas: 4
+  selector: {{matchLabels: {{app: {app}}}}}
+  template:
+    metadata: {{labels: {{app: {app}}}}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      {affinity}
+      containers: [{{name: c, image: 'busybox:1.35', command: [busybox, sleep, infinity]}}]"
+    )
+}
+
+async fn the_original_sample_becomes_ready_with_client_side_apply(stage: &Stage) -> Result<()> {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/samples/trafficwatch.yaml");
+    let sample = sample.to_str().context("path")?;
+    stage.cluster.kubectl(&["apply", "-f", sample])?;
+    let said = stage.cluster.kubectl(&["apply", "-f", sample])?;
+    ensure!(said.contains("unchanged"), "{said}");
+    stage.cluster.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "trafficwatch/trafficwatch-sample",
+        "--timeout=90s",
+    ])?;
+    let status = stage.status("trafficwatch-sample")?;
+    for node in stage.cluster.node_names() {
+        let fields = &status["nodes"][node.as_str()];
+        ensure!(fields["currentBandwidthPercent"].is_string(), "{fields}");
+        ensure!(fields["currentTransmitTotal"].is_i64(), "{fields}");
+        ensure!(fields["time"].is_i64() && fields["unfit"].is_boolean(), "{fields}");
+    }
+    stage
+        .until("the sample's pods", async || {
+            let nodes = stage.nodes_of("app.kubernetes.io/name=trafficwatch-sample")?;
+            Ok(nodes.len() == 2 && !nodes.contains(&"(not scheduled)".into()))
+        })
+        .await?;
+    stage.delete("trafficwatch-sample")
+}
+
+async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stage) -> Result<()> {
+    stage.watch("load", &deployment("load", "")).await?;
+    stage.until_ready("load").await?;
+    let traffic = stage.cluster.traffic("node-2", 400_000_000, Duration::from_mins(3))?;
+    stage.until_label("node-2", "load", Some("true")).await?;
+    let value = r#"traffic_operator_trafficwatch_node_value{name="load",node="node-2"}"#;
+    // prometheus-operator and the kubelet take their time until our pods are scraped.
+    stage
+        .until("decision metrics in Prometheus", async || {
+            Ok(!stage.cluster.query(value).await?.is_empty())
+        })
+        .await?;
+    // The rate over the window must have settled: a whole window of even traffic.
+    tokio::time::sleep(Duration::from_secs(22)).await;
+    let before = stage.cluster.counters("node-2")?;
+    let began = std::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let sent = stage.cluster.counters("node-2")?.tx_bytes - before.tx_bytes;
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred megabytes")]
+    let really = sent as f64 * 8.0 / began.elapsed().as_secs_f64() / 1e9 * 100.0;
+    let samples = stage.cluster.query(value).await?;
+    let shown = samples.first().context("no decision metric in Prometheus")?.1;
+    ensure!((shown - really).abs() <= really * 0.1, "shown {shown} %, really {really} %");
+    let receiver = stage.label("node-1", "load")?;
+    ensure!(receiver.as_deref() == Some("false"), "node-1 is {receiver:?}");
+    // Pods that come now go elsewhere; those that run stay where they are.
+    stage.cluster.kubectl(&["delete", "pods", "-l", "app=load", "--wait=false"])?;
+    stage
+        .until("the pods off the loaded node", async || {
+            let nodes = stage.nodes_of("app=load")?;
+            Ok(nodes.len() == 4 && nodes.iter().all(|n| n == "node-1" || n == "node-3"))
+        })
+        .await?;
+    traffic.stop().await?;
+    stage.until_label("node-2", "load", Some("false")).await?;
+    stage.delete("load")
+}
+
+/// Original 1.4 #8, measured: with an affinity of their own, 2 of 2 pods ran on the unfit node.
+async fn an_affinity_of_the_authors_own_never_reaches_an_unfit_node(stage: &Stage) -> Result<()> {
+    let affinity = "affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [node-2]}]
+            - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [node-3]}]";
+    let traffic = stage.cluster.traffic("node-2", 500_000_000, Duration::from_mins(3))?;
+    stage.watch("affine", "placement: Required").await?;
+    stage.until_label("node-2", "affine", Some("true")).await?;
+    stage.watch("affine", &deployment("affine", affinity)).await?;
+    stage
+        .until("four pods on node-3", async || {
+            Ok(stage.nodes_of("app=affine")? == ["node-3"; 4].map(String::from))
+        })
+        .await?;
+    traffic.stop().await?;
+    stage.delete("affine")
+}
+
+async fn prometheus_away_holds_the_labels_and_judging_resumes_by_itself(
+    stage: &Stage,
+) -> Result<()> {
+    let traffic = stage.cluster.traffic("node-2", 500_000_000, Duration::from_mins(4))?;
+    stage.watch("away", "mode: Enforce").await?;
+    stage.until_label("node-2", "away", Some("true")).await?;
+    stage.until_ready("away").await?;
+    let since = Timestamp::now();
+    let replicas = |count: u8| {
+        let patch = format!(r#"{{"spec":{{"replicas":{count}}}}}"#);
+        stage.cluster.kubectl(&[
+            "-n",
+            "monitoring",
+            "patch",
+            "prometheus",
+            "k8s",
+            "--type=merge",
+            "-p",
+            &patch,
+        ])
+    };
+    replicas(0)?;
+    stage.cluster.kubectl(&[
+        "-n",
+        "monitoring",
+        "delete",
+        "pod",
+        "prometheus-k8s-0",
+        "--force",
+        "--grace-period=0",
+        "--ignore-not-found",
+    ])?;
+    stage
+        .until("MetricsAvailable=False", async || {
+            Ok(stage.condition("away", "MetricsAvailable")?.0 == "False")
+        })
+        .await?;
+    ensure!(stage.label("node-2", "away")?.as_deref() == Some("true"));
+    ensure!(stage.status("away")?["summary"]["unknown"] == 3);
+    replicas(1)?;
+    stage
+        .until("MetricsAvailable=True", async || {
+            Ok(stage.condition("away", "MetricsAvailable")?.0 == "True")
+        })
+        .await?;
+    stage
+        .until("node-2 judged again", async || {
+            Ok(stage.status("away")?["nodes"]["node-2"]["state"] == "Unfit")
+        })
+        .await?;
+    let writes = stage.node_writes(since)?;
+    ensure!(writes.is_empty(), "labels flapped: {writes:?}");
+    traffic.stop().await?;
+    stage.until_label("node-2", "away", Some("false")).await?;
+    stage.delete("away")
+}
+
+async fn a_silent_exporter_makes_its_node_unknown_and_only_that(stage: &Stage) -> Result<()> {
+    stage.watch("silent", "maxSampleAge: 10s").await?;
+    stage.until_ready("silent").await?;
+    let since = Timestamp::now();
+    // It accepts connections and answers none: what hung the original for 251 s.
+    stage.cluster.in_node("node-3", "pkill", &["-STOP", "-x", "node_exporter"])?;
+    let outcome = stage
+        .until("node-3 Unknown", async || {
+            let nodes = &stage.status("silent")?["nodes"];
+            Ok(nodes["node-3"]["state"] == "Unknown" && nodes["node-3"]["reason"] == "NoSample")
+        })
+        .await;
+    let others = stage.status("silent")?;
+    let label = stage.label("node-3", "silent")?;
+    stage.cluster.in_node("node-3", "pkill", &["-CONT", "-x", "node_exporter"])?;
+    outcome?;
+    ensure!(label.as_deref() == Some("false"), "{label:?}");
+    ensure!(others["nodes"]["node-1"]["state"] == "Fit", "{others}");
+    ensure!(stage.condition("silent", "MetricsAvailable")?.0 == "True");
+    stage
+        .until("node-3 judged again", async || {
+            Ok(stage.status("silent")?["nodes"]["node-3"]["state"] == "Fit")
+        })
+        .await?;
+    let writes = stage.node_writes(since)?;
+    ensure!(writes.is_empty(), "{writes:?}");
+    stage.delete("silent")
+}
+
+async fn killing_and_rolling_the_operator_changes_no_label(stage: &Stage) -> Result<()> {
+    let traffic = stage.cluster.traffic("node-1", 500_000_000, Duration::from_mins(4))?;
+    stage.watch("restart", "consecutive: {unfit: 2, fit: 2}").await?;
+    stage.until_label("node-1", "restart", Some("true")).await?;
+    stage.until_ready("restart").await?;
+    let since = Timestamp::now();
+    for node in stage.cluster.node_names() {
+        // Exits 1 where no replica runs.
+        let _ = stage.cluster.in_node(&node, "pkill", &["-KILL", "-x", "traffic-operato"]);
+    }
+    judged_after(stage, "restart", Timestamp::now()).await?;
+    stage.cluster.kubectl(&[
+        "-n",
+        "traffic-operator-system",
+        "rollout",
+        "restart",
+        "deployment/traffic-operator",
+    ])?;
+    stage.cluster.operator_ready().await?;
+    judged_after(stage, "restart", Timestamp::now()).await?;
+    let writes = stage.node_writes(since)?;
+    ensure!(writes.is_empty(), "{writes:?}");
+    ensure!(stage.label("node-1", "restart")?.as_deref() == Some("true"));
+    traffic.stop().await?;
+    stage.until_label("node-1", "restart", Some("false")).await?;
+    stage.delete("restart")
+}
+
+/// Waits until the decision metrics, as Prometheus scraped them, tell of a judgement after `time`.
+async fn judged_after(stage: &Stage, name: &str, time: Timestamp) -> Result<()> {
+    let query = format!(
+        "max(traffic_operator_trafficwatch_last_success_timestamp_seconds{{name=\"{name}\"}})"
+    );
+    let time = time.as_duration().as_secs_f64();
+    stage
+        .until("a judgement", async || {
+            Ok(stage.cluster.query(&query).await?.first().is_some_and(|s| s.1 > time))
+        })
+        .await
+}
+
+async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
+    stage.watch("panels", "placement: Preferred").await?;
+    stage.until_ready("panels").await?;
+    judged_after(stage, "panels", Timestamp::now()).await?;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana/trafficwatch.json");
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let panels = dashboard["panels"].as_array().context("panels")?;
+    let mut queries = 0;
+    for panel in panels {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let text = target["expr"].as_str().context("expr")?;
+            let query = text
+                .replace("$__rate_interval", "30s")
+                .replace("$__range", "10m")
+                .replace("$namespace", ".*")
+                .replace("$name", ".*")
+                .replace("$node", ".*");
+            let title = &panel["title"];
+            stage
+                .until(&format!("data of panel {title}: {query}"), async || {
+                    Ok(!stage.cluster.query(&query).await?.is_empty())
+                })
+                .await?;
+            queries += 1;
+        }
+    }
+    ensure!(queries > 10, "{queries} queries");
+    stage.delete("panels")
+}
+
+async fn the_shipped_alerts_and_scrapes_are_taken_by_prometheus(stage: &Stage) -> Result<()> {
+    // Both replicas through the PodMonitor, which the Role in our namespace lets Prometheus see.
+    stage
+        .until("both replicas scraped", async || {
+            let up = stage.cluster.query("count(traffic_operator_build_info)").await?;
+            Ok(up.first().is_some_and(|s| (s.1 - 2.0).abs() < 0.5))
+        })
+        .await?;
+    let leaders = stage.cluster.query("sum(traffic_operator_leader)").await?;
+    ensure!(leaders.first().is_some_and(|s| (s.1 - 1.0).abs() < 0.5), "{leaders:?}");
+    let url = format!("{}/api/v1/rules", stage.cluster.prometheus_url().await?);
+    let http = reqwest::Client::builder().tls_certs_only([]).build()?;
+    stage
+        .until("our rules", async || {
+            let rules: Value = serde_json::from_str(&http.get(&url).send().await?.text().await?)?;
+            let groups = rules["data"]["groups"].as_array().context("groups")?;
+            let rules = groups.iter().filter_map(|g| g["rules"].as_array()).flatten();
+            let ours = rules
+                .filter(|r| r["name"].as_str().is_some_and(|n| n.starts_with("TrafficOperator")));
+            let (mut count, mut healthy) = (0, true);
+            for rule in ours {
+                count += 1;
+                healthy &= rule["health"] == "ok";
+            }
+            Ok(count >= 4 && healthy)
+        })
+        .await
+}
+
+async fn undeploy_leaves_no_label_behind(stage: &Stage) -> Result<()> {
+    stage.watch("last", "direction: Busiest").await?;
+    stage.until_ready("last").await?;
+    stage.until_label("node-1", "last", Some("false")).await?;
+    let root = env!("CARGO_MANIFEST_DIR");
+    let kubectl = lab::tools::ensure("kubectl")?;
+    let bin = kubectl.parent().context("directory")?;
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let output = Command::new(format!("{root}/hack/undeploy"))
+        .env("KUBECONFIG", stage.cluster.kubeconfig())
+        .env("PATH", path)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}{complained}");
+    ensure!(said.contains("No node label is left."), "{said}{complained}");
+    ensure!(stage.label("node-1", "last")?.is_none());
+    Ok(())
+}

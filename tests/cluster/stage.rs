@@ -1,0 +1,136 @@
+//! The cluster, and the questions every scenario asks it.
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::jiff::Timestamp;
+use lab::{AuditEvent, Cluster, ClusterOptions};
+use serde_json::Value;
+
+/// The longest that anything here takes to come true: rates, scrapes and roll-outs.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
+
+/// A cluster with the operator deployed.
+pub struct Stage {
+    pub cluster: Cluster,
+}
+
+impl Stage {
+    pub async fn set() -> Result<Self> {
+        let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(".lab/image/traffic-operator.tar");
+        ensure!(image.exists(), "{} is not there: run `make image`", image.display());
+        let options = ClusterOptions {
+            // The links are 10 Gbit/s; traffic that fills a tenth of them is enough.
+            capacity: Some("1G".into()),
+            images: vec![image],
+            ..ClusterOptions::default()
+        };
+        let cluster = Cluster::start(options).await?;
+        cluster.deploy_operator().await?;
+        Ok(Self { cluster })
+    }
+
+    pub async fn strike(self) -> Result<()> {
+        self.cluster.down().await
+    }
+
+    /// A TrafficWatch with windows short enough for a test.
+    pub async fn watch(&self, name: &str, spec: &str) -> Result<()> {
+        let indented = spec.trim_end().replace('\n', "\n  ");
+        let yaml = format!(
+            "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
+             metadata: {{name: {name}, namespace: default}}\n\
+             spec:\n  maxBandwidthPercent: \"30\"\n  interval: 2s\n  window: 20s\n  {indented}\n"
+        );
+        self.cluster.apply(&yaml).await
+    }
+
+    pub fn delete(&self, name: &str) -> Result<()> {
+        self.cluster.kubectl(&["delete", "trafficwatch", name, "--timeout=60s"]).map(drop)
+    }
+
+    pub fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let mut all = vec!["get"];
+        all.extend(arguments);
+        all.extend(["-o", "json"]);
+        Ok(serde_json::from_str(&self.cluster.kubectl(&all)?)?)
+    }
+
+    pub fn status(&self, name: &str) -> Result<Value> {
+        Ok(self.json(&["trafficwatch", name])?["status"].clone())
+    }
+
+    pub fn condition(&self, name: &str, type_: &str) -> Result<(String, String)> {
+        let status = self.status(name)?;
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|c| c["type"] == type_);
+        let text = |key: &str| found.and_then(|c| c[key].as_str()).unwrap_or_default().to_owned();
+        Ok((text("status"), text("reason")))
+    }
+
+    /// The label of a node for the TrafficWatch `name`.
+    pub fn label(&self, node: &str, name: &str) -> Result<Option<String>> {
+        let node = self.json(&["node", node])?;
+        let labels = &node["metadata"]["labels"];
+        Ok(labels[format!("{name}.traffic.example.com/unfit")].as_str().map(str::to_owned))
+    }
+
+    pub async fn until_label(&self, node: &str, name: &str, value: Option<&str>) -> Result<()> {
+        self.until(&format!("label of {node} for {name} = {value:?}"), async || {
+            Ok(self.label(node, name)?.as_deref() == value)
+        })
+        .await
+    }
+
+    pub async fn until_ready(&self, name: &str) -> Result<()> {
+        self.until(
+            &format!("{name} Ready"),
+            async || Ok(self.condition(name, "Ready")?.0 == "True"),
+        )
+        .await
+    }
+
+    /// Polls until it holds.
+    pub async fn until(
+        &self,
+        what: &str,
+        mut holds: impl AsyncFnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let result = holds().await;
+            if matches!(result, Ok(true)) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let watches = self.cluster.kubectl(&["get", "trafficwatch", "-A", "-o", "yaml"]);
+                let why = result.err().map(|e| format!("{e:#}")).unwrap_or_default();
+                bail!("not within {PATIENCE:?}: {what} {why}\n{}", watches.unwrap_or_default());
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    }
+
+    /// The nodes that the pods with a label run on.
+    pub fn nodes_of(&self, selector: &str) -> Result<Vec<String>> {
+        let pods = self.json(&["pods", "-l", selector])?;
+        let items = pods["items"].as_array().context("pods")?;
+        let nodes = items.iter().filter(|p| p["metadata"]["deletionTimestamp"].is_null());
+        let mut nodes: Vec<_> = nodes
+            .map(|p| p["spec"]["nodeName"].as_str().unwrap_or("(not scheduled)").to_owned())
+            .collect();
+        nodes.sort();
+        Ok(nodes)
+    }
+
+    /// The operator's writes to nodes since then.
+    pub fn node_writes(&self, since: Timestamp) -> Result<Vec<AuditEvent>> {
+        let events = self.cluster.audit_since(since)?;
+        let ours = events.into_iter().filter(|e| e.is_write() && e.user == ACCOUNT);
+        Ok(ours.filter(|e| e.resource == "nodes").collect())
+    }
+}
