@@ -54,6 +54,14 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// A URL as it may be logged and written into a status.
+fn shown(mut url: reqwest::Url) -> String {
+    // These fail for URLs that cannot have credentials, and then there are none.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string().trim_end_matches('/').to_owned()
+}
+
 impl Client {
     /// A client for one endpoint.
     ///
@@ -61,11 +69,10 @@ impl Client {
     /// When the URL is no http(s) URL.
     pub fn new(config: &Config, metrics: Metrics) -> anyhow::Result<Self> {
         let url = reqwest::Url::parse(&config.url)
-            .with_context(|| format!("--prometheus-url {:?} is no URL", config.url))?;
+            .context("--prometheus-url is no URL: write for example http://prometheus:9090")?;
         anyhow::ensure!(
             matches!(url.scheme(), "http" | "https") && url.has_host(),
-            "--prometheus-url {:?} must begin with http:// or https:// and name a host",
-            config.url
+            "--prometheus-url must begin with http:// or https:// and name a host"
         );
         let host = url.host_str().map(str::to_owned);
         let http = reqwest::Client::builder()
@@ -86,7 +93,7 @@ impl Client {
             .context("HTTP client")?;
         Ok(Self(Arc::new(Inner {
             api: Api::from(http, &config.url).context("--prometheus-url")?,
-            url: config.url.clone(),
+            url: shown(url),
             timeout: config.timeout,
             use_get: AtomicBool::new(false),
             metrics,
@@ -99,7 +106,7 @@ impl Client {
         self.0.timeout
     }
 
-    /// The base URL.
+    /// The base URL, without credentials.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.0.url

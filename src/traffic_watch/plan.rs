@@ -242,6 +242,7 @@ impl<'a> Judgement<'a> {
             if before.is_some_and(|before| before != state) {
                 let why = reason.unwrap_or("Measured");
                 self.transitions.push(Transition { to: state, reason: why });
+                self.notices.extend(report::entered(facts, state, why, self.evaluation));
             }
             self.notices.extend(report::flip(self.watch, self.settings, facts, *before_mark, node));
             (node.state, node.reason) = (state, reason);

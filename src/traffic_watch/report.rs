@@ -85,6 +85,27 @@ pub(super) fn flip(
     })
 }
 
+/// The event of a node that is not judged as it was; [`flip`] tells of the others. When all nodes are
+/// without evidence, one event about the measurement says it for all.
+pub(super) fn entered(
+    facts: &NodeFacts,
+    state: NodeState,
+    why: &str,
+    evaluation: Evaluation,
+) -> Option<Notice> {
+    let (reason, note) = match state {
+        NodeState::Unknown if evaluation == Evaluation::Ok => {
+            ("NodeUnknown", format!("node {}: {why}; its label stays as it is", facts.name))
+        }
+        NodeState::Suppressed => (
+            "NodeSuppressed",
+            format!("node {} is above the threshold, but too many nodes are unfit", facts.name),
+        ),
+        _ => return None,
+    };
+    Some(Notice { warning: true, reason, note, node: Some(facts.name.to_string()) })
+}
+
 /// A number for a person: up to three decimals, none that are zero.
 fn short(x: f64) -> String {
     let text = format!("{x:.3}");

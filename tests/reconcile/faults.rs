@@ -1,8 +1,10 @@
 //! Absence is never a verdict: whatever is wrong with the measurement, labels stay as they are.
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
+use kube::Api;
 use serde_json::json;
+use traffic_operator::manifests;
 
 use crate::{
     bench::{Bench, Operator, run},
@@ -133,6 +135,38 @@ fn series_of_no_known_node_are_counted_and_named() {
             .metric("traffic_operator_samples_rejected_total", &["reason=\"unmapped\""])
             .await;
         assert!(rejected >= 1.0);
+    });
+}
+
+/// Original 1.4 #9: errors of writes were swallowed.
+#[test]
+fn a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed() {
+    run(async |bench| {
+        let operator = one_unfit(&bench).await;
+        let roles = Api::<ClusterRole>::all(bench.client.clone());
+        let granted = roles.get(manifests::NAME).await.expect("role");
+        let mut denied = granted.clone();
+        for rule in denied.rules.iter_mut().flatten() {
+            if rule.resources.as_ref().is_some_and(|r| r.contains(&"nodes".to_owned())) {
+                rule.verbs.retain(|verb| verb != "patch");
+            }
+        }
+        let replace = async |role: &ClusterRole| {
+            let now = roles.get(manifests::NAME).await.expect("role");
+            let mut role = role.clone();
+            role.metadata.resource_version = now.metadata.resource_version;
+            roles.replace(manifests::NAME, &Default::default(), &role).await.expect("replace");
+        };
+        replace(&denied).await;
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        let message = bench.condition("web", "Ready", "Unknown", "Forbidden").await;
+        assert!(message.contains("patch node label"), "{message}");
+        let failed = ["reason=\"Forbidden\""];
+        assert!(operator.metric("traffic_operator_reconcile_errors_total", &failed).await >= 1.0);
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        replace(&granted).await;
+        bench.until_label("node-2", KEY, Some("false")).await;
+        bench.condition("web", "Ready", "True", "Judged").await;
     });
 }
 

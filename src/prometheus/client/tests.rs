@@ -154,3 +154,13 @@ fn urls_that_are_none_are_refused_by_the_flag_s_name() {
         assert!(error.as_ref().is_some_and(|e| e.contains("--prometheus-url")), "{url}: {error:?}");
     }
 }
+
+#[tokio::test]
+async fn credentials_of_a_url_are_never_shown() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let client = client(&format!("http://user:secret@{address}"));
+    assert_eq!(client.url(), format!("http://{address}"));
+    assert!(!ask(&client).await.unwrap_err().message.contains("secret"));
+}

@@ -351,6 +351,17 @@ fn above_a_hundred_nodes_what_needs_attention_is_listed() {
 }
 
 #[test]
+fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    let all = |a| [a, Percent(1.0), Percent(1.0)];
+    assert_eq!(w.judge(&all(Percent(1.0))).notices, <[&str; 0]>::default());
+    assert_eq!(w.judge(&all(Nothing)).notices, ["NodeUnknown"]);
+    assert_eq!(w.judge(&all(Nothing)).notices, <[&str; 0]>::default());
+    // When everything is unknown, the measurement is the news and not each node.
+    assert_eq!(w.fail().notices, ["MetricsUnavailable"]);
+}
+
+#[test]
 fn observe_remembers_in_its_status() {
     let mut w = World::new(&["a", "b"], json!({"mode": "Observe"}));
     w.judge(&[Percent(99.0), Percent(1.0)]);
