@@ -2,9 +2,12 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
-use crate::{manifests, prometheus, runtime};
+use crate::{
+    manifests, prometheus,
+    runtime::{self, log::LogFormat},
+};
 
 /// Kubernetes that acts on how its network really behaves.
 ///
@@ -79,15 +82,6 @@ pub struct RunArgs {
     /// Which log lines are written: a level, or a filter such as `info,traffic_operator=debug`.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
     pub log: String,
-}
-
-/// How log lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    Json,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn quotes_what_would_end_the_literal() {
         assert_eq!(string(r#"eth0"} or vector(1) #\"#), r#""eth0\"} or vector(1) #\\""#);
-        assert_eq!(duration(std::time::Duration::from_secs(120)), "120000ms");
+        assert_eq!(duration(std::time::Duration::from_mins(2)), "120000ms");
     }
 
     proptest! {

@@ -1,8 +1,16 @@
 //! Log lines.
 use anyhow::Context;
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::LogFormat;
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
 
 /// Starts logging to standard error.
 ///

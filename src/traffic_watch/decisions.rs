@@ -13,8 +13,8 @@ use prometheus_client::{
 
 use super::{
     children::Applied,
+    judgement::{Evaluation, Transition},
     memory::{Memory, NodeMemory},
-    plan::{Evaluation, Transition},
 };
 use crate::api::traffic_watch::NodeState;
 

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 use k8s_openapi::jiff::Timestamp;
 
 use super::children::Applied;
-use crate::api::traffic_watch::{NodeState, Summary};
+use crate::api::traffic_watch::{NodeState, NodeStatus, Summary};
 
 /// One `TrafficWatch`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +45,35 @@ pub struct NodeMemory {
     pub last: Option<Sample>,
     /// How old the sample was, if this judgement had one.
     pub age: Option<f64>,
+}
+
+impl NodeMemory {
+    /// A node as its status and label tell, for the first pass after a restart.
+    #[must_use]
+    pub fn from_status(told: Option<&NodeStatus>, label: Option<bool>, now: Timestamp) -> Self {
+        let last = told.filter(|t| t.time > 0).and_then(|t| {
+            Some(Sample {
+                percent: t
+                    .current_bandwidth_percent
+                    .parse()
+                    .ok()
+                    .filter(|p: &f64| p.is_finite())?,
+                total: t.current_transmit_total,
+                time: t.time,
+                device: t.device.as_deref().map(Into::into),
+            })
+        });
+        Self {
+            judged: label,
+            marked: label,
+            against: Streak::default(),
+            state: told.and_then(|t| t.state).unwrap_or(NodeState::Unknown),
+            reason: None,
+            since: told.and_then(|t| t.since.as_ref()).map_or(now, |since| since.0),
+            last,
+            age: None,
+        }
+    }
 }
 
 /// Judgements in a row for one side.

@@ -1,7 +1,8 @@
 //! Serves [`TrafficWatch`]: observes, applies; what is decided stands in `plan`.
 //!
 //! `query` writes the PromQL, `reading` sorts the answer by node, `evidence` says what it proves,
-//! `plan` judges (with `limits`, the breaker), `report` words it, `children` builds the Deployment.
+//! `judgement` makes states of it (with `limits`, the breaker), `plan` says what to write, `report`
+//! words it, `children` builds the Deployment.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ mod claims;
 mod decisions;
 mod deployments;
 mod evidence;
+mod judgement;
 mod limits;
 mod memory;
 mod plan;
@@ -45,7 +47,8 @@ use children::{Applied, Child, Outcome};
 use claims::Claim;
 pub use decisions::Decisions;
 pub use deployments::DeploymentStore;
-use plan::{Desired, LabelWrite, Observed, Stray};
+use judgement::{Observed, Stray};
+use plan::{Desired, LabelWrite};
 use query::Question;
 use reading::Reading;
 use settings::Settings;

@@ -167,7 +167,7 @@ mod tests {
         let question = Question {
             devices: r#"eth0"} or vector(1) #"#.into(),
             direction: Direction::Transmit,
-            window: Duration::from_secs(120),
+            window: Duration::from_mins(2),
         };
         let text = question.promql(&["node".into()]);
         assert!(!text.contains(r#"eth0"}"#), "{text}");

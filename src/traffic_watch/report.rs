@@ -5,9 +5,8 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
     children::{Child, Outcome},
-    memory::{Memory, NodeMemory, Sample, Streak},
-    plan::{Desired, Evaluation, Judgement},
-    settings::Settings,
+    judgement::{Change, Evaluation, Judgement, Transition},
+    memory::{Memory, NodeMemory},
 };
 use crate::{
     api::{
@@ -15,7 +14,7 @@ use crate::{
         go::format_exponent,
         traffic_watch::{Mode, NodeState, NodeStatus},
     },
-    controller::{Notice, Plan, Verdict},
+    controller::{Notice, Verdict},
     nodes::NodeFacts,
 };
 
@@ -26,53 +25,29 @@ const MAX_LISTED: usize = 100;
 /// status is for looking.
 const REFRESH_SECONDS: i64 = 60;
 
-/// A pass over a paused object: nothing is asked, nothing is written but this condition.
-pub(super) fn paused(
-    watch: &TrafficWatch,
-    period: std::time::Duration,
-) -> Plan<Desired, TrafficWatchStatus> {
-    Plan {
-        desired: Desired {
-            labels: vec![],
-            deployment: None,
-            memory: None,
-            transitions: vec![],
-            evaluation: None,
-        },
-        status: watch.status.clone().unwrap_or_default(),
-        conditions: vec![Verdict {
-            type_: "Ready",
-            status: Some(false),
-            reason: "Paused",
-            message: "spec.paused is true: labels and Deployment stay as they are".into(),
-        }],
-        notices: vec![],
-        period,
-    }
+/// The events of the nodes that changed.
+pub(super) fn changes(j: &Judgement<'_>) -> Vec<Notice> {
+    let of = |change: &Change| {
+        let (facts, node) = (&j.seen.nodes[change.node], &j.nodes[change.node]);
+        let flipped = change.flip.and_then(|unfit| flip(j, facts, node, unfit));
+        let entered = change.transition.as_ref().and_then(|t| entered(j, facts, t));
+        [flipped, entered]
+    };
+    j.changes.iter().flat_map(of).flatten().collect()
 }
 
-/// The event of a node whose mark changed. A node that is found fit at first is no news.
-pub(super) fn flip(
-    watch: &TrafficWatch,
-    settings: &Settings,
-    facts: &NodeFacts,
-    before: Option<bool>,
-    node: &NodeMemory,
-) -> Option<Notice> {
-    let unfit = match (before, node.marked) {
-        (Some(false) | None, Some(true)) => true,
-        (Some(true), Some(false)) => false,
-        _ => return None,
-    };
+fn flip(j: &Judgement<'_>, facts: &NodeFacts, node: &NodeMemory, unfit: bool) -> Option<Notice> {
     let sample = node.last.as_ref()?;
     let device = sample.device.as_ref().map(|d| format!(" on {d}")).unwrap_or_default();
     let (reason, compared) = if unfit {
-        ("NodeUnfit", format!("above {} %", short(settings.max)))
+        ("NodeUnfit", format!("above {} %", short(j.settings.max)))
     } else {
-        ("NodeFit", format!("at or below {} %", short(settings.recover)))
+        ("NodeFit", format!("at or below {} %", short(j.settings.recover)))
     };
-    let observe =
-        if watch.spec.mode == Mode::Observe { " (not labelled: mode is Observe)" } else { "" };
+    let observe = match j.watch.spec.mode {
+        Mode::Enforce => "",
+        Mode::Observe => " (not labelled: mode is Observe)",
+    };
     Some(Notice {
         warning: unfit,
         reason,
@@ -85,16 +60,12 @@ pub(super) fn flip(
     })
 }
 
-/// The event of a node that is not judged as it was; [`flip`] tells of the others. When all nodes are
-/// without evidence, one event about the measurement says it for all.
-pub(super) fn entered(
-    facts: &NodeFacts,
-    state: NodeState,
-    why: &str,
-    evaluation: Evaluation,
-) -> Option<Notice> {
-    let (reason, note) = match state {
-        NodeState::Unknown if evaluation == Evaluation::Ok => {
+/// The event of a node that is not judged as it was. When all nodes are without evidence, one event
+/// about the measurement says it for all.
+fn entered(j: &Judgement<'_>, facts: &NodeFacts, transition: &Transition) -> Option<Notice> {
+    let (reason, note) = match transition.to {
+        NodeState::Unknown if j.evaluation == Evaluation::Ok => {
+            let why = transition.reason;
             ("NodeUnknown", format!("node {}: {why}; its label stays as it is", facts.name))
         }
         NodeState::Suppressed => (
@@ -279,31 +250,5 @@ fn node_status(node: &NodeMemory) -> NodeStatus {
         device: last.and_then(|l| l.device.as_ref().map(ToString::to_string)),
         // The API server keeps whole seconds.
         since: Timestamp::from_second(node.since.as_second()).ok().map(Time),
-    }
-}
-
-/// A node as its status and label tell, for the first pass after a restart.
-pub(super) fn from_status(
-    told: Option<&NodeStatus>,
-    label: Option<bool>,
-    now: Timestamp,
-) -> NodeMemory {
-    let last = told.filter(|t| t.time > 0).and_then(|t| {
-        Some(Sample {
-            percent: t.current_bandwidth_percent.parse().ok().filter(|p: &f64| p.is_finite())?,
-            total: t.current_transmit_total,
-            time: t.time,
-            device: t.device.as_deref().map(Into::into),
-        })
-    });
-    NodeMemory {
-        judged: label,
-        marked: label,
-        against: Streak::default(),
-        state: told.and_then(|t| t.state).unwrap_or(NodeState::Unknown),
-        reason: None,
-        since: told.and_then(|t| t.since.as_ref()).map_or(now, |since| since.0),
-        last,
-        age: None,
     }
 }

@@ -101,7 +101,7 @@ fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
         misspelt["template"]["spec"]["containers"][0]["imagePullPolice"] = "Never".into();
         bench.watch("misspelt", json!({"deployment": misspelt})).await;
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         for (name, texts) in [
             ("mismatch", ["spec.deployment.selector", "add app: other to the template"]),
             ("selector", ["spec.nodeSelector.matchExpressions[0].operator", "In, NotIn"]),
@@ -145,7 +145,7 @@ async fn sample_becomes_ready(bench: &Bench, file: &str) {
     let stored = bench.create(sample).await.expect("accepted");
     let kept = &stored.data["spec"]["deployment"]["template"]["metadata"]["labels"];
     assert_eq!(*kept, labels, "the template's metadata was pruned");
-    let _operator = bench.operator().await;
+    let _operator = bench.operator();
     // The samples' interval is the default, 10 s: two judgements.
     bench.condition(&name, "Ready", "True", "Judged").await;
     let child = bench.deployments().get(&name).await.expect("the Deployment");

@@ -104,7 +104,7 @@ impl Bench {
         Api::all(self.client.clone())
     }
 
-    /// The TrafficWatches of a namespace; of all if it is empty.
+    /// The `TrafficWatches` of a namespace; of all if it is empty.
     pub fn watches(&self, namespace: &str) -> Api<TrafficWatch> {
         match namespace {
             "" => Api::all(self.client.clone()),
@@ -157,11 +157,11 @@ impl Bench {
     }
 
     /// Starts the operator; it ends with the value returned.
-    pub async fn operator(&self) -> Operator {
-        self.operator_with("operator-1", "5s").await
+    pub fn operator(&self) -> Operator {
+        self.operator_with("operator-1", "5s")
     }
 
-    pub async fn operator_with(&self, identity: &str, lease: &str) -> Operator {
+    pub fn operator_with(&self, identity: &str, lease: &str) -> Operator {
         let kubeconfig = self
             .plane
             .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
@@ -323,9 +323,7 @@ async fn eventually_or<T>(
         if let Some(found) = check().await {
             return found;
         }
-        if Instant::now() > end {
-            panic!("not within {PATIENCE:?}: {what}\n{}", otherwise().await);
-        }
+        assert!(Instant::now() <= end, "not within {PATIENCE:?}: {what}\n{}", otherwise().await);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

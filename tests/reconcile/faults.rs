@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
-use kube::Api;
+use kube::{Api, api::PostParams};
 use serde_json::json;
 use traffic_operator::manifests;
 
@@ -17,7 +17,7 @@ async fn one_unfit(bench: &Bench) -> Operator {
     three_nodes(bench).await;
     bench.prometheus.set("node-2", Sample::percent("90"));
     bench.watch("web", json!({})).await;
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
     operator
 }
@@ -155,7 +155,7 @@ fn a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed() {
             let now = roles.get(manifests::NAME).await.expect("role");
             let mut role = role.clone();
             role.metadata.resource_version = now.metadata.resource_version;
-            roles.replace(manifests::NAME, &Default::default(), &role).await.expect("replace");
+            roles.replace(manifests::NAME, &PostParams::default(), &role).await.expect("replace");
         };
         replace(&denied).await;
         bench.prometheus.set("node-2", Sample::percent("1"));

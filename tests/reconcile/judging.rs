@@ -37,7 +37,7 @@ fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_j
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("71.5"));
         bench.watch("web", json!({"deployment": deployment()})).await;
-        let operator = bench.operator().await;
+        let operator = bench.operator();
         let status = bench
             .until(
                 "web",
@@ -99,7 +99,7 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         for i in 0..20 {
             bench.watch(&format!("web-{i}"), json!({"interval": "2s"})).await;
         }
-        let operator = bench.operator().await;
+        let operator = bench.operator();
         for i in 0..20 {
             bench.until(&format!("web-{i}"), &[("/ready", json!(true))]).await;
         }
@@ -124,7 +124,7 @@ fn a_foreign_edit_of_our_label_is_repaired() {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
         bench.until_label("node-1", KEY, Some("false")).await;
         for (node, value, ours) in [
@@ -149,7 +149,7 @@ fn half_of_the_nodes_at_most_are_marked_the_worst_first() {
             bench.prometheus.set(node, Sample::percent(percent));
         }
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         let status = bench
             .until("web", &[("/summary/unfit", json!(2)), ("/summary/suppressed", json!(2))])
             .await;
@@ -167,7 +167,7 @@ fn a_single_node_is_never_marked() {
         bench.node("node-1").await;
         bench.prometheus.set("node-1", Sample::percent("99"));
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until("web", &[("/summary/suppressed", json!(1))]).await;
         bench.until_label("node-1", KEY, Some("false")).await;
     });
@@ -180,7 +180,7 @@ fn observe_writes_nothing_but_its_status() {
         bench.prometheus.set("node-2", Sample::percent("90"));
         let since = Timestamp::now();
         bench.watch("web", json!({"mode": "Observe", "deployment": deployment()})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until("web", &[("/summary/unfit", json!(1)), ("/ready", json!(true))]).await;
         bench.judgements(2).await;
         for write in bench.writes_since(since) {
@@ -197,7 +197,7 @@ fn paused_asks_nothing_and_writes_nothing() {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
         let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
         let api = bench.watches("default");
@@ -224,7 +224,7 @@ fn capacity_of_the_annotation_then_of_the_spec_replaces_the_link_speed() {
         let sample = Sample { percent: None, bytes: Some("100000000"), age: Some("1") };
         bench.prometheus.set("node-2", sample.clone());
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench
             .until(
                 "web",

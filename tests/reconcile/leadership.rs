@@ -27,7 +27,7 @@ fn a_killed_operator_that_comes_back_changes_no_label() {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
-        let operator = bench.operator().await;
+        let operator = bench.operator();
         bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
         let since_before = bench.status("web").await["nodes"]["node-2"]["since"].clone();
         operator.signal("KILL");
@@ -35,7 +35,7 @@ fn a_killed_operator_that_comes_back_changes_no_label() {
         let since = Timestamp::now();
         // Between the thresholds: without its memory it must know that node-2 is unfit.
         bench.prometheus.set("node-2", Sample::percent("57"));
-        let operator = bench.operator().await;
+        let operator = bench.operator();
         operator.ready().await;
         bench.judgements(4).await;
         let nodes: Vec<_> =
@@ -52,9 +52,9 @@ fn a_rollover_of_two_replicas_has_one_writer_at_a_time_and_ends_in_a_second() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;
-        let first = bench.operator_with("first", "5s").await;
+        let first = bench.operator_with("first", "5s");
         until_holder(&bench, "first").await;
-        let second = bench.operator_with("second", "5s").await;
+        let second = bench.operator_with("second", "5s");
         // A follower that can look at the lease is ready, and does nothing.
         second.ready().await;
         assert!(second.metric("traffic_operator_leader", &[]).await == 0.0);
@@ -67,7 +67,7 @@ fn a_rollover_of_two_replicas_has_one_writer_at_a_time_and_ends_in_a_second() {
         let nodes: Vec<_> =
             bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
         assert_eq!(nodes, vec![]);
-        assert!(second.metric("traffic_operator_leader", &[]).await == 1.0);
+        assert!(second.metric("traffic_operator_leader", &[]).await > 0.5);
     });
 }
 
@@ -76,10 +76,10 @@ fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends()
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;
-        let mut first = bench.operator_with("first", "5s").await;
+        let mut first = bench.operator_with("first", "5s");
         until_holder(&bench, "first").await;
         bench.until("web", &[("/ready", json!(true))]).await;
-        let second = bench.operator_with("second", "5s").await;
+        let second = bench.operator_with("second", "5s");
         second.ready().await;
         first.signal("STOP");
         until_holder(&bench, "second").await;

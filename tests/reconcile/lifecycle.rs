@@ -23,7 +23,7 @@ fn labels_go_with_the_object_and_follow_a_new_name() {
             Patch::Merge(json!({"metadata": {"labels": {"other.example.com/unfit": "true"}}}));
         bench.nodes().patch("node-1", &PatchParams::default(), &foreign).await.unwrap();
         bench.watch("web", json!({})).await;
-        let operator = bench.operator().await;
+        let operator = bench.operator();
         bench.until_label("node-1", KEY, Some("false")).await;
         bench.until("web", &[("/ready", json!(true))]).await;
         patch_spec(&bench, "web", json!({"label": "blue"})).await;
@@ -50,7 +50,7 @@ fn a_node_that_leaves_the_selection_loses_the_label_and_an_empty_selection_freez
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until_label("node-3", KEY, Some("false")).await;
         let selector = json!({"matchExpressions": [
             {"key": "pool", "operator": "NotIn", "values": ["other"]}]});
@@ -72,7 +72,7 @@ fn nodes_come_and_go_without_touching_the_others() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until("web", &[("/ready", json!(true)), ("/summary/fit", json!(3))]).await;
         let since = Timestamp::now();
         bench.nodes().delete("node-3", &DeleteParams::default()).await.unwrap();
@@ -95,7 +95,7 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
         // Ages are whole seconds; equal ones go by name, and "zzz" comes after "web".
         bench
@@ -130,7 +130,7 @@ fn a_foreign_deployment_of_the_same_name_is_left_alone() {
         let foreign = serde_json::from_value(foreign).unwrap();
         bench.deployments().create(&PostParams::default(), &foreign).await.unwrap();
         bench.watch("web", json!({"deployment": deployment()})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         let message = bench.condition("web", "Ready", "False", "Conflict").await;
         assert!(message.contains("Deployment default/web"), "{message}");
         let child = bench.deployments().get("web").await.unwrap();
@@ -146,7 +146,7 @@ fn edits_of_the_deployment_are_repaired_and_what_the_author_left_open_is_left_al
         let mut spec = deployment();
         spec.as_object_mut().unwrap().remove("replicas");
         bench.watch("web", json!({"deployment": spec})).await;
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         let child = async || bench.deployments().get("web").await.ok();
         eventually("the Deployment", child).await;
         let params = PatchParams::default();
@@ -183,7 +183,7 @@ fn a_namespace_can_be_deleted_while_the_operator_runs() {
         let namespace = serde_json::from_value(json!({"metadata": {"name": "tenant"}})).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
         bench.watch_in("tenant", "web", json!({})).await.unwrap();
-        let _operator = bench.operator().await;
+        let _operator = bench.operator();
         bench.until_label("node-1", KEY, Some("false")).await;
         namespaces.delete("tenant", &DeleteParams::default()).await.unwrap();
         let gone = async || namespaces.get_opt("tenant").await.unwrap().is_none().then_some(());

@@ -61,26 +61,26 @@ impl Prometheus {
     }
 
     pub fn set(&self, instance: &str, sample: Sample) {
-        self.inner.lock().unwrap().samples.insert(instance.to_owned(), sample);
+        self.inner.lock().expect("lock").samples.insert(instance.to_owned(), sample);
     }
 
     pub fn remove(&self, instance: &str) {
-        self.inner.lock().unwrap().samples.remove(instance);
+        self.inner.lock().expect("lock").samples.remove(instance);
     }
 
     pub fn answer(&self, mode: Mode) {
-        self.inner.lock().unwrap().mode = mode;
+        self.inner.lock().expect("lock").mode = mode;
     }
 
     /// The queries so far.
     pub fn requests(&self) -> Vec<String> {
-        self.inner.lock().unwrap().requests.clone()
+        self.inner.lock().expect("lock").requests.clone()
     }
 }
 
 async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoResponse {
     let (mode, samples) = {
-        let mut inner = this.inner.lock().unwrap();
+        let mut inner = this.inner.lock().expect("lock");
         inner.requests.push(String::from_utf8_lossy(&body).into_owned());
         (inner.mode.clone(), inner.samples.clone())
     };
@@ -93,7 +93,7 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
             (200, "application/json", String::new())
         }
     };
-    let status = axum::http::StatusCode::from_u16(status).unwrap();
+    let status = axum::http::StatusCode::from_u16(status).expect("status");
     (status, [(header::CONTENT_TYPE, content_type)], body)
 }
 

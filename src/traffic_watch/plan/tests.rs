@@ -1,18 +1,24 @@
 //! Judgements in sequence, without a cluster: labels and status are fed back as the API server would.
 use std::collections::BTreeMap;
 
+use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        children::{Applied, Outcome},
+        children::Applied,
+        judgement::Stray,
         query::Measure,
-        reading::{self, NodeReading},
+        reading::{self, NodeReading, Reading},
     },
     *,
 };
-use crate::{api::traffic_watch::NodeStatus, controller::Verdict, prometheus::Class};
+use crate::{
+    api::traffic_watch::{NodeState, NodeStatus, Summary},
+    nodes::NodeFacts,
+    prometheus::{Class, QueryError},
+};
 
 const KEY: &str = "web.traffic.example.com/unfit";
 
