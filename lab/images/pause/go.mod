@@ -1,0 +1,3 @@
+module lab/images/pause
+
+go 1.26.0

@@ -1,0 +1,188 @@
+//! The API server's audit log, as tests want to read it: one event per request.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// What the API server is told to log: every request once it is answered, without bodies.
+pub(crate) const POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+";
+
+/// One request to the API server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditEvent {
+    /// When the answer was complete (for a watch: when it was opened), to the microsecond.
+    pub time: Timestamp,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths that are no
+    /// resource the HTTP method in lower case.
+    pub verb: String,
+    /// Who asked, as RBAC sees it.
+    pub user: String,
+    /// What the client calls itself.
+    pub user_agent: String,
+    /// The object's namespace; empty where there is none.
+    pub namespace: String,
+    /// `nodes`, `trafficwatches.traffic.example.com`: resource and API group, as RBAC and kubectl write them;
+    /// empty for paths that are no resource.
+    pub resource: String,
+    /// `status`, `scale`, `binding`, …; empty for the object itself.
+    pub subresource: String,
+    /// The object's name; empty for lists.
+    pub name: String,
+    /// The HTTP status answered.
+    pub code: u16,
+    /// Path and query asked for.
+    pub uri: String,
+}
+
+impl AuditEvent {
+    /// Returns whether the request would change something.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+
+    /// Returns the time as seconds since 1970.
+    #[must_use]
+    pub fn unix_seconds(&self) -> f64 {
+        self.time.as_duration().as_secs_f64()
+    }
+}
+
+/// Reads all events of an audit log; a last line still being written is left out.
+pub(crate) fn read(path: &Path) -> Result<Vec<AuditEvent>> {
+    let text = match fs::read_to_string(path) {
+        // The API server makes the file with its first request.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        result => result.with_context(|| format!("reading the audit log {}", path.display()))?,
+    };
+    parse(&text)
+}
+
+fn parse(text: &str) -> Result<Vec<AuditEvent>> {
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut events = Vec::new();
+    for line in complete.lines() {
+        let record: Record =
+            serde_json::from_str(line).with_context(|| format!("audit log line {line:?}"))?;
+        events.extend(record.into_event());
+    }
+    Ok(events)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    stage: String,
+    verb: String,
+    #[serde(default, rename = "requestURI")]
+    request_uri: String,
+    #[serde(default)]
+    user: User,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    object_ref: ObjectRef,
+    #[serde(default)]
+    response_status: ResponseStatus,
+    stage_timestamp: Timestamp,
+}
+
+#[derive(Deserialize, Default)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ObjectRef {
+    resource: String,
+    namespace: String,
+    name: String,
+    api_group: String,
+    subresource: String,
+}
+
+#[derive(Deserialize, Default)]
+struct ResponseStatus {
+    #[serde(default)]
+    code: u16,
+}
+
+impl Record {
+    /// A watch is logged when it opens and again when it ends: the opening counts.
+    fn into_event(self) -> Option<AuditEvent> {
+        let counts = if self.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
+        if self.stage != counts && self.stage != "Panic" {
+            return None;
+        }
+        let object = self.object_ref;
+        let resource = match (object.resource.is_empty(), object.api_group.is_empty()) {
+            (false, false) => format!("{}.{}", object.resource, object.api_group),
+            _ => object.resource,
+        };
+        Some(AuditEvent {
+            time: self.stage_timestamp,
+            verb: self.verb,
+            user: self.user.username,
+            user_agent: self.user_agent,
+            namespace: object.namespace,
+            resource,
+            subresource: object.subresource,
+            name: object.name,
+            code: self.response_status.code,
+            uri: self.request_uri,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATCH: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"x","stage":"ResponseComplete","requestURI":"/apis/traffic.example.com/v1alpha1/namespaces/default/trafficwatches/tw/status?fieldManager=x","verb":"patch","user":{"username":"system:serviceaccount:a:b","groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],"userAgent":"traffic-operator/0.1.0","objectRef":{"resource":"trafficwatches","namespace":"default","name":"tw","apiGroup":"traffic.example.com","apiVersion":"v1alpha1","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.000001Z","stageTimestamp":"2026-01-02T03:04:05.500000Z"}"#;
+
+    #[test]
+    fn a_write_is_read_with_its_group_and_subresource() {
+        let events = parse(&format!("{PATCH}\n")).unwrap();
+        let [event] = events.as_slice() else { panic!("{events:?}") };
+        assert!(event.is_write());
+        assert_eq!(event.resource, "trafficwatches.traffic.example.com");
+        assert_eq!(
+            (event.subresource.as_str(), event.name.as_str(), event.code),
+            ("status", "tw", 200)
+        );
+        assert_eq!(event.user_agent, "traffic-operator/0.1.0");
+        assert!((event.unix_seconds().fract() - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_watch_counts_once_when_it_opens() {
+        let line = |stage: &str| {
+            format!(
+                r#"{{"stage":"{stage}","verb":"watch","requestURI":"/api/v1/nodes?watch=true","user":{{"username":"u"}},"objectRef":{{"resource":"nodes","apiVersion":"v1"}},"responseStatus":{{"code":200}},"stageTimestamp":"2026-01-02T03:04:05.000000Z"}}"#
+            )
+        };
+        let events =
+            parse(&format!("{}\n{}\n", line("ResponseStarted"), line("ResponseComplete"))).unwrap();
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].resource, "nodes");
+        assert!(!events[0].is_write());
+    }
+
+    #[test]
+    fn a_line_still_being_written_is_left_out() {
+        let half = &PATCH[..100];
+        assert_eq!(parse(&format!("{PATCH}\n{half}")).unwrap().len(), 1);
+        assert_eq!(parse(half).unwrap().len(), 0);
+    }
+}

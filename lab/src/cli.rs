@@ -1,0 +1,255 @@
+//! The command line of the `lab` program.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cluster::operator::{environment_file, write_environment};
+use crate::cluster::{self, Cluster, parse_rate, teardown_leftovers};
+use crate::control_plane::{self, ControlPlane};
+use crate::image::{self, Compression};
+use crate::{cluster::leftovers, demo, node, packages, progress, relay, sink, tools};
+
+/// The test ground of traffic-operator: real control planes and clusters, without Docker.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find or build every program, and install the packages nodes are made of.
+    Tools {
+        /// Print where each program is.
+        #[arg(long)]
+        print: bool,
+    },
+    /// Start a control plane without nodes, print its kubeconfig and wait for Ctrl-C.
+    ControlPlane,
+    /// Start a cluster with Prometheus and the operator, and leave it running.
+    Up {
+        /// Link capacity to write on the nodes (bits per second, as 1G).
+        #[arg(long)]
+        capacity: Option<String>,
+        /// Further image archives to import on every node.
+        #[arg(long = "image", value_name = "FILE")]
+        images: Vec<PathBuf>,
+        /// Leave the operator out.
+        #[arg(long)]
+        bare: bool,
+    },
+    /// Play the product's main job on a cluster, and say PASS or FAIL.
+    Demo {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Take down the cluster, and whatever killed runs have left.
+    Down,
+    /// Say what runs or is left on this machine.
+    Status,
+    /// Print shell variables for the cluster that is up.
+    Env,
+    /// Send traffic from a node to a sink outside of all nodes.
+    Traffic {
+        /// The node, as node-2.
+        node: String,
+        /// Bits per second, as 400M or 1G.
+        rate: String,
+        /// For how long.
+        seconds: u64,
+    },
+    /// Run kubectl on the cluster that is up.
+    #[command(disable_help_flag = true)]
+    Kubectl {
+        /// What kubectl is to do.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Put a static binary of the operator into an OCI image archive.
+    Image {
+        /// The binary.
+        #[arg(long)]
+        binary: PathBuf,
+        /// The image's full name.
+        #[arg(long = "ref", default_value = image::PRODUCT_REFERENCE)]
+        reference: String,
+        /// The archive to write.
+        #[arg(long, default_value_os_t = image::product_archive())]
+        out: PathBuf,
+    },
+    /// Relay connections into a network namespace.
+    #[command(hide = true)]
+    Relay {
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        network: String,
+        #[arg(long)]
+        target: String,
+    },
+    /// Throw away what is received.
+    #[command(hide = true)]
+    Sink {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// Be the first process of a node.
+    #[command(hide = true)]
+    NodeInit { config: PathBuf },
+    /// Take a cluster down when standard input ends.
+    #[command(hide = true)]
+    Guard { id: String },
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        // These change namespaces, which only a process with one thread may.
+        Command::Relay { listen, network, target } => relay::run(listen, &network, &target)?,
+        Command::Sink { listen } => sink::run(listen)?,
+        Command::NodeInit { config } => node::run(&config)?,
+        Command::Guard { id } => cluster::run_guard(&id)?,
+        Command::Tools { print } => ensure_tools(print)?,
+        Command::Image { binary, reference, out } => {
+            let archive = image::product(&binary, &reference).write(&out, Compression::Gzip)?;
+            println!(
+                "{} {} {:.1} MB {}",
+                archive.reference,
+                archive.digest,
+                megabytes(archive.size),
+                out.display()
+            );
+        }
+        Command::Status => return Ok(status()),
+        Command::Down => down()?,
+        Command::Kubectl { arguments } => return kubectl(&arguments),
+        Command::Env => match std::fs::read_to_string(environment_file()) {
+            Ok(text) => print!("{text}"),
+            Err(_) => bail!("no cluster is up: `lab up` starts one"),
+        },
+        Command::ControlPlane => interruptible(run_control_plane())?,
+        Command::Up { capacity, images, bare } => interruptible(up(capacity, images, bare))?,
+        Command::Demo { keep } => {
+            let passed = interruptible(demo::run(keep))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a task until it ends or a signal asks it to; then it is dropped, which takes down what it has started.
+fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            result = task => result,
+            _ = interrupt.recv() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+        }
+    });
+    // A build under way ends with this process; waiting for it would be no interruption.
+    runtime.shutdown_background();
+    result
+}
+
+fn ensure_tools(print: bool) -> Result<()> {
+    if nix::unistd::geteuid().is_root() {
+        packages::ensure_installed()?;
+    }
+    let names = tools::names();
+    for (name, path) in names.iter().zip(tools::ensure_all(&names)?) {
+        if print {
+            println!("{name} {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+async fn run_control_plane() -> Result<()> {
+    let plane = ControlPlane::start(control_plane::Options::default()).await?;
+    println!("{}", plane.kubeconfig().display());
+    progress("Ctrl-C ends it");
+    std::future::pending::<()>().await;
+    plane.stop().await
+}
+
+async fn up(capacity: Option<String>, mut images: Vec<PathBuf>, bare: bool) -> Result<()> {
+    if !bare {
+        images.push(image::product_archive());
+    }
+    let options = cluster::Options { capacity, images, ..cluster::Options::default() };
+    let mut cluster = Cluster::start_keepable(options).await?;
+    if !bare {
+        cluster.deploy_operator().await?;
+        progress("operator deployed");
+        print!("{}", write_environment(&cluster).await?);
+    }
+    cluster.keep()
+}
+
+fn down() -> Result<()> {
+    let count = teardown_leftovers(true)?;
+    control_plane::sweep();
+    let _ = std::fs::remove_file(environment_file());
+    progress(&if count == 0 { "nothing was up".to_owned() } else { format!("{count} taken down") });
+    Ok(())
+}
+
+fn status() -> ExitCode {
+    let found = leftovers();
+    if found.is_empty() {
+        println!("nothing left");
+        return ExitCode::SUCCESS;
+    }
+    println!("{}", found.join("\n"));
+    // As grep does: found and not found can be told apart in a script.
+    ExitCode::from(1)
+}
+
+fn kubectl(arguments: &[String]) -> Result<ExitCode> {
+    let kubeconfig = cluster::kept_kubeconfig().context("no cluster is up: `lab up` starts one")?;
+    let status = std::process::Command::new(tools::ensure("kubectl")?)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(arguments)
+        .status()?;
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+async fn traffic(node: String, rate: String, seconds: u64) -> Result<()> {
+    let cluster = Cluster::attach().await?;
+    let traffic = cluster.traffic(&node, parse_rate(&rate)?, Duration::from_secs(seconds))?;
+    let bytes = traffic.wait().await?;
+    println!("{node} sent {:.1} MB in {seconds} s", megabytes(bytes));
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for people to read")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

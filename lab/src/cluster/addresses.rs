@@ -1,0 +1,64 @@
+//! Who has which address. Every cluster has its own network namespaces, so all may use the same ones.
+
+/// The bridge that connects the nodes, and the control plane behind it.
+pub(crate) const GATEWAY: &str = "10.77.0.1";
+/// All pods.
+pub(crate) const PODS: &str = "10.78.0.0/16";
+/// The `ClusterIP` of the cluster's DNS.
+pub(crate) const DNS: &str = "10.79.0.10";
+/// The API server's port on [`GATEWAY`].
+pub(crate) const API_PORT: u16 = 6443;
+/// The port on [`GATEWAY`] at which whatever is sent is thrown away.
+pub(crate) const SINK_PORT: u16 = 5001;
+
+/// Nodes are numbered from 1; a node's address ends in 10 plus its number, and its pods' in its number.
+pub(crate) const MOST_NODES: usize = 200;
+
+/// Returns the name of a node.
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// Returns the number in a node's name, if it is one of the lab's.
+pub(crate) fn node_number(name: &str) -> Option<usize> {
+    let number = name.strip_prefix("node-")?.parse().ok()?;
+    (1..=MOST_NODES).contains(&number).then_some(number)
+}
+
+/// Returns the address of a node's `eth0`.
+pub(crate) fn node_address(number: usize) -> String {
+    format!("10.77.0.{}", 10 + number)
+}
+
+/// Returns the network of a node's pods.
+pub(crate) fn pod_cidr(number: usize) -> String {
+    format!("10.78.{number}.0/24")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_inverse() {
+        for number in [1, 3, MOST_NODES] {
+            assert_eq!(node_number(&node_name(number)), Some(number));
+        }
+        for name in ["node-0", "node-201", "node-x", "worker-1", ""] {
+            assert_eq!(node_number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_fit_their_networks() {
+        use std::net::Ipv4Addr;
+        let address: Ipv4Addr = node_address(MOST_NODES).parse().unwrap();
+        assert_eq!(address.octets()[..3], GATEWAY.parse::<Ipv4Addr>().unwrap().octets()[..3]);
+        let pods = pod_cidr(MOST_NODES);
+        let network: Ipv4Addr = pods.split_once('/').unwrap().0.parse().unwrap();
+        assert_eq!(
+            network.octets()[..2],
+            PODS.split_once('/').unwrap().0.parse::<Ipv4Addr>().unwrap().octets()[..2]
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! A cgroup for each node, below one for the cluster, in version 1 and version 2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::addresses::node_name;
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// The controllers a kubelet insists on.
+const NEEDED: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// Returns whether the machine has the unified hierarchy (version 2) alone.
+pub(crate) fn is_unified() -> bool {
+    Path::new(ROOT).join("cgroup.controllers").exists()
+}
+
+/// Returns a node's cgroup, as its kubelet is told.
+pub(crate) fn node_root(id: &str, number: usize) -> String {
+    format!("/lab-{id}/{}", node_name(number))
+}
+
+/// Makes the cgroups of a cluster and its nodes.
+pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
+    let mut dirs = vec![format!("lab-{id}")];
+    dirs.extend((1..=nodes).map(|number| format!("lab-{id}/{}", node_name(number))));
+    if is_unified() {
+        delegate(Path::new(ROOT))?;
+        for dir in dirs {
+            let path = Path::new(ROOT).join(dir);
+            fs::create_dir_all(&path)
+                .with_context(|| format!("making the cgroup {}", path.display()))?;
+            delegate(&path)?;
+        }
+        return Ok(());
+    }
+    for hierarchy in hierarchies()? {
+        for dir in &dirs {
+            let path = hierarchy.join(dir);
+            fs::create_dir_all(&path)
+                .with_context(|| format!("making the cgroup {}", path.display()))?;
+            // A new cpuset allows nothing, and then nothing can run in it.
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                if let Ok(all) = fs::read_to_string(hierarchy.join(file)) {
+                    fs::write(path.join(file), all)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Offers a version 2 cgroup's controllers to the cgroups below it.
+fn delegate(path: &Path) -> Result<()> {
+    let available = fs::read_to_string(path.join("cgroup.controllers"))?;
+    let available: Vec<&str> = available.split_whitespace().collect();
+    for needed in NEEDED {
+        if !available.contains(&needed) {
+            bail!(
+                "the cgroup {} has no controller {needed:?}, which a kubelet needs",
+                path.display()
+            );
+        }
+    }
+    for controller in available {
+        let result = fs::write(path.join("cgroup.subtree_control"), format!("+{controller}"));
+        if NEEDED.contains(&controller) {
+            result.with_context(|| {
+                format!(
+                    "enabling {controller} below {}: processes in that cgroup itself must be moved into a cgroup below it first",
+                    path.display()
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the version 1 hierarchies (`/sys/fs/cgroup/memory`, …).
+fn hierarchies() -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(ROOT).with_context(|| format!("reading {ROOT}"))?;
+    let dirs = entries.flatten().map(|entry| entry.path());
+    // A mixed machine has version 2 here for systemd alone, without controllers.
+    Ok(dirs
+        .filter(|dir| {
+            dir.is_dir()
+                && dir.join("cgroup.procs").exists()
+                && !dir.join("cgroup.controllers").exists()
+        })
+        .collect())
+}
+
+/// Returns the cgroups that a cluster has.
+pub(super) fn existing(id: &str) -> Vec<PathBuf> {
+    let name = format!("lab-{id}");
+    // On a mixed machine runc makes one in the version 2 hierarchy too, by itself.
+    let below = fs::read_dir(ROOT).into_iter().flatten().flatten().map(|entry| entry.path());
+    let roots = std::iter::once(PathBuf::from(ROOT)).chain(below);
+    roots.map(|root| root.join(&name)).filter(|path| path.is_dir()).collect()
+}
+
+/// Removes what is below a node's cgroups: leftovers of a killed node cost its next kubelet seconds each.
+pub(super) fn clear_node(id: &str, number: usize) {
+    for root in existing(id) {
+        let Ok(entries) = fs::read_dir(root.join(node_name(number))) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            remove_tree(&path);
+        }
+    }
+}
+
+/// Removes a cluster's cgroups. Those of processes just killed are busy for a moment.
+pub(super) fn delete(id: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        for path in existing(id) {
+            remove_tree(&path);
+        }
+        let left = existing(id);
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("cgroups cannot be removed, something still runs in them: {left:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Removes a cgroup and those below it, as far as they are empty.
+fn remove_tree(path: &Path) {
+    if let Ok(entries) = fs::read_dir(path) {
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .for_each(|path| remove_tree(&path));
+    }
+    let _ = fs::remove_dir(path);
+}

@@ -1,0 +1,89 @@
+//! The custom resource definitions of prometheus-operator, taken from its Go module.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::Api;
+use serde_json::Value;
+
+use crate::process::output;
+use crate::wait::{Look, until};
+use crate::{versions, workspace};
+
+/// Those of its kinds that are used here. Each of the others (alert routing, agents, Thanos) costs the API server up
+/// to two seconds of work at the start; the operator does without.
+const KINDS: [&str; 6] = [
+    "podmonitors",
+    "probes",
+    "prometheuses",
+    "prometheusrules",
+    "scrapeconfigs",
+    "servicemonitors",
+];
+
+/// Creates the definitions, all at once, and waits until their kinds are served.
+pub(super) async fn install(client: &Client) -> Result<()> {
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let texts = KINDS.iter().map(|kind| cached(kind)).collect::<Result<Vec<_>>>()?;
+    // As they are: there is no need to understand half a megabyte of schema in order to send it.
+    let create = |text: Vec<u8>| async move {
+        let request =
+            http::Request::post(path).header("content-type", "application/json").body(text)?;
+        client
+            .request::<Value>(request)
+            .await
+            .context("creating a definition of prometheus-operator")
+    };
+    try_join_all(texts.into_iter().map(create)).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for kind in KINDS {
+        let name = format!("{kind}.monitoring.coreos.com");
+        until(&format!("{name} served"), Duration::from_mins(1), || async {
+            let status = definitions.get(&name).await?.status.unwrap_or_default();
+            let mut conditions = status.conditions.iter().flatten();
+            let established = conditions.any(|c| c.type_ == "Established" && c.status == "True");
+            Ok(if established {
+                Look::Done(())
+            } else {
+                Look::NotYet("not established".to_owned())
+            })
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Returns a definition as JSON, which the API server reads several times faster than YAML.
+fn cached(kind: &str) -> Result<Vec<u8>> {
+    let dir = workspace::state()
+        .join(format!("cache/prometheus-operator-{}", versions::PROMETHEUS_OPERATOR));
+    let path = dir.join(format!("{kind}.json"));
+    if let Ok(text) = fs::read(&path) {
+        return Ok(text);
+    }
+    let source = module_dir()?
+        .join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"));
+    let yaml =
+        fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
+    let text = serde_json::to_vec(&serde_yaml::from_str::<Value>(&yaml)?)?;
+    fs::create_dir_all(&dir)?;
+    let partial = path.with_extension("partial");
+    fs::write(&partial, &text)?;
+    fs::rename(&partial, &path)?;
+    Ok(text)
+}
+
+/// Returns where Go keeps the sources of prometheus-operator, fetching them if need be.
+fn module_dir() -> Result<PathBuf> {
+    let module = "github.com/prometheus-operator/prometheus-operator";
+    let tools = workspace::root().join("lab/tools/prometheus-operator");
+    let tools = tools.to_str().context("a path that is no UTF-8")?;
+    output("go", &["-C", tools, "mod", "download", module])?;
+    let dir = output("go", &["-C", tools, "list", "-m", "-f", "{{.Dir}}", module])?;
+    Ok(PathBuf::from(dir.trim()))
+}

@@ -1,0 +1,333 @@
+//! A real cluster: a control plane and nodes in network namespaces of their own. Needs root.
+
+pub(crate) mod addresses;
+mod apply;
+mod cgroups;
+mod definitions;
+mod exposure;
+mod guard;
+mod monitoring;
+pub(crate) mod network;
+mod nodes;
+pub(crate) mod operator;
+mod program;
+mod start;
+pub(crate) mod state;
+mod sysctls;
+mod teardown;
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use kube::Client;
+
+pub use exposure::Sample;
+pub use guard::run as run_guard;
+pub use teardown::leftovers;
+pub(crate) use teardown::teardown_leftovers;
+pub use traffic::{Counters, Traffic, parse_rate};
+
+use crate::audit::{self, AuditEvent};
+use crate::credentials::Credentials;
+use crate::process::{Lifetime, Process};
+use state::State;
+
+/// What a [`Cluster`] consists of.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Number of nodes, `node-1` and up.
+    pub nodes: usize,
+    /// Link capacity to write on every node as `traffic.example.com/capacity`; none = no annotation.
+    pub capacity: Option<String>,
+    /// Whether to run a Prometheus with the names of kube-prometheus, and `node_exporter` on every node.
+    pub monitoring: bool,
+    /// Image archives to import on every node, beside the lab's own.
+    pub images: Vec<PathBuf>,
+    /// Whether it stays when this process ends.
+    pub keep: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { nodes: 3, capacity: None, monitoring: true, images: Vec::new(), keep: false }
+    }
+}
+
+/// A control plane with nodes, and on them a Prometheus.
+///
+/// - Nothing is configured in the caller's network namespace; users come in through relays on loopback.
+/// - Unless it is meant to stay, it is taken down when dropped, and by a guard process if its starter is killed.
+#[derive(Debug)]
+pub struct Cluster {
+    state: Mutex<State>,
+    dir: PathBuf,
+    credentials: Credentials,
+    admin: kube::Config,
+    kubeconfig: PathBuf,
+    /// Started by this process; those of another are known by their pid files alone.
+    processes: Mutex<BTreeMap<String, Process>>,
+    /// Whether dropping it takes it down.
+    owned: bool,
+    /// Whether its processes outlive this one.
+    detached: bool,
+    /// Its other end of a pipe keeps the guard waiting.
+    guard: Option<Child>,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until its nodes are ready and, if asked for, its Prometheus answers.
+    ///
+    /// # Errors
+    ///
+    /// If this is not root, something is missing and cannot be installed or built, or a component is not ready in
+    /// time; the error names it and shows the end of its log. What was started is taken down.
+    pub async fn start(options: Options) -> Result<Self> {
+        let keep = options.keep;
+        let mut cluster = start::start(options).await?;
+        if keep {
+            cluster.keep()?;
+        }
+        Ok(cluster)
+    }
+
+    /// Starts a cluster that can be kept later: until [`Cluster::keep`] it is taken down when dropped.
+    pub(crate) async fn start_keepable(options: Options) -> Result<Self> {
+        start::start(Options { keep: true, ..options }).await
+    }
+
+    /// From now on the cluster stays, until somebody takes it down.
+    pub(crate) fn keep(&mut self) -> Result<()> {
+        let mut state = self.state();
+        state.keep = true;
+        state.save()?;
+        drop(state);
+        self.owned = false;
+        self.end_process("guard")?;
+        if let Some(mut guard) = self.guard.take() {
+            guard.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Takes hold of the cluster that stayed (`lab up`).
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub async fn attach() -> Result<Self> {
+        let state = state::kept().context("no cluster is up: `lab up` starts one")?;
+        start::attach(state).await
+    }
+
+    /// Returns the administrator's kubeconfig file; it works outside of the cluster.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Returns the administrator's client configuration.
+    #[must_use]
+    pub fn config(&self) -> kube::Config {
+        self.admin.clone()
+    }
+
+    /// Returns a new client of the administrator.
+    ///
+    /// # Errors
+    ///
+    /// If TLS cannot be set up.
+    pub fn client(&self) -> Result<Client> {
+        Client::try_from(self.config()).context("making the administrator's client")
+    }
+
+    /// Returns a client configuration for any user with at most two groups.
+    ///
+    /// # Errors
+    ///
+    /// If there are more groups, or a name that no certificate can carry.
+    pub async fn config_for(&self, user: &str, groups: &[&str]) -> Result<kube::Config> {
+        self.credentials.config(user, groups).await
+    }
+
+    /// Returns every request the API server has answered so far, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn audit(&self) -> Result<Vec<AuditEvent>> {
+        audit::read(&start::layout(&self.id()).audit_log())
+    }
+
+    /// Returns the requests answered at or after `time`.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
+        Ok(self.audit()?.into_iter().filter(|event| event.time >= time).collect())
+    }
+
+    /// Returns the names of all nodes.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        (1..=self.state().nodes).map(addresses::node_name).collect()
+    }
+
+    /// Runs kubectl as administrator and returns what it prints.
+    ///
+    /// # Errors
+    ///
+    /// With what it said, if it fails.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let mut all =
+            vec!["--kubeconfig", self.kubeconfig.to_str().context("a path that is no UTF-8")?];
+        all.extend(arguments);
+        crate::process::output(crate::tools::ensure("kubectl")?, &all)
+    }
+
+    /// Applies manifests (YAML, any number of documents) on the server's side; unknown fields are refused.
+    ///
+    /// # Errors
+    ///
+    /// If a document is no Kubernetes object, or the API server refuses one; it is named.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        apply::apply(&self.client()?, yaml).await
+    }
+
+    /// Sends traffic from a node, at an even rate, to a sink outside of all nodes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node or it cannot connect.
+    pub fn traffic(&self, node: &str, bits_per_second: u64, duration: Duration) -> Result<Traffic> {
+        Traffic::start(&self.namespace_of(node)?, bits_per_second, duration)
+    }
+
+    /// Reads the byte counters of a node's `eth0`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node.
+    pub fn counters(&self, node: &str) -> Result<Counters> {
+        traffic::counters(&self.namespace_of(node)?)
+    }
+
+    /// Takes everything down.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be ended or removed; it is named.
+    #[allow(
+        clippy::unused_async,
+        reason = "callers await it; ending in order may take time some day"
+    )]
+    pub async fn down(mut self) -> Result<()> {
+        self.owned = false;
+        self.end()
+    }
+
+    /// Returns the run's directory: logs are in `log/` below it.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn end(&self) -> Result<()> {
+        // The guard first: it would do the same at the same time.
+        self.end_process("guard")?;
+        // Then what this process started, so that it is reaped; the rest by what is on disk.
+        self.processes().values().try_for_each(Process::kill)?;
+        teardown::teardown(&self.id())
+    }
+
+    fn id(&self) -> String {
+        self.state().id.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lifetime(&self) -> Lifetime {
+        if self.detached || self.state().keep { Lifetime::Detached } else { Lifetime::Starter }
+    }
+
+    /// Returns a node's number and checks that the cluster has it.
+    fn number_of(&self, node: &str) -> Result<usize> {
+        let nodes = self.state().nodes;
+        let number = addresses::node_number(node).filter(|number| *number <= nodes);
+        number.with_context(|| {
+            format!("no node {node:?} here, only {}", self.node_names().join(", "))
+        })
+    }
+
+    fn namespace_of(&self, node: &str) -> Result<String> {
+        Ok(network::node(&self.id(), self.number_of(node)?))
+    }
+
+    /// Starts a process of the cluster and remembers it.
+    fn run(&self, name: &str, command: crate::process::CommandLine) -> Result<()> {
+        let process = Process::start(name, command, &self.dir, self.lifetime())?;
+        self.processes().insert(name.to_owned(), process);
+        Ok(())
+    }
+
+    /// Ends a process of the cluster, whoever started it.
+    fn end_process(&self, name: &str) -> Result<()> {
+        if let Some(process) = self.processes().get(name) {
+            return process.kill();
+        }
+        let file = self.dir.join(format!("{name}.pid"));
+        if let Some(pid) = teardown::recorded(&file) {
+            crate::process::kill_recorded(pid, &self.dir)?;
+            let _ = std::fs::remove_file(file);
+        }
+        Ok(())
+    }
+
+    /// Fails if a process that this process started has ended.
+    fn check(&self) -> Result<()> {
+        self.processes().values().try_for_each(Process::check)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
+        if std::thread::panicking() {
+            guard::save_logs(&self.dir);
+        }
+        if let Err(error) = self.end() {
+            crate::progress(&format!("taking the cluster down failed: {error:#}"));
+        }
+    }
+}
+
+/// Returns the administrator's kubeconfig of the cluster that stayed.
+pub(crate) fn kept_kubeconfig() -> Option<PathBuf> {
+    state::kept().map(|state| state::dir(&state.id).join("kubeconfig/admin.conf"))
+}
+
+/// Checks that a cluster can be run here at all.
+fn require_root() -> Result<()> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "a cluster with nodes needs root (network namespaces, mounts, cgroups); a control plane alone does not"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! DNS and the monitoring stack: what a cluster with kube-prometheus has, as far as the product meets it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::Client;
+
+use super::addresses::{DNS, node_name};
+use super::{Cluster, definitions};
+use crate::control_plane;
+use crate::credentials::{ADMINS, Credentials};
+use crate::image;
+use crate::pki::Authority;
+use crate::process::{self, CommandLine};
+use crate::wait::{Look, until};
+use crate::{tools, versions};
+
+/// From the start of the operator to a Prometheus that answers takes 15 to 25 s on two cores.
+const PROMETHEUS_LIMIT: Duration = Duration::from_mins(3);
+
+const DNS_MANIFEST: &str = include_str!("../../manifests/coredns.yaml");
+const MONITORING_MANIFESTS: [&str; 3] = [
+    include_str!("../../manifests/prometheus.yaml"),
+    include_str!("../../manifests/prometheus-access.yaml"),
+    include_str!("../../manifests/node-exporter.yaml"),
+];
+
+/// Puts the pinned images and the lab's addresses into a manifest.
+fn fill(manifest: &str) -> String {
+    let values = [
+        ("{{coredns}}", image::coredns_reference()),
+        ("{{dns}}", DNS.to_owned()),
+        ("{{node-exporter}}", image::node_exporter_reference()),
+        ("{{prometheus}}", image::prometheus_reference()),
+        ("{{prometheus-version}}", versions::PROMETHEUS.to_owned()),
+        // The node that has the images of the cluster's own services.
+        ("{{services-node}}", node_name(1)),
+    ];
+    values.iter().fold(manifest.to_owned(), |text, (name, value)| text.replace(name, value))
+}
+
+impl Cluster {
+    /// Waits for the API server.
+    pub(super) async fn api_ready(&self, client: &Client) -> Result<()> {
+        let (names, processes): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *self.processes()).into_iter().unzip();
+        let result = control_plane::ready(client, &processes).await;
+        self.processes().extend(names.into_iter().zip(processes));
+        result
+    }
+
+    pub(super) async fn install_dns(&self) -> Result<()> {
+        self.apply(&fill(DNS_MANIFEST)).await.context("installing CoreDNS")
+    }
+
+    /// Installs prometheus-operator (as a process beside the control plane) and what it is to run.
+    pub(super) async fn install_monitoring(&self) -> Result<()> {
+        definitions::install(&self.client()?).await?;
+        self.start_prometheus_operator()?;
+        let all: Vec<String> = MONITORING_MANIFESTS.iter().map(|manifest| fill(manifest)).collect();
+        self.apply(&all.join("\n---\n")).await.context("installing Prometheus and node-exporter")
+    }
+
+    fn start_prometheus_operator(&self) -> Result<()> {
+        let layout = super::start::layout(&self.id());
+        let authority = Authority::load(&layout.dir.join("pki"), control_plane::AUTHORITY)?;
+        let inside = Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
+        let kubeconfig = inside.kubeconfig("prometheus-operator", &[ADMINS])?;
+        let arguments = [
+            "--web.listen-address=127.0.0.1:8080".to_owned(),
+            format!("--prometheus-config-reloader={}", image::config_reloader_reference()),
+            // "0" = none: the machine is small and shared.
+            "--config-reloader-cpu-request=0".to_owned(),
+            "--config-reloader-cpu-limit=0".to_owned(),
+            "--config-reloader-memory-request=0".to_owned(),
+            "--config-reloader-memory-limit=0".to_owned(),
+        ];
+        let command = CommandLine::new(tools::ensure("prometheus-operator")?, arguments)
+            .env("KUBECONFIG", &kubeconfig)
+            .inside(layout.network.as_deref());
+        self.run("prometheus-operator", command)
+    }
+
+    /// Waits until Prometheus answers and has scraped every node.
+    pub(super) async fn monitoring_ready(&self) -> Result<()> {
+        let nodes = self.node_names().len();
+        // Relays to a Service can be made before anything is behind it.
+        self.prometheus_url().await?;
+        until("Prometheus with samples of all nodes", PROMETHEUS_LIMIT, || async {
+            self.check()?;
+            let found = self.query(r#"up{job="node-exporter"} == 1"#).await;
+            Ok(match found {
+                Ok(samples) if samples.len() == nodes => Look::Done(()),
+                Ok(samples) => Look::NotYet(format!("{} of {nodes} exporters up", samples.len())),
+                Err(error) => Look::NotYet(format!("{error:#}")),
+            })
+        })
+        .await
+        .map_err(|error| {
+            let pods = self
+                .kubectl(&["get", "pods", "--all-namespaces", "-o", "wide"])
+                .unwrap_or_default();
+            let events = self.kubectl(&["get", "events", "-n", "monitoring"]).unwrap_or_default();
+            let log = process::tail(&self.dir.join("log/prometheus-operator.log"));
+            anyhow::anyhow!("{error:#}\n{pods}\n{events}{log}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placeholder_is_filled() {
+        for manifest in MONITORING_MANIFESTS.iter().chain([&DNS_MANIFEST]) {
+            let filled = fill(manifest);
+            assert!(!filled.contains("{{"), "{filled}");
+            for document in serde_yaml::Deserializer::from_str(&filled) {
+                let value: serde_json::Value = serde::Deserialize::deserialize(document).unwrap();
+                assert!(value["kind"].is_string(), "{value}");
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The product on the cluster: deployed from the same files that `make deploy` applies.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+
+use super::Cluster;
+use crate::wait::{Look, until};
+use crate::{process, workspace};
+
+/// The product's namespace.
+pub(crate) const NAMESPACE: &str = "traffic-operator-system";
+/// The product's Deployment, and its Service's stem.
+pub(crate) const NAME: &str = "traffic-operator";
+/// Its image is on the nodes: it starts in seconds.
+const LIMIT: Duration = Duration::from_mins(2);
+
+impl Cluster {
+    /// Deploys the operator from `deploy/`, in the overlay for kube-prometheus, and waits for all its replicas.
+    ///
+    /// Its image must be on the nodes (see [`crate::image::product_archive`]).
+    ///
+    /// # Errors
+    ///
+    /// If something is refused, or the pods are not ready in time; the error shows their log.
+    pub async fn deploy_operator(&self) -> Result<()> {
+        let deploy = workspace::root().join("deploy");
+        for path in definitions(&deploy.join("crds"))? {
+            self.apply(&fs::read_to_string(&path)?)
+                .await
+                .with_context(|| format!("applying {}", path.display()))?;
+        }
+        let overlay = deploy.join("overlays/kube-prometheus");
+        let manifests = self.kubectl(&["kustomize", &overlay.to_string_lossy()])?;
+        self.apply(&manifests).await.with_context(|| format!("applying {}", overlay.display()))?;
+        self.operator_ready().await
+    }
+
+    /// Waits until all replicas of the operator are ready.
+    ///
+    /// # Errors
+    ///
+    /// If they are not in time; the error shows their log.
+    pub async fn operator_ready(&self) -> Result<()> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client()?, NAMESPACE);
+        until("traffic-operator rolled out", LIMIT, || async {
+            self.check()?;
+            let deployment = deployments.get(NAME).await?;
+            let wanted = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+            let status = deployment.status.unwrap_or_default();
+            let updated = status.observed_generation >= deployment.metadata.generation
+                && status.updated_replicas == Some(wanted)
+                && status.replicas == Some(wanted);
+            let ready = status.ready_replicas.unwrap_or(0);
+            Ok(if updated && ready == wanted {
+                Look::Done(())
+            } else {
+                Look::NotYet(format!("{ready} of {wanted} ready"))
+            })
+        })
+        .await
+        .map_err(|error| {
+            let say = |arguments: &[&str]| {
+                self.kubectl(arguments).unwrap_or_else(|error| error.to_string())
+            };
+            let pods = say(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]);
+            let log = say(&["logs", "-n", NAMESPACE, &format!("deployment/{NAME}"), "--tail=15"]);
+            let events = say(&["get", "events", "-n", NAMESPACE]);
+            anyhow::anyhow!("{error:#}\n{pods}\n{log}\n{events}")
+        })
+    }
+
+    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches either replica.
+    ///
+    /// # Errors
+    ///
+    /// If the operator is not deployed.
+    pub async fn operator_metrics_url(&self) -> Result<String> {
+        Ok(format!("{}/metrics", self.expose(NAMESPACE, "traffic-operator-metrics", 8080).await?))
+    }
+}
+
+fn definitions(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| {
+        path.extension().is_some_and(|end| end == "yaml") && !path.ends_with("kustomization.yaml")
+    });
+    files.sort();
+    Ok(files)
+}
+
+/// Writes `.lab/env`: how to use the cluster from a shell. Returns its text.
+pub(crate) async fn write_environment(cluster: &Cluster) -> Result<String> {
+    let (prometheus, metrics) =
+        (cluster.prometheus_url().await?, cluster.operator_metrics_url().await?);
+    let lab = std::env::current_exe()?;
+    let programs = lab.parent().context("the program has a directory")?.to_owned();
+    let text = environment(cluster.kubeconfig(), &prometheus, &metrics, &programs);
+    fs::write(environment_file(), &text)?;
+    Ok(text)
+}
+
+/// Where [`write_environment`] writes.
+pub(crate) fn environment_file() -> PathBuf {
+    workspace::state().join("env")
+}
+
+fn environment(
+    kubeconfig: &std::path::Path,
+    prometheus: &str,
+    metrics: &str,
+    programs: &std::path::Path,
+) -> String {
+    let bin = workspace::bin();
+    let quote = |path: &std::path::Path| process::shell_quote(&path.to_string_lossy());
+    format!(
+        "# How to use the cluster:  . .lab/env\n\
+         # Send traffic from a node:  lab traffic NODE RATE SECONDS   (lab traffic node-2 800M 30)\n\
+         export KUBECONFIG={}\n\
+         export PROMETHEUS_URL={prometheus}\n\
+         export OPERATOR_METRICS_URL={metrics}\n\
+         export LAB_BIN_DIR={}\n\
+         export PATH={}:{}:\"$PATH\"\n",
+        quote(kubeconfig),
+        quote(&bin),
+        quote(&bin),
+        quote(programs),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_a_shell_script_whatever_the_paths() {
+        let text = environment(
+            "/a b/it's/admin.conf".as_ref(),
+            "http://p",
+            "http://m/metrics",
+            "/bin".as_ref(),
+        );
+        let script = format!("set -eu\n{text}\nprintf '%s|%s' \"$KUBECONFIG\" \"$PROMETHEUS_URL\"");
+        let said = process::output("sh", &["-c", &script]).unwrap();
+        assert_eq!(said, "/a b/it's/admin.conf|http://p");
+        assert!(text.contains("lab traffic NODE RATE SECONDS"));
+    }
+}

@@ -1,0 +1,50 @@
+//! The `lab` program itself, which a cluster's helpers (relay, sink, guard, a node's first process) are run from.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// Returns the path of the `lab` program of the same sources as this code.
+///
+/// That is this process, or, in a test, what Cargo builds: `cargo test` makes no binaries of a dependency.
+pub(super) fn find() -> Result<PathBuf> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = FOUND.get() {
+        return Ok(path.clone());
+    }
+    let this = std::env::current_exe()?;
+    let path = if this.file_name().is_some_and(|name| name == "lab") { this } else { build()? };
+    Ok(FOUND.get_or_init(|| path).clone())
+}
+
+fn build() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "lab",
+            "--bin",
+            "lab",
+            "--message-format",
+            "json-render-diagnostics",
+        ])
+        .current_dir(workspace::root())
+        .stdin(Stdio::null())
+        .output()
+        .context("running cargo to build the lab program")?;
+    if !output.status.success() {
+        bail!("building the lab program failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .find(|path| path.file_name().is_some_and(|name| name == "lab"))
+        .context("cargo built no lab program")
+}

@@ -1,0 +1,76 @@
+//! What a cluster writes down about itself, so that another process can use it or take it down.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::workspace;
+
+const FILE: &str = "cluster.json";
+const PREFIX: &str = "cluster-";
+
+/// One cluster as recorded in its directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The part of all names that is its own.
+    pub id: String,
+    /// How many nodes it has, numbered from 1.
+    pub nodes: usize,
+    /// The process that started it.
+    pub starter: u32,
+    /// Whether it is meant to outlive that process.
+    pub keep: bool,
+    /// The API server's URL outside of the cluster.
+    pub server: String,
+    /// URLs of what was exposed, by `<namespace>/<service>:<port>`.
+    pub exposed: BTreeMap<String, String>,
+}
+
+impl State {
+    /// Writes it into the cluster's directory.
+    pub fn save(&self) -> Result<()> {
+        let dir = dir(&self.id);
+        fs::create_dir_all(&dir)?;
+        let (path, partial) = (dir.join(FILE), dir.join(".cluster.json.partial"));
+        fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(&partial, &path).with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// Returns a cluster's directory.
+pub(crate) fn dir(id: &str) -> PathBuf {
+    workspace::run().join(format!("{PREFIX}{id}"))
+}
+
+/// Returns the id in the name of a cluster's directory.
+pub(crate) fn id_of(dir: &Path) -> Option<String> {
+    dir.file_name()?.to_str()?.strip_prefix(PREFIX).map(str::to_owned)
+}
+
+/// Returns the ids of all clusters that have a directory, running or not.
+pub(crate) fn ids() -> Vec<String> {
+    let Ok(entries) = fs::read_dir(workspace::run()) else { return Vec::new() };
+    let mut ids: Vec<String> = entries.flatten().filter_map(|entry| id_of(&entry.path())).collect();
+    ids.sort();
+    ids
+}
+
+/// Reads what a cluster recorded; none if it did not come that far.
+pub(crate) fn read(id: &str) -> Option<State> {
+    serde_json::from_slice(&fs::read(dir(id).join(FILE)).ok()?).ok()
+}
+
+/// Returns whether a cluster's directory was changed within the last minute.
+pub(crate) fn is_new(id: &str) -> bool {
+    let changed = fs::metadata(dir(id)).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_mins(1)))
+}
+
+/// Returns the cluster that was started to stay.
+pub(crate) fn kept() -> Option<State> {
+    ids().iter().filter_map(|id| read(id)).find(|state| state.keep)
+}

@@ -1,0 +1,127 @@
+//! This starts a real cluster; without root it says that it was left out.
+
+use std::time::Instant;
+
+use super::*;
+use crate::wait::{Look, until};
+
+/// One test, act by act: starting a cluster is most of the time.
+#[tokio::test]
+async fn a_cluster_works_breaks_mends_and_leaves_nothing() {
+    if require_root().is_err() {
+        eprintln!("left out: a cluster needs root");
+        return;
+    }
+    let started = Instant::now();
+    let cluster = Cluster::start(Options { nodes: 2, ..Options::default() }).await.unwrap();
+    eprintln!("cluster of 2 up in {:.1} s", started.elapsed().as_secs_f64());
+    let id = cluster.id();
+    assert_eq!(cluster.node_names(), ["node-1", "node-2"]);
+
+    traffic_is_counted_where_it_is_sent(&cluster).await;
+    prometheus_names_nodes_as_instances(&cluster).await;
+    pods_run_and_find_each_other(&cluster).await;
+    nodes_break_and_come_back(&cluster).await;
+    let error = cluster.counters("node-3").unwrap_err().to_string();
+    assert!(error.contains("only node-1, node-2"), "{error}");
+
+    cluster.down().await.unwrap();
+    assert!(!state::dir(&id).exists());
+    assert_eq!(network::existing(&id), Vec::<String>::new());
+    assert_eq!(cgroups::existing(&id), Vec::<PathBuf>::new());
+}
+
+async fn traffic_is_counted_where_it_is_sent(cluster: &Cluster) {
+    let before = (cluster.counters("node-1").unwrap(), cluster.counters("node-2").unwrap());
+    let traffic = cluster.traffic("node-2", 400_000_000, Duration::from_secs(2)).unwrap();
+    let sent = traffic.wait().await.unwrap();
+    let after = (cluster.counters("node-1").unwrap(), cluster.counters("node-2").unwrap());
+    let counted = after.1.tx_bytes - before.1.tx_bytes;
+    // 100 MB, or less where the machine is busy; never more.
+    assert!((60_000_000..=101_000_000).contains(&sent), "{sent}");
+    assert!(counted >= sent && counted < sent + sent / 10, "sent {sent}, counted {counted}");
+    // Nobody else's link is loaded by it.
+    assert!(after.0.rx_bytes - before.0.rx_bytes < sent / 20);
+}
+
+async fn prometheus_names_nodes_as_instances(cluster: &Cluster) {
+    let speed = cluster
+        .query(r#"node_network_speed_bytes{device="eth0",job="node-exporter"}"#)
+        .await
+        .unwrap();
+    let mut instances: Vec<_> =
+        speed.iter().map(|(labels, _)| labels["instance"].as_str()).collect();
+    instances.sort_unstable();
+    assert_eq!(instances, ["node-1", "node-2"], "{speed:?}");
+    let error = cluster.query("rate(").await.unwrap_err().to_string();
+    assert!(error.contains("Prometheus refuses"), "{error}");
+}
+
+async fn pods_run_and_find_each_other(cluster: &Cluster) {
+    let manifest = "
+apiVersion: v1
+kind: Pod
+metadata: {name: server, labels: {app: server}}
+spec:
+  nodeName: node-2
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: httpd, image: 'busybox:1.35', command: [sh, -c, 'echo hello > /tmp/x && httpd -f -p 8080 -h /tmp']}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client}
+spec:
+  nodeName: node-1
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: wget
+    image: busybox:1.35
+    command: [sh, -c, 'until wget -q -O - http://server.default.svc/x; do sleep 0.2; done; sleep 600']
+";
+    cluster.apply(manifest).await.unwrap();
+    until("the client's answer from the server", Duration::from_mins(1), || async {
+        let said = cluster.kubectl(&["logs", "client"]).unwrap_or_else(|error| error.to_string());
+        Ok(if said == "hello\n" { Look::Done(()) } else { Look::NotYet(said) })
+    })
+    .await
+    .unwrap();
+    let host = cluster.kubectl(&["exec", "client", "--", "hostname"]).unwrap();
+    assert_eq!(host, "client\n");
+    // The same Service from the caller's network namespace.
+    let url = cluster.expose("default", "server", 80).await.unwrap();
+    let answer = reqwest::get(format!("{url}/x")).await.unwrap().text().await.unwrap();
+    assert_eq!(answer, "hello\n");
+    assert_eq!(cluster.expose("default", "server", 80).await.unwrap(), url);
+    assert!(cluster.kubectl(&["get", "nonsense"]).unwrap_err().to_string().contains("nonsense"));
+}
+
+async fn nodes_break_and_come_back(cluster: &Cluster) {
+    let names = ["node-2".to_owned()];
+    for (breaking, mending) in [
+        (
+            Cluster::kill_node as fn(&Cluster, &str) -> Result<()>,
+            Cluster::start_node as fn(&Cluster, &str) -> Result<()>,
+        ),
+        (Cluster::cut, Cluster::join),
+    ] {
+        breaking(cluster, "node-2").unwrap();
+        until("node-2 not Ready", Duration::from_mins(1), || async {
+            let status = cluster.kubectl(&["get", "node", "node-2", "--no-headers"])?;
+            Ok(if status.contains("NotReady") { Look::Done(()) } else { Look::NotYet(status) })
+        })
+        .await
+        .unwrap();
+        mending(cluster, "node-2").unwrap();
+        cluster.nodes_ready(&names).await.unwrap();
+    }
+    assert!(cluster.start_node("node-2").unwrap_err().to_string().contains("runs already"));
+    let archive = crate::workspace::state().join("cache/images/busybox-1.35.tar");
+    cluster.load_image(&archive).unwrap();
+    assert_eq!(cluster.in_node("node-2", "hostname", &[]).unwrap(), "node-2\n");
+}

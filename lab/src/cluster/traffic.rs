@@ -1,0 +1,241 @@
+//! Traffic from a node to the outside of the cluster, at an even rate, and the node's own count of it.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::addresses::{GATEWAY, SINK_PORT};
+use super::network;
+
+/// Bytes handed to the kernel at once: large enough for gigabits, small enough to stay even.
+const CHUNK: usize = 64 * 1024;
+/// How long the sender sleeps when it is ahead.
+const TICK: Duration = Duration::from_millis(1);
+/// A sender that was kept waiting longer than this does not make up for it: a burst would be another load.
+const MOST_LAG: Duration = Duration::from_millis(200);
+
+/// Traffic that is being sent; dropping it ends it.
+#[derive(Debug)]
+pub struct Traffic {
+    bytes: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Traffic {
+    /// Sends from inside a network namespace to the cluster's sink, which is outside of all nodes.
+    pub(super) fn start(namespace: &str, bits_per_second: u64, duration: Duration) -> Result<Self> {
+        let (bytes, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let connected = std::sync::mpsc::channel();
+        let thread = {
+            let (bytes, stop, namespace) = (bytes.clone(), stop.clone(), namespace.to_owned());
+            std::thread::spawn(move || {
+                let result = network::enter(&namespace).and_then(|()| {
+                    TcpStream::connect((GATEWAY, SINK_PORT))
+                        .context("connecting to the cluster's sink")
+                });
+                match result {
+                    Ok(stream) => {
+                        let _ = connected.0.send(Ok(()));
+                        send(stream, bits_per_second, duration, &bytes, &stop)
+                    }
+                    Err(error) => {
+                        let _ = connected.0.send(Err(error));
+                        Ok(())
+                    }
+                }
+            })
+        };
+        connected.1.recv().context("the sender died")??;
+        Ok(Self { bytes, stop, thread: Some(thread) })
+    }
+
+    /// Returns the bytes sent so far (payload: on the wire headers come on top, up to 6 %).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all is sent and returns the bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks.
+    pub async fn wait(mut self) -> Result<u64> {
+        if let Some(thread) = self.thread.take() {
+            tokio::task::spawn_blocking(move || thread.join())
+                .await?
+                .map_err(|_| anyhow!("the sender panicked"))??;
+        }
+        Ok(self.bytes())
+    }
+
+    /// Stops sending and returns the bytes sent.
+    ///
+    /// # Errors
+    ///
+    /// If the connection broke before.
+    pub async fn stop(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wait().await
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn send(
+    mut stream: TcpStream,
+    rate: u64,
+    duration: Duration,
+    bytes: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<()> {
+    // A receiver that is gone must not hold the sender beyond its time.
+    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+    let chunk = vec![0; CHUNK];
+    let started = Instant::now();
+    let mut pace = Pace::new(rate);
+    while started.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+        let due = pace.due(started.elapsed());
+        if due == 0 {
+            std::thread::sleep(TICK);
+            continue;
+        }
+        let length = due.min(CHUNK);
+        stream.write_all(&chunk[..length]).context("sending test traffic")?;
+        pace.sent(length);
+        bytes.fetch_add(length as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// How many bytes are due at which time.
+struct Pace {
+    bytes_per_second: f64,
+    /// Bytes sent or given up.
+    done: f64,
+}
+
+impl Pace {
+    #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
+    fn new(bits_per_second: u64) -> Self {
+        Self { bytes_per_second: bits_per_second as f64 / 8.0, done: 0.0 }
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most MOST_LAG's worth, never negative"
+    )]
+    fn due(&mut self, elapsed: Duration) -> usize {
+        let wanted = elapsed.as_secs_f64() * self.bytes_per_second;
+        let most = MOST_LAG.as_secs_f64() * self.bytes_per_second;
+        self.done = self.done.max(wanted - most);
+        (wanted - self.done).max(0.0) as usize
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "at most one chunk")]
+    fn sent(&mut self, bytes: usize) {
+        self.done += bytes as f64;
+    }
+}
+
+/// What a node's `eth0` has counted since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+}
+
+/// Reads the counters of `eth0` in a network namespace.
+pub(super) fn counters(namespace: &str) -> Result<Counters> {
+    let namespace = namespace.to_owned();
+    let thread = std::thread::spawn(move || {
+        network::enter(&namespace)?;
+        // /proc/net is that of the process's first thread; this is the thread's own.
+        let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+        parse_counters(&table, "eth0").with_context(|| format!("no eth0 in {namespace}:\n{table}"))
+    });
+    thread.join().map_err(|_| anyhow!("reading counters panicked"))?
+}
+
+/// Finds a device in the kernel's table: 8 columns of what it received, then 8 of what it sent.
+fn parse_counters(table: &str, device: &str) -> Option<Counters> {
+    let line =
+        table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
+    let mut columns = line.split_whitespace().map(str::parse);
+    Some(Counters { rx_bytes: columns.next()?.ok()?, tx_bytes: columns.nth(7)?.ok()? })
+}
+
+/// Reads a rate in bits per second: `400M`, `1G`, `2.5G`, `64k`, `1000`.
+///
+/// # Errors
+///
+/// If it is not a positive number with such a unit.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be positive and small enough"
+)]
+pub fn parse_rate(text: &str) -> Result<u64> {
+    let (digits, factor) = match text.char_indices().last() {
+        Some((end, 'k' | 'K')) => (&text[..end], 1e3),
+        Some((end, 'M')) => (&text[..end], 1e6),
+        Some((end, 'G')) => (&text[..end], 1e9),
+        _ => (text, 1.0),
+    };
+    let rate = digits.parse::<f64>().ok().map(|number| number * factor);
+    match rate {
+        Some(rate) if (1.0..1e12).contains(&rate) => Ok(rate as u64),
+        _ => Err(anyhow!("{text:?} is no rate: write bits per second as 400M, 1G or 2.5G")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bits_per_second() {
+        for (text, rate) in [
+            ("400M", 400_000_000),
+            ("1G", 1_000_000_000),
+            ("2.5G", 2_500_000_000),
+            ("64k", 64_000),
+            ("9", 9),
+        ] {
+            assert_eq!(parse_rate(text).unwrap(), rate, "{text}");
+        }
+        for text in ["", "M", "fast", "-1M", "0", "NaN", "infG", "1T"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_pace_is_even_and_does_not_make_up_for_long_waits() {
+        let mut pace = Pace::new(8_000_000);
+        assert_eq!(pace.due(Duration::from_millis(10)), 10_000);
+        pace.sent(10_000);
+        assert_eq!(pace.due(Duration::from_millis(10)), 0);
+        // Ten seconds of silence: only the last 200 ms are made up for.
+        assert_eq!(pace.due(Duration::from_secs(10)), 200_000);
+    }
+
+    #[test]
+    fn counters_are_read_from_the_kernel_s_table() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes ...\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  eth0:  100 2 0 0 0 0 0 0 999 3 0 0 0 0 0 0\n";
+        assert_eq!(parse_counters(table, "eth0"), Some(Counters { tx_bytes: 999, rx_bytes: 100 }));
+        assert_eq!(parse_counters(table, "eth1"), None);
+    }
+}

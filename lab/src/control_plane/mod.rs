@@ -1,0 +1,305 @@
+//! A control plane on loopback: real API server semantics in seconds, without nodes and without root.
+
+mod components;
+mod plane;
+mod ports;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use kube::Client;
+use nix::sys::signal::Signal;
+
+pub(crate) use components::{AUTHORITY, Layout, Ports, SERVICE_CIDR};
+pub(crate) use plane::{
+    controllers_ready, prepare, ready, start_controller_manager, start_core, start_scheduler,
+};
+pub(crate) use ports::free_port;
+
+use crate::audit::{self, AuditEvent};
+use crate::credentials::{self, ADMINS, Credentials};
+use crate::process::{Lifetime, Process};
+use crate::{tools, workspace};
+
+/// How often a start is tried when another process took one of its ports meanwhile.
+const ATTEMPTS: usize = 3;
+
+/// What a [`ControlPlane`] consists of.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether to run kube-controller-manager (service accounts, Deployments, garbage collection, …).
+    pub controller_manager: bool,
+    /// Whether to run kube-scheduler.
+    pub scheduler: bool,
+    /// Further arguments of kube-apiserver, such as `--feature-gates=…`.
+    pub apiserver_arguments: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { controller_manager: true, scheduler: true, apiserver_arguments: Vec::new() }
+    }
+}
+
+/// etcd, kube-apiserver, kube-controller-manager and kube-scheduler on free loopback ports.
+///
+/// - Nothing is shared between two of them: ports, data, keys and logs are their own.
+/// - They end with [`ControlPlane::stop`], when dropped, and with the process that started them, however it ends.
+/// - A panicking test leaves the logs in `.lab/run/` and says where.
+#[derive(Debug)]
+pub struct ControlPlane {
+    layout: Layout,
+    credentials: Credentials,
+    admin: kube::Config,
+    kubeconfig: PathBuf,
+    processes: Vec<Process>,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it serves.
+    ///
+    /// # Errors
+    ///
+    /// If a program is missing and cannot be built, or a component ends or is not ready in time; the error names
+    /// it and shows the end of its log.
+    pub async fn start(options: Options) -> Result<Self> {
+        sweep();
+        tools::prepare(tools::CONTROL_PLANE).await?;
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(&options).await {
+                Err(error)
+                    if attempt < ATTEMPTS
+                        && format!("{error:#}").contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn start_once(options: &Options) -> Result<Self> {
+        let dir = workspace::run().join(format!("control-plane-{}", workspace::unique()));
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(OWNER), std::process::id().to_string())?;
+        let layout = Layout {
+            dir,
+            host: "127.0.0.1".to_owned(),
+            ports: ports::free()?,
+            network: None,
+            nodes: false,
+            extra: options.apiserver_arguments.clone(),
+        };
+        let authority = prepare(&layout, &[])?;
+        let credentials =
+            Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
+        let kubeconfig = credentials.kubeconfig("admin", &[ADMINS])?;
+        let admin = credentials::load(&fs::read_to_string(&kubeconfig)?).await?;
+        let processes = start_core(&layout, Lifetime::Starter)?;
+        // From here on a failure drops `plane`, which ends what was started.
+        let mut plane = Self { layout, credentials, admin, kubeconfig, processes };
+        let client = plane.client()?;
+        ready(&client, &plane.processes).await?;
+        if options.scheduler {
+            plane.processes.push(start_scheduler(&plane.layout, Lifetime::Starter)?);
+        }
+        if options.controller_manager {
+            plane.processes.push(start_controller_manager(&plane.layout, Lifetime::Starter)?);
+            controllers_ready(&client, &plane.processes).await?;
+        }
+        Ok(plane)
+    }
+
+    /// Returns the administrator's kubeconfig file.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Returns the administrator's client configuration.
+    #[must_use]
+    pub fn config(&self) -> kube::Config {
+        self.admin.clone()
+    }
+
+    /// Returns a new client of the administrator.
+    ///
+    /// # Errors
+    ///
+    /// If TLS cannot be set up.
+    pub fn client(&self) -> Result<Client> {
+        Client::try_from(self.config()).context("making the administrator's client")
+    }
+
+    /// Returns a client configuration for any user, known or not, with at most two groups; RBAC decides what it
+    /// may do. `system:authenticated` comes by itself.
+    ///
+    /// To act as a service account: user `system:serviceaccount:<namespace>:<name>`, groups
+    /// `system:serviceaccounts` and `system:serviceaccounts:<namespace>`.
+    ///
+    /// # Errors
+    ///
+    /// If there are more groups, or a name that no certificate can carry.
+    pub async fn config_for(&self, user: &str, groups: &[&str]) -> Result<kube::Config> {
+        self.credentials.config(user, groups).await
+    }
+
+    /// The same as a file, for another process.
+    ///
+    /// # Errors
+    ///
+    /// As [`ControlPlane::config_for`], or if the file cannot be written.
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        self.credentials.kubeconfig(user, groups)
+    }
+
+    /// Returns every request answered so far, oldest first.
+    ///
+    /// The API server logs a request when its answer is complete: it may show up some milliseconds after the
+    /// client has it.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn audit(&self) -> Result<Vec<AuditEvent>> {
+        audit::read(&self.layout.audit_log())
+    }
+
+    /// Returns the requests answered at or after `time`.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
+        Ok(self.audit()?.into_iter().filter(|event| event.time >= time).collect())
+    }
+
+    /// Returns the file a component logs to.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such component.
+    pub fn log(&self, component: &str) -> Result<&Path> {
+        Ok(&self.component(component)?.log)
+    }
+
+    /// Kills a component (`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`) with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such component.
+    pub fn kill(&self, component: &str) -> Result<()> {
+        self.component(component)?.kill()
+    }
+
+    /// Starts a component again, on the same ports and data, and waits until it serves (as far as it can be
+    /// asked: etcd and the API server). A component that still runs is killed first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such component, or it does not come up; the error shows the end of its log.
+    pub async fn restart(&self, component: &str) -> Result<()> {
+        let process = self.component(component)?;
+        process.kill()?;
+        process.spawn()?;
+        if matches!(component, "etcd" | "kube-apiserver")
+            && self.component("kube-apiserver")?.pid().is_some()
+        {
+            // A fresh client: pooled connections of an old one may belong to the killed server.
+            ready(&self.client()?, std::slice::from_ref(process)).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops a component without ending it (SIGSTOP): it accepts connections and answers none.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such component, or it does not run.
+    pub fn pause(&self, component: &str) -> Result<()> {
+        self.component(component)?.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a paused component go on.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such component, or it does not run.
+    pub fn resume(&self, component: &str) -> Result<()> {
+        self.component(component)?.signal(Signal::SIGCONT)
+    }
+
+    /// Ends everything and removes its files.
+    ///
+    /// # Errors
+    ///
+    /// If a process cannot be killed or a file cannot be removed.
+    #[allow(
+        clippy::unused_async,
+        reason = "callers await it; ending in order may take time some day"
+    )]
+    pub async fn stop(self) -> Result<()> {
+        self.end()?;
+        fs::remove_dir_all(&self.layout.dir)
+            .with_context(|| format!("removing {}", self.layout.dir.display()))
+    }
+
+    fn component(&self, name: &str) -> Result<&Process> {
+        self.processes.iter().find(|process| process.name == name).with_context(|| {
+            let names: Vec<&str> =
+                self.processes.iter().map(|process| process.name.as_str()).collect();
+            format!("no component {name:?} here, only {}", names.join(", "))
+        })
+    }
+
+    fn end(&self) -> Result<()> {
+        // Last started first: nobody complains about a server that went before it.
+        self.processes.iter().rev().try_for_each(Process::kill)
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        let _ = self.end();
+        let dir = &self.layout.dir;
+        if std::thread::panicking() && dir.exists() {
+            let _ = fs::remove_dir_all(dir.join("etcd"));
+            crate::progress(&format!(
+                "the control plane's logs are kept in {}",
+                dir.join("log").display()
+            ));
+        } else {
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}
+
+/// Holds the pid of the process a control plane belongs to.
+const OWNER: &str = "owner";
+
+/// Removes the data of control planes whose owner was killed before it could; their processes died with it.
+///
+/// Logs stay for a day: somebody may want to read them.
+pub(crate) fn sweep() {
+    const DAY: std::time::Duration = std::time::Duration::from_hours(24);
+    let Ok(entries) = fs::read_dir(workspace::run()) else { return };
+    for dir in entries.flatten().map(|entry| entry.path()) {
+        let Ok(owner) = fs::read_to_string(dir.join(OWNER)) else { continue };
+        if owner.trim().parse().is_ok_and(crate::process::is_alive) {
+            continue;
+        }
+        let old = fs::metadata(dir.join(OWNER))
+            .and_then(|m| m.modified())
+            .is_ok_and(|t| t.elapsed().is_ok_and(|e| e > DAY));
+        let _ = fs::remove_dir_all(dir.join("etcd"));
+        if old || !dir.join("log").exists() {
+            let _ = fs::remove_dir_all(&dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! The product's main job, played on a real cluster and judged.
+
+mod checks;
+mod exposition;
+mod story;
+mod view;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+pub use checks::{Check, table};
+
+use crate::cluster::operator::write_environment;
+use crate::cluster::{Cluster, Options};
+use crate::image;
+
+/// The capacity the nodes are given: their links say 10 Gbit/s, which no test wants to fill.
+const CAPACITY: &str = "1G";
+
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to be kept.
+///
+/// Returns whether all checks passed.
+///
+/// # Errors
+///
+/// If the cluster cannot be started or taken down. What fails in between is a failed check.
+pub async fn run(keep: bool) -> Result<bool> {
+    let started = Instant::now();
+    let archive = image::product_archive();
+    let options = Options {
+        capacity: Some(CAPACITY.to_owned()),
+        images: vec![archive],
+        ..Options::default()
+    };
+    let mut cluster = Cluster::start_keepable(options).await?;
+    let mut checks = Vec::new();
+    if let Err(error) = story::play(&cluster, started, &mut checks).await {
+        checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
+        println!("\nThe operator's log:\n{}", story::operator_log(&cluster));
+    }
+    if keep {
+        let environment = write_environment(&cluster).await?;
+        cluster.keep()?;
+        println!(
+            "\nThe cluster stays. `make lab-down` takes it down; to use it: . .lab/env\n\n{environment}"
+        );
+    } else {
+        let ending = Instant::now();
+        let result = cluster.down().await;
+        let figure = result.as_ref().err().map_or_else(
+            || format!("{:.1} s", ending.elapsed().as_secs_f64()),
+            |error| format!("{error:#}"),
+        );
+        checks.push(Check::new("everything taken down again", result.is_ok(), figure));
+    }
+    let failed = checks.iter().filter(|check| !check.pass).count();
+    println!("\n{}", table(&checks));
+    println!(
+        "{}: {} of {} checks passed in {:.0} s",
+        if failed == 0 { "PASS" } else { "FAIL" },
+        checks.len() - failed,
+        checks.len(),
+        started.elapsed().as_secs_f64()
+    );
+    Ok(failed == 0)
+}

@@ -1,0 +1,187 @@
+//! What the product says about the nodes now, and how it is shown: plain lines, for terminals and logs alike.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use super::exposition;
+use crate::cluster::operator::{NAME, NAMESPACE};
+
+/// The sample's name, which is also its Deployment's and the stem of the node label.
+pub(super) const SAMPLE: &str = "trafficwatch-sample";
+
+/// One look at everything.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reading {
+    pub nodes: BTreeMap<String, NodeReading>,
+    /// `status.ready`.
+    pub ready: bool,
+    /// The metrics of the replica that leads.
+    pub metrics: String,
+}
+
+/// What is said about one node.
+#[derive(Debug, Clone, Default)]
+pub(super) struct NodeReading {
+    /// Percent of the link, from the operator's metrics: the status is refreshed only once a minute.
+    pub percent: Option<f64>,
+    /// Percent of the link, from the status.
+    pub status_percent: Option<f64>,
+    pub device: String,
+    pub state: String,
+    pub label: String,
+}
+
+/// Reads from the API server.
+pub(super) struct Reader {
+    nodes: Api<Node>,
+    pods: Api<Pod>,
+    watches: Api<DynamicObject>,
+    client: Client,
+}
+
+impl Reader {
+    pub fn new(client: &Client) -> Self {
+        let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "trafficwatches");
+        Self {
+            nodes: Api::all(client.clone()),
+            pods: Api::namespaced(client.clone(), NAMESPACE),
+            watches: Api::namespaced_with(client.clone(), "default", &resource),
+            client: client.clone(),
+        }
+    }
+
+    /// Looks once.
+    pub async fn read(&self) -> Result<Reading> {
+        let status = self
+            .watches
+            .get_opt(SAMPLE)
+            .await?
+            .map(|watch| watch.data["status"].clone())
+            .unwrap_or_default();
+        let metrics = self.leader_metrics().await.unwrap_or_default();
+        let values = exposition::samples(&metrics, "traffic_operator_trafficwatch_node_value");
+        let key = format!("{SAMPLE}.traffic.example.com/unfit");
+        let mut nodes = BTreeMap::new();
+        for node in self.nodes.list(&ListParams::default()).await? {
+            let name = node.name_any();
+            let told = &status["nodes"][&name];
+            let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
+            let reading = NodeReading {
+                percent: values
+                    .iter()
+                    .find(|(labels, _)| labels.get("node") == Some(&name))
+                    .map(|(_, value)| *value),
+                status_percent: number(&told["currentBandwidthPercent"]),
+                device: text("device"),
+                state: text("state"),
+                label: node.labels().get(&key).cloned().unwrap_or_default(),
+            };
+            nodes.insert(name, reading);
+        }
+        Ok(Reading { nodes, ready: status["ready"] == true, metrics })
+    }
+
+    /// Returns the metrics of the replica that leads, through the API server.
+    async fn leader_metrics(&self) -> Result<String> {
+        let of_ours = ListParams::default().labels(&format!("app.kubernetes.io/name={NAME}"));
+        for pod in self.pods.list(&of_ours).await? {
+            let path = format!(
+                "/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics",
+                pod.name_any()
+            );
+            let request =
+                http::Request::get(path).body(Vec::new()).context("building a request")?;
+            let Ok(text) = self.client.request_text(request).await else { continue };
+            if exposition::sum(&text, "traffic_operator_leader") > 0.0 {
+                return Ok(text);
+            }
+        }
+        anyhow::bail!("no replica of the operator leads")
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// Prints readings as they change.
+pub(super) struct View {
+    started: Instant,
+    last: String,
+}
+
+impl View {
+    pub fn new(started: Instant) -> Self {
+        Self { started, last: String::new() }
+    }
+
+    /// Says what happens next, or what has happened.
+    pub fn say(&self, text: &str) {
+        println!("{:5.1} s  {text}", self.started.elapsed().as_secs_f64());
+    }
+
+    /// Shows a reading, if it differs from the last one shown.
+    pub fn show(&mut self, reading: &Reading) {
+        let line = line(reading);
+        if line != self.last {
+            println!("{:5.1} s    {line}", self.started.elapsed().as_secs_f64());
+            self.last = line;
+        }
+    }
+}
+
+fn line(reading: &Reading) -> String {
+    let or = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let nodes: Vec<String> = reading
+        .nodes
+        .iter()
+        .map(|(name, node)| {
+            let percent =
+                node.percent.map_or_else(|| "    -".to_owned(), |percent| format!("{percent:5.1}"));
+            format!(
+                "{name} {percent} % of {} {} unfit={}",
+                or(&node.device),
+                or(&node.state),
+                or(&node.label)
+            )
+        })
+        .collect();
+    nodes.join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_percent_device_state_and_label() {
+        let judged = NodeReading {
+            percent: Some(81.24),
+            status_percent: None,
+            device: "eth0".to_owned(),
+            state: "Unfit".to_owned(),
+            label: "true".to_owned(),
+        };
+        let nodes = [("node-1".to_owned(), NodeReading::default()), ("node-2".to_owned(), judged)];
+        let reading = Reading { nodes: nodes.into(), ..Reading::default() };
+        assert_eq!(
+            line(&reading),
+            "node-1     - % of - - unfit=- | node-2  81.2 % of eth0 Unfit unfit=true"
+        );
+    }
+
+    #[test]
+    fn percents_are_numbers_or_numbers_as_text() {
+        assert_eq!(number(&serde_json::json!("8.1e+01")), Some(81.0));
+        assert_eq!(number(&serde_json::json!(81.0)), Some(81.0));
+        assert_eq!(number(&serde_json::json!("x")), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! OCI images without a container engine: one layer, and the same bytes for the same input.
+
+mod catalogue;
+mod product;
+
+use std::fs::File;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+pub(crate) use catalogue::{
+    Role, build_all, config_reloader_reference, coredns_reference, node_exporter_reference,
+    pause_reference, prometheus_reference,
+};
+pub use product::{PRODUCT_REFERENCE, product, product_archive};
+
+/// One image: what is in it and how it starts.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    /// The full name, with registry and tag: `docker.io/library/busybox:1.35`.
+    pub reference: String,
+    /// Files, directories and links; written in the order of their paths.
+    pub entries: Vec<Entry>,
+    /// The program and its fixed arguments.
+    pub entrypoint: Vec<String>,
+    /// Default arguments, or the program if there is no entrypoint.
+    pub command: Vec<String>,
+    /// User and group to run as, `65532:65532`; empty = root.
+    pub user: String,
+}
+
+/// One thing in an image.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Absolute path in the image.
+    pub path: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The kinds of entries.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file with the content of a file here.
+    File(PathBuf),
+    /// A file with this content.
+    Text(String),
+    /// A symbolic link to this path.
+    Link(String),
+}
+
+/// How a layer is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As it is: quickest to import.
+    None,
+    /// gzip: for archives that travel.
+    Gzip,
+}
+
+/// An image archive on disk.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    /// The image's full name.
+    pub reference: String,
+    /// The digest of its manifest, `sha256:…`.
+    pub digest: String,
+    /// The archive's size in bytes.
+    pub size: u64,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Entry {
+    /// A directory that everybody may enter.
+    #[must_use]
+    pub fn directory(path: &str) -> Self {
+        Self { path: path.to_owned(), mode: 0o755, kind: Kind::Directory }
+    }
+
+    /// `/tmp`: everybody may write, nobody may remove what is another's.
+    #[must_use]
+    pub fn tmp() -> Self {
+        Self { mode: 0o1777, ..Self::directory("/tmp") }
+    }
+
+    /// A program.
+    #[must_use]
+    pub fn program(path: &str, source: &Path) -> Self {
+        Self { path: path.to_owned(), mode: 0o755, kind: Kind::File(source.to_owned()) }
+    }
+
+    /// A text file.
+    #[must_use]
+    pub fn text(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), mode: 0o644, kind: Kind::Text(text.to_owned()) }
+    }
+}
+
+impl Image {
+    /// Writes the image as an OCI archive that `ctr images import`, `docker load` and `skopeo` read.
+    ///
+    /// # Errors
+    ///
+    /// If a source cannot be read or the archive cannot be written.
+    pub fn write(&self, path: &Path, compression: Compression) -> Result<Archive> {
+        let layer =
+            self.layer().with_context(|| format!("packing the layer of {}", self.reference))?;
+        let diff_id = digest(&layer);
+        let (media_type, blob, blob_digest) = match compression {
+            Compression::None => ("application/vnd.oci.image.layer.v1.tar", layer, diff_id.clone()),
+            Compression::Gzip => {
+                let blob = gzip(&layer)?;
+                let blob_digest = digest(&blob);
+                ("application/vnd.oci.image.layer.v1.tar+gzip", blob, blob_digest)
+            }
+        };
+        let config = serde_json::to_vec(&self.config(&diff_id))?;
+        let manifest = serde_json::to_vec(&json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {"mediaType": CONFIG, "digest": digest(&config), "size": config.len()},
+            "layers": [{"mediaType": media_type, "digest": blob_digest, "size": blob.len()}],
+        }))?;
+        let manifest_digest = digest(&manifest);
+        let index = serde_json::to_vec(&self.index(&manifest_digest, manifest.len()))?;
+        let blobs =
+            [(digest(&config), config), (manifest_digest.clone(), manifest), (blob_digest, blob)];
+        write_archive(path, &index, &blobs)
+            .with_context(|| format!("writing {}", path.display()))?;
+        Ok(Archive {
+            reference: self.reference.clone(),
+            digest: manifest_digest,
+            size: std::fs::metadata(path)?.len(),
+            path: path.to_owned(),
+        })
+    }
+
+    /// The layer as an uncompressed tar: sorted, owned by root, without times.
+    fn layer(&self) -> Result<Vec<u8>> {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        // Parents sort before what is in them.
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut tar = tar::Builder::new(Vec::new());
+        for entry in entries {
+            let mut header = tar::Header::new_ustar();
+            header.set_mode(entry.mode);
+            header.set_mtime(0);
+            header.set_uid(0);
+            header.set_gid(0);
+            let path = entry.path.trim_start_matches('/');
+            match &entry.kind {
+                Kind::Directory => {
+                    header.set_entry_type(tar::EntryType::Directory);
+                    header.set_size(0);
+                    tar.append_data(&mut header, format!("{path}/"), std::io::empty())?;
+                }
+                Kind::Link(target) => {
+                    header.set_entry_type(tar::EntryType::Symlink);
+                    header.set_size(0);
+                    tar.append_link(&mut header, path, target)?;
+                }
+                Kind::Text(text) => append(&mut tar, &mut header, path, text.as_bytes())?,
+                Kind::File(source) => {
+                    let content = std::fs::read(source)
+                        .with_context(|| format!("reading {}", source.display()))?;
+                    append(&mut tar, &mut header, path, &content)?;
+                }
+            }
+        }
+        Ok(tar.into_inner()?)
+    }
+
+    fn config(&self, diff_id: &str) -> serde_json::Value {
+        json!({
+            "architecture": architecture(),
+            "os": "linux",
+            "config": {
+                "Entrypoint": self.entrypoint,
+                "Cmd": self.command,
+                "User": self.user,
+                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "WorkingDir": "/",
+            },
+            "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+        })
+    }
+
+    fn index(&self, manifest_digest: &str, manifest_size: usize) -> serde_json::Value {
+        json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": [{
+                "mediaType": MANIFEST,
+                "digest": manifest_digest,
+                "size": manifest_size,
+                "platform": {"architecture": architecture(), "os": "linux"},
+                "annotations": {
+                    "io.containerd.image.name": self.reference,
+                    "org.opencontainers.image.ref.name": tag(&self.reference),
+                },
+            }],
+        })
+    }
+}
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+
+/// The machine's architecture, in the words of OCI.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn tag(reference: &str) -> &str {
+    reference
+        .rsplit('/')
+        .next()
+        .and_then(|last| last.split_once(':'))
+        .map_or("latest", |(_, tag)| tag)
+}
+
+fn digest(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    // No time and no name in the header: the same input gives the same bytes.
+    let mut encoder =
+        flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}
+
+fn append<W: Write>(
+    tar: &mut tar::Builder<W>,
+    header: &mut tar::Header,
+    path: &str,
+    content: &[u8],
+) -> Result<()> {
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_size(content.len() as u64);
+    Ok(tar.append_data(header, path, Cursor::new(content))?)
+}
+
+fn write_archive(path: &Path, index: &[u8], blobs: &[(String, Vec<u8>)]) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let partial = path.with_extension("partial");
+    let mut tar = tar::Builder::new(File::create(&partial)?);
+    let mut add = |name: &str, content: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_mtime(0);
+        append(&mut tar, &mut header, name, content)
+    };
+    add("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    add("index.json", index)?;
+    for (name, content) in blobs {
+        add(&format!("blobs/{}", name.replace(':', "/")), content)?;
+    }
+    tar.into_inner()?;
+    // Whoever sees the archive sees all of it.
+    Ok(std::fs::rename(&partial, path)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! The product's own image: its binary on nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::{Entry, Image};
+use crate::workspace;
+
+/// The name under which the product's image is built and deployed.
+pub const PRODUCT_REFERENCE: &str =
+    concat!("docker.io/traffic-operator/traffic-operator:", env!("CARGO_PKG_VERSION"));
+
+/// Describes the product's image around a static binary.
+///
+/// No shell and no certificates: the API server's authority is mounted into every pod, and the binary brings the
+/// public ones. The user is the customary non-root one of such images.
+#[must_use]
+pub fn product(binary: &Path, reference: &str) -> Image {
+    Image {
+        reference: reference.to_owned(),
+        entries: vec![
+            Entry::program("/traffic-operator", binary),
+            Entry::directory("/etc"),
+            Entry::text(
+                "/etc/passwd",
+                "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n",
+            ),
+            Entry::text("/etc/group", "root:x:0:\nnonroot:x:65532:\n"),
+            Entry::tmp(),
+        ],
+        entrypoint: vec!["/traffic-operator".to_owned()],
+        command: Vec::new(),
+        user: "65532:65532".to_owned(),
+    }
+}
+
+/// Returns where `lab image` writes, and where the cluster looks for, the product's image archive.
+#[must_use]
+pub fn product_archive() -> PathBuf {
+    workspace::state().join("image/traffic-operator.tar")
+}

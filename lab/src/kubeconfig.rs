@@ -1,0 +1,46 @@
+//! Kubeconfig files with everything inside, so that one can be copied anywhere.
+
+use base64::Engine;
+use serde_json::json;
+
+use crate::pki::Pair;
+
+/// Renders a kubeconfig for one user of one API server.
+pub(crate) fn render(server: &str, authority: &str, user: &str, pair: &Pair) -> String {
+    let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let value = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": server, "certificate-authority-data": encode(authority)}}],
+        "users": [{"name": user, "user": {
+            "client-certificate-data": encode(&pair.certificate),
+            "client-key-data": encode(&pair.key),
+        }}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
+        "current-context": "lab",
+    });
+    // JSON is YAML; indented, it can still be read by people.
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_library_reads_it() {
+        let pair = Pair { certificate: "cert".to_owned(), key: "key".to_owned() };
+        let config = kube::config::Kubeconfig::from_yaml(&render(
+            "https://127.0.0.1:1",
+            "ca",
+            "admin",
+            &pair,
+        ))
+        .unwrap();
+        assert_eq!(config.current_context.as_deref(), Some("lab"));
+        assert_eq!(
+            config.clusters[0].cluster.as_ref().unwrap().server.as_deref(),
+            Some("https://127.0.0.1:1")
+        );
+    }
+}

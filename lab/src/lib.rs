@@ -1,0 +1,52 @@
+//! The test ground of traffic-operator: real control planes, real nodes, a real Prometheus, without Docker.
+//!
+//! Two levels, both usable from tests and from the `lab` program:
+//!
+//! - [`ControlPlane`]: etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback. Starts in
+//!   seconds, needs no root, many run side by side; tests read its audit log and break its parts.
+//! - [`Cluster`]: the same control plane in a network namespace of its own, with nodes: each a set of namespaces
+//!   with a veth link, a containerd, a kubelet and a kube-proxy; on them a Prometheus run by prometheus-operator
+//!   under the names of kube-prometheus. Needs root.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let plane = lab::ControlPlane::start(lab::ControlPlaneOptions::default()).await?;
+//! let nodes = kube::Api::<k8s_openapi::api::core::v1::Node>::all(plane.client()?);
+//! assert!(nodes.list(&Default::default()).await?.items.is_empty());
+//! let writes = plane.audit()?.into_iter().filter(lab::AuditEvent::is_write).count();
+//! # let _ = writes;
+//! plane.stop().await
+//! # }
+//! ```
+//!
+//! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
+//! `credentials` make identities, `control_plane` and `cluster` put the two levels together, `image` writes OCI
+//! archives, `demo` plays the product's main job on a cluster.
+
+mod audit;
+pub mod cli;
+pub mod cluster;
+mod control_plane;
+mod credentials;
+pub mod demo;
+pub mod image;
+mod kubeconfig;
+mod node;
+mod packages;
+mod pki;
+mod process;
+mod relay;
+mod sink;
+pub mod tools;
+pub mod versions;
+mod wait;
+pub mod workspace;
+
+pub use audit::AuditEvent;
+pub use cluster::{Cluster, Options as ClusterOptions};
+pub use control_plane::{ControlPlane, Options as ControlPlaneOptions};
+
+/// Tells the user what the lab is doing, on standard error: standard output belongs to results.
+pub(crate) fn progress(text: &str) {
+    eprintln!("lab: {text}");
+}

@@ -1,0 +1,156 @@
+//! The configuration files of a node's components. No IO.
+
+use serde_json::json;
+
+use super::{CONTAINERD_SOCKET, NodeConfig};
+
+/// containerd: version 2 of the file's format serves containerd 1.6 and 2.
+pub(super) fn containerd(config: &NodeConfig) -> String {
+    format!(
+        r#"version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+# "opt" would write to /opt, which is not the node's own; the others look for devices that no node here has.
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.internal.v1.opt", "io.containerd.internal.v1.tracing",
+  "io.containerd.tracing.processor.v1.otlp",
+]
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{}"
+  # Root in a virtual machine or container often may not lower this; runc would fail every sandbox.
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{CNI_PROGRAMS}"
+    conf_dir = "/var/lib/lab/cni"
+"#,
+        config.sandbox_image
+    )
+}
+
+/// Where Debian puts the CNI plugins.
+pub(crate) const CNI_PROGRAMS: &str = "/usr/lib/cni";
+
+/// The pod network: a bridge per node, addresses from the node's own range, no masquerading (all are routed).
+pub(super) fn cni(config: &NodeConfig) -> String {
+    let value = json!({
+        "cniVersion": "1.0.0",
+        "name": "lab",
+        "plugins": [
+            {
+                "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": config.pod_cidr}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    });
+    format!("{value:#}\n")
+}
+
+/// The kubelet: quick heartbeats, so that a dead node is noticed in seconds; nothing evicted for a full disk.
+pub(super) fn kubelet(config: &NodeConfig) -> String {
+    let value = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": config.address,
+        "healthzBindAddress": "127.0.0.1",
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": true},
+            "x509": {"clientCAFile": config.authority},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": config.certificate,
+        "tlsPrivateKeyFile": config.key,
+        "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": config.cgroup_root,
+        // Machines with version 1 are refused by default since 1.35.
+        "failCgroupV1": false,
+        "failSwapOn": false,
+        "clusterDomain": "cluster.local",
+        "clusterDNS": [config.dns],
+        "resolvConf": "/var/lib/lab/resolv.conf",
+        "evictionHard": {
+            "memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%",
+        },
+        // Images come from archives: one that is collected does not come back.
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "nodeLeaseDurationSeconds": 8,
+        "nodeStatusUpdateFrequency": "2s",
+    });
+    format!("{value:#}\n")
+}
+
+/// kube-proxy by nftables; it leaves the machine-wide settings of connection tracking alone.
+pub(super) fn kube_proxy(config: &NodeConfig) -> String {
+    let value = json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": config.proxy_kubeconfig},
+        "hostnameOverride": config.name,
+        // What comes from elsewhere is masqueraded, so that answers find their way back.
+        "clusterCIDR": config.cluster_cidr,
+        "oomScoreAdj": 0,
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        // A Service's address should work as soon as its pods do.
+        "nftables": {"minSyncPeriod": "100ms"},
+    });
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Programs;
+
+    fn config() -> NodeConfig {
+        NodeConfig {
+            name: "node-2".to_owned(),
+            address: "10.77.0.12".to_owned(),
+            pod_cidr: "10.78.2.0/24".to_owned(),
+            cluster_cidr: "10.78.0.0/16".to_owned(),
+            dns: "10.79.0.10".to_owned(),
+            api: "10.77.0.1:6443".to_owned(),
+            dir: "/d".into(),
+            logs: "/d/log".into(),
+            authority: "/pki/ca.crt".into(),
+            certificate: "/pki/node-2.crt".into(),
+            key: "/pki/node-2.key".into(),
+            kubelet_kubeconfig: "/k/node-2.conf".into(),
+            proxy_kubeconfig: "/k/proxy.conf".into(),
+            cgroup_root: "/lab-x/node-2".to_owned(),
+            sandbox_image: "registry.k8s.io/pause:3".to_owned(),
+            images: Vec::new(),
+            programs: Programs {
+                containerd: "containerd".into(),
+                ctr: "ctr".into(),
+                kubelet: "kubelet".into(),
+                kube_proxy: "kube-proxy".into(),
+            },
+        }
+    }
+
+    #[test]
+    fn every_file_carries_the_node_s_own_values() {
+        assert!(containerd(&config()).contains("sandbox_image = \"registry.k8s.io/pause:3\""));
+        assert!(cni(&config()).contains("10.78.2.0/24"));
+        let kubelet: serde_json::Value = serde_json::from_str(&kubelet(&config())).unwrap();
+        assert_eq!(kubelet["cgroupRoot"], "/lab-x/node-2");
+        assert_eq!(kubelet["tlsCertFile"], "/pki/node-2.crt");
+        let proxy: serde_json::Value = serde_json::from_str(&kube_proxy(&config())).unwrap();
+        assert_eq!(proxy["hostnameOverride"], "node-2");
+    }
+}

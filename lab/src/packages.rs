@@ -1,0 +1,125 @@
+//! The distribution's programs that nodes are made of: checked, and installed where that is possible.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::progress;
+
+/// A program (or file) and the Debian package that has it.
+struct Need {
+    what: &'static str,
+    package: &'static str,
+}
+
+const NEEDS: [Need; 10] = [
+    Need { what: "containerd", package: "containerd" },
+    Need { what: "ctr", package: "containerd" },
+    Need { what: "runc", package: "runc" },
+    Need { what: "/usr/lib/cni/bridge", package: "containernetworking-plugins" },
+    Need { what: "nft", package: "nftables" },
+    Need { what: "/bin/busybox", package: "busybox-static" },
+    Need { what: "ip", package: "iproute2" },
+    Need { what: "unshare", package: "util-linux" },
+    Need { what: "nsenter", package: "util-linux" },
+    Need { what: "setpriv", package: "util-linux" },
+];
+
+/// Finds a program on `PATH` or where root's programs are.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+fn is_there(need: &Need) -> bool {
+    if need.what.starts_with('/') {
+        Path::new(need.what).exists()
+    } else {
+        find(need.what).is_some()
+    }
+}
+
+/// Returns the packages that are missing, each once.
+fn missing() -> Vec<&'static str> {
+    let mut packages: Vec<&str> =
+        NEEDS.iter().filter(|need| !is_there(need)).map(|need| need.package).collect();
+    packages.dedup();
+    packages
+}
+
+/// Makes sure that everything nodes are made of is installed.
+///
+/// # Errors
+///
+/// Names the exact command if it cannot be run here, or what it said if it fails.
+pub(crate) fn ensure_installed() -> Result<()> {
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    ensure!(nix::unistd::geteuid().is_root(), "missing packages; run as root: {command}");
+    if find("apt-get").is_none() {
+        bail!(
+            "missing packages, under Debian's names: {}; install them and try again",
+            packages.join(" ")
+        );
+    }
+    progress(&format!("installing {} (apt-get)", packages.join(", ")));
+    let _quiet = NoServices::declare()?;
+    apt(&["update", "-q"])?;
+    let mut arguments = vec!["install", "-y", "-q", "--no-install-recommends"];
+    arguments.extend(&packages);
+    apt(&arguments).with_context(|| format!("`{command}` failed"))?;
+    let left = missing();
+    ensure!(left.is_empty(), "installed, but still missing: {}", left.join(", "));
+    Ok(())
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    let output = Command::new("apt-get")
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .output()
+        .context("running apt-get")?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().collect();
+    let end = lines[lines.len().saturating_sub(15)..].join("\n    ");
+    ensure!(
+        output.status.success(),
+        "apt-get {}: {}\n    {end}",
+        arguments.join(" "),
+        output.status
+    );
+    Ok(())
+}
+
+/// While it lives, packages do not start services: the machine's own containerd is none of the lab's business.
+struct NoServices(Option<PathBuf>);
+
+impl NoServices {
+    /// Debian's convention: this program is asked, and 101 means "not allowed".
+    fn declare() -> Result<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = PathBuf::from("/usr/sbin/policy-rc.d");
+        if path.exists() {
+            return Ok(Self(None));
+        }
+        std::fs::write(&path, "#!/bin/sh\nexit 101\n")
+            .with_context(|| format!("writing {}", path.display()))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        Ok(Self(Some(path)))
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The lab's own certificates: EC P-256, made anew for every start (all of them in a few milliseconds).
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// A certificate and its private key, both PEM.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Pair {
+    /// Writes `<name>.crt` and `<name>.key` into `dir`.
+    pub fn write(&self, dir: &Path, name: &str) -> Result<()> {
+        write_secret(&dir.join(format!("{name}.crt")), &self.certificate)?;
+        write_secret(&dir.join(format!("{name}.key")), &self.key)
+    }
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_secret(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = fs::OpenOptions::new();
+    options.create(true).truncate(true).write(true).mode(0o600);
+    let mut file = options.open(path).with_context(|| format!("creating {}", path.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Whom a certificate speaks for, and where.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Identity {
+    /// The user's name for Kubernetes.
+    pub common_name: String,
+    /// The user's groups for Kubernetes.
+    pub organizations: Vec<String>,
+    /// DNS names and addresses it may serve; empty for a mere client.
+    pub names: Vec<String>,
+    /// Whether it may be shown to servers (as a user).
+    pub client: bool,
+}
+
+impl Identity {
+    /// A user with groups.
+    pub fn user(name: &str, groups: &[&str]) -> Self {
+        Self {
+            common_name: name.to_owned(),
+            organizations: groups.iter().map(|&g| g.to_owned()).collect(),
+            names: Vec::new(),
+            client: true,
+        }
+    }
+
+    /// A server reachable under `names`.
+    pub fn server(name: &str, names: &[&str]) -> Self {
+        Self {
+            common_name: name.to_owned(),
+            names: names.iter().map(|&n| n.to_owned()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// A kubelet: user of the API server and server of its own API with one certificate.
+    pub fn kubelet(node: &str, address: &str) -> Self {
+        Self {
+            names: vec![node.to_owned(), address.to_owned()],
+            ..Self::user(&format!("system:node:{node}"), &["system:nodes"])
+        }
+    }
+}
+
+/// A certificate authority. Its files are called by its name.
+pub(crate) struct Authority {
+    name: String,
+    issuer: Issuer<'static, KeyPair>,
+    pair: Pair,
+}
+
+impl std::fmt::Debug for Authority {
+    /// Says that it is one; never what its key is.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Authority")
+    }
+}
+
+impl Authority {
+    /// Makes a new authority.
+    pub fn create(name: &str) -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let params = authority_params(name);
+        let certificate = params.self_signed(&key)?.pem();
+        let pair = Pair { certificate, key: key.serialize_pem() };
+        Ok(Self { name: name.to_owned(), issuer: Issuer::new(params, key), pair })
+    }
+
+    /// Writes certificate and key into `dir`.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        self.pair.write(dir, &self.name)
+    }
+
+    /// Reads an authority that [`Authority::write`] wrote.
+    pub fn load(dir: &Path, name: &str) -> Result<Self> {
+        let read = |end: &str| {
+            let path = dir.join(format!("{name}.{end}"));
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+        };
+        let pair = Pair { certificate: read("crt")?, key: read("key")? };
+        let key = KeyPair::from_pem(&pair.key)?;
+        Ok(Self { name: name.to_owned(), issuer: Issuer::new(authority_params(name), key), pair })
+    }
+
+    /// Returns the authority's own certificate.
+    pub fn certificate(&self) -> &str {
+        &self.pair.certificate
+    }
+
+    /// Issues a certificate with a new key.
+    pub fn issue(&self, identity: &Identity) -> Result<Pair> {
+        let key = KeyPair::generate()?;
+        let certificate = leaf_params(identity)?.signed_by(&key, &self.issuer)?.pem();
+        Ok(Pair { certificate, key: key.serialize_pem() })
+    }
+}
+
+/// Makes the key pair that signs service account tokens: (private, public), both PEM.
+pub(crate) fn signing_keys() -> Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    Ok((key.serialize_pem(), key.public_key_pem()))
+}
+
+/// The parameters follow from the name alone, so that a stored authority can be loaded without parsing X.509.
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    params
+}
+
+fn leaf_params(identity: &Identity) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(identity.names.clone())?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, &identity.common_name);
+    // A name holds one value per attribute type here; the second group goes in under the same attribute by number.
+    let attributes = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
+    ensure!(
+        identity.organizations.len() <= attributes.len(),
+        "a certificate of the lab carries at most {} groups, not {:?}",
+        attributes.len(),
+        identity.organizations
+    );
+    for (attribute, organization) in attributes.into_iter().zip(&identity.organizations) {
+        params.distinguished_name.push(attribute, organization);
+    }
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    if identity.client {
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    }
+    if !identity.names.is_empty() {
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+    }
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::SanType;
+
+    use super::*;
+
+    #[test]
+    fn a_kubelet_is_user_and_server() {
+        let params = leaf_params(&Identity::kubelet("node-1", "10.77.0.11")).unwrap();
+        assert_eq!(
+            params.subject_alt_names,
+            [
+                SanType::DnsName("node-1".try_into().unwrap()),
+                SanType::IpAddress([10, 77, 0, 11].into())
+            ]
+        );
+        assert_eq!(
+            params.extended_key_usages,
+            [ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth]
+        );
+    }
+
+    #[test]
+    fn a_server_may_not_act_as_a_user() {
+        let params =
+            leaf_params(&Identity::server("kube-apiserver", &["localhost", "127.0.0.1"])).unwrap();
+        assert_eq!(params.extended_key_usages, [ExtendedKeyUsagePurpose::ServerAuth]);
+        assert!(params.subject_alt_names.contains(&SanType::IpAddress([127, 0, 0, 1].into())));
+    }
+
+    #[test]
+    fn a_user_has_at_most_two_groups() {
+        assert!(leaf_params(&Identity::user("u", &["a", "b"])).is_ok());
+        let error = leaf_params(&Identity::user("u", &["a", "b", "c"])).unwrap_err();
+        assert!(error.to_string().contains("at most 2 groups"), "{error}");
+    }
+
+    #[test]
+    fn a_stored_authority_issues_too() {
+        let dir = std::env::temp_dir().join(format!("lab-pki-{}", crate::workspace::unique()));
+        fs::create_dir_all(&dir).unwrap();
+        Authority::create("lab-ca").unwrap().write(&dir).unwrap();
+        let loaded = Authority::load(&dir, "lab-ca");
+        let loaded = loaded.unwrap();
+        assert!(loaded.issue(&Identity::user("u", &[])).is_ok());
+        // What it issues names the issuer: that must be the stored certificate's own name.
+        assert_eq!(loaded.name, "lab-ca");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

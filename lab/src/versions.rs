@@ -1,0 +1,61 @@
+//! Every version the lab pins, in one place.
+//!
+//! The Go modules under `lab/tools` repeat them (Go needs them there); a test compares the two.
+
+/// kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl.
+pub const KUBERNETES: &str = "v1.36.3";
+/// The etcd release that this Kubernetes release requires in its own `go.mod`.
+pub const ETCD: &str = "v3.6.8";
+/// Prometheus, by the name of its releases and image tags.
+pub const PROMETHEUS: &str = "v3.13.5";
+/// The same Prometheus as a Go module: its modules carry `v0.3xy.z` for release `3.xy.z`.
+pub const PROMETHEUS_MODULE: &str = "v0.313.5";
+/// prometheus-operator and its config reloader.
+pub const PROMETHEUS_OPERATOR: &str = "v0.93.0";
+/// `node_exporter`.
+pub const NODE_EXPORTER: &str = "v1.12.1";
+/// `CoreDNS`.
+pub const COREDNS: &str = "v1.15.0";
+/// The tag under which Debian's static busybox is offered; the samples ask for it.
+pub const BUSYBOX: &str = "1.35";
+/// The pause container: the tag that this Kubernetes release names.
+pub const PAUSE: &str = "3.10.1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn go_mod(module: &str) -> String {
+        let path = crate::workspace::root().join("lab/tools").join(module).join("go.mod");
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    fn requires(module: &str, dependency: &str, version: &str) {
+        let text = go_mod(module);
+        let found = text.lines().any(|line| {
+            line.trim()
+                .trim_start_matches("require ")
+                .starts_with(&format!("{dependency} {version}"))
+        });
+        assert!(found, "lab/tools/{module}/go.mod does not require {dependency} {version}");
+    }
+
+    #[test]
+    fn go_modules_require_the_pinned_versions() {
+        requires("kubernetes", "k8s.io/kubernetes", KUBERNETES);
+        requires("kubernetes", "go.etcd.io/etcd/server/v3", ETCD);
+        requires("prometheus", "github.com/prometheus/prometheus", PROMETHEUS_MODULE);
+        requires(
+            "prometheus-operator",
+            "github.com/prometheus-operator/prometheus-operator",
+            PROMETHEUS_OPERATOR,
+        );
+        requires("node-exporter", "github.com/prometheus/node_exporter", NODE_EXPORTER);
+        requires("coredns", "github.com/coredns/coredns", COREDNS);
+    }
+
+    #[test]
+    fn the_two_names_of_prometheus_agree() {
+        assert_eq!(PROMETHEUS_MODULE.replacen("v0.3", "v3.", 1), PROMETHEUS);
+    }
+}

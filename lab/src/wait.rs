@@ -1,0 +1,62 @@
+//! Waiting with a deadline, never by a fixed sleep.
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::time::{Instant, sleep};
+
+/// How often a condition is looked at: fast beside what is waited for (processes starting), cheap on two cores.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// What one look at a condition found.
+pub(crate) enum Look<T> {
+    /// It holds.
+    Done(T),
+    /// Not yet, and why: shown if the deadline passes.
+    NotYet(String),
+}
+
+/// Looks until the condition holds.
+///
+/// # Errors
+///
+/// At once when a look fails: that is for what cannot get better by waiting (a dead process). At the deadline, with
+/// what was waited for and what the last look found.
+pub(crate) async fn until<T, F>(
+    what: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<Look<T>>>,
+{
+    let deadline = Instant::now() + limit;
+    loop {
+        let found = match look().await? {
+            Look::Done(value) => return Ok(value),
+            Look::NotYet(found) => found,
+        };
+        if Instant::now() >= deadline {
+            bail!("{what}: not within {} s; last seen: {found}", limit.as_secs());
+        }
+        sleep(PERIOD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_deadline_names_what_was_seen_last() {
+        let result: Result<()> = until("node-1 Ready", Duration::ZERO, || async {
+            Ok(Look::NotYet("no such node".to_owned()))
+        })
+        .await;
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            "node-1 Ready: not within 0 s; last seen: no such node"
+        );
+    }
+}
