@@ -12,7 +12,7 @@ KUBECTL ?= kubectl
 # The binary for the image is static: glibc linked in, no shared library left.
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
 ARCHIVE ?= .lab/image/traffic-operator.tar
-LAB := cargo run --quiet --package lab --bin lab --
+LAB := cargo run --quiet --bin lab --
 
 ##@ Everyday
 
@@ -34,11 +34,11 @@ check: fmt-check lint docs deny test ## Everything that must hold before a commi
 
 .PHONY: build
 build: ## Build the operator.
-	cargo build
+	cargo build --bin traffic-operator
 
 .PHONY: run
 run: ## Run the operator against the cluster of the current kubeconfig.
-	cargo run -- run
+	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
 bench: image ## Measure memory, processor time, requests and writes at 100 to 5,000 nodes.
@@ -73,14 +73,14 @@ deny: ## Check licences, sources and banned crates of the dependencies.
 
 .PHONY: generate manifests
 generate: ## Write deploy/crds and deploy/rbac from the code.
-	cargo run --quiet -- manifests --output-dir deploy
+	cargo run --quiet --bin traffic-operator -- manifests --output-dir deploy
 manifests: generate ## The same as generate.
 
 ##@ Image
 
 .PHONY: image
 image: ## Build the image as an OCI archive, without Docker.
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --target $(IMAGE_TARGET) --target-dir target/image
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
 	$(LAB) image --binary target/image/$(IMAGE_TARGET)/release/traffic-operator --ref docker.io/$(IMG) --out $(ARCHIVE)
 
 .PHONY: docker-build

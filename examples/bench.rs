@@ -43,11 +43,26 @@ async fn main() -> anyhow::Result<()> {
     install(&client).await?;
     println!("{}", HEADER.join(" | "));
     println!("{}", HEADER.map(|_| "---").join(" | "));
-    for (nodes, watches) in [(100, 1), (1000, 1), (1000, 100), (5000, 1), (5000, 20)] {
+    for (nodes, watches) in rows() {
         let row = measure(&plane, &client, &binary, nodes, watches).await?;
         println!("{}", row.join(" | "));
     }
     plane.stop().await
+}
+
+/// Nodes and objects of each row; `BENCH_ROWS=5000x1` asks for other ones.
+fn rows() -> Vec<(usize, usize)> {
+    let asked = std::env::var("BENCH_ROWS").unwrap_or_default();
+    let asked: Vec<_> = asked
+        .split(',')
+        .filter_map(|row| row.split_once('x'))
+        .filter_map(|(nodes, watches)| Some((nodes.parse().ok()?, watches.parse().ok()?)))
+        .collect();
+    if asked.is_empty() {
+        vec![(100, 1), (1000, 1), (1000, 100), (5000, 1), (5000, 20)]
+    } else {
+        asked
+    }
 }
 
 const HEADER: [&str; 10] = [
@@ -233,6 +248,10 @@ async fn measure(
             // A lease of its own: the killed operator of the row before holds the other one.
             .args(["--log", "error", "--lease-name", &format!("bench-{count}-{watches}")])
             .env("KUBECONFIG", plane.kubeconfig())
+            // As deploy/base sets them.
+            .env("MALLOC_ARENA_MAX", "1")
+            .env("MALLOC_MMAP_THRESHOLD_", "131072")
+            .env("MALLOC_TRIM_THRESHOLD_", "131072")
             .stdin(Stdio::null())
             .spawn()?,
     );

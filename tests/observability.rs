@@ -2,7 +2,7 @@
 //! metrics that exist, every metric is documented, the rendered manifests hold what the
 //! documentation promises.
 //!
-//! Needs promtool and kubectl (no cluster); `cargo run -p lab -- tools` builds them beforehand.
+//! Needs promtool and kubectl (no cluster); `cargo run --bin lab -- tools` builds them beforehand.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -845,7 +845,7 @@ impl Scratch {
 
 fn tool(name: &str) -> PathBuf {
     lab::tools::ensure(name)
-        .unwrap_or_else(|error| panic!("{error:#}\nTry: cargo run -p lab -- tools"))
+        .unwrap_or_else(|error| panic!("{error:#}\nTry: cargo run --bin lab -- tools"))
 }
 
 fn promtool(args: &[&str]) {

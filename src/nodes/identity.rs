@@ -4,22 +4,21 @@
 //! label of their own: everything a series may carry is looked up in what the Node objects say.
 use std::{collections::HashMap, sync::Arc};
 
-/// An index from everything a node is called to its name.
+/// An index from everything a node is called to its place among the names.
 #[derive(Clone, Debug, Default)]
-pub struct Identity(HashMap<Arc<str>, Name>);
-
-#[derive(Clone, Debug)]
-enum Name {
-    One(Arc<str>),
-    /// Two nodes share this address: it identifies neither.
-    Many,
+pub struct Identity {
+    names: Arc<[Arc<str>]>,
+    index: HashMap<Arc<str>, u32>,
 }
 
+/// Two nodes share this address: it identifies neither.
+const MANY: u32 = u32::MAX;
+
 /// What a series' labels lead to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// This node.
-    Node(Arc<str>),
+    /// The node at this place among [`Identity::names`].
+    Node(usize),
     /// Several nodes.
     Ambiguous,
     /// None that we know.
@@ -27,20 +26,34 @@ pub enum Resolution {
 }
 
 impl Identity {
-    /// Adds one node with its addresses.
-    pub fn insert<'a>(&mut self, name: &Arc<str>, addresses: impl Iterator<Item = &'a str>) {
+    /// The index of some nodes, each with its addresses.
+    #[must_use]
+    pub fn new(mut nodes: Vec<(Arc<str>, &[Arc<str>])>) -> Self {
+        nodes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut index = HashMap::with_capacity(nodes.len() * 2);
         // A node's own name wins over another node's address.
-        self.0.insert(Arc::clone(name), Name::One(Arc::clone(name)));
-        for address in addresses {
-            match self.0.get_mut(address) {
-                Some(Name::One(other)) if other == name => {}
-                Some(Name::One(other)) if **other == *address => {}
-                Some(entry) => *entry = Name::Many,
-                None => {
-                    self.0.insert(address.into(), Name::One(Arc::clone(name)));
+        for (place, (name, _)) in (0..MANY).zip(&nodes) {
+            index.insert(Arc::clone(name), place);
+        }
+        let names: Arc<[Arc<str>]> = nodes.iter().map(|(name, _)| Arc::clone(name)).collect();
+        for (place, (_, addresses)) in (0..MANY).zip(&nodes) {
+            for address in *addresses {
+                if names.binary_search(address).is_ok() {
+                    continue;
+                }
+                let entry = index.entry(Arc::clone(address)).or_insert(place);
+                if *entry != place {
+                    *entry = MANY;
                 }
             }
         }
+        Self { names, index }
+    }
+
+    /// The names of the nodes, sorted.
+    #[must_use]
+    pub fn names(&self) -> &Arc<[Arc<str>]> {
+        &self.names
     }
 
     /// The node whose labels these are: the first of `names` that leads to a node, else `instance`.
@@ -53,20 +66,21 @@ impl Identity {
         for name in names.iter().map(String::as_str).chain(["instance"]) {
             let Some(value) = label(name) else { continue };
             match self.lookup(value) {
-                Some(Name::One(node)) => return Resolution::Node(Arc::clone(node)),
-                Some(Name::Many) => ambiguous = true,
+                Some(MANY) => ambiguous = true,
+                Some(place) => return Resolution::Node(place as usize),
                 None => {}
             }
         }
         if ambiguous { Resolution::Ambiguous } else { Resolution::Unknown }
     }
 
-    fn lookup(&self, value: &str) -> Option<&Name> {
-        self.0
+    fn lookup(&self, value: &str) -> Option<u32> {
+        self.index
             .get(value)
-            .or_else(|| self.0.get(host(value)))
+            .or_else(|| self.index.get(host(value)))
             // An exporter may know the node by its full host name only.
-            .or_else(|| self.0.get(host(value).split_once('.')?.0))
+            .or_else(|| self.index.get(host(value).split_once('.')?.0))
+            .copied()
     }
 }
 
@@ -89,12 +103,16 @@ mod tests {
     use super::*;
 
     fn index() -> Identity {
-        let mut index = Identity::default();
-        index.insert(&"node-1".into(), ["10.0.0.1", "node-1", "fd00::1"].into_iter());
-        index.insert(&"node-2".into(), ["10.0.0.2", "ip-10-0-0-2.internal"].into_iter());
-        index.insert(&"node-3".into(), ["10.9.9.9"].into_iter());
-        index.insert(&"node-4".into(), ["10.9.9.9"].into_iter());
-        index
+        let nodes = [
+            ("node-4", vec!["10.9.9.9"]),
+            ("node-2", vec!["10.0.0.2", "ip-10-0-0-2.internal"]),
+            ("node-1", vec!["10.0.0.1", "node-1", "fd00::1"]),
+            ("node-3", vec!["10.9.9.9", "node-1"]),
+        ];
+        let nodes = nodes.map(|(name, addresses)| {
+            (Arc::from(name), addresses.into_iter().map(Arc::from).collect::<Vec<_>>())
+        });
+        Identity::new(nodes.iter().map(|(name, all)| (Arc::clone(name), &all[..])).collect())
     }
 
     fn resolve(labels: &[(&str, &str)]) -> Resolution {
@@ -116,10 +134,10 @@ mod tests {
             &[("instance", "10.0.0.1:9100"), ("node", "no-such-node")],
             &[("nodename", "node-1")],
         ] {
-            assert_eq!(resolve(labels), Resolution::Node("node-1".into()), "{labels:?}");
+            assert_eq!(resolve(labels), Resolution::Node(0), "{labels:?}");
         }
-        let node_2 = Resolution::Node("node-2".into());
-        assert_eq!(resolve(&[("instance", "ip-10-0-0-2.internal:9100")]), node_2);
+        assert_eq!(resolve(&[("instance", "ip-10-0-0-2.internal:9100")]), Resolution::Node(1));
+        assert_eq!(index().names()[1], "node-2".into());
     }
 
     #[test]

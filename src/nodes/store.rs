@@ -43,7 +43,7 @@ struct State {
 
 struct Stored {
     labels: Box<[(Arc<str>, Arc<str>)]>,
-    addresses: Box<[Box<str>]>,
+    addresses: Box<[Arc<str>]>,
     capacity: Option<Arc<str>>,
     version: u64,
 }
@@ -74,7 +74,7 @@ impl State {
         let capacity = node.metadata.annotations.as_ref().and_then(|a| a.get(CAPACITY_ANNOTATION));
         let stored = Stored {
             labels: self.labels(&node.metadata),
-            addresses: node.addresses().iter().map(|a| a.address.as_str().into()).collect(),
+            addresses: node.addresses().iter().map(|a| self.text(&a.address)).collect(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
         };
@@ -223,12 +223,9 @@ impl NodeStore {
     /// The index of what the nodes are called.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        let mut identity = Identity::default();
         let state = self.read();
-        for (name, node) in &state.nodes {
-            identity.insert(name, node.addresses.iter().map(|a| &**a));
-        }
-        identity
+        let nodes = state.nodes.iter().map(|(name, node)| (Arc::clone(name), &*node.addresses));
+        Identity::new(nodes.collect())
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
@@ -276,7 +273,7 @@ mod tests {
         assert_eq!(labels(&store), [("a".into(), Some("true".into())), ("c".into(), None)]);
         assert_eq!(store.labelled("key"), ["a".into()]);
         let by_ip = store.identity().resolve(&[], |_| Some("ip-c:9100"));
-        assert_eq!(by_ip, crate::nodes::Resolution::Node("c".into()));
+        assert_eq!(by_ip, crate::nodes::Resolution::Node(1));
         store.apply(Event::Init);
         store.apply(Event::InitDone);
         assert!(store.is_empty());

@@ -2,11 +2,11 @@
 //!
 //! Shapes: <https://prometheus.io/docs/prometheus/latest/querying/api/>; what real servers, proxies
 //! and gateways answer beside them is in the tests.
-use std::borrow::Cow;
+use std::{borrow::Cow, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 use super::{Class, QueryError};
@@ -43,24 +43,20 @@ impl std::fmt::Display for Labels<'_> {
     }
 }
 
-/// An instant vector and what the server had to say about it.
-#[derive(Debug)]
-pub struct Vector<'a> {
-    /// The elements, in no particular order.
-    pub series: Vec<Series<'a>>,
-    /// Warnings; the answer may be partial.
-    pub warnings: Vec<String>,
-}
-
-/// Reads the body of an instant query's answer.
+/// Reads the body of an instant query's answer: gives its elements to `take`, in no particular
+/// order, and returns what the server warned of (the answer may be partial).
+///
+/// One element at a time: the answer about 5,000 nodes has 20,000 of them, and together they would
+/// be the peak of the process' memory.
 ///
 /// # Errors
-/// When it is no success, or no vector.
+/// When it is no success, or no vector, or `take` refuses an element.
 pub fn vector<'a>(
     status: u16,
     content_type: &str,
     body: &'a [u8],
-) -> Result<Vector<'a>, QueryError> {
+    mut take: impl FnMut(Series<'a>) -> Result<(), QueryError>,
+) -> Result<Vec<String>, QueryError> {
     let json = content_type.trim_start().to_ascii_lowercase().starts_with("application/json");
     if !json {
         return Err(not_json(status, content_type));
@@ -90,18 +86,40 @@ pub fn vector<'a>(
             ),
         ));
     }
-    let series: Vec<Element<'a>> = serde_json::from_str(data.result.get()).map_err(|error| {
-        QueryError::new(Class::BadAnswer, format!("vector is not readable: {error}"))
-    })?;
     // A truncated vector is a vector with nodes missing for no reason of theirs.
     if let Some(warning) = answer.warnings.iter().find(|w| w.contains("results truncated")) {
         return Err(QueryError::new(Class::BadAnswer, warning.clone()));
     }
-    let series = series
-        .into_iter()
-        .map(|element| Series { labels: element.metric, value: element.value.map(|v| v.1.0) })
-        .collect();
-    Ok(Vector { series, warnings: answer.warnings })
+    let mut refused = None;
+    let mut elements = serde_json::Deserializer::from_str(data.result.get());
+    let each = |element: Element<'a>| {
+        if refused.is_none() {
+            let value = element.value.map(|v| v.1.0);
+            refused = take(Series { labels: element.metric, value }).err();
+        }
+    };
+    elements.deserialize_seq(Each(each, PhantomData)).map_err(|error| {
+        QueryError::new(Class::BadAnswer, format!("vector is not readable: {error}"))
+    })?;
+    refused.map_or(Ok(answer.warnings), Err)
+}
+
+/// Visits the elements of a list without keeping them.
+struct Each<'a, F>(F, PhantomData<&'a ()>);
+
+impl<'de, F: FnMut(Element<'de>)> Visitor<'de> for Each<'de, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element()? {
+            self.0(element);
+        }
+        Ok(())
+    }
 }
 
 /// Something between us and Prometheus answered, or Prometheus is not ready.
@@ -232,8 +250,24 @@ mod tests {
 
     const JSON: &str = "application/json";
 
+    type Elements = Vec<(String, Option<f64>)>;
+
+    /// The elements and the warnings.
+    fn read(
+        status: u16,
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<(Elements, Vec<String>), QueryError> {
+        let mut series = Vec::new();
+        let warnings = vector(status, content_type, body, |one| {
+            series.push((one.labels.to_string(), one.value));
+            Ok(())
+        })?;
+        Ok((series, warnings))
+    }
+
     fn class(status: u16, content_type: &str, body: &str) -> Class {
-        vector(status, content_type, body.as_bytes()).unwrap_err().class
+        read(status, content_type, body.as_bytes()).unwrap_err().class
     }
 
     #[test]
@@ -244,24 +278,32 @@ mod tests {
             {"metric":{"instance":"b"},"value":[1,"+Inf"],"future":{}},
             {"metric":{"instance":"c"},"histogram":[1,{"count":"1"}]}]},
             "warnings":["partial"],"infos":["x"]}"#;
-        let answer = vector(200, JSON, body.as_bytes()).unwrap();
-        let [a, nan, inf, histogram] = &answer.series[..] else { panic!("{answer:?}") };
-        assert_eq!((a.labels.get("device"), a.value), (Some("eth0"), Some(8.0)));
-        assert_eq!(a.labels.to_string(), r#"{instance="a",device="eth0"}"#);
-        assert!(nan.value.unwrap().is_nan());
-        assert_eq!(inf.value, Some(f64::INFINITY));
-        assert_eq!(histogram.value, None);
-        assert_eq!(answer.warnings, ["partial"]);
+        let (series, warnings) = read(200, JSON, body.as_bytes()).unwrap();
+        let [a, nan, inf, histogram] = &series[..] else { panic!("{series:?}") };
+        assert_eq!(*a, (r#"{instance="a",device="eth0"}"#.into(), Some(8.0)));
+        assert!(nan.1.unwrap().is_nan());
+        assert_eq!(inf.1, Some(f64::INFINITY));
+        assert_eq!(histogram.1, None);
+        assert_eq!(warnings, ["partial"]);
+    }
+
+    #[test]
+    fn labels_are_found_and_empty_ones_are_absent() {
+        let body = r#"{"status":"success","data":{"resultType":"vector","result":[
+            {"metric":{"a":"1","b":""},"value":[0,"1"]}]}}"#;
+        vector(200, JSON, body.as_bytes(), |one| {
+            assert_eq!((one.labels.get("a"), one.labels.get("b")), (Some("1"), None));
+            Ok(())
+        })
+        .unwrap();
     }
 
     #[test]
     fn an_empty_vector_is_an_answer() {
         let body = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
-        assert!(
-            vector(200, "application/json; charset=utf-8", body.as_bytes())
-                .unwrap()
-                .series
-                .is_empty()
+        assert_eq!(
+            read(200, "application/json; charset=utf-8", body.as_bytes()),
+            Ok((vec![], vec![]))
         );
     }
 
@@ -313,14 +355,14 @@ mod tests {
     fn the_servers_own_words_reach_the_user() {
         let body =
             r#"{"status":"error","errorType":"bad_data","error":"1:5: parse error: unexpected )"}"#;
-        let error = vector(400, JSON, body.as_bytes()).unwrap_err();
+        let error = read(400, JSON, body.as_bytes()).unwrap_err();
         assert_eq!(error.message, "Prometheus says: 1:5: parse error: unexpected )");
     }
 
     proptest! {
         #[test]
         fn never_panics_on_any_bytes(status: u16, body: Vec<u8>) {
-            let _ = vector(status, JSON, &body);
+            let _ = read(status, JSON, &body);
         }
 
         #[test]
@@ -328,14 +370,14 @@ mod tests {
             let body = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"a","device":"eth0"},"value":[1.5,"8"]}]},"warnings":["w"]}"#;
             let cut = body.floor_char_boundary(cut.min(body.len()));
             let mutated = format!("{}{insert}{}", &body[..cut], &body[cut..]);
-            let _ = vector(200, JSON, mutated.as_bytes());
+            let _ = read(200, JSON, mutated.as_bytes());
         }
 
         #[test]
         fn values_survive_the_text(x: f64) {
             let body = format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{}},"value":[0,"{x}"]}}]}}}}"#);
-            let answer = vector(200, JSON, body.as_bytes()).unwrap();
-            prop_assert_eq!(answer.series[0].value.map(f64::to_bits), Some(x).map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }));
+            let (series, _) = read(200, JSON, body.as_bytes()).unwrap();
+            prop_assert_eq!(series[0].1.map(f64::to_bits), Some(x).map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }));
         }
     }
 }

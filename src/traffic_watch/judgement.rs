@@ -236,15 +236,16 @@ fn gather(seen: &Observed, settings: &Settings) -> (Vec<Result<Evidence, NoEvide
     let with_data = seen
         .nodes
         .iter()
-        .filter_map(|facts| reading.nodes.get(&facts.name))
+        .filter_map(|facts| reading.get(&facts.name))
         .filter(|node| settings.rules.has_data(node))
         .count();
     if with_data * 2 < seen.nodes.len() {
         return (none(NoEvidence::LowCoverage), Evaluation::LowCoverage);
     }
-    let evidence = seen.nodes.iter().map(|facts| {
-        settings.rules.evidence(reading.nodes.get(&facts.name), settings.capacity(facts))
-    });
+    let evidence = seen
+        .nodes
+        .iter()
+        .map(|facts| settings.rules.evidence(reading.get(&facts.name), settings.capacity(facts)));
     (evidence.collect(), Evaluation::Ok)
 }
 

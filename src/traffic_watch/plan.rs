@@ -1,11 +1,11 @@
 //! The decision: what must be written for the cluster to be as it was judged.
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     children::{self, Child, Outcome},
     claims::Claim,
     judgement::{Evaluation, Judgement, Observed, Transition},
-    memory::Memory,
+    memory::{Memory, NodeTable},
     report,
     settings::Settings,
 };
@@ -100,7 +100,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
             _ => seen.memory.last_success,
         },
         applied: seen.memory.applied.clone(),
-        nodes: names.zip(std::mem::take(&mut judged.nodes)).collect::<HashMap<_, _>>(),
+        nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
     };
     let evaluation = judged.is_new().then_some(judged.evaluation);
     Plan {

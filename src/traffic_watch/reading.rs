@@ -16,8 +16,9 @@ const NAMED_UNMAPPED: usize = 3;
 /// What one request said, shared by everybody who asked the same.
 #[derive(Debug, Default, PartialEq)]
 pub struct Reading {
-    /// By node name.
-    pub nodes: HashMap<Arc<str>, NodeReading>,
+    names: Arc<[Arc<str>]>,
+    /// In the order of the names.
+    nodes: Box<[NodeReading]>,
     /// Series that belong to no node: how many, and the first of them.
     pub unmapped: (usize, Vec<String>),
     /// What the server warned of.
@@ -55,6 +56,13 @@ impl NodeReading {
 }
 
 impl Reading {
+    /// The numbers of one node; all absent if nothing is about it.
+    #[must_use]
+    pub fn get(&self, node: &str) -> Option<&NodeReading> {
+        let place = self.names.binary_search_by(|name| (**name).cmp(node)).ok()?;
+        self.nodes.get(place)
+    }
+
     /// Sorts an answer by node.
     ///
     /// # Errors
@@ -66,21 +74,22 @@ impl Reading {
         identity: &Identity,
         node_labels: &[String],
     ) -> Result<Self, QueryError> {
-        let vector = decode::vector(status, content_type, body)?;
-        let mut reading = Self { warnings: vector.warnings, ..Self::default() };
+        let names = Arc::clone(identity.names());
+        let nodes = vec![NodeReading::default(); names.len()].into_boxed_slice();
+        let mut reading = Self { names, nodes, ..Self::default() };
         // A handful of names on thousands of nodes.
         let mut devices: HashMap<String, Arc<str>> = HashMap::new();
-        for series in &vector.series {
+        reading.warnings = decode::vector(status, content_type, body, |series| {
             let Some(measure) = series.labels.get(MEASURE).and_then(Measure::from_name) else {
                 let message =
                     format!("answer has a series that was not asked for: {}", series.labels);
                 return Err(QueryError::new(Class::BadAnswer, message));
             };
-            let name = match identity.resolve(node_labels, |label| series.labels.get(label)) {
-                Resolution::Node(name) => name,
+            let place = match identity.resolve(node_labels, |label| series.labels.get(label)) {
+                Resolution::Node(place) => place,
                 Resolution::Ambiguous | Resolution::Unknown => {
-                    reading.unmapped(measure, series);
-                    continue;
+                    reading.unmapped(measure, &series);
+                    return Ok(());
                 }
             };
             let device = series.labels.get("device").map(|device| {
@@ -88,8 +97,9 @@ impl Reading {
                 Arc::clone(known)
             });
             let value = series.value.map_or(Value::Unusable, |value| Value::One(value, device));
-            reading.nodes.entry(name).or_default().put(measure, value);
-        }
+            reading.nodes[place].put(measure, value);
+            Ok(())
+        })?;
         Ok(reading)
     }
 
@@ -108,12 +118,21 @@ impl Reading {
 }
 
 #[cfg(test)]
+impl Reading {
+    /// A reading of chosen numbers.
+    pub fn of(nodes: std::collections::BTreeMap<Arc<str>, NodeReading>) -> Self {
+        let names = nodes.keys().cloned().collect();
+        Self { names, nodes: nodes.into_values().collect(), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(result: &serde_json::Value) -> Result<Reading, QueryError> {
-        let mut identity = Identity::default();
-        identity.insert(&"node-1".into(), ["10.0.0.1"].into_iter());
+        let addresses = [Arc::from("10.0.0.1")];
+        let identity = Identity::new(vec![("node-1".into(), &addresses)]);
         let body = serde_json::json!({
             "status": "success", "data": {"resultType": "vector", "result": result}
         });
@@ -135,7 +154,7 @@ mod tests {
             series("10.0.0.9:9100", "total", "1"),
         ]))
         .unwrap();
-        let node = &reading.nodes["node-1"];
+        let node = reading.get("node-1").unwrap();
         assert_eq!(*node.get(Measure::TransmitPercent), Value::One(8.0, Some("eth0".into())));
         assert_eq!(*node.get(Measure::TransmitBytes), Value::Absent);
         assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
@@ -148,7 +167,7 @@ mod tests {
             series("node-1", "transmit_percent", "9"),
         ]))
         .unwrap();
-        let value = reading.nodes["node-1"].get(Measure::TransmitPercent);
+        let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
         assert_eq!(*value, Value::Unusable);
     }
 

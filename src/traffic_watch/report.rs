@@ -25,7 +25,12 @@ const MAX_LISTED: usize = 100;
 /// status is for looking.
 const REFRESH_SECONDS: i64 = 60;
 
-/// The events of the nodes that changed.
+/// How many nodes get an event of their own when many change in one judgement: more would be read by
+/// nobody, and each is a write.
+const EVENTS_OF_A_KIND: usize = 10;
+
+/// The events of the nodes that changed: one per node, and for those beyond the first few of a kind
+/// one for all.
 pub(super) fn changes(j: &Judgement<'_>) -> Vec<Notice> {
     let of = |change: &Change| {
         let (facts, node) = (&j.seen.nodes[change.node], &j.nodes[change.node]);
@@ -33,7 +38,22 @@ pub(super) fn changes(j: &Judgement<'_>) -> Vec<Notice> {
         let entered = change.transition.as_ref().and_then(|t| entered(j, facts, t));
         [flipped, entered]
     };
-    j.changes.iter().flat_map(of).flatten().collect()
+    let mut by_reason: BTreeMap<&str, Vec<Notice>> = BTreeMap::new();
+    for notice in j.changes.iter().flat_map(of).flatten() {
+        by_reason.entry(notice.reason).or_default().push(notice);
+    }
+    by_reason.into_values().flat_map(shortened).collect()
+}
+
+fn shortened(mut notices: Vec<Notice>) -> Vec<Notice> {
+    let more = notices.len().saturating_sub(EVENTS_OF_A_KIND);
+    if more > 0 {
+        notices.truncate(EVENTS_OF_A_KIND);
+        let Notice { warning, reason, .. } = notices[0];
+        let note = format!("{more} more nodes at the same time: see the metrics");
+        notices.push(Notice { warning, reason, note, node: None });
+    }
+    notices
 }
 
 fn flip(j: &Judgement<'_>, facts: &NodeFacts, node: &NodeMemory, unfit: bool) -> Option<Notice> {
@@ -149,9 +169,8 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
     }
     if j.evaluation == Evaluation::LowCoverage {
         let nodes = &j.seen.nodes;
-        let covered = |n: &&NodeFacts| {
-            reading.nodes.get(&n.name).is_some_and(|r| j.settings.rules.has_data(r))
-        };
+        let covered =
+            |n: &&NodeFacts| reading.get(&n.name).is_some_and(|r| j.settings.rules.has_data(r));
         let covered = nodes.iter().filter(covered).count();
         let reason = if covered == 0 { "NoSamples" } else { "LowCoverage" };
         notes.insert(0, format!(

@@ -24,16 +24,7 @@ pub(super) fn find() -> Result<PathBuf> {
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "lab",
-            "--bin",
-            "lab",
-            "--message-format",
-            "json-render-diagnostics",
-        ])
+        .args(["build", "--quiet", "--bin", "lab", "--message-format", "json-render-diagnostics"])
         .current_dir(workspace::root())
         .stdin(Stdio::null())
         .output()

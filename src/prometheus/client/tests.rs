@@ -16,7 +16,7 @@ use axum::{
 };
 use futures::stream;
 
-use super::*;
+use super::{super::decode, *};
 
 const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
 const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
@@ -48,9 +48,12 @@ fn client(url: &str) -> Client {
 
 async fn ask(client: &Client) -> Result<usize, QueryError> {
     let read = |answer: &Answer| {
-        let vector =
-            super::super::decode::vector(answer.status, &answer.content_type, &answer.body)?;
-        Ok(vector.series.len())
+        let mut count = 0;
+        decode::vector(answer.status, &answer.content_type, &answer.body, |_| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
     };
     client.query("up", Duration::from_secs(10), read).await
 }

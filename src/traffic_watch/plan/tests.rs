@@ -105,7 +105,7 @@ impl World {
     }
 
     fn reading(&self, says: &[Says]) -> Reading {
-        let mut reading = Reading::default();
+        let mut nodes = BTreeMap::new();
         for (name, says) in self.labels.keys().zip(says) {
             let mut node = NodeReading::default();
             let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
@@ -118,9 +118,9 @@ impl World {
             put(Measure::TransmitBytes, 1.0);
             put(Measure::Total, 7.0);
             put(Measure::Age, if *says == Says::Old { 1000.0 } else { 1.0 });
-            reading.nodes.insert(name.as_str().into(), node);
+            nodes.insert(name.as_str().into(), node);
         }
-        reading
+        Reading::of(nodes)
     }
 
     /// One pass, its writes carried out.
@@ -132,7 +132,7 @@ impl World {
             self.labels.insert(write.node.to_string(), value);
         }
         let memory = desired.memory.unwrap();
-        let states = self.labels.keys().map(|n| memory.nodes[n.as_str()].state).collect();
+        let states = self.labels.keys().map(|n| memory.nodes.get(n).unwrap().state).collect();
         self.memory = memory;
         if let Some(child) = &desired.deployment {
             let outcome = Outcome::Refused("so that it is not applied again".into());
@@ -365,6 +365,18 @@ fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
     assert_eq!(w.judge(&all(Nothing)).notices, <[&str; 0]>::default());
     // When everything is unknown, the measurement is the news and not each node.
     assert_eq!(w.fail().notices, ["MetricsUnavailable"]);
+}
+
+#[test]
+fn a_mass_flip_is_told_in_a_few_events() {
+    let names: Vec<_> = (0..100).map(|i| format!("n{i:03}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut w = World::new(&names, json!({}));
+    let says: Vec<_> = (0..100).map(|i| Percent(if i < 40 { 99.0 } else { 1.0 })).collect();
+    w.judge(&says);
+    let step = w.judge(&says);
+    assert_eq!(step.writes.len(), 100);
+    assert_eq!(step.notices, ["NodeUnfit"; 11]);
 }
 
 #[test]
