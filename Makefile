@@ -100,7 +100,7 @@ install: ## Install the custom resource definitions.
 
 .PHONY: uninstall
 uninstall: ## Delete all custom resources, then their definitions; print what is left.
-	hack/uninstall
+	KUBECTL=$(KUBECTL) hack/uninstall
 
 .PHONY: deploy
 deploy: install ## Deploy the operator (OVERLAY=kube-prometheus or standalone, IMG=…).
@@ -111,7 +111,7 @@ deploy: install ## Deploy the operator (OVERLAY=kube-prometheus or standalone, I
 
 .PHONY: undeploy
 undeploy: ## Delete all custom resources, then the operator; print what is left.
-	OVERLAY=$(OVERLAY) hack/undeploy
+	KUBECTL=$(KUBECTL) OVERLAY=$(OVERLAY) hack/undeploy
 
 ##@ Test ground
 

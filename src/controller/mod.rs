@@ -36,10 +36,6 @@ pub const FIELD_MANAGER: &str = "traffic-operator";
 /// The value of `app.kubernetes.io/managed-by` on every object this operator owns.
 pub const MANAGED_BY: &str = "traffic-operator";
 
-/// How many objects of a kind are reconciled at once. Passes wait for Prometheus and the API server,
-/// not for the processor; 16 keeps 100 objects of one tick well inside a second.
-const CONCURRENCY: u16 = 16;
-
 /// The outcome of `plan`: everything there is to write, and nothing written yet.
 #[derive(Debug, PartialEq)]
 pub struct Plan<D, S> {
@@ -142,7 +138,9 @@ pub async fn run<R: Reconciler>(
     let api = kube::Api::<DeserializeGuard<R::Kind>>::all(client.clone());
     let controller = Controller::new(api, watch::config())
         .trigger_backoff(watch::backoff())
-        .with_config(Config::default().concurrency(CONCURRENCY))
+        // Unbounded: a pass waits for Prometheus most of the time, and when that hangs every object
+        // has to be told within its own interval, not after those before it in a queue.
+        .with_config(Config::default())
         .graceful_shutdown_on(shutdown);
     let objects = controller.store();
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
@@ -284,6 +282,8 @@ async fn pass_or_complain<R: Reconciler>(
 async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Action, Error> {
     let observed = ctx.reconciler.observe(object, &ctx.objects).await?;
     let plan = R::plan(object, &observed)?;
+    // Writes take time; what was observed of thousands of nodes need not stay for them.
+    drop(observed);
     let applied = ctx.reconciler.apply(object, plan.desired).await;
     // What was decided is reported even if a write failed: the failure is reported after it.
     publish(object, ctx, &plan.notices).await;

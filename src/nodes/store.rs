@@ -192,6 +192,13 @@ impl NodeStore {
         self.len() == 0
     }
 
+    /// Whether a selection has any node.
+    #[must_use]
+    pub fn any(&self, selector: &NodeSelector) -> bool {
+        let state = self.read();
+        state.nodes.values().any(|node| selector.matches(|key| node.label(key).map(|v| &**v)))
+    }
+
     /// The nodes of a selection, by name, with their value of the label `key`.
     #[must_use]
     pub fn select(&self, selector: &NodeSelector, key: &str) -> Vec<NodeFacts> {

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context;
 use tokio::{
     signal::unix::{SignalKind, signal},
+    sync::Semaphore,
     task::JoinSet,
 };
 
@@ -12,7 +13,7 @@ use crate::{
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{self, Shared},
-    traffic_watch::{Decisions, DeploymentStore, TrafficWatchReconciler},
+    traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
 };
 
 pub mod admin;
@@ -170,6 +171,7 @@ impl Leader {
                 schedule,
                 decisions,
                 metrics: self.metrics.clone(),
+                label_writes: Semaphore::new(LABEL_CONCURRENCY),
                 readings: Shared::default(),
             };
             let readiness = self.readiness;

@@ -18,6 +18,7 @@ use kube::{
     runtime::reflector::Store,
 };
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::{
     api::{TrafficWatch, TrafficWatchStatus, traffic_watch::Mode},
@@ -53,9 +54,9 @@ use query::Question;
 use reading::Reading;
 use settings::Settings;
 
-/// How many nodes are patched at once: enough for a mass flip to end soon, few enough to leave the
-/// API server's fair share to others.
-const LABEL_CONCURRENCY: usize = 8;
+/// How many nodes are patched at once, by all objects together: enough for a mass flip to end soon,
+/// few enough to leave the API server's fair share to others.
+pub const LABEL_CONCURRENCY: usize = 8;
 
 /// What the controller works with.
 pub struct TrafficWatchReconciler {
@@ -75,6 +76,8 @@ pub struct TrafficWatchReconciler {
     pub decisions: Decisions,
     /// Counters.
     pub metrics: Metrics,
+    /// Permits to patch a node: [`LABEL_CONCURRENCY`] of them.
+    pub label_writes: Semaphore,
     /// One request for all who ask the same.
     pub readings: Shared<Question, Result<Arc<Reading>, QueryError>>,
 }
@@ -123,9 +126,12 @@ impl Reconciler for TrafficWatchReconciler {
 
     async fn apply(&self, watch: &TrafficWatch, desired: Desired) -> Result<(), Error> {
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
-        if let Some(memory) = desired.memory {
-            let key = (namespace.as_str(), name.as_str());
-            self.decisions.put(key, memory, desired.transitions, desired.evaluation);
+        match desired.memory {
+            Some(memory) => {
+                let key = (namespace.as_str(), name.as_str());
+                self.decisions.put(key, memory, desired.transitions, desired.evaluation);
+            }
+            None => self.forget(&namespace, &name),
         }
         self.write_labels(desired.labels).await?;
         match desired.deployment {
@@ -234,6 +240,8 @@ impl TrafficWatchReconciler {
         let results = futures::stream::iter(writes).map(|write| {
             let nodes = nodes.clone();
             async move {
+                // Never closed, so there is always a permit to wait for.
+                let _permit = self.label_writes.acquire().await;
                 let value = write.value.map(|unfit| if unfit { "true" } else { "false" });
                 let patch = json!({"metadata": {"labels": {write.key: value}}});
                 match nodes.patch_metadata(&write.node, &merge_params(), &Patch::Merge(patch)).await

@@ -21,7 +21,7 @@ pub struct Desired {
     pub labels: Vec<LabelWrite>,
     /// The Deployment to apply.
     pub deployment: Option<Child>,
-    /// What the next pass has to know; `None` keeps what is there.
+    /// What the next pass has to know; `None` if nothing is decided, and then nothing is to look so.
     pub memory: Option<Memory>,
     /// State changes, to be counted.
     pub transitions: Vec<Transition>,
@@ -102,7 +102,8 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
         applied: seen.memory.applied.clone(),
         nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
     };
-    let evaluation = judged.is_new().then_some(judged.evaluation);
+    let measured = seen.reading.is_some();
+    let evaluation = (measured && judged.is_new()).then_some(judged.evaluation);
     Plan {
         desired: Desired {
             labels,

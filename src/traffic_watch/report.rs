@@ -154,7 +154,14 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
     let reading = match &j.seen.reading {
         Some(Ok(reading)) => reading,
         Some(Err(error)) => return verdict(false, error.class.reason(), error.message.clone()),
-        None => return verdict(false, "PrometheusUnavailable", "not asked".into()),
+        None => {
+            return Verdict {
+                type_: "MetricsAvailable",
+                status: None,
+                reason: "NoNodes",
+                message: "there is no node to ask about".into(),
+            };
+        }
     };
     let mut notes = Vec::new();
     let (unmapped, named) = &reading.unmapped;

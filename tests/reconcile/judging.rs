@@ -197,7 +197,7 @@ fn paused_asks_nothing_and_writes_nothing() {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
+        let operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
         let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
         let api = bench.watches("default");
@@ -208,6 +208,8 @@ fn paused_asks_nothing_and_writes_nothing() {
         // Several intervals of nothing are what is tested.
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(bench.prometheus.requests().len(), before);
+        let series = operator.metric("traffic_operator_trafficwatch_node_threshold", &[]).await;
+        assert!(series < 0.5, "nothing is decided, and nothing may look so");
         assert_eq!(bench.writes_since(since), vec![]);
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         api.patch("web", &PatchParams::default(), &pause(false)).await.unwrap();

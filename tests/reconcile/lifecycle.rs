@@ -62,6 +62,7 @@ fn a_node_that_leaves_the_selection_loses_the_label_and_an_empty_selection_freez
         let none = json!({"matchLabels": {"no": "such"}, "matchExpressions": null});
         patch_spec(&bench, "web", json!({"nodeSelector": none})).await;
         bench.condition("web", "Ready", "False", "NoNodes").await;
+        bench.condition("web", "MetricsAvailable", "Unknown", "NoNodes").await;
         assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("false"));
     });
 }
