@@ -1,5 +1,7 @@
 //! What every test here needs: the control plane, nodes, the operator's process, and waiting.
 use std::{
+    fs::File,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::LazyLock,
     time::{Duration, Instant},
@@ -170,6 +172,8 @@ impl Bench {
             let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
             free.local_addr().expect("address")
         };
+        let log =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
             .args(["run", "--prometheus-url", &self.prometheus.url])
             .args(["--admin-address", &address.to_string(), "--lease-duration", lease])
@@ -178,9 +182,10 @@ impl Bench {
             .env_remove("POD_NAMESPACE")
             .env_remove("POD_NAME")
             .stdin(Stdio::null())
+            .stderr(File::create(&log).expect("log"))
             .spawn()
             .expect("operator");
-        Operator { child, url: format!("http://{address}") }
+        Operator { child, url: format!("http://{address}"), log }
     }
 
     pub async fn status(&self, name: &str) -> Value {
@@ -259,6 +264,7 @@ impl Bench {
 pub struct Operator {
     pub child: Child,
     pub url: String,
+    log: PathBuf,
 }
 
 impl Operator {
@@ -305,6 +311,14 @@ impl Drop for Operator {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let lines: Vec<_> = log.lines().filter(|line| !line.contains(" DEBUG ")).collect();
+            let last = lines.len().saturating_sub(30);
+            eprintln!("{}:\n{}", self.log.display(), lines[last..].join("\n"));
+        } else {
+            let _ = std::fs::remove_file(&self.log);
+        }
     }
 }
 
