@@ -1,0 +1,116 @@
+//! Metrics, rules, dashboards and documentation agree, and the documentation is complete.
+use crate::files::{read, root};
+use crate::reading::{documents, expressions, is_exported, metric_names};
+use std::collections::BTreeSet;
+use traffic_operator::metrics::NAMES;
+
+#[test]
+fn only_exported_metrics_are_asked_for() {
+    for (place, expression) in expressions() {
+        for name in metric_names(&expression) {
+            assert!(is_exported(&name), "{place} asks for {name}, which is not exported");
+        }
+    }
+}
+
+#[test]
+fn only_exported_metrics_are_documented() {
+    for file in documents() {
+        for name in metric_names(&read(&file)) {
+            assert!(is_exported(&name), "{} names {name}, which is not exported", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_exported_metric_is_documented() {
+    let page = read(&root().join("docs/metrics.md"));
+    let missing: Vec<_> = NAMES.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
+    assert!(missing.is_empty(), "docs/metrics.md lacks {missing:?}");
+}
+
+#[test]
+fn names_end_where_they_should() {
+    let text = "rate(traffic_operator_x_seconds_bucket{a=\"b\"}[5m]) / process_open_fds `traffic_operator_y_`";
+    let names: Vec<_> = metric_names(text).into_iter().collect();
+    assert_eq!(names, ["process_open_fds", "traffic_operator_x_seconds_bucket"]);
+}
+
+#[test]
+fn every_field_is_documented() {
+    let pages = ["README.md", "docs/trafficwatch.md"].map(|page| (page, read(&root().join(page))));
+    for kind in traffic_operator::api::KINDS {
+        let crd = serde_json::to_value((kind.crd)()).expect("JSON");
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        for part in ["spec", "status"] {
+            let fields = schema[part]["properties"].as_object().expect("fields");
+            for field in fields.keys().filter(|field| *field != "conditions") {
+                for (page, text) in &pages {
+                    let named = [format!("`{field}"), format!("{field}:")];
+                    let found = named.iter().any(|name| text.contains(name));
+                    assert!(found, "{page} does not tell what {part}.{field} is");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_flag_is_documented() {
+    let readme = read(&root().join("README.md"));
+    let command = <traffic_operator::cli::Cli as clap::CommandFactory>::command();
+    let run = command.find_subcommand("run").expect("run");
+    for flag in run.get_arguments().filter_map(clap::Arg::get_long).filter(|flag| *flag != "help") {
+        assert!(readme.contains(&format!("`--{flag}`")), "README.md does not name --{flag}");
+    }
+}
+
+#[test]
+fn every_target_is_documented() {
+    let page = read(&root().join("CONTRIBUTING.md"));
+    let makefile = read(&root().join("Makefile"));
+    let targets = makefile.lines().filter_map(|line| {
+        let (target, _) = line.split_once(':').filter(|(_, rest)| rest.contains("## "))?;
+        (!target.is_empty() && !target.contains(char::is_whitespace)).then_some(target)
+    });
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
+    let documented =
+        |target: &str| rows.iter().any(|row| row.split([' ', ',', '|']).any(|word| word == target));
+    let targets: Vec<_> = targets.collect();
+    assert!(targets.contains(&"help"), "{targets:?}");
+    for target in targets {
+        assert!(documented(target), "CONTRIBUTING.md does not say what `make {target}` does");
+    }
+}
+
+#[test]
+fn every_link_inside_the_repository_leads_somewhere() {
+    let mut files = documents();
+    files.extend(["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|file| root().join(file)));
+    for file in files {
+        let text = read(&file);
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.starts_with("http") {
+                continue;
+            }
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let directory = file.parent().expect("a directory");
+            let page = if path.is_empty() { file.clone() } else { directory.join(path) };
+            assert!(page.exists(), "{}: {target}", file.display());
+            let found = anchor.is_empty() || headings(&read(&page)).contains(anchor);
+            assert!(found, "{}: no heading for {target}", file.display());
+        }
+    }
+}
+
+/// The anchors that a page's headings get.
+fn headings(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}

@@ -1,0 +1,12 @@
+//! What users install beside the operator fits the operator: alerts and dashboards ask only for
+//! metrics that exist, every metric is documented, the rendered manifests hold what the
+//! documentation promises.
+//!
+//! Needs promtool and kubectl (no cluster); `cargo run --bin lab -- tools` builds them beforehand.
+mod agreement;
+mod alerts;
+mod dashboards;
+mod files;
+mod manifests;
+mod objects;
+mod reading;

@@ -1,0 +1,269 @@
+//! The rendered manifests, as `kubectl kustomize` gives them.
+use crate::files::{
+    NAMESPACE, OPERATOR, OVERLAYS, Scratch, documents_of, files_in, promtool, read,
+};
+use crate::objects::{contains, kind, name, namespace, passages, render, selects};
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+#[test]
+fn overlays_render_without_flags_and_without_crds() {
+    for overlay in OVERLAYS {
+        let rendered = render(overlay);
+        assert!(rendered.all("CustomResourceDefinition").is_empty(), "{overlay}: deletes CRs");
+        let mut seen = BTreeSet::new();
+        for object in &rendered.0 {
+            let id = (kind(object), namespace(object), name(object));
+            assert!(seen.insert(id), "{overlay}: {id:?} twice");
+        }
+    }
+    let crds = render("deploy/crds");
+    assert!(crds.0.iter().all(|object| kind(object) == "CustomResourceDefinition"));
+    assert!(!crds.0.is_empty());
+}
+
+#[test]
+fn every_namespace_exists_or_is_that_of_the_monitoring() {
+    for overlay in OVERLAYS {
+        let rendered = render(overlay);
+        let namespaces = rendered.all("Namespace").into_iter().map(name).collect::<BTreeSet<_>>();
+        for object in &rendered.0 {
+            let namespace = namespace(object);
+            let known = namespace.is_empty()
+                || namespaces.contains(namespace)
+                || (overlay == OVERLAYS[0] && namespace == "monitoring");
+            assert!(known, "{overlay}: {} in {namespace}", name(object));
+        }
+    }
+}
+
+#[test]
+fn our_namespace_enforces_the_restricted_standard() {
+    for overlay in OVERLAYS {
+        let rendered = render(overlay);
+        let labels = &rendered.one("Namespace", NAMESPACE)["metadata"]["labels"];
+        assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted");
+        assert_eq!(labels["pod-security.kubernetes.io/warn"], "restricted");
+    }
+}
+
+#[test]
+fn every_pod_drops_what_it_does_not_need() {
+    for overlay in OVERLAYS {
+        let rendered = render(overlay);
+        for workload in ["Deployment", "DaemonSet"].iter().flat_map(|kind| rendered.all(kind)) {
+            let who = format!("{overlay}: {}", name(workload));
+            let pod = &workload["spec"]["template"]["spec"];
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{who}");
+            assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{who}");
+            for key in ["hostPID", "hostIPC"] {
+                assert!(pod[key].is_null(), "{who}: {key}");
+            }
+            for volume in pod["volumes"].as_array().into_iter().flatten() {
+                assert!(volume["hostPath"].is_null(), "{who}: hostPath");
+            }
+            for container in pod["containers"].as_array().expect("containers") {
+                let context = &container["securityContext"];
+                assert_eq!(context["allowPrivilegeEscalation"], false, "{who}");
+                assert_eq!(context["readOnlyRootFilesystem"], true, "{who}");
+                assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]), "{who}");
+                assert!(context["capabilities"]["add"].is_null(), "{who}");
+                let resources = &container["resources"];
+                for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
+                    assert!(resources.pointer(amount).is_some(), "{who}: no {amount}");
+                }
+                let image = container["image"].as_str().unwrap_or_default();
+                let tag = image.rsplit_once(':').map(|(_, tag)| tag);
+                assert!(tag.is_some_and(|tag| tag != "latest"), "{who}: image {image}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_operator_is_deployed_as_documented() {
+    for overlay in OVERLAYS {
+        let rendered = render(overlay);
+        let deployment = rendered.one("Deployment", OPERATOR);
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(deployment["spec"]["replicas"], 2);
+        assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0);
+        assert_eq!(pod["serviceAccountName"], OPERATOR);
+        assert!(pod["hostNetwork"].is_null());
+        assert_eq!(pod["containers"].as_array().map(Vec::len), Some(1));
+        let container = &pod["containers"][0];
+        assert_eq!(container["args"][0], "run");
+        let image = container["image"].as_str().unwrap_or_default();
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(image, format!("traffic-operator/traffic-operator:{version}"));
+        for (variable, field) in
+            [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace")]
+        {
+            let env = container["env"].as_array().into_iter().flatten();
+            let found = env.clone().find(|env| env["name"] == variable);
+            let found = found.unwrap_or_else(|| panic!("{overlay}: no {variable}"));
+            assert_eq!(found["valueFrom"]["fieldRef"]["fieldPath"], field);
+        }
+        assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez");
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+        // What selects the pods selects these.
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        let service = rendered.one("Service", "traffic-operator-metrics");
+        assert!(selects(&service["spec"]["selector"], labels));
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], container["ports"][0]["name"]);
+        let budget = rendered.one("PodDisruptionBudget", OPERATOR);
+        assert!(selects(&budget["spec"]["selector"]["matchLabels"], labels));
+        assert_eq!(budget["spec"]["minAvailable"], 1);
+    }
+}
+
+#[test]
+fn prometheus_finds_the_operator() {
+    let rendered = render(OVERLAYS[0]);
+    let monitor = rendered.one("PodMonitor", OPERATOR);
+    let deployment = rendered.one("Deployment", OPERATOR);
+    let template = &deployment["spec"]["template"];
+    assert_eq!(namespace(monitor), NAMESPACE);
+    assert!(selects(&monitor["spec"]["selector"]["matchLabels"], &template["metadata"]["labels"]));
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["port"], template["spec"]["containers"][0]["ports"][0]["name"]);
+    // `namespace` is the TrafficWatch's; without this it arrives as exported_namespace.
+    assert_eq!(endpoint["honorLabels"], true);
+
+    let binding = rendered.one("RoleBinding", "prometheus-k8s");
+    assert_eq!(namespace(binding), NAMESPACE);
+    assert_eq!(binding["subjects"][0]["name"], "prometheus-k8s");
+    assert_eq!(binding["subjects"][0]["namespace"], "monitoring");
+    let rules = rendered.one("Role", "prometheus-k8s")["rules"].as_array().expect("rules").clone();
+    let pods =
+        rules.iter().find(|rule| contains(&rule["resources"], "pods")).expect("a rule on pods");
+    for rule in &rules {
+        assert_eq!(rule["verbs"], serde_json::json!(["get", "list", "watch"]));
+    }
+    assert!(contains(&pods["apiGroups"], ""));
+}
+
+#[test]
+fn nothing_passes_but_what_is_listed() {
+    for (overlay, monitoring) in
+        OVERLAYS.into_iter().zip(["monitoring", "traffic-operator-monitoring"])
+    {
+        let rendered = render(overlay);
+        let deny = rendered.one("NetworkPolicy", "default-deny");
+        assert_eq!(namespace(deny), NAMESPACE);
+        assert_eq!(deny["spec"]["podSelector"], serde_json::json!({}));
+        assert_eq!(deny["spec"]["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
+        assert!(deny["spec"]["ingress"].is_null() && deny["spec"]["egress"].is_null());
+
+        let deployment = rendered.one("Deployment", OPERATOR);
+        let pod = &deployment["spec"]["template"]["metadata"]["labels"];
+        let ours: Vec<_> = rendered
+            .all("NetworkPolicy")
+            .into_iter()
+            .filter(|policy| namespace(policy) == NAMESPACE && name(policy) != "default-deny")
+            .collect();
+        for policy in &ours {
+            assert!(
+                selects(&policy["spec"]["podSelector"]["matchLabels"], pod),
+                "{}",
+                name(policy)
+            );
+        }
+        let ingress = passages(&ours, "ingress", "from");
+        assert_eq!(ingress, [format!("TCP/8080 namespace={monitoring}")], "{overlay}");
+        let egress = passages(&ours, "egress", "to");
+        let expected = [
+            "TCP/443 anywhere".to_owned(),
+            "TCP/53 cidr=169.254.20.10/32".to_owned(),
+            "TCP/53 namespace=kube-system".to_owned(),
+            "TCP/6443 anywhere".to_owned(),
+            format!("TCP/9090 namespace={monitoring} pod=prometheus"),
+            "UDP/53 cidr=169.254.20.10/32".to_owned(),
+            "UDP/53 namespace=kube-system".to_owned(),
+        ];
+        assert_eq!(egress, expected, "{overlay}");
+    }
+}
+
+#[test]
+fn prometheus_lets_the_operator_in() {
+    for (overlay, policy, place) in [
+        (OVERLAYS[0], "prometheus-k8s-from-traffic-operator", "monitoring"),
+        (OVERLAYS[1], "prometheus", "traffic-operator-monitoring"),
+    ] {
+        let rendered = render(overlay);
+        let policy = rendered.one("NetworkPolicy", policy);
+        assert_eq!(namespace(policy), place);
+        // A policy that also isolated egress would cut Prometheus off from its targets.
+        assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress"]));
+        let ingress = passages(&[policy], "ingress", "from");
+        assert_eq!(
+            ingress,
+            [format!("TCP/9090 namespace={NAMESPACE} pod={OPERATOR}")],
+            "{overlay}"
+        );
+    }
+    // kube-prometheus' own pods, on which its own policy lies already: on pods without any policy
+    // ours would shut out everybody else.
+    let rendered = render(OVERLAYS[0]);
+    let policy = rendered.one("NetworkPolicy", "prometheus-k8s-from-traffic-operator");
+    let selector = &policy["spec"]["podSelector"]["matchLabels"];
+    assert_eq!(selector["app.kubernetes.io/part-of"], "kube-prometheus");
+    assert_eq!(selector["app.kubernetes.io/name"], "prometheus");
+}
+
+#[test]
+fn the_standalone_exporter_measures_the_node_and_not_itself() {
+    let rendered = render(OVERLAYS[1]);
+    let exporter = rendered.one("DaemonSet", "node-exporter");
+    let pod = &exporter["spec"]["template"]["spec"];
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["tolerations"], serde_json::json!([{"operator": "Exists"}]));
+    let args = pod["containers"][0]["args"].as_array().expect("args");
+    for arg in
+        ["--collector.netdev", "--collector.netclass", "--collector.netclass.ignore-invalid-speed"]
+    {
+        assert!(args.iter().any(|a| a == arg), "no {arg}");
+    }
+}
+
+#[test]
+fn the_standalone_operator_asks_the_standalone_prometheus() {
+    let rendered = render(OVERLAYS[1]);
+    let service = rendered.one("Service", "prometheus");
+    let port = &service["spec"]["ports"][0]["port"];
+    let url = format!("http://{}.{}.svc:{port}", name(service), namespace(service));
+    let deployment = rendered.one("Deployment", OPERATOR);
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
+    assert!(contains(&args, &format!("--prometheus-url={url}")), "{args} and {url}");
+
+    let config = rendered.all("ConfigMap").into_iter().find(|map| {
+        name(map).starts_with("prometheus-") && map["data"]["prometheus.yml"].is_string()
+    });
+    let config = config.expect("a ConfigMap with prometheus.yml");
+    let dir = Scratch::new("prometheus");
+    let text = config["data"]["prometheus.yml"].as_str().unwrap_or_default();
+    promtool(&["check", "config", "--syntax-only", &dir.write("prometheus.yml", text)]);
+    let prometheus = rendered.one("Deployment", "prometheus");
+    let mounted = &prometheus["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"];
+    assert_eq!(mounted, name(config));
+}
+
+#[test]
+fn samples_are_trafficwatches_that_can_stand_together() {
+    let mut keys = BTreeMap::new();
+    for file in files_in("deploy/samples", "yaml") {
+        for document in documents_of(&read(&file)) {
+            if kind(&document) != "TrafficWatch" {
+                continue;
+            }
+            let name = name(&document).to_owned();
+            let watch: traffic_operator::api::TrafficWatch = serde_json::from_value(document)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            // The same key only as another form of the same object.
+            let previous = keys.insert(watch.label_key(), name.clone());
+            assert!(previous.is_none_or(|previous| previous == name), "{}", file.display());
+        }
+    }
+    assert!(keys.contains_key("trafficwatch-sample.traffic.example.com/unfit"));
+}

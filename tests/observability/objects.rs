@@ -1,0 +1,97 @@
+//! Kubernetes objects of a rendered overlay.
+use crate::files::{NAMESPACE, documents_of, root, run, tool};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// What `kubectl kustomize` makes of a directory.
+pub struct Rendered(pub Vec<Value>);
+
+pub fn render(dir: &str) -> Rendered {
+    let text = run(&tool("kubectl"), &["kustomize", &root().join(dir).to_string_lossy()]);
+    Rendered(documents_of(&text))
+}
+
+impl Rendered {
+    pub fn all(&self, kind_: &str) -> Vec<&Value> {
+        self.0.iter().filter(|object| kind(object) == kind_).collect()
+    }
+
+    pub fn one(&self, kind_: &str, name_: &str) -> &Value {
+        let mut found = self.all(kind_);
+        found.retain(|object| name(object) == name_);
+        // A Role of one name may stand in two namespaces; ours is the one that is meant.
+        if found.len() > 1 {
+            found.retain(|object| namespace(object) == NAMESPACE);
+        }
+        assert_eq!(found.len(), 1, "{kind_} {name_}");
+        found[0]
+    }
+}
+
+pub fn kind(object: &Value) -> &str {
+    object["kind"].as_str().unwrap_or_default()
+}
+
+pub fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+pub fn namespace(object: &Value) -> &str {
+    object["metadata"]["namespace"].as_str().unwrap_or_default()
+}
+
+pub fn contains(list: &Value, text: &str) -> bool {
+    list.as_array().is_some_and(|list| list.iter().any(|item| item == text))
+}
+
+pub fn has_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// Whether a set of matchLabels selects these labels. An empty one would select everything.
+pub fn selects(selector: &Value, labels: &Value) -> bool {
+    selector
+        .as_object()
+        .is_some_and(|map| !map.is_empty() && map.iter().all(|(key, value)| labels[key] == *value))
+}
+
+/// The connections that policies allow, one line for each port and peer, sorted.
+pub fn passages(policies: &[&Value], direction: &str, peers: &str) -> Vec<String> {
+    let mut lines = BTreeSet::new();
+    for policy in policies {
+        for rule in policy["spec"][direction].as_array().into_iter().flatten() {
+            let ports = rule["ports"].as_array().cloned().unwrap_or_default();
+            assert!(!ports.is_empty(), "{}: a rule for every port", name(policy));
+            let peers = match rule[peers].as_array() {
+                None => vec!["anywhere".to_owned()],
+                Some(peers) => peers.iter().map(peer).collect(),
+            };
+            for port in &ports {
+                for peer in &peers {
+                    let protocol = port["protocol"].as_str().unwrap_or("TCP");
+                    lines.insert(format!("{protocol}/{} {peer}", port["port"]));
+                }
+            }
+        }
+    }
+    lines.into_iter().collect()
+}
+
+pub fn peer(peer: &Value) -> String {
+    let label = |selector: &str, key: &str| {
+        let labels = &peer[selector]["matchLabels"];
+        labels[key].as_str().map(str::to_owned)
+    };
+    let mut parts = Vec::new();
+    if let Some(cidr) = peer["ipBlock"]["cidr"].as_str() {
+        parts.push(format!("cidr={cidr}"));
+    }
+    if let Some(namespace) = label("namespaceSelector", "kubernetes.io/metadata.name") {
+        parts.push(format!("namespace={namespace}"));
+    }
+    if let Some(pod) = label("podSelector", "app.kubernetes.io/name") {
+        parts.push(format!("pod={pod}"));
+    }
+    assert!(!parts.is_empty(), "a peer that is not understood: {peer}");
+    parts.join(" ")
+}
