@@ -48,7 +48,7 @@ fn a_killed_operator_that_comes_back_changes_no_label() {
 }
 
 #[test]
-fn a_rollover_of_two_replicas_has_one_writer_at_a_time_and_ends_in_a_second() {
+fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;
