@@ -1,32 +1,14 @@
-//! The command line. Every flag is an environment variable too.
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+//! `run`: the operator itself.
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
 
+use super::values::{duration, label_name, lease_duration};
 use crate::{
     manifests, prometheus,
     runtime::{self, log::LogFormat},
 };
-
-/// Kubernetes that acts on how its network really behaves.
-///
-/// Judges nodes by their measured network load in Prometheus, marks them fit or unfit by a label,
-/// and keeps Deployments on the fit ones.
-#[derive(Debug, Parser)]
-#[command(name = "traffic-operator", version, max_term_width = 100)]
-pub struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run the operator.
-    Run(RunArgs),
-    /// Print the custom resource definitions and the RBAC rules, as YAML.
-    Manifests(ManifestsArgs),
-}
 
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
@@ -84,32 +66,8 @@ pub struct RunArgs {
     pub log: String,
 }
 
-#[derive(Args, Clone, Debug)]
-struct ManifestsArgs {
-    /// Write the files into this directory instead (`crds/` and `rbac/` below it).
-    #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
-}
-
-impl Cli {
-    /// Does what was asked; errors are printed, with their causes.
-    #[must_use]
-    pub fn execute(self) -> ExitCode {
-        let result = match self.command {
-            Command::Run(args) => run(&args),
-            Command::Manifests(args) => print(args),
-        };
-        match result {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    }
-}
-
-fn run(args: &RunArgs) -> anyhow::Result<()> {
+/// Runs the operator until it is told to stop.
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     runtime::log::init(args.log_format, &args.log)?;
     // Passes wait for the network; two threads serve 5,000 nodes with room to spare, and each
     // further one costs memory.
@@ -135,62 +93,23 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
     runtime.block_on(runtime::run(config))
 }
 
-fn print(args: ManifestsArgs) -> anyhow::Result<()> {
-    let files = manifests::files()?;
-    let Some(dir) = args.output_dir else {
-        for file in files {
-            print!("{}", file.text);
-        }
-        return Ok(());
-    };
-    for file in files {
-        let path = dir.join(&file.path);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
-        }
-        std::fs::write(&path, file.text).with_context(|| format!("{}", path.display()))?;
-    }
-    Ok(())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration.is_zero() { Err("must be more than zero".into()) } else { Ok(duration) }
-}
-
-/// Whole seconds, because that is what a Lease can say; five, because a renewal may take one.
-fn lease_duration(text: &str) -> Result<Duration, String> {
-    let duration = duration(text)?;
-    if duration < Duration::from_secs(5) || duration.subsec_nanos() != 0 {
-        return Err("must be at least 5s, in whole seconds".into());
-    }
-    Ok(duration)
-}
-
-/// A label name enters the text of a query, so it must be one.
-fn label_name(text: &str) -> Result<String, String> {
-    let ok = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if ok { Ok(text.to_owned()) } else { Err("must match [a-zA-Z_][a-zA-Z0-9_]*".into()) }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::cli::{Cli, Command};
 
     fn parse(args: &[&str]) -> Result<RunArgs, clap::Error> {
         let all = ["traffic-operator", "run"].iter().chain(args);
         match Cli::try_parse_from(all)?.command {
             Command::Run(args) => Ok(args),
-            Command::Manifests(_) => unreachable!("run was asked for"),
+            other => unreachable!("run was asked for, not {other:?}"),
         }
     }
 
     #[test]
-    fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+    fn the_defaults_are_good_values() {
         assert_eq!(parse(&[]).unwrap().node_labels, ["node", "nodename", "kubernetes_node"]);
     }
 
