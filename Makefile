@@ -9,6 +9,8 @@ IMG ?= traffic-operator/traffic-operator:$(VERSION)
 # What `make deploy` applies: kube-prometheus, or standalone for clusters without a Prometheus.
 OVERLAY ?= kube-prometheus
 KUBECTL ?= kubectl
+# Where `make plugin` installs.
+PREFIX ?= $(HOME)/.local
 # The binary for the image is static: glibc linked in, no shared library left.
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
 ARCHIVE ?= .lab/image/traffic-operator.tar
@@ -35,6 +37,13 @@ check: fmt-check lint docs deny test ## Everything that must hold before a commi
 .PHONY: build
 build: ## Build the operator.
 	cargo build --bin traffic-operator
+
+.PHONY: plugin
+plugin: ## Install the binary into PREFIX/bin (~/.local), also as the kubectl plugin: kubectl traffic.
+	cargo build --release --package traffic-operator --bin traffic-operator
+	install -d "$(PREFIX)/bin"
+	install -m 0755 target/release/traffic-operator "$(PREFIX)/bin/traffic-operator"
+	ln -sfn traffic-operator "$(PREFIX)/bin/kubectl-traffic"
 
 .PHONY: run
 run: ## Run the operator against the cluster of the current kubeconfig.

@@ -1,7 +1,6 @@
 //! The binary: one crypto provider, one command, one exit code.
 use std::process::ExitCode;
 
-use clap::Parser;
 use traffic_operator::cli::Cli;
 
 fn main() -> ExitCode {
@@ -10,5 +9,9 @@ fn main() -> ExitCode {
         eprintln!("error: another TLS crypto provider is installed already");
         return ExitCode::FAILURE;
     }
-    Cli::parse().execute()
+    match Cli::of(std::env::args_os()) {
+        Ok(cli) => cli.execute(),
+        // Also `--help` and `--version`, which go to standard output and are no failure.
+        Err(error) => error.exit(),
+    }
 }

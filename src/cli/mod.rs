@@ -1,9 +1,11 @@
 //! The command line; doc comments are the help text. Every flag of `run` is an environment variable
 //! too.
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod completions;
+mod invocation;
 mod manifests;
 mod run;
 mod values;
@@ -27,15 +29,33 @@ enum Command {
     Run(RunArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
     Manifests(manifests::ManifestsArgs),
+    /// Print the script that completes commands and flags in a shell.
+    Completions(completions::CompletionsArgs),
 }
 
 impl Cli {
+    /// Reads the arguments, the program's name among them: called as `kubectl-traffic` it is the
+    /// plugin `kubectl traffic`, and says so in its texts.
+    ///
+    /// # Errors
+    /// What clap says of wrong arguments; `--help` and `--version` among it.
+    pub fn of(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let args: Vec<_> = args.into_iter().collect();
+        let mut command = Self::command();
+        if let Some(typed) = invocation::typed(args.first().map(OsString::as_os_str)) {
+            command = command.bin_name(typed).display_name(typed);
+        }
+        let matches = command.clone().try_get_matches_from(args)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
     /// Does what was asked; errors are printed, with their causes.
     #[must_use]
     pub fn execute(self) -> ExitCode {
         let result = match self.command {
             Command::Run(args) => run::run(&args),
             Command::Manifests(args) => manifests::print(args),
+            Command::Completions(args) => completions::print(&args, Self::command()),
         };
         match result {
             Ok(()) => ExitCode::SUCCESS,
@@ -49,12 +69,20 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_names_what_was_typed() {
+        let usage = |program: &str| {
+            let args = [program, "run", "--no-such-flag"].map(OsString::from);
+            Cli::of(args).unwrap_err().to_string()
+        };
+        assert!(usage("/x/kubectl-traffic").contains("Usage: kubectl traffic run"));
+        assert!(usage("/x/traffic-operator").contains("Usage: traffic-operator run"));
     }
 }

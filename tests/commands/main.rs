@@ -1,0 +1,4 @@
+//! The commands of a person at a terminal, run as processes against a Prometheus whose answers the
+//! test chooses. None of these tests needs a cluster.
+mod program;
+mod shells;
