@@ -14,10 +14,12 @@
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
+//! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
 //! - [`cli`]: the command line; its doc comments are the help text.
 pub mod api;
 pub mod cli;
 pub mod controller;
+pub mod inspect;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;

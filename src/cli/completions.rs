@@ -1,9 +1,8 @@
 //! `completions`: what a shell needs to complete commands and flags.
-use std::io::{self, Write};
-
-use anyhow::Context;
 use clap::Args;
 use clap_complete::{Shell, generate};
+
+use super::output;
 
 /// Flags of `completions`.
 #[derive(Args, Clone, Debug)]
@@ -16,8 +15,8 @@ pub struct CompletionsArgs {
 /// Prints the script of one shell.
 pub(super) fn print(args: &CompletionsArgs, mut command: clap::Command) -> anyhow::Result<()> {
     let name = command.get_name().to_owned();
-    // The generator panics when it cannot write, and `| head` is no reason to.
+    // The generator panics when it cannot write, and a closed pipe is no reason to.
     let mut script = Vec::new();
     generate(args.shell, &mut command, name, &mut script);
-    io::stdout().write_all(&script).context("standard output")
+    output::text(&String::from_utf8_lossy(&script))
 }

@@ -4,9 +4,12 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod cluster;
 mod completions;
+mod explain;
 mod invocation;
 mod manifests;
+mod output;
 mod run;
 mod values;
 
@@ -27,6 +30,8 @@ pub struct Cli {
 enum Command {
     /// Run the operator.
     Run(RunArgs),
+    /// Say why something is as it is.
+    Explain(explain::ExplainArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
     Manifests(manifests::ManifestsArgs),
     /// Print the script that completes commands and flags in a shell.
@@ -54,6 +59,7 @@ impl Cli {
     pub fn execute(self) -> ExitCode {
         let result = match self.command {
             Command::Run(args) => run::run(&args),
+            Command::Explain(args) => explain::run(args),
             Command::Manifests(args) => manifests::print(args),
             Command::Completions(args) => completions::print(&args, Self::command()),
         };

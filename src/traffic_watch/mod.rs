@@ -43,6 +43,7 @@ pub mod query;
 mod reading;
 mod report;
 mod settings;
+pub mod view;
 
 use children::{Applied, Child, Outcome};
 use claims::Claim;
@@ -52,7 +53,7 @@ use judgement::{Observed, Stray};
 use plan::{Desired, LabelWrite};
 use query::Question;
 use reading::Reading;
-use settings::Settings;
+pub(crate) use settings::Settings;
 
 /// How many nodes are patched at once, by all objects together: enough for a mass flip to end soon,
 /// few enough to leave the API server's fair share to others.

@@ -1,0 +1,106 @@
+//! The API server, as the person at the terminal reaches it.
+use std::path::PathBuf;
+
+use anyhow::Context;
+use kube::{
+    Api, Client, ResourceExt,
+    api::ListParams,
+    config::{Config, KubeConfigOptions, Kubeconfig},
+    core::DeserializeGuard,
+};
+
+use crate::{
+    api::TrafficWatch,
+    controller::Error,
+    metrics::Metrics,
+    runtime::{client, lease::Fence},
+};
+
+/// Which cluster, and as whom.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// A kubeconfig instead of those of the environment.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context instead of the current one.
+    pub context: Option<String>,
+}
+
+impl Access {
+    /// A client that cannot write: the fence every write has to pass is shut.
+    ///
+    /// # Errors
+    /// When there is no such cluster in the configuration.
+    pub async fn reading(&self) -> anyhow::Result<Client> {
+        client::with_config(self.config().await?, Fence::default(), Metrics::new())
+    }
+
+    /// A client that may create reviews ("may I?" is a create), as `user` if there is one.
+    ///
+    /// # Errors
+    /// When there is no such cluster in the configuration.
+    pub async fn asking(&self, user: Option<&str>) -> anyhow::Result<Client> {
+        let mut config = self.config().await?;
+        if let Some(user) = user {
+            config.auth_info.impersonate = Some(user.to_owned());
+        }
+        client::with_config(config, Fence::open(), Metrics::new())
+    }
+
+    async fn config(&self) -> anyhow::Result<Config> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..Default::default() };
+        match &self.kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path)
+                    .with_context(|| format!("--kubeconfig {}", path.display()))?;
+                Config::from_custom_kubeconfig(file, &options)
+                    .await
+                    .with_context(|| format!("--kubeconfig {}", path.display()))
+            }
+            None if self.context.is_some() => {
+                Config::from_kubeconfig(&options).await.context("--context")
+            }
+            None => Config::infer()
+                .await
+                .context("no cluster: set KUBECONFIG or --kubeconfig, or run in a pod"),
+        }
+    }
+}
+
+/// An error of the API server in one line.
+#[must_use]
+pub fn describe(action: &'static str, error: kube::Error) -> String {
+    Error::kube(action)(error).to_text()
+}
+
+/// Every `TrafficWatch` that can be read, and the names of those that cannot, with the reason.
+#[derive(Debug, Default)]
+pub struct Watches {
+    /// Those that this version understands, by namespace and name.
+    pub read: Vec<TrafficWatch>,
+    /// The others.
+    pub unreadable: Vec<(String, String)>,
+}
+
+/// Lists the `TrafficWatch`es of all namespaces.
+///
+/// # Errors
+/// What the API server said.
+pub async fn watches(client: &Client) -> kube::Result<Watches> {
+    let api = Api::<DeserializeGuard<TrafficWatch>>::all(client.clone());
+    let mut watches = Watches::default();
+    for object in api.list(&ListParams::default()).await? {
+        let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        match object.0 {
+            Ok(watch) => watches.read.push(watch),
+            Err(invalid) => watches.unreadable.push((name, invalid.error)),
+        }
+    }
+    watches.read.sort_by_key(name_of);
+    Ok(watches)
+}
+
+/// `namespace/name`.
+#[must_use]
+pub fn name_of(watch: &TrafficWatch) -> String {
+    format!("{}/{}", watch.namespace().unwrap_or_default(), watch.name_any())
+}

@@ -1,0 +1,362 @@
+//! `explain node`: why is this node what it is?
+use std::collections::BTreeMap;
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::cluster::name_of;
+use crate::{
+    api::{
+        TrafficWatch,
+        traffic_watch::{Mode, NodeState},
+    },
+    nodes::NodeSelector,
+    traffic_watch::view::{MeasureView, NodeView, View, WatchView},
+};
+
+mod gather;
+mod text;
+mod told;
+
+pub use gather::gather;
+pub use text::text;
+
+/// What is known before explaining.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The node.
+    pub node: Node,
+    /// All `TrafficWatch`es that can be read, or the one that was asked for.
+    pub watches: Vec<TrafficWatch>,
+    /// The names of those that cannot be read, and why.
+    pub unreadable: Vec<(String, String)>,
+    /// What the leader says, or why it cannot be asked.
+    pub live: Result<View, String>,
+    /// When this is.
+    pub now: Timestamp,
+}
+
+/// The node as the API server has it.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints, as `key=value:effect`.
+    pub taints: Vec<String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The node.
+    pub node: String,
+    /// Its taints.
+    pub taints: Vec<String>,
+    /// Where the values are from.
+    pub source: Source,
+    /// The `TrafficWatch`es that judge it.
+    pub judged_by: Vec<Verdict>,
+    /// Those that do not, and why.
+    pub not_judged_by: Vec<Absence>,
+}
+
+/// Where the values are from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "from")]
+pub enum Source {
+    /// The leader itself, just now.
+    Leader {
+        /// Its name in the Lease.
+        identity: String,
+        /// Its version.
+        version: String,
+    },
+    /// The status of the objects.
+    Status {
+        /// Why the leader was not asked.
+        because: String,
+    },
+}
+
+/// What one `TrafficWatch` makes of the node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// `namespace/name`.
+    pub watch: String,
+    /// The state.
+    pub state: NodeState,
+    /// Why it is that.
+    pub reason: Option<String>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// For how long.
+    pub seconds: Option<i64>,
+    /// How old the judged sample is.
+    pub sample_age_seconds: Option<f64>,
+    /// When the shown values were taken, if that was not just now.
+    pub taken: Option<Timestamp>,
+    /// Each measure.
+    pub measures: Vec<Measured>,
+    /// The node label.
+    pub label: Label,
+    /// The breaker.
+    pub limit: Limit,
+    /// What stands against a judgement: `Paused`, a failed measurement, …
+    pub problems: Vec<String>,
+}
+
+/// One measure of the node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    /// What is measured, and against what.
+    #[serde(flatten)]
+    pub measure: MeasureView,
+    /// What was last measured.
+    pub value: Option<f64>,
+    /// The busiest link.
+    pub device: Option<String>,
+    /// What hysteresis says.
+    pub unfit: Option<bool>,
+    /// Judgements in a row against that; absent where only the leader knows.
+    pub streak: Option<u32>,
+    /// How many of them change it.
+    pub needed: Option<u32>,
+    /// Why there is no evidence now.
+    pub reason: Option<String>,
+}
+
+/// The node label, as it is and as it should be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Label {
+    /// Its key.
+    pub key: String,
+    /// Its value on the node now.
+    pub value: Option<String>,
+    /// The value that was decided; none if nothing was.
+    pub wanted: Option<String>,
+    /// Whether the two agree.
+    pub agrees: bool,
+}
+
+/// The breaker: how many nodes may be unfit, and who is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// How many nodes are judged.
+    pub nodes: u32,
+    /// How many of them may be unfit; absent where only the leader knows.
+    pub limit: Option<u32>,
+    /// Who is marked unfit.
+    pub marked: Vec<Peer>,
+    /// Who is above a threshold and not marked.
+    pub waiting: Vec<Peer>,
+    /// There are more than are listed.
+    pub truncated: bool,
+}
+
+/// A node that is above a threshold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Peer {
+    /// Its name.
+    pub node: String,
+    /// Its value of the first measure.
+    pub value: Option<f64>,
+}
+
+/// A `TrafficWatch` that does not judge the node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Absence {
+    /// `namespace/name`.
+    pub watch: String,
+    /// Why not.
+    pub because: String,
+}
+
+/// Explains one node.
+#[must_use]
+pub fn explain(facts: &Facts) -> Explanation {
+    let mut judged_by = Vec::new();
+    let mut not_judged_by = Vec::new();
+    for watch in &facts.watches {
+        let name = name_of(watch);
+        match verdict(facts, watch) {
+            Ok(verdict) => judged_by.push(verdict),
+            Err(because) => not_judged_by.push(Absence { watch: name, because }),
+        }
+    }
+    let unreadable = facts.unreadable.iter().map(|(watch, error)| Absence {
+        watch: watch.clone(),
+        because: format!("its spec cannot be read: {error}"),
+    });
+    not_judged_by.extend(unreadable);
+    // What needs attention first.
+    judged_by.sort_by(|a, b| a.state.cmp(&b.state).then_with(|| a.watch.cmp(&b.watch)));
+    let source = match &facts.live {
+        Ok(view) => {
+            Source::Leader { identity: view.identity.clone(), version: view.version.clone() }
+        }
+        Err(because) => Source::Status { because: because.clone() },
+    };
+    Explanation {
+        node: facts.node.name.clone(),
+        taints: facts.node.taints.clone(),
+        source,
+        judged_by,
+        not_judged_by,
+    }
+}
+
+fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<Verdict, String> {
+    let live = facts.live.as_ref().ok().and_then(|view| {
+        view.watches.iter().find(|w| {
+            (Some(&w.namespace), &w.name) == (watch.namespace().as_ref(), &watch.name_any())
+        })
+    });
+    let judged = live.and_then(|w| Some((w, w.nodes.iter().find(|n| n.name == facts.node.name)?)));
+    match judged {
+        Some((w, node)) => Ok(from_view(facts, watch, w, node)),
+        // A status may be older than the node's labels.
+        None if !selects(facts, watch) => Err(absence(facts, watch)),
+        None => told::verdict(facts, watch).ok_or_else(|| absence(facts, watch)),
+    }
+}
+
+fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView) -> Verdict {
+    let measures = w.measures.iter().map(|measure| {
+        let value = node.values.iter().find(|value| value.measure == measure.name);
+        Measured {
+            measure: measure.clone(),
+            value: value.and_then(|v| v.value),
+            device: value.and_then(|v| v.device.clone()),
+            unfit: value.and_then(|v| v.unfit),
+            streak: value.map(|v| v.streak),
+            needed: value.map(|v| v.needed),
+            reason: value.and_then(|v| v.reason.clone()),
+        }
+    });
+    let measures: Vec<_> = measures.collect();
+    // Before its first verdict a node has no label.
+    let decided = measures.iter().any(|m| m.unfit.is_some());
+    let mut limit = told::limit(watch);
+    limit.nodes = w.summary.nodes;
+    limit.limit = Some(w.limit);
+    // The view may have been asked for this node only; the status lists those that are unfit.
+    if w.nodes.len() > 1 {
+        limit.truncated = w.nodes_truncated;
+        limit.marked = peers(w, NodeState::Unfit);
+        limit.waiting = peers(w, NodeState::Suppressed);
+    }
+    Verdict {
+        watch: name_of(watch),
+        state: node.state,
+        reason: node.reason.clone(),
+        since: Some(node.since),
+        seconds: Some(elapsed(node.since, facts.now)),
+        sample_age_seconds: node.age_seconds,
+        taken: None,
+        label: label(facts, watch, decided.then_some(node.unfit)),
+        limit,
+        problems: told::problems(watch),
+        measures,
+    }
+}
+
+fn peers(w: &WatchView, state: NodeState) -> Vec<Peer> {
+    let nodes = w.nodes.iter().filter(|node| node.state == state);
+    nodes
+        .map(|node| Peer {
+            node: node.name.clone(),
+            value: node.values.first().and_then(|value| value.value),
+        })
+        .collect()
+}
+
+fn elapsed(since: Timestamp, now: Timestamp) -> i64 {
+    now.as_second().saturating_sub(since.as_second()).max(0)
+}
+
+fn label(facts: &Facts, watch: &TrafficWatch, decided: Option<bool>) -> Label {
+    let key = watch.label_key();
+    let value = facts.node.labels.get(&key).cloned();
+    let wanted = decided
+        .filter(|_| watch.spec.mode == Mode::Enforce)
+        .map(|unfit| if unfit { "true" } else { "false" }.to_owned());
+    // Nothing decided and a label there: a decision of before, which stays.
+    let agrees = wanted.is_none() || wanted == value;
+    Label { key, value, wanted, agrees }
+}
+
+fn selects(facts: &Facts, watch: &TrafficWatch) -> bool {
+    mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels).is_empty()
+}
+
+/// Why a `TrafficWatch` says nothing of the node.
+fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
+    let missing = mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels);
+    if !missing.is_empty() {
+        return missing.join("; ");
+    }
+    if let Some(problem) = told::problems(watch).into_iter().next() {
+        return format!("it is selected, but: {problem}");
+    }
+    match &watch.status {
+        None => "it is selected, but the operator has not looked at this TrafficWatch yet: is it running?".into(),
+        Some(status) if status.nodes_truncated => {
+            "it is selected, but the status lists only some of the nodes, and this one not: only \
+             the leader knows"
+                .into()
+        }
+        Some(_) => "it is selected, but not judged yet".into(),
+    }
+}
+
+/// What of a selector the labels do not fulfil.
+fn mismatches(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> Vec<String> {
+    let matches =
+        |selector: &NodeSelector| selector.matches(|key| labels.get(key).map(String::as_str));
+    let has = |key: &str| labels.get(key).map_or("no such label".into(), |v| format!("{v:?}"));
+    let Some(selector) = selector else {
+        let key = "kubernetes.io/os";
+        return if matches(&NodeSelector::linux()) {
+            vec![]
+        } else {
+            vec![format!(
+                "only Linux nodes are judged unless spec.nodeSelector says otherwise; {key} is {}",
+                has(key)
+            )]
+        };
+    };
+    let labels_of = selector.match_labels.iter().flatten().map(|(key, value)| {
+        let one = LabelSelector {
+            match_labels: Some([(key.clone(), value.clone())].into()),
+            match_expressions: None,
+        };
+        (one, format!("spec.nodeSelector wants {key}={value}; the node has {}", has(key)))
+    });
+    let expressions = selector.match_expressions.iter().flatten().map(|e| {
+        let values = e.values.as_deref().unwrap_or_default().join(", ");
+        let wanted = format!("{} {} {values}", e.key, e.operator);
+        let text =
+            format!("spec.nodeSelector wants {}; the node has {}", wanted.trim_end(), has(&e.key));
+        (LabelSelector { match_labels: None, match_expressions: Some(vec![e.clone()]) }, text)
+    });
+    labels_of
+        .chain(expressions)
+        .filter_map(|(one, text)| match NodeSelector::new(&one) {
+            Ok(one) => (!matches(&one)).then_some(text),
+            Err(invalid) => Some(format!("spec.nodeSelector.{invalid}")),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! The explanation as a person reads it.
+use std::fmt::Write;
+
+use super::{Explanation, Label, Limit, Measured, Peer, Source, Verdict};
+use crate::{
+    api::traffic_watch::NodeState,
+    inspect::{
+        figures::{number, span, value},
+        reasons,
+    },
+};
+
+/// How many nodes are named in one line.
+const NAMED: usize = 10;
+
+/// The explanation as text, with a line break at its end.
+#[must_use]
+pub fn text(explanation: &Explanation) -> String {
+    let mut lines = Lines::default();
+    let node = &explanation.node;
+    if explanation.judged_by.is_empty() {
+        lines.head(&format!("{node} is judged by no TrafficWatch"));
+    }
+    for verdict in &explanation.judged_by {
+        lines.head(&headline(node, verdict));
+        describe(&mut lines, verdict);
+    }
+    if !explanation.taints.is_empty() {
+        lines.head(&format!("Taints of {node}: {}", explanation.taints.join(", ")));
+    }
+    if !explanation.not_judged_by.is_empty() {
+        lines.head("Not judged by");
+        for absence in &explanation.not_judged_by {
+            lines.line(&absence.watch, &absence.because);
+        }
+    }
+    if !explanation.judged_by.is_empty() {
+        lines.head(&match &explanation.source {
+            Source::Leader { identity, version } => {
+                format!("From the leader, {identity} (version {version}), just now")
+            }
+            Source::Status { because } => format!(
+                "From the status, whose values may be a minute old; the leader was not asked: {because}"
+            ),
+        });
+    }
+    lines.0
+}
+
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn head(&mut self, text: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "{text}");
+    }
+
+    fn line(&mut self, name: &str, text: &str) {
+        let _ = writeln!(self.0, "  {name:<12} {text}");
+    }
+}
+
+fn headline(node: &str, verdict: &Verdict) -> String {
+    let Verdict { state, watch, .. } = verdict;
+    let since = match (verdict.since, verdict.seconds) {
+        (Some(since), Some(seconds)) => format!(" for {} (since {since:.0})", span(seconds)),
+        _ => String::new(),
+    };
+    let reason = verdict
+        .reason
+        .as_deref()
+        .map(|reason| format!(": {reason}, {}", reasons::meaning(reason)))
+        .unwrap_or_default();
+    format!("{node} is {} for {watch}{since}{reason}", state.as_str()).replacen(
+        " for ",
+        if *state == NodeState::Unknown { " to " } else { " for " },
+        1,
+    )
+}
+
+fn describe(lines: &mut Lines, verdict: &Verdict) {
+    for problem in &verdict.problems {
+        lines.line("problem", problem);
+    }
+    for measure in &verdict.measures {
+        lines.line(&measure.measure.name, &measured(measure, verdict));
+    }
+    lines.line("next", &next(verdict));
+    lines.line("label", &label(&verdict.label, verdict.state));
+    lines.line("limit", &limit(&verdict.limit));
+    let remedy = verdict.reason.as_deref().and_then(reasons::remedy);
+    if let Some(remedy) = remedy {
+        lines.line("try", remedy);
+    }
+    for Measured { measure, .. } in verdict.measures.iter().filter(|m| !m.measure.query.is_empty())
+    {
+        let query = measure.query.split_whitespace().collect::<Vec<_>>().join(" ");
+        lines.line("query", &format!("{} (asked of {}): {query}", measure.name, measure.endpoint));
+    }
+}
+
+fn measured(m: &Measured, verdict: &Verdict) -> String {
+    let unit = &m.measure.unit;
+    let max = value(m.measure.max, unit);
+    let device = m.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+    let mut text = match m.value {
+        None => format!("no value; unfit above {max}"),
+        Some(x) if m.reason.is_some() => {
+            format!("last {}{device}; unfit above {max}", value(x, unit))
+        }
+        Some(x) => {
+            let place = if x > m.measure.max {
+                format!("above {max}")
+            } else if x <= m.measure.recover {
+                format!("at or below {}; unfit above {max}", value(m.measure.recover, unit))
+            } else {
+                format!("between {} and {max}: stays as it is", value(m.measure.recover, unit))
+            };
+            format!("{}{device}, {place}", value(x, unit))
+        }
+    };
+    if let Some(age) =
+        verdict.sample_age_seconds.filter(|_| m.device.is_some() || m.measure.name == "bandwidth")
+    {
+        let _ = write!(text, "; sample {} s old", number(age.round()));
+    }
+    if let Some(taken) = verdict.taken.filter(|_| m.value.is_some()) {
+        let _ = write!(text, "; taken {taken:.0}");
+    }
+    if let Some(reason) = &m.reason {
+        let _ = write!(text, "; no evidence now: {reason}");
+    }
+    if let Some(problem) = &m.measure.problem {
+        let _ = write!(text, "; {problem}");
+    }
+    if let (Some(streak @ 1..), Some(needed), Some(unfit)) = (m.streak, m.needed, m.unfit) {
+        let _ = write!(
+            text,
+            "; {streak} of {needed} judgements in a row say {}",
+            if unfit { "fit" } else { "unfit" }
+        );
+    }
+    text
+}
+
+/// What would change the state.
+fn next(verdict: &Verdict) -> String {
+    let against: Vec<_> = verdict.measures.iter().filter(|m| m.unfit.unwrap_or(true)).collect();
+    let in_a_row = |m: &Measured| match m.needed {
+        Some(1) => " in one judgement".to_owned(),
+        Some(needed) => format!(" for {needed} judgements in a row"),
+        None => String::new(),
+    };
+    let fit = || {
+        let each = against.iter().map(|m| {
+            let recover = value(m.measure.recover, &m.measure.unit);
+            format!("{} at or below {recover}{}", m.measure.name, in_a_row(m))
+        });
+        each.collect::<Vec<_>>().join(" and ")
+    };
+    match verdict.state {
+        NodeState::Unfit => format!("fit again with {}", fit()),
+        NodeState::Suppressed => format!(
+            "marked unfit as soon as a marked node becomes fit or the limit allows one more; \
+             fit again with {}",
+            fit()
+        ),
+        NodeState::Unknown => {
+            "judged again as soon as there is evidence; until then its label stays".into()
+        }
+        NodeState::Fit => {
+            let each = verdict.measures.iter().map(|m| {
+                let max = value(m.measure.max, &m.measure.unit);
+                format!("{} above {max}{}", m.measure.name, in_a_row(m))
+            });
+            format!("unfit with {}", each.collect::<Vec<_>>().join(" or "))
+        }
+    }
+}
+
+fn label(label: &Label, state: NodeState) -> String {
+    let Label { key, value, wanted, agrees } = label;
+    let there =
+        value.as_ref().map_or(format!("{key} is not on the node"), |v| format!("{key}={v}"));
+    match (wanted, agrees) {
+        (Some(_), true) => format!("{there}, as it should be"),
+        (Some(wanted), false) => format!(
+            "{there}, but should be {wanted:?}: written within one interval, if the operator may patch \
+             nodes (`doctor` tells)"
+        ),
+        (None, _) if value.is_some() && state == NodeState::Unknown => {
+            format!("{there}, as it was before")
+        }
+        (None, _) => format!("{there}; none is wanted (mode Observe, or no verdict yet)"),
+    }
+}
+
+fn limit(limit: &Limit) -> String {
+    let Limit { nodes, limit: most, marked, waiting, truncated } = limit;
+    let most = most.map_or("a limited number".to_owned(), |most| most.to_string());
+    let mut text = format!("{most} of {nodes} nodes may be unfit; marked: {}", names(marked));
+    if !waiting.is_empty() {
+        let _ = write!(
+            text,
+            "; waiting: {} (who is marked stays so while unfit; else the worst come first)",
+            names(waiting)
+        );
+    }
+    if *truncated {
+        text.push_str("; there are more than are listed");
+    }
+    text
+}
+
+fn names(peers: &[Peer]) -> String {
+    if peers.is_empty() {
+        return "none".into();
+    }
+    let mut all: Vec<_> = peers
+        .iter()
+        .take(NAMED)
+        .map(|peer| match peer.value {
+            Some(value) => format!("{} ({})", peer.node, number(value)),
+            None => peer.node.clone(),
+        })
+        .collect();
+    if peers.len() > NAMED {
+        all.push(format!("{} more", peers.len() - NAMED));
+    }
+    all.join(", ")
+}

@@ -1,0 +1,192 @@
+//! The replica that decides: who it is, and what it says.
+use std::time::Duration;
+
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use kube::{Api, Client};
+
+use super::{cluster::describe, figures::ago};
+use crate::traffic_watch::view::View;
+
+/// The longest the admin server may take: it answers from memory.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where the operator's Lease and pods are.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The namespace of both.
+    pub namespace: String,
+    /// The Lease's name.
+    pub lease: String,
+    /// The port of the admin server.
+    pub port: u16,
+    /// The admin server's address, to be asked directly.
+    pub url: Option<String>,
+}
+
+/// What the Lease says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Leadership {
+    /// The pod that leads.
+    pub holder: String,
+    /// When it last said so.
+    pub renewed: Option<Timestamp>,
+    /// How long that stands.
+    pub seconds: Option<i32>,
+}
+
+impl Leadership {
+    /// Whether the claim has run out: nobody decides.
+    #[must_use]
+    pub fn expired(&self, now: Timestamp) -> bool {
+        let Some(renewed) = self.renewed else { return true };
+        // The clocks of this machine and the leader's may differ: twice the duration is no quirk.
+        let allowed = i64::from(self.seconds.unwrap_or_default()) * 2;
+        now.as_second().saturating_sub(renewed.as_second()) > allowed
+    }
+}
+
+/// Reads the Lease; `None` if nobody ever led, or the leader gave it back.
+///
+/// # Errors
+/// What the API server said.
+pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leadership>, String> {
+    let leases = Api::<Lease>::namespaced(client.clone(), &place.namespace);
+    let lease = leases.get_opt(&place.lease).await.map_err(|error| describe("get Lease", error))?;
+    let Some(spec) = lease.and_then(|lease| lease.spec) else { return Ok(None) };
+    let Some(holder) = spec.holder_identity.filter(|holder| !holder.is_empty()) else {
+        return Ok(None);
+    };
+    let renewed = spec.renew_time.map(|time| time.0);
+    Ok(Some(Leadership { holder, renewed, seconds: spec.lease_duration_seconds }))
+}
+
+/// What the leader says about one node.
+///
+/// # Errors
+/// Why it cannot be had, and what would help.
+pub async fn view(client: &Client, place: &Place, node: &str) -> Result<View, String> {
+    let query = format!("/api/v1/trafficwatches?node={node}");
+    let (text, whom) = match &place.url {
+        Some(url) => (direct(url, &query).await?, url.clone()),
+        None => through_the_api_server(client, place, &query).await?,
+    };
+    let view: View = serde_json::from_str(&text)
+        .map_err(|error| format!("{whom} answers what this version cannot read: {error}"))?;
+    if view.leader {
+        Ok(view)
+    } else {
+        Err(format!("{whom} does not lead: only the leader knows; ask that one"))
+    }
+}
+
+async fn direct(url: &str, query: &str) -> Result<String, String> {
+    let failed = |error: reqwest::Error| format!("--operator-url {url}: {}", last_cause(&error));
+    let http = reqwest::Client::builder()
+        .user_agent(crate::USER_AGENT)
+        .timeout(DEADLINE)
+        // As for Prometheus: this process has no CA certificates to look for.
+        .tls_certs_only([])
+        .no_proxy()
+        .build()
+        .map_err(failed)?;
+    let request = http.get(format!("{}{query}", url.trim_end_matches('/')));
+    let answer = request.send().await.map_err(failed)?;
+    let status = answer.status();
+    if !status.is_success() {
+        return Err(format!("--operator-url {url}: HTTP status {}", status.as_u16()));
+    }
+    answer.text().await.map_err(failed)
+}
+
+async fn through_the_api_server(
+    client: &Client,
+    place: &Place,
+    query: &str,
+) -> Result<(String, String), String> {
+    let Place { namespace, lease, port, .. } = place;
+    let leader = leadership(client, place).await?.ok_or_else(|| {
+        format!(
+            "nobody leads: the Lease {namespace}/{lease} has no holder; is the operator running?"
+        )
+    })?;
+    let holder = leader.holder;
+    let uri = format!("/api/v1/namespaces/{namespace}/pods/{holder}:{port}/proxy{query}");
+    let request = http::Request::get(&uri)
+        .body(vec![])
+        .map_err(|error| format!("the Lease's holder {holder:?} is no pod name: {error}"))?;
+    let answer = client.request_text(request).await.map_err(|error| {
+        let renewed = leader.renewed.map(|at| ago(at, Timestamp::now())).unwrap_or_default();
+        unreachable(&holder, namespace, *port, &renewed, error)
+    })?;
+    Ok((answer, format!("pod {holder}")))
+}
+
+/// Why the proxy gave no answer, and the way around it.
+fn unreachable(
+    holder: &str,
+    namespace: &str,
+    port: u16,
+    renewed: &str,
+    error: kube::Error,
+) -> String {
+    let forward = format!(
+        "kubectl -n {namespace} port-forward pod/{holder} {port}, then --operator-url http://127.0.0.1:{port}"
+    );
+    match error {
+        kube::Error::Api(s) if s.is_forbidden() => {
+            format!(
+                "you may not get pods/proxy in namespace {namespace}; ask for that, or {forward}"
+            )
+        }
+        kube::Error::Api(s) if s.is_not_found() => format!(
+            "there is no pod {holder} in namespace {namespace} (it renewed the Lease {renewed} ago), or \
+             it is older than this command; if the operator runs elsewhere: --operator-url"
+        ),
+        kube::Error::Api(s) if matches!(s.code, 500 | 502..=504) => format!(
+            "the API server cannot reach pod {holder} (a network policy, or it is just ending): {}; \
+             try: {forward}",
+            s.message.trim()
+        ),
+        error => format!("{}; try: {forward}", describe("ask the leader", error)),
+    }
+}
+
+/// The last cause says what happened ("connection refused"); the ones above it repeat the URL.
+fn last_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, reason: &str) -> kube::Error {
+        kube::Error::Api(kube::core::Status::failure("no", reason).with_code(code).boxed())
+    }
+
+    #[test]
+    fn a_leader_that_cannot_be_asked_leaves_a_way() {
+        for (error, expected) in [
+            (refused(403, "Forbidden"), "may not get pods/proxy in namespace ns"),
+            (refused(404, "NotFound"), "no pod p in namespace ns"),
+            (refused(503, "ServiceUnavailable"), "network policy"),
+            (refused(418, "x"), "port-forward"),
+        ] {
+            let text = unreachable("p", "ns", 8080, "3s", error);
+            assert!(text.contains(expected) && text.contains("--operator-url"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lease_without_renewal_runs_out() {
+        let at = |s| Timestamp::from_second(s).unwrap();
+        let lease = Leadership { holder: "p".into(), renewed: Some(at(100)), seconds: Some(15) };
+        assert!(!lease.expired(at(130)));
+        assert!(lease.expired(at(131)));
+        assert!(Leadership { renewed: None, ..lease }.expired(at(100)));
+    }
+}

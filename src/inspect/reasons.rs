@@ -1,0 +1,78 @@
+//! Why a node has no evidence, in a sentence, and what to do about it.
+
+/// What a reason of status and metrics means; what is not known here explains itself by its name.
+#[must_use]
+pub fn meaning(reason: &str) -> &str {
+    match reason {
+        "MetricsUnavailable" => "the request to Prometheus failed",
+        "LowCoverage" => {
+            "fewer than half of the nodes have data: the measurement is broken, not the nodes"
+        }
+        "NoSample" => "no series is about this node, or its exporter is down",
+        "SpeedUnknown" => {
+            "there is traffic, but the link speed is not known and no capacity is set"
+        }
+        "InvalidCapacity" => "the annotation traffic.example.com/capacity is no quantity",
+        "InvalidSample" => "the value is no number, negative, or there are two of them",
+        "StaleSample" => "the sample is older than spec.maxSampleAge",
+        "LimitReached" => "above the threshold, but as many nodes are unfit as may be",
+        "Measured" => "measured",
+        other => other,
+    }
+}
+
+/// What to do about it.
+#[must_use]
+pub fn remedy(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "MetricsUnavailable" => {
+            "see the condition MetricsAvailable; `doctor` asks Prometheus itself"
+        }
+        "LowCoverage" => {
+            "is the node exporter scraped on all nodes, and does spec.devices match their devices? \
+             `doctor` shows which series belong to which node"
+        }
+        "NoSample" => {
+            "is the node exporter running on this node and scraped (up == 1), and does spec.devices \
+             match its devices? `doctor` shows which series belong to which node"
+        }
+        "SpeedUnknown" => {
+            "set spec.capacity, or annotate the node: \
+             kubectl annotate node NAME traffic.example.com/capacity=10G"
+        }
+        "InvalidCapacity" => {
+            "write a quantity of bits per second: \
+             kubectl annotate --overwrite node NAME traffic.example.com/capacity=10G"
+        }
+        "InvalidSample" => {
+            "look at the series in Prometheus: two exporters may claim to be this node"
+        }
+        "StaleSample" => {
+            "is the exporter scraped, and are the clocks of Prometheus and the nodes right?"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_repaired_says_how() {
+        for reason in [
+            "MetricsUnavailable",
+            "LowCoverage",
+            "NoSample",
+            "SpeedUnknown",
+            "InvalidCapacity",
+            "InvalidSample",
+            "StaleSample",
+        ] {
+            assert_ne!(meaning(reason), reason);
+            assert!(remedy(reason).is_some(), "{reason}");
+        }
+        assert_eq!(meaning("Unheard"), "Unheard");
+        assert_eq!(remedy("Measured"), None);
+    }
+}
