@@ -48,7 +48,7 @@ fn labels() -> Value {
 }
 
 /// Exactly what is used, nothing by `*`.
-fn rbac() -> Vec<Value> {
+pub(crate) fn rbac() -> Vec<Value> {
     let mut rules = vec![rule(&Permission {
         group: "events.k8s.io",
         resources: &["events"],

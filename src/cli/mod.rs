@@ -6,10 +6,12 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod cluster;
 mod completions;
+mod doctor;
 mod explain;
 mod invocation;
 mod manifests;
 mod output;
+mod prometheus;
 mod run;
 mod values;
 
@@ -30,6 +32,8 @@ pub struct Cli {
 enum Command {
     /// Run the operator.
     Run(RunArgs),
+    /// Check everything the operator needs, and say how to repair what is missing.
+    Doctor(doctor::DoctorArgs),
     /// Say why something is as it is.
     Explain(explain::ExplainArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
@@ -57,14 +61,16 @@ impl Cli {
     /// Does what was asked; errors are printed, with their causes.
     #[must_use]
     pub fn execute(self) -> ExitCode {
+        let done = |()| ExitCode::SUCCESS;
         let result = match self.command {
-            Command::Run(args) => run::run(&args),
-            Command::Explain(args) => explain::run(args),
-            Command::Manifests(args) => manifests::print(args),
-            Command::Completions(args) => completions::print(&args, Self::command()),
+            Command::Run(args) => run::run(&args).map(done),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Explain(args) => explain::run(args).map(done),
+            Command::Manifests(args) => manifests::print(args).map(done),
+            Command::Completions(args) => completions::print(&args, Self::command()).map(done),
         };
         match result {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(code) => code,
             Err(error) => {
                 eprintln!("error: {error:#}");
                 ExitCode::FAILURE

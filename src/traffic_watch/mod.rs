@@ -46,7 +46,7 @@ mod settings;
 pub mod view;
 
 use children::{Applied, Child, Outcome};
-use claims::Claim;
+pub(crate) use claims::{Claim, claim};
 pub use decisions::Decisions;
 pub use deployments::DeploymentStore;
 use judgement::{Observed, Stray};

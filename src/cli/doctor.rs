@@ -1,0 +1,63 @@
+//! `doctor`: is everything there that the operator needs?
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    cluster::{ClusterArgs, OperatorArgs, TableOrJson},
+    output,
+    prometheus::PrometheusArgs,
+};
+use crate::{
+    inspect::doctor::{self, Verdict},
+    metrics::Metrics,
+};
+
+/// Flags of `doctor`.
+#[derive(Args, Clone, Debug)]
+pub struct DoctorArgs {
+    /// Whose rights to look at, for example
+    /// system:serviceaccount:traffic-operator-system:traffic-operator [default: your own].
+    #[arg(long = "as", value_name = "USER")]
+    user: Option<String>,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    output: TableOrJson,
+
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+/// Looks at everything; fails if anything does not work.
+pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let checks = output::block_on(async {
+        let access = args.cluster.access();
+        let (reading, asking) =
+            (access.reading().await?, access.asking(args.user.as_deref()).await?);
+        let endpoints = args.prometheus.endpoints(&Metrics::new())?;
+        let (place, labels) = (args.operator.place(), &args.prometheus.node_labels);
+        let user = args.user.as_deref();
+        let mut facts = doctor::gather(&reading, &asking, user, &place, labels).await;
+        for (name, client) in &endpoints {
+            let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
+            let watches: Vec<_> = watches.unwrap_or_default().iter().collect();
+            let endpoint = doctor::gather_endpoint(name, client, labels, &watches).await;
+            facts.endpoints.push(endpoint);
+        }
+        anyhow::Ok(doctor::checks(&facts))
+    })?;
+    match args.output {
+        TableOrJson::Table => output::text(&doctor::text(&checks))?,
+        TableOrJson::Json => output::json(&json!({ "checks": checks }))?,
+    }
+    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

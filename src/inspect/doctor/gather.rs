@@ -1,0 +1,158 @@
+//! Reads the cluster's facts.
+use std::fmt;
+
+use futures::{StreamExt, stream};
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        authentication::v1::SelfSubjectReview,
+        authorization::v1::{
+            ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+        },
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+};
+
+use super::{Facts, Right, rights};
+use crate::{
+    api::KINDS,
+    inspect::{
+        cluster::{describe, watches},
+        leader::{self, Place},
+    },
+    manifests,
+    nodes::NodeObject,
+};
+
+/// How many reviews are asked for at once.
+const AT_ONCE: usize = 8;
+
+/// Whose rights are looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Who runs this command, by the name the API server gives.
+    Caller(String),
+    /// Somebody else.
+    As(String),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caller(name) => write!(f, "{name} (you)"),
+            Self::As(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Reads everything but Prometheus. `reading` is the caller; `asking` is whose rights are looked at.
+pub async fn gather(
+    reading: &Client,
+    asking: &Client,
+    impersonated: Option<&str>,
+    place: &Place,
+    node_labels: &[String],
+) -> Facts {
+    let server = reading.apiserver_version().await;
+    let server = server.map(|info| info.git_version).map_err(|e| describe("get /version", e));
+    let reachable = server.is_ok();
+    let subject = match impersonated {
+        Some(user) => Subject::As(user.to_owned()),
+        None => Subject::Caller(whoami(asking).await),
+    };
+    let mut facts = Facts {
+        now: Timestamp::now(),
+        server,
+        definitions: vec![],
+        subject,
+        rights: vec![],
+        leadership: Ok(None),
+        deployment: Ok(None),
+        namespace: place.namespace.clone(),
+        nodes: Ok(vec![]),
+        watches: Ok(crate::inspect::cluster::Watches::default()),
+        node_labels: node_labels.to_vec(),
+        endpoints: vec![],
+    };
+    if !reachable {
+        return facts;
+    }
+    facts.definitions = definitions(reading).await;
+    facts.rights = reviews(asking, &place.namespace).await;
+    facts.leadership = leader::leadership(reading, place).await;
+    facts.deployment = deployment(reading, &place.namespace).await;
+    let nodes = Api::<NodeObject>::all(reading.clone()).list(&ListParams::default()).await;
+    facts.nodes = nodes.map(|list| list.items).map_err(|e| describe("list nodes", e));
+    facts.watches = watches(reading).await.map_err(|e| describe("list TrafficWatches", e));
+    facts
+}
+
+/// The caller's name, as the API server knows it.
+async fn whoami(client: &Client) -> String {
+    let review = Api::<SelfSubjectReview>::all(client.clone())
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await;
+    let info = review.ok().and_then(|review| review.status).and_then(|status| status.user_info);
+    info.and_then(|info| info.username).unwrap_or_else(|| "the caller".into())
+}
+
+type Definitions =
+    Vec<(CustomResourceDefinition, Result<Option<CustomResourceDefinition>, String>)>;
+
+async fn definitions(client: &Client) -> Definitions {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    let mut definitions = Vec::new();
+    for kind in KINDS {
+        let ours = (kind.crd)();
+        let there = api.get_opt(&ours.name_any()).await;
+        definitions.push((ours, there.map_err(|e| describe("get CustomResourceDefinition", e))));
+    }
+    definitions
+}
+
+async fn reviews(client: &Client, namespace: &str) -> Vec<(Right, Result<bool, String>)> {
+    let api = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let reviews = stream::iter(rights(namespace)).map(|right| {
+        let api = api.clone();
+        async move {
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(ResourceAttributes {
+                        group: Some(right.group.clone()),
+                        resource: Some(right.resource.clone()),
+                        subresource: right.subresource.clone(),
+                        verb: Some(right.verb.clone()),
+                        namespace: right.namespace.clone(),
+                        name: right.name.clone(),
+                        ..ResourceAttributes::default()
+                    }),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            let answer = api.create(&PostParams::default(), &review).await;
+            let answer = answer
+                .map(|review| review.status.is_some_and(|status| status.allowed))
+                .map_err(|error| describe("create SelfSubjectAccessReview", error));
+            (right, answer)
+        }
+    });
+    // In the order of the roles.
+    reviews.buffered(AT_ONCE).collect().await
+}
+
+async fn deployment(client: &Client, namespace: &str) -> Result<Option<(i32, i32)>, String> {
+    let api = Api::<Deployment>::namespaced(client.clone(), namespace);
+    let deployment =
+        api.get_opt(manifests::NAME).await.map_err(|e| describe("get Deployment", e))?;
+    Ok(deployment.map(|deployment| {
+        let wanted = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+        let available = deployment.status.and_then(|status| status.available_replicas);
+        (wanted, available.unwrap_or(0))
+    }))
+}

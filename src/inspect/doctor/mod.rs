@@ -1,0 +1,174 @@
+//! `doctor`: is everything there that the operator needs?
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
+use serde::Serialize;
+
+use super::{cluster::Watches, leader::Leadership};
+use crate::{nodes::NodeObject, prometheus::QueryError};
+
+mod cluster;
+mod gather;
+mod rights;
+mod scrape;
+mod series;
+mod text;
+mod watches;
+
+pub use gather::{Subject, gather};
+pub use rights::{Right, rights};
+pub use scrape::gather as gather_endpoint;
+pub use text::text;
+
+/// How many things of a kind are named in one line.
+const NAMED: usize = 5;
+
+/// What is known before judging.
+#[derive(Debug)]
+pub struct Facts {
+    /// When this is.
+    pub now: Timestamp,
+    /// The API server's version.
+    pub server: Result<String, String>,
+    /// The definitions of this binary, and those installed.
+    pub definitions:
+        Vec<(CustomResourceDefinition, Result<Option<CustomResourceDefinition>, String>)>,
+    /// Whose rights were looked at.
+    pub subject: Subject,
+    /// What the operator must be allowed, and whether that one is.
+    pub rights: Vec<(Right, Result<bool, String>)>,
+    /// The Lease.
+    pub leadership: Result<Option<Leadership>, String>,
+    /// The Deployment's wanted and available replicas.
+    pub deployment: Result<Option<(i32, i32)>, String>,
+    /// The operator's namespace.
+    pub namespace: String,
+    /// The nodes.
+    pub nodes: Result<Vec<NodeObject>, String>,
+    /// The objects.
+    pub watches: Result<Watches, String>,
+    /// Labels of series that may name a node, beside `instance`.
+    pub node_labels: Vec<String>,
+    /// What each Prometheus says.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// What one Prometheus says.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Its name in the operator's configuration.
+    pub name: String,
+    /// Its URL, without credentials.
+    pub url: String,
+    /// Whether it answers at all.
+    pub answers: Result<(), QueryError>,
+    /// The node exporters it knows.
+    pub exporters: Result<Vec<Exporter>, QueryError>,
+    /// What it has for each kind of question the objects ask.
+    pub asked: Vec<Asked>,
+}
+
+/// The labels by which one exporter's series are told apart: job, instance, and what may name a
+/// node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exporter(pub BTreeMap<String, String>);
+
+/// What the objects with the same devices and window need.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The devices that count.
+    pub devices: String,
+    /// The window of the rate.
+    pub window: Duration,
+    /// The objects, by namespace and name; empty for the defaults.
+    pub watches: Vec<String>,
+    /// Per exporter: samples of its poorest series within the window.
+    pub samples: Result<Vec<(Exporter, f64)>, QueryError>,
+    /// Exporters that know the speed of at least one of the devices.
+    pub speeds: Result<Vec<Exporter>, QueryError>,
+}
+
+/// What became of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Works, but not all of it, or not for all nodes.
+    Warn,
+    /// Does not work.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// What was found.
+    pub message: String,
+    /// What to do about it, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+    /// What it rests on, one thing per line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, message: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Ok, message: message.into(), fix: None, details: vec![] }
+    }
+
+    fn warn(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        let fix = Some(fix.into());
+        Self { verdict: Verdict::Warn, fix, ..Self::ok(name, message) }
+    }
+
+    fn fail(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Fail, ..Self::warn(name, message, fix) }
+    }
+
+    fn with(self, details: Vec<String>) -> Self {
+        Self { details, ..self }
+    }
+}
+
+/// Judges everything.
+#[must_use]
+pub fn checks(facts: &Facts) -> Vec<Check> {
+    let server = cluster::server(facts);
+    // Nothing else of the cluster can be said.
+    if server.verdict == Verdict::Fail {
+        let endpoints = facts.endpoints.iter().map(|endpoint| series::answers(facts, endpoint));
+        return [server].into_iter().chain(endpoints).collect();
+    }
+    let mut checks = vec![server];
+    checks.extend(cluster::definitions(facts));
+    checks.push(cluster::rights(facts));
+    checks.push(cluster::deployment(facts));
+    checks.push(cluster::leader(facts));
+    for endpoint in &facts.endpoints {
+        checks.push(series::answers(facts, endpoint));
+        checks.extend(series::checks(facts, endpoint));
+    }
+    checks.extend(watches::checks(facts));
+    checks
+}
+
+/// The first few of many names.
+fn some(names: &[String]) -> String {
+    let mut text = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMED {
+        text = format!("{text} and {} more", names.len() - NAMED);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

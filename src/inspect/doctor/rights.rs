@@ -1,0 +1,111 @@
+//! What the operator must be allowed: read from the roles it is installed with.
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::manifests;
+
+/// One thing to be allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// `get`, `patch`, …
+    pub verb: String,
+    /// The API group, empty for core.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// A part of it: `status`, `eviction`.
+    pub subresource: Option<String>,
+    /// Where; `None` is everywhere.
+    pub namespace: Option<String>,
+    /// On which object; `None` is on any.
+    pub name: Option<String>,
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if let Some(sub) = &self.subresource {
+            write!(f, "/{sub}")?;
+        }
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " {name}")?;
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, " in {namespace}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All of them, for an operator in `namespace`.
+#[must_use]
+pub fn rights(namespace: &str) -> Vec<Right> {
+    let mut rights = Vec::new();
+    for role in manifests::rbac() {
+        let place = match (role["kind"].as_str(), role["metadata"]["name"].as_str()) {
+            (Some("ClusterRole"), Some(manifests::NAME)) => None,
+            (Some("Role"), Some(manifests::NAME)) => Some(namespace),
+            _ => continue,
+        };
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            of_rule(rule, place, &mut rights);
+        }
+    }
+    rights
+}
+
+fn of_rule(rule: &Value, namespace: Option<&str>, rights: &mut Vec<Right>) {
+    let texts = |field: &str| {
+        let list = rule[field].as_array().map(Vec::as_slice).unwrap_or_default();
+        list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let names: Vec<_> = match texts("resourceNames") {
+        names if names.is_empty() => vec![None],
+        names => names.into_iter().map(Some).collect(),
+    };
+    for group in texts("apiGroups") {
+        for resource in texts("resources") {
+            let (resource, subresource) = match resource.split_once('/') {
+                Some((resource, sub)) => (resource.to_owned(), Some(sub.to_owned())),
+                None => (resource, None),
+            };
+            for verb in texts("verbs") {
+                rights.extend(names.iter().map(|name| Right {
+                    verb: verb.clone(),
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    subresource: subresource.clone(),
+                    namespace: namespace.map(str::to_owned),
+                    name: name.clone(),
+                }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_of_the_roles_is_asked_for() {
+        let texts: Vec<_> = rights("ns").iter().map(ToString::to_string).collect();
+        for expected in [
+            "patch nodes",
+            "create deployments.apps",
+            "watch trafficwatches.traffic.example.com",
+            "patch trafficwatches/status.traffic.example.com",
+            "create events.events.k8s.io",
+            "create leases.coordination.k8s.io in ns",
+            "update leases.coordination.k8s.io traffic-operator in ns",
+        ] {
+            assert!(texts.iter().any(|text| text == expected), "{expected} is not in {texts:?}");
+        }
+        // The roles of users are no rights of the operator.
+        assert!(!texts.iter().any(|text| text.starts_with("delete")), "{texts:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Asks one Prometheus what it has.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Asked, Endpoint, Exporter};
+use crate::{
+    api::{TrafficWatch, traffic_watch::DEFAULT_DEVICES},
+    inspect::cluster::name_of,
+    prometheus::{
+        Client, QueryError, decode,
+        promql::{duration, string},
+    },
+};
+
+/// The counter every question rests on.
+const BYTES: &str = "node_network_transmit_bytes_total";
+
+/// The default of `spec.window`.
+const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
+
+/// Asks everything about the objects that use this endpoint.
+pub async fn gather(
+    name: &str,
+    client: &Client,
+    node_labels: &[String],
+    watches: &[&TrafficWatch],
+) -> Endpoint {
+    let url = client.url().to_owned();
+    let ask = |promql: String| ask(client, node_labels, promql);
+    let names: Vec<_> =
+        ["job", "instance"].into_iter().chain(node_labels.iter().map(String::as_str)).collect();
+    let by = format!("by ({})", names.join(", "));
+    let answers = ask("vector(1)".into()).await.map(drop);
+    if let Err(error) = &answers {
+        // One failure says it all; the others would take as long to fail.
+        let exporters = Err(error.clone());
+        return Endpoint { name: name.into(), url, answers, exporters, asked: vec![] };
+    }
+    let exporters = ask(format!("count {by} ({BYTES})")).await;
+    let mut asked = Vec::new();
+    for ((devices, window), watches) in questions(watches) {
+        let (matcher, range) = (string(&devices), duration(window));
+        let samples =
+            ask(format!("min {by} (count_over_time({BYTES}{{device=~{matcher}}}[{range}]))")).await;
+        let speeds =
+            ask(format!("count {by} (node_network_speed_bytes{{device=~{matcher}}} > 0)")).await;
+        asked.push(Asked {
+            devices,
+            window,
+            watches,
+            samples,
+            speeds: speeds.map(|speeds| speeds.into_iter().map(|(exporter, _)| exporter).collect()),
+        });
+    }
+    let exporters = exporters.map(|rows| {
+        let all: BTreeSet<_> = rows.into_iter().map(|(exporter, _)| exporter).collect();
+        all.into_iter().collect()
+    });
+    Endpoint { name: name.into(), url, answers, exporters, asked }
+}
+
+type Questions = BTreeMap<(String, Duration), Vec<String>>;
+
+/// The devices and windows that are asked for, and by whom; the defaults if by nobody.
+fn questions(watches: &[&TrafficWatch]) -> Questions {
+    let mut questions = Questions::new();
+    for watch in watches {
+        let key = (watch.spec.devices.clone(), Duration::from(watch.spec.window));
+        questions.entry(key).or_default().push(name_of(watch));
+    }
+    if questions.is_empty() {
+        questions.insert((DEFAULT_DEVICES.to_owned(), DEFAULT_WINDOW), vec![]);
+    }
+    questions
+}
+
+async fn ask(
+    client: &Client,
+    node_labels: &[String],
+    promql: String,
+) -> Result<Vec<(Exporter, f64)>, QueryError> {
+    let result = client.query(&promql, client.timeout(), |answer| {
+        let mut rows = Vec::new();
+        decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
+            let names =
+                ["job", "instance"].into_iter().chain(node_labels.iter().map(String::as_str));
+            let labels = names
+                .filter_map(|label| Some((label.to_owned(), series.labels.get(label)?.to_owned())));
+            rows.push((Exporter(labels.collect()), series.value.unwrap_or(f64::NAN)));
+            Ok(())
+        })?;
+        Ok(rows)
+    });
+    result.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_with_the_same_devices_and_window_are_asked_about_once() {
+        let watch = |name: &str, window: &str| -> TrafficWatch {
+            serde_json::from_value(serde_json::json!({
+                "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+                "metadata": {"name": name, "namespace": "ns"},
+                "spec": {"maxBandwidthPercent": "60", "window": window}
+            }))
+            .unwrap()
+        };
+        let all = [watch("a", "2m"), watch("b", "120s"), watch("c", "5m")];
+        let questions = questions(&all.iter().collect::<Vec<_>>());
+        let windows: Vec<_> =
+            questions.iter().map(|((_, w), who)| (w.as_secs(), who.len())).collect();
+        assert_eq!(windows, [(120, 2), (300, 1)]);
+    }
+
+    #[test]
+    fn without_objects_the_defaults_are_asked_for() {
+        let questions = questions(&[]);
+        assert_eq!(questions.keys().next().unwrap().0, DEFAULT_DEVICES);
+    }
+}

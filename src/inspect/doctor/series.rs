@@ -1,0 +1,298 @@
+//! Checks of Prometheus: whose series are these, and are there enough of them?
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Asked, Check, Endpoint, Exporter, Facts, some};
+use crate::{
+    inspect::{cluster::name_of, figures::span},
+    nodes::{Identity, NodeObject, NodeSelector, Resolution},
+    prometheus::{Class, QueryError},
+};
+
+/// The least number of samples within a window: `rate` is blind with one, and a window of fewer
+/// than four intervals has one whenever a scrape or two fail.
+const MIN_SAMPLES: f64 = 4.0;
+
+/// Whether a Prometheus answers.
+pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
+    let check = "prometheus";
+    let Endpoint { name, url, .. } = endpoint;
+    let Err(error) = &endpoint.answers else {
+        return Check::ok(check, format!("{name} ({url}) answers"));
+    };
+    let message = format!("{name} does not answer: {error}");
+    let fix = match error.class {
+        Class::Unauthorized => "correct the credentials of this endpoint in --prometheus-config",
+        Class::BadAnswer => {
+            "the URL must be the Prometheus API itself: without /graph, behind no login page"
+        }
+        Class::Unreachable => {
+            "an address inside the cluster is not reachable from outside: kubectl port-forward and \
+             --prometheus-url, or run this command in the operator's pod"
+        }
+        _ => "ask again; if it stays so, look at the log of Prometheus",
+    };
+    if measured(facts) {
+        // Unreachable from here says nothing of the operator.
+        let message = format!("{message}; the operator does reach its Prometheus");
+        Check::warn(check, message, fix)
+    } else {
+        Check::fail(check, message, fix)
+    }
+}
+
+/// Whether the operator says that it gets answers.
+fn measured(facts: &Facts) -> bool {
+    let watches = facts.watches.iter().flat_map(|watches| &watches.read);
+    watches
+        .filter_map(|watch| watch.status.as_ref())
+        .flat_map(|status| &status.conditions)
+        .any(|c| c.type_ == "MetricsAvailable" && c.status == "True")
+}
+
+/// What else can be said of a Prometheus that answers.
+pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
+    let (Ok(()), Ok(nodes)) = (&endpoint.answers, &facts.nodes) else { return vec![] };
+    let addresses: Vec<Vec<_>> = nodes
+        .iter()
+        .map(|node| node.addresses().iter().map(|a| a.address.as_str().into()).collect())
+        .collect();
+    let names = nodes.iter().map(|node| node.metadata.name.as_deref().unwrap_or_default().into());
+    let identity = Identity::new(names.zip(addresses.iter().map(Vec::as_slice)).collect());
+    let known = Known { identity, labels: &facts.node_labels };
+    let exporters = match &endpoint.exporters {
+        Ok(exporters) => exporters,
+        Err(error) => return vec![failed("exporters", error)],
+    };
+    let mut checks = mapping(&known, exporters, endpoint);
+    for asked in &endpoint.asked {
+        checks.extend(question(&known, nodes, facts, asked));
+    }
+    checks
+}
+
+fn failed(name: &'static str, error: &QueryError) -> Check {
+    Check::fail(name, format!("the query failed: {error}"), "see the log of Prometheus")
+}
+
+struct Known<'a> {
+    identity: Identity,
+    labels: &'a [String],
+}
+
+impl Known<'_> {
+    fn resolve(&self, exporter: &Exporter) -> Resolution {
+        self.identity.resolve(self.labels, |label| exporter.0.get(label).map(String::as_str))
+    }
+
+    fn node(&self, exporter: &Exporter) -> Option<&str> {
+        match self.resolve(exporter) {
+            Resolution::Node(place) => self.identity.names().get(place).map(|name| &**name),
+            Resolution::Ambiguous | Resolution::Unknown => None,
+        }
+    }
+
+    /// The label that leads to the node.
+    fn by(&self, exporter: &Exporter) -> &str {
+        let found = self.resolve(exporter);
+        let leads = |label: &&String| {
+            self.identity.resolve(&[], |_| exporter.0.get(*label).map(String::as_str)) == found
+        };
+        self.labels.iter().find(leads).map_or("instance", String::as_str)
+    }
+}
+
+impl Exporter {
+    /// `job=… instance=…`, with what else there is.
+    fn shown(&self) -> String {
+        let first = ["job", "instance"].into_iter();
+        let rest = self.0.keys().map(String::as_str).filter(|k| !["job", "instance"].contains(k));
+        let all = first.chain(rest).filter_map(|key| Some(format!("{key}={}", self.0.get(key)?)));
+        all.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Which exporter belongs to which node.
+fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Vec<Check> {
+    let name = "exporters";
+    if exporters.is_empty() {
+        let message = format!("{} has no series node_network_transmit_bytes_total", endpoint.name);
+        let fix =
+            "install the node exporter, have it scraped, with its collector netclass/netdev on";
+        return vec![Check::fail(name, message, fix)];
+    }
+    let (mut mapped, mut ambiguous, mut unmapped) = (Vec::new(), Vec::new(), Vec::new());
+    for exporter in exporters {
+        match known.resolve(exporter) {
+            Resolution::Node(_) => {
+                let node = known.node(exporter).unwrap_or_default();
+                mapped.push(format!("{} -> {node} (by {})", exporter.shown(), known.by(exporter)));
+            }
+            Resolution::Ambiguous => ambiguous.push(exporter.shown()),
+            Resolution::Unknown => unmapped.push(exporter.shown()),
+        }
+    }
+    let message = format!("{} of {} belong to a node", mapped.len(), exporters.len());
+    let mut checks = vec![match mapped.len() {
+        0 => Check::fail(
+            name,
+            message,
+            "name the label that holds the node's name: --node-label, the operator's flag too",
+        ),
+        _ => Check::ok(name, message).with(mapped),
+    }];
+    if !ambiguous.is_empty() {
+        let message = format!(
+            "{} lead to several nodes with the same address: {}",
+            ambiguous.len(),
+            some(&ambiguous)
+        );
+        let fix = "relabel the node's name into a label `node` of these series, or name another by --node-label";
+        checks.push(Check::warn(name, message, fix).with(ambiguous));
+    }
+    if !unmapped.is_empty() {
+        let message =
+            format!("{} belong to no node of this cluster: {}", unmapped.len(), some(&unmapped));
+        let fix = "harmless for machines outside the cluster; else relabel a label `node`, or --node-label";
+        checks.push(Check::warn(name, message, fix).with(unmapped));
+    }
+    checks
+}
+
+/// What one kind of question would find.
+fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Asked) -> Vec<Check> {
+    let for_whom = match asked.watches.as_slice() {
+        [] => "the default devices".to_owned(),
+        watches => some(watches),
+    };
+    let (samples, speeds) = match (&asked.samples, &asked.speeds) {
+        (Ok(samples), Ok(speeds)) => (samples, speeds),
+        (Err(error), _) | (_, Err(error)) => return vec![failed("nodes", error)],
+    };
+    let mut poorest: BTreeMap<&str, f64> = BTreeMap::new();
+    for (exporter, count) in samples {
+        let Some(node) = known.node(exporter) else { continue };
+        let least = poorest.entry(node).or_insert(*count);
+        *least = least.min(*count);
+    }
+    let judged = judged(nodes, facts, asked);
+    let without: Vec<_> = judged
+        .iter()
+        .filter(|node| !poorest.contains_key(name(node)))
+        .map(|n| name(n).to_owned())
+        .collect();
+    let mut checks = vec![coverage(&judged, without, &for_whom, asked)];
+    let with_speed: BTreeSet<_> =
+        speeds.iter().filter_map(|exporter| known.node(exporter)).collect();
+    checks.push(speed(&judged, &poorest, &with_speed, &for_whom, capacity_given(facts, asked)));
+    checks.push(window(&poorest, &for_whom, asked));
+    checks
+}
+
+fn name(node: &NodeObject) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The nodes that any of the question's objects judges; every Linux node if there is no object.
+fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a NodeObject> {
+    let watches = facts.watches.iter().flat_map(|watches| &watches.read);
+    let mut selectors: Vec<_> = watches
+        .filter(|watch| asked.watches.contains(&name_of(watch)))
+        .filter_map(|watch| match &watch.spec.node_selector {
+            None => Some(NodeSelector::linux()),
+            // One that cannot be read is told by the check of the object.
+            Some(selector) => NodeSelector::new(selector).ok(),
+        })
+        .collect();
+    if asked.watches.is_empty() {
+        selectors.push(NodeSelector::linux());
+    }
+    let is_judged = |node: &&NodeObject| {
+        let labels = node.metadata.labels.as_ref();
+        let get = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
+        selectors.iter().any(|selector| selector.matches(get))
+    };
+    nodes.iter().filter(is_judged).collect()
+}
+
+/// Whether every object of the question says its nodes' capacity itself.
+fn capacity_given(facts: &Facts, asked: &Asked) -> bool {
+    let watches = facts.watches.iter().flat_map(|watches| &watches.read);
+    let mut of_question =
+        watches.filter(|watch| asked.watches.contains(&name_of(watch))).peekable();
+    of_question.peek().is_some() && of_question.all(|watch| watch.spec.capacity.is_some())
+}
+
+fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked: &Asked) -> Check {
+    let check = "nodes";
+    let all = judged.len();
+    if without.is_empty() {
+        return Check::ok(check, format!("all {all} nodes have series ({for_whom})"));
+    }
+    let message =
+        format!("{} of {all} nodes have no series ({for_whom}): {}", without.len(), some(&without));
+    let fix = format!(
+        "is the exporter running there and scraped, and do its devices match {:?}?",
+        asked.devices
+    );
+    // With fewer than half nothing is judged at all.
+    if (all - without.len()) * 2 < all {
+        Check::fail(check, message, fix).with(without)
+    } else {
+        Check::warn(check, message, fix).with(without)
+    }
+}
+
+fn speed(
+    judged: &[&NodeObject],
+    with_series: &BTreeMap<&str, f64>,
+    with_speed: &BTreeSet<&str>,
+    for_whom: &str,
+    capacity_given: bool,
+) -> Check {
+    let check = "link-speed";
+    let unknown: Vec<_> = judged
+        .iter()
+        .filter(|node| !capacity_given && node.metadata.annotations.is_none())
+        .map(|node| name(node))
+        .filter(|node| with_series.contains_key(node) && !with_speed.contains(node))
+        .map(str::to_owned)
+        .collect();
+    if unknown.is_empty() {
+        return Check::ok(
+            check,
+            format!("known, or set as capacity, for all nodes with series ({for_whom})"),
+        );
+    }
+    let message = format!(
+        "unknown for {} nodes, which have traffic ({for_whom}): {}",
+        unknown.len(),
+        some(&unknown)
+    );
+    let fix = format!(
+        "kubectl annotate node {} traffic.example.com/capacity=10G, or spec.capacity",
+        unknown.first().map_or("NAME", String::as_str)
+    );
+    Check::warn(check, message, fix).with(unknown)
+}
+
+fn window(poorest: &BTreeMap<&str, f64>, for_whom: &str, asked: &Asked) -> Check {
+    let check = "window";
+    let window = span(i64::try_from(asked.window.as_secs()).unwrap_or(i64::MAX));
+    let poor: Vec<_> = poorest
+        .iter()
+        .filter(|(_, count)| **count < MIN_SAMPLES)
+        .map(|(node, count)| format!("{node} ({count})"))
+        .collect();
+    if poor.is_empty() {
+        return Check::ok(
+            check,
+            format!("at least {MIN_SAMPLES} samples within {window} ({for_whom})"),
+        );
+    }
+    let message = format!(
+        "{} nodes have fewer than {MIN_SAMPLES} samples within {window} ({for_whom}): {}",
+        poor.len(),
+        some(&poor)
+    );
+    Check::warn(check, message, "set spec.window to at least four scrape intervals").with(poor)
+}

@@ -1,0 +1,375 @@
+#![expect(clippy::needless_pass_by_value, reason = "JSON literals are written in place")]
+use std::sync::LazyLock;
+
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{api::TrafficWatch, prometheus::Class};
+
+/// Its generation is slow without optimisation.
+static DEFINITION: LazyLock<CustomResourceDefinition> = LazyLock::new(TrafficWatch::crd);
+static INSTALLED: LazyLock<CustomResourceDefinition> = LazyLock::new(|| installed(|_| {}));
+static RIGHTS: LazyLock<Vec<Right>> = LazyLock::new(|| rights("ns"));
+
+fn node(name: &str, address: &str, labels: Value) -> NodeObject {
+    let mut all = json!({"kubernetes.io/os": "linux"});
+    all.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": all},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]}
+    }))
+    .unwrap()
+}
+
+fn watch(name: &str, spec: Value, conditions: Value) -> TrafficWatch {
+    let mut full = json!({"maxBandwidthPercent": "60"});
+    full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+        "metadata": {"name": name, "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": full, "status": {"ready": true, "nodes": {}, "conditions": conditions}
+    }))
+    .unwrap()
+}
+
+fn condition(type_: &str, status: &str, reason: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": "said",
+           "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+fn exporter(instance: &str) -> Exporter {
+    let labels = [("job", "node-exporter"), ("instance", instance)];
+    Exporter(labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into())
+}
+
+fn installed(change: impl FnOnce(&mut Value)) -> CustomResourceDefinition {
+    let mut crd = serde_json::to_value(&*DEFINITION).unwrap();
+    crd["status"] = json!({"conditions": [{"type": "Established", "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "x", "message": ""}]});
+    change(&mut crd);
+    serde_json::from_value(crd).unwrap()
+}
+
+/// Two nodes, one object, and all as it should be.
+fn healthy() -> Facts {
+    let good = json!([
+        condition("Ready", "True", "Judged"),
+        condition("MetricsAvailable", "True", "Available")
+    ]);
+    let both = || vec![exporter("10.0.0.1:9100"), exporter("node-2")];
+    Facts {
+        now: Timestamp::from_second(1_790_000_000).unwrap(),
+        server: Ok("v1.33.1".into()),
+        definitions: vec![(DEFINITION.clone(), Ok(Some(INSTALLED.clone())))],
+        subject: Subject::As("system:serviceaccount:ns:op".into()),
+        rights: RIGHTS.clone().into_iter().map(|right| (right, Ok(true))).collect(),
+        leadership: Ok(Some(Leadership {
+            holder: "operator-a".into(),
+            renewed: Timestamp::from_second(1_789_999_998).ok(),
+            seconds: Some(15),
+        })),
+        deployment: Ok(Some((2, 2))),
+        namespace: "ns".into(),
+        nodes: Ok(vec![
+            node("node-1", "10.0.0.1", json!({"web.traffic.example.com/unfit": "false"})),
+            node("node-2", "10.0.0.2", json!({})),
+        ]),
+        watches: Ok(Watches { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
+        node_labels: vec!["node".into()],
+        endpoints: vec![Endpoint {
+            name: "default".into(),
+            url: "http://p:9090".into(),
+            answers: Ok(()),
+            exporters: Ok(both()),
+            asked: vec![Asked {
+                devices: "eth.*".into(),
+                window: Duration::from_mins(2),
+                watches: vec!["default/web".into()],
+                samples: Ok(both().into_iter().map(|exporter| (exporter, 8.0)).collect()),
+                speeds: Ok(both()),
+            }],
+        }],
+    }
+}
+
+#[test]
+fn a_healthy_cluster_passes_every_check() {
+    let checks = checks(&healthy());
+    assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{}", text(&checks));
+    let text = text(&checks);
+    for expected in [
+        "ok    api-server  reachable, v1.33.1",
+        "may do all",
+        "operator-a leads, renewed 2s ago",
+        "job=node-exporter instance=10.0.0.1:9100 -> node-1 (by instance)",
+        "all 2 nodes have series (default/web)",
+        "at least 4 samples within 2m (default/web)",
+        "all 1 are Ready and measured",
+        "12 ok, 0 to look at, 0 failed",
+    ] {
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+}
+
+type Break = fn(&mut Facts);
+
+/// What is broken, by which check it is found, and what must be read there.
+type Case = (&'static str, Verdict, Break, &'static [&'static str]);
+
+fn found(cases: &[Case]) {
+    for (name, verdict, break_it, expected) in cases {
+        let mut facts = healthy();
+        break_it(&mut facts);
+        let found: Vec<_> = checks(&facts)
+            .into_iter()
+            .filter(|check| check.name == *name && check.verdict == *verdict)
+            .collect();
+        let text = text(&found);
+        for expected in *expected {
+            assert!(text.contains(expected), "{name}: {expected:?} is not in\n{text}");
+        }
+        assert!(found.iter().all(|check| check.fix.is_some()), "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
+    use Verdict::{Fail, Warn};
+    found(&[
+        (
+            "api-server",
+            Fail,
+            |f| f.server = Err("connection refused".into()),
+            &["not reachable: connection refused", "--kubeconfig"],
+        ),
+        (
+            "definition",
+            Fail,
+            |f| f.definitions[0].1 = Ok(None),
+            &["trafficwatches.traffic.example.com is not installed", "make install"],
+        ),
+        (
+            "definition",
+            Fail,
+            |f| {
+                f.definitions[0].1 = Ok(Some(installed(|crd| {
+                    let fields =
+                        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+                    let fields = crd.pointer_mut(fields).unwrap().as_object_mut().unwrap();
+                    fields.remove("recoverPercent");
+                    fields.insert("future".into(), json!({"type": "string"}));
+                })));
+            },
+            &[
+                "older than this binary: it lacks spec.recoverPercent",
+                "kubectl apply -f deploy/crds",
+            ],
+        ),
+        (
+            "definition",
+            Warn,
+            |f| {
+                f.definitions[0].1 = Ok(Some(installed(|crd| {
+                    let fields =
+                        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+                    crd.pointer_mut(fields).unwrap()["future"] = json!({"type": "string"});
+                })));
+            },
+            &["newer than this binary: it has spec.future"],
+        ),
+        (
+            "definition",
+            Fail,
+            |f| {
+                f.definitions[0].1 =
+                    Ok(Some(installed(|crd| crd["spec"]["versions"][0]["served"] = false.into())));
+            },
+            &["does not serve v1alpha1"],
+        ),
+        (
+            "rights",
+            Fail,
+            |f| f.rights[0].1 = Ok(false),
+            &["op may not create events.events.k8s.io (1 of", "deploy/rbac/rbac.yaml"],
+        ),
+        (
+            "rights",
+            Warn,
+            |f| {
+                f.subject = Subject::Caller("jane".into());
+                f.rights[0].1 = Ok(false);
+            },
+            &["jane (you) may not", "--as system:serviceaccount:ns:traffic-operator"],
+        ),
+        (
+            "rights",
+            Fail,
+            |f| f.rights[3].1 = Err("no".into()),
+            &["cannot be looked at", "impersonate"],
+        ),
+        ("deployment", Fail, |f| f.deployment = Ok(Some((0, 0))), &["scaled to 0", "--replicas 2"]),
+        ("deployment", Warn, |f| f.deployment = Ok(Some((2, 1))), &["1 of 2", "describe pods"]),
+        ("deployment", Fail, |f| f.deployment = Ok(Some((2, 0))), &["0 of 2"]),
+        ("deployment", Warn, |f| f.deployment = Ok(None), &["no Deployment ns/traffic-operator"]),
+        ("leader", Fail, |f| f.leadership = Ok(None), &["nobody leads", "logs"]),
+        (
+            "leader",
+            Fail,
+            |f| {
+                let lease = f.leadership.as_mut().unwrap().as_mut().unwrap();
+                lease.renewed = Timestamp::from_second(1_789_999_900).ok();
+            },
+            &["run out: renewed 1m 40s ago"],
+        ),
+    ]);
+}
+
+#[test]
+fn what_prometheus_lacks_is_found_with_its_fix() {
+    use Verdict::{Fail, Warn};
+    found(&[
+        (
+            "prometheus",
+            Fail,
+            |f| {
+                f.watches = Ok(Watches::default());
+                f.endpoints[0].answers =
+                    Err(QueryError::new(Class::Unauthorized, "HTTP status 401"));
+            },
+            &["default does not answer: HTTP status 401", "credentials"],
+        ),
+        (
+            "prometheus",
+            Warn,
+            |f| f.endpoints[0].answers = Err(QueryError::new(Class::Unreachable, "dns error")),
+            &["the operator does reach", "port-forward"],
+        ),
+        ("exporters", Fail, |f| f.endpoints[0].exporters = Ok(vec![]), &["no series", "install"]),
+        (
+            "exporters",
+            Warn,
+            |f| f.endpoints[0].exporters = Ok(vec![exporter("node-1"), exporter("10.9.9.9:9100")]),
+            &["1 belong to no node", "instance=10.9.9.9:9100", "--node-label"],
+        ),
+        (
+            "exporters",
+            Warn,
+            |f| {
+                f.nodes.as_mut().unwrap().push(node("node-3", "10.0.0.1", json!({})));
+            },
+            &["1 lead to several nodes with the same address", "10.0.0.1:9100"],
+        ),
+        (
+            "exporters",
+            Fail,
+            |f| f.endpoints[0].exporters = Ok(vec![exporter("pod-x")]),
+            &["0 of 1 belong to a node", "--node-label"],
+        ),
+        (
+            "nodes",
+            Warn,
+            |f| f.nodes.as_mut().unwrap().push(node("node-3", "10.0.0.3", json!({}))),
+            &["1 of 3 nodes have no series (default/web): node-3", "eth.*"],
+        ),
+        (
+            "nodes",
+            Fail,
+            |f| f.endpoints[0].asked[0].samples = Ok(vec![]),
+            &["2 of 2 nodes have no series"],
+        ),
+        (
+            "link-speed",
+            Warn,
+            |f| f.endpoints[0].asked[0].speeds = Ok(vec![exporter("node-2")]),
+            &[
+                "unknown for 1 nodes",
+                "kubectl annotate node node-1 traffic.example.com/capacity=10G",
+            ],
+        ),
+        (
+            "window",
+            Warn,
+            |f| f.endpoints[0].asked[0].samples.as_mut().unwrap()[1].1 = 2.0,
+            &[
+                "1 nodes have fewer than 4 samples within 2m (default/web): node-2 (2)",
+                "spec.window",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_objects_and_labels_is_found_with_its_fix() {
+    use Verdict::{Fail, Warn};
+    found(&[
+        (
+            "watches",
+            Fail,
+            |f| {
+                let bad = json!([condition("Ready", "False", "InvalidSpec")]);
+                f.watches.as_mut().unwrap().read = vec![watch("web", json!({}), bad)];
+            },
+            &["default/web: Ready=False InvalidSpec: said", "correct the field"],
+        ),
+        (
+            "watches",
+            Warn,
+            |f| {
+                let bad = json!([condition("Ready", "False", "Paused")]);
+                f.watches.as_mut().unwrap().read = vec![watch("web", json!({}), bad)];
+            },
+            &["spec.paused: false"],
+        ),
+        (
+            "watches",
+            Fail,
+            |f| f.watches.as_mut().unwrap().unreadable = vec![("a/b".into(), "bad".into())],
+            &["a/b: its spec cannot be read: bad"],
+        ),
+        (
+            "watches",
+            Fail,
+            |f| f.watches.as_mut().unwrap().read[0].status = None,
+            &["has not looked at it"],
+        ),
+        (
+            "labels",
+            Fail,
+            |f| {
+                let good = json!([condition("Ready", "True", "Judged")]);
+                let other = watch("x", json!({"label": "web"}), good);
+                f.watches.as_mut().unwrap().read.push(other);
+            },
+            &[
+                "default/x claims web.traffic.example.com/unfit, which belongs to the older default/web",
+            ],
+        ),
+        (
+            "labels",
+            Warn,
+            |f| {
+                let old =
+                    node("node-9", "10.0.0.9", json!({"old.traffic.example.com/unfit": "true"}));
+                f.nodes.as_mut().unwrap().push(old);
+            },
+            &[
+                "old.traffic.example.com/unfit is on 1 nodes (node-9)",
+                "--all old.traffic.example.com/unfit-",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn a_capacity_needs_no_link_speed() {
+    let speed = |facts: &Facts| {
+        checks(facts).into_iter().find(|check| check.name == "link-speed").unwrap().verdict
+    };
+    let mut facts = healthy();
+    facts.endpoints[0].asked[0].speeds = Ok(vec![]);
+    assert_eq!(speed(&facts), Verdict::Warn);
+    let good = json!([condition("Ready", "True", "Judged")]);
+    facts.watches.as_mut().unwrap().read = vec![watch("web", json!({"capacity": "1G"}), good)];
+    assert_eq!(speed(&facts), Verdict::Ok);
+}

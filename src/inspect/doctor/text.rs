@@ -1,0 +1,39 @@
+//! The checks as a person reads them.
+use std::fmt::Write;
+
+use super::{Check, Verdict};
+
+/// How many details of one check are printed; the JSON has them all.
+const DETAILS: usize = 10;
+
+/// One line per check, its fix below it, and the count of each verdict.
+#[must_use]
+pub fn text(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for check in checks {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<5} {:<11} {}", word(check.verdict), check.name, check.message);
+        if let Some(fix) = &check.fix {
+            let _ = writeln!(text, "{:18}fix: {fix}", "");
+        }
+        for detail in check.details.iter().take(DETAILS) {
+            let _ = writeln!(text, "{:18}- {detail}", "");
+        }
+        if check.details.len() > DETAILS {
+            let more = check.details.len() - DETAILS;
+            let _ = writeln!(text, "{:18}- {more} more: -o json lists them", "");
+        }
+    }
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let (ok, warn, fail) = (count(Verdict::Ok), count(Verdict::Warn), count(Verdict::Fail));
+    let _ = writeln!(text, "{ok} ok, {warn} to look at, {fail} failed");
+    text
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "ok",
+        Verdict::Warn => "WARN",
+        Verdict::Fail => "FAIL",
+    }
+}
