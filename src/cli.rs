@@ -5,9 +5,13 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    manifests, prometheus,
+    manifests,
     runtime::{self, log::LogFormat},
 };
+
+mod prometheus;
+
+pub use prometheus::PrometheusArgs;
 
 /// Kubernetes that acts on how its network really behaves.
 ///
@@ -31,15 +35,9 @@ enum Command {
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Base URL of Prometheus (or of anything with its HTTP API).
-    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_URL", value_name = "URL")]
-    #[arg(default_value = "http://prometheus-k8s.monitoring.svc:9090")]
-    pub prometheus_url: String,
-
-    /// The longest that one request to Prometheus may take.
-    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_TIMEOUT", value_name = "DURATION")]
-    #[arg(default_value = "10s", value_parser = duration)]
-    pub prometheus_timeout: Duration,
+    /// Where Prometheus is.
+    #[command(flatten)]
+    pub prometheus: PrometheusArgs,
 
     /// Labels of the node exporter's series that may name the node, tried in this order before
     /// `instance`; comma-separated.
@@ -119,10 +117,7 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
         .build()
         .context("async runtime")?;
     let config = runtime::Config {
-        prometheus: prometheus::Config {
-            url: args.prometheus_url.clone(),
-            timeout: args.prometheus_timeout,
-        },
+        endpoints: args.prometheus.endpoints()?,
         node_labels: args.node_labels.clone(),
         admin_address: args.admin_address,
         lease: runtime::lease::LeaseConfig {
