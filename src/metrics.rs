@@ -61,7 +61,7 @@ struct Inner {
     reconcile_errors: Family<Failure, Counter>,
     reconcile_duration: Histograms<Controller>,
     prometheus_requests: Family<RequestResult, Counter>,
-    prometheus_duration: Histogram,
+    prometheus_duration: Histograms<Endpoint>,
     samples_rejected: Family<Reason, Counter>,
     api_requests: Family<ApiCall, Counter>,
     watch_restarts: Family<Resource, Counter>,
@@ -88,7 +88,13 @@ struct Controller {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestResult {
+    endpoint: String,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Endpoint {
+    endpoint: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -127,7 +133,7 @@ impl Metrics {
             reconcile_errors: Family::default(),
             reconcile_duration: Family::new_with_constructor(seconds as fn() -> Histogram),
             prometheus_requests: Family::default(),
-            prometheus_duration: seconds(),
+            prometheus_duration: Family::new_with_constructor(seconds as fn() -> Histogram),
             samples_rejected: Family::default(),
             api_requests: Family::default(),
             watch_restarts: Family::default(),
@@ -172,10 +178,13 @@ impl Metrics {
         }
     }
 
-    /// Counts one request to Prometheus; `result` is `success` or the reason of its failure.
-    pub fn prometheus_request(&self, result: &'static str, took: Duration) {
-        self.0.prometheus_requests.get_or_create(&RequestResult { result }).inc();
-        self.0.prometheus_duration.observe(took.as_secs_f64());
+    /// Counts one request to an endpoint of Prometheus; `result` is `success` or the reason of its
+    /// failure.
+    pub fn prometheus_request(&self, endpoint: &str, result: &'static str, took: Duration) {
+        let endpoint = endpoint.to_owned();
+        let duration = Endpoint { endpoint: endpoint.clone() };
+        self.0.prometheus_requests.get_or_create(&RequestResult { endpoint, result }).inc();
+        self.0.prometheus_duration.get_or_create(&duration).observe(took.as_secs_f64());
     }
 
     /// Counts series of an answer that are no evidence.
@@ -225,7 +234,7 @@ impl Inner {
         );
         r.register(
             "prometheus_requests",
-            "Requests to Prometheus by result",
+            "Requests to Prometheus by endpoint and result",
             self.prometheus_requests.clone(),
         );
         r.register(
@@ -265,7 +274,7 @@ mod tests {
     fn every_family_of_the_process_is_listed() {
         let metrics = Metrics::new();
         metrics.reconciled("x", Duration::ZERO, Some("ApiError"));
-        metrics.prometheus_request("success", Duration::ZERO);
+        metrics.prometheus_request("default", "success", Duration::ZERO);
         metrics.samples_rejected("unmapped", 1);
         metrics.api_request("get", "nodes", 200);
         metrics.watch_restarted("nodes");
@@ -284,6 +293,9 @@ mod tests {
         for family in families {
             assert!(NAMES.contains(&family.as_str()), "{family} is not in NAMES");
         }
+        let requests =
+            r#"traffic_operator_prometheus_requests_total{endpoint="default",result="success"} 1"#;
+        assert!(page.contains(requests), "{page}");
         assert!(page.ends_with("# EOF\n"), "{page}");
     }
 }

@@ -8,10 +8,12 @@ use super::{
     cluster::{ClusterArgs, OperatorArgs, TableOrJson},
     output,
     prometheus::PrometheusArgs,
+    series::SeriesArgs,
 };
 use crate::{
     inspect::doctor::{self, Verdict},
     metrics::Metrics,
+    prometheus::Endpoints,
 };
 
 /// Flags of `doctor`.
@@ -30,6 +32,9 @@ pub struct DoctorArgs {
     prometheus: PrometheusArgs,
 
     #[command(flatten)]
+    series: SeriesArgs,
+
+    #[command(flatten)]
     cluster: ClusterArgs,
 
     #[command(flatten)]
@@ -42,15 +47,14 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         let access = args.cluster.access();
         let (reading, asking) =
             (access.reading().await?, access.asking(args.user.as_deref()).await?);
-        let endpoints = args.prometheus.endpoints(&Metrics::new())?;
-        let (place, labels) = (args.operator.place(), &args.prometheus.node_labels);
+        let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
+        let (place, labels) = (args.operator.place(), &args.series.node_labels);
         let user = args.user.as_deref();
         let mut facts = doctor::gather(&reading, &asking, user, &place, labels).await;
-        for (name, client) in &endpoints {
+        for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
             let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
-            let watches: Vec<_> = watches.unwrap_or_default().iter().collect();
-            let endpoint = doctor::gather_endpoint(name, client, labels, &watches).await;
-            facts.endpoints.push(endpoint);
+            let watches = watches.unwrap_or_default();
+            facts.endpoints.push(doctor::gather_endpoint(client, labels, watches).await);
         }
         anyhow::Ok(doctor::checks(&facts))
     })?;

@@ -13,8 +13,10 @@ mod manifests;
 mod output;
 mod prometheus;
 mod run;
+mod series;
 mod values;
 
+pub use prometheus::PrometheusArgs;
 pub use run::RunArgs;
 
 /// Kubernetes that acts on how its network really behaves.

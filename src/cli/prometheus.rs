@@ -1,39 +1,79 @@
-//! Flags about Prometheus, for the commands that ask it.
-use std::time::Duration;
+//! The flags that say where Prometheus is: those of every command that asks it.
+use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::values::{duration, label_name};
-use crate::{
-    metrics::Metrics,
-    prometheus::{Client, Config},
-};
+use super::values::duration;
+use crate::prometheus::EndpointsConfig;
 
-/// Which Prometheus, and how its series name nodes.
-#[derive(Args, Clone, Debug)]
+/// Where Prometheus is.
+#[derive(Args, Clone)]
 pub struct PrometheusArgs {
-    /// Base URL of Prometheus (or of anything with its HTTP API).
+    /// Base URL of Prometheus (or of anything with its HTTP API): the endpoint `default`, unless
+    /// --prometheus-config has one of that name [default: http://prometheus-k8s.monitoring.svc:9090].
     #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_URL", value_name = "URL")]
-    #[arg(default_value = "http://prometheus-k8s.monitoring.svc:9090")]
-    prometheus_url: String,
+    // It may hold a password.
+    #[arg(hide_env_values = true)]
+    pub prometheus_url: Option<String>,
 
-    /// The longest that one request to Prometheus may take.
+    /// YAML file of named endpoints with their credentials, TLS, headers and parameters; described
+    /// in docs/prometheus.md.
+    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_CONFIG", value_name = "FILE")]
+    pub prometheus_config: Option<PathBuf>,
+
+    /// The longest that one request to Prometheus may take, where the file says nothing else.
     #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "10s", value_parser = duration)]
-    prometheus_timeout: Duration,
-
-    /// Labels of the node exporter's series that may name the node, tried in this order before
-    /// `instance`; comma-separated.
-    #[arg(long = "node-label", env = "TRAFFIC_OPERATOR_NODE_LABEL", value_name = "LABELS")]
-    #[arg(value_delimiter = ',', default_value = "node,nodename,kubernetes_node")]
-    #[arg(value_parser = label_name)]
-    pub(super) node_labels: Vec<String>,
+    pub prometheus_timeout: Duration,
 }
 
 impl PrometheusArgs {
-    /// The endpoints by name.
-    pub(super) fn endpoints(&self, metrics: &Metrics) -> anyhow::Result<Vec<(String, Client)>> {
-        let config = Config { url: self.prometheus_url.clone(), timeout: self.prometheus_timeout };
-        Ok(vec![("default".into(), Client::new(&config, metrics.clone())?)])
+    /// The endpoints, read and checked.
+    ///
+    /// # Errors
+    /// When a flag or the file says something impossible.
+    pub fn endpoints(&self) -> anyhow::Result<EndpointsConfig> {
+        let url = self.prometheus_url.as_deref();
+        EndpointsConfig::load(self.prometheus_config.as_deref(), url, self.prometheus_timeout)
+    }
+}
+
+impl fmt::Debug for PrometheusArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrometheusArgs")
+            // It may hold a password.
+            .field("prometheus_url", &self.prometheus_url.as_ref().map(|_| ".."))
+            .field("prometheus_config", &self.prometheus_config)
+            .field("prometheus_timeout", &self.prometheus_timeout)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::prometheus::DEFAULT_URL;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        prometheus: PrometheusArgs,
+    }
+
+    #[test]
+    fn the_help_names_the_default() {
+        let help = Command::command().term_width(1000).render_help().to_string();
+        assert!(help.contains(&format!("[default: {DEFAULT_URL}]")), "{help}");
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_not_shown() {
+        let flags = ["x", "--prometheus-url", "http://u:hunter2@a", "--prometheus-timeout", "3s"];
+        let command = Command::parse_from(flags);
+        assert!(!format!("{command:?}").contains("hunter2"));
+        let endpoints = command.prometheus.endpoints().unwrap();
+        assert_eq!(endpoints.iter().map(|e| e.name()).collect::<Vec<_>>(), ["default"]);
     }
 }

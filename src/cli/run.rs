@@ -4,31 +4,22 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context;
 use clap::Args;
 
-use super::values::{duration, label_name, lease_duration};
+use super::{prometheus::PrometheusArgs, series::SeriesArgs, values::lease_duration};
 use crate::{
-    manifests, prometheus,
+    manifests,
     runtime::{self, log::LogFormat},
 };
 
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Base URL of Prometheus (or of anything with its HTTP API).
-    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_URL", value_name = "URL")]
-    #[arg(default_value = "http://prometheus-k8s.monitoring.svc:9090")]
-    pub prometheus_url: String,
+    /// Where Prometheus is.
+    #[command(flatten)]
+    pub prometheus: PrometheusArgs,
 
-    /// The longest that one request to Prometheus may take.
-    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_TIMEOUT", value_name = "DURATION")]
-    #[arg(default_value = "10s", value_parser = duration)]
-    pub prometheus_timeout: Duration,
-
-    /// Labels of the node exporter's series that may name the node, tried in this order before
-    /// `instance`; comma-separated.
-    #[arg(long = "node-label", env = "TRAFFIC_OPERATOR_NODE_LABEL", value_name = "LABELS")]
-    #[arg(value_delimiter = ',', default_value = "node,nodename,kubernetes_node")]
-    #[arg(value_parser = label_name)]
-    pub node_labels: Vec<String>,
+    /// How series name nodes.
+    #[command(flatten)]
+    pub series: SeriesArgs,
 
     /// Where /metrics, /livez and /readyz are served.
     #[arg(long, env = "TRAFFIC_OPERATOR_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
@@ -77,11 +68,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         .build()
         .context("async runtime")?;
     let config = runtime::Config {
-        prometheus: prometheus::Config {
-            url: args.prometheus_url.clone(),
-            timeout: args.prometheus_timeout,
-        },
-        node_labels: args.node_labels.clone(),
+        endpoints: args.prometheus.endpoints()?,
+        node_labels: args.series.node_labels.clone(),
         admin_address: args.admin_address,
         lease: runtime::lease::LeaseConfig {
             namespace: args.lease_namespace.clone(),
@@ -110,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_good_values() {
-        assert_eq!(parse(&[]).unwrap().node_labels, ["node", "nodename", "kubernetes_node"]);
+        assert_eq!(parse(&[]).unwrap().series.node_labels, ["node", "nodename", "kubernetes_node"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 use crate::{
     api::TrafficWatch,
     controller::Error,
+    prometheus,
     traffic_watch::{Settings, view::MeasureView},
 };
 
@@ -17,8 +18,14 @@ pub fn of(watch: &TrafficWatch) -> Result<Vec<MeasureView>, Error> {
         unit: "percent".into(),
         max: settings.max,
         recover: settings.recover,
-        endpoint: "default".into(),
+        endpoint: endpoint(watch).into(),
         query: String::new(),
         problem: None,
     }])
+}
+
+/// The name of the endpoint that a `TrafficWatch` asks.
+#[must_use]
+pub fn endpoint(_watch: &TrafficWatch) -> &str {
+    prometheus::DEFAULT
 }

@@ -1,4 +1,4 @@
-//! The HTTP client of one Prometheus endpoint.
+//! Asking one endpoint.
 use std::{
     sync::{
         Arc,
@@ -7,11 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
-use prometheus_http_query::Client as Api;
-use reqwest::redirect;
+use http::{Method, header};
 
-use super::{Class, QueryError};
+use super::{
+    Class, QueryError,
+    config::{EndpointConfig, shown},
+    transport::{Ready, Transport},
+};
 use crate::metrics::Metrics;
 
 /// The largest answer that is read, after decompression: 5,000 nodes need half a mebibyte, a wrong
@@ -22,23 +24,14 @@ const MAX_BODY: usize = 32 << 20;
 /// nobody.
 const SERVER_MARGIN: Duration = Duration::from_millis(500);
 
-/// How an endpoint is reached.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Base URL, without `/api/v1`.
-    pub url: String,
-    /// The longest a request may take.
-    pub timeout: Duration,
-}
-
 /// The client of one endpoint; clones share it.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
 struct Inner {
-    api: Api,
+    config: Arc<EndpointConfig>,
+    transport: Transport,
     url: String,
-    timeout: Duration,
     /// Some proxies refuse POST.
     use_get: AtomicBool,
     metrics: Metrics,
@@ -54,56 +47,35 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// A URL as it may be logged and written into a status.
-fn shown(mut url: reqwest::Url) -> String {
-    // These fail for URLs that cannot have credentials, and then there are none.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.to_string().trim_end_matches('/').to_owned()
+/// What is asked: a path of the API, and its parameters.
+struct Question {
+    path: &'static str,
+    parameters: Vec<(&'static str, String)>,
 }
 
 impl Client {
     /// A client for one endpoint.
     ///
     /// # Errors
-    /// When the URL is no http(s) URL.
-    pub fn new(config: &Config, metrics: Metrics) -> anyhow::Result<Self> {
-        let url = reqwest::Url::parse(&config.url)
-            .context("--prometheus-url is no URL: write for example http://prometheus:9090")?;
-        anyhow::ensure!(
-            matches!(url.scheme(), "http" | "https") && url.has_host(),
-            "--prometheus-url must begin with http:// or https:// and name a host"
-        );
-        let host = url.host_str().map(str::to_owned);
-        let http = reqwest::Client::builder()
-            .user_agent(crate::USER_AGENT)
-            .connect_timeout(config.timeout.min(Duration::from_secs(5)))
-            // A login page on another host is no answer, and must never see a header of ours.
-            .redirect(redirect::Policy::custom(move |attempt| {
-                if attempt.url().host_str() == host.as_deref() && attempt.previous().len() < 5 {
-                    attempt.follow()
-                } else {
-                    attempt.stop()
-                }
-            }))
-            // A scratch image has no CA certificates, and the builder refuses to look for them.
-            .tls_certs_only([])
-            .no_proxy()
-            .build()
-            .context("HTTP client")?;
-        Ok(Self(Arc::new(Inner {
-            api: Api::from(http, &config.url).context("--prometheus-url")?,
-            url: shown(url),
-            timeout: config.timeout,
-            use_get: AtomicBool::new(false),
-            metrics,
-        })))
+    /// When it cannot be built; files are read at each request, not here.
+    pub fn new(config: &EndpointConfig, metrics: Metrics) -> anyhow::Result<Self> {
+        let config = Arc::new(config.clone());
+        let transport = Transport::new(Arc::clone(&config))?;
+        let url = shown(&config.url);
+        let use_get = AtomicBool::new(false);
+        Ok(Self(Arc::new(Inner { config, transport, url, use_get, metrics })))
+    }
+
+    /// The endpoint's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.config.name()
     }
 
     /// The longest a request may take.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.0.timeout
+        self.0.config.timeout
     }
 
     /// The base URL, without credentials.
@@ -112,7 +84,13 @@ impl Client {
         &self.0.url
     }
 
-    /// Asks once and reads the answer with `read`; nothing else of it is kept.
+    /// Whether anybody may answer in the endpoint's place (`insecureSkipVerify`).
+    #[must_use]
+    pub fn insecure(&self) -> bool {
+        self.0.config.tls.insecure_skip_verify
+    }
+
+    /// Asks for the values of now and reads the answer with `read`; nothing else of it is kept.
     ///
     /// # Errors
     /// When there is no answer within `deadline` (at most [`Self::timeout`]), or `read` refuses it.
@@ -122,9 +100,45 @@ impl Client {
         deadline: Duration,
         read: impl FnOnce(&Answer) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        let deadline = deadline.min(self.0.timeout);
+        let parameters = vec![("query", promql.to_owned())];
+        self.ask(Question { path: "api/v1/query", parameters }, deadline, read).await
+    }
+
+    /// Asks for the values from `start` to `end` (Unix seconds), one every `step`, and reads the
+    /// answer with `read`.
+    ///
+    /// # Errors
+    /// As for [`Self::query`].
+    pub async fn query_range<T>(
+        &self,
+        promql: &str,
+        start: f64,
+        end: f64,
+        step: Duration,
+        deadline: Duration,
+        read: impl FnOnce(&Answer) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let parameters = vec![
+            ("query", promql.to_owned()),
+            // To the millisecond, Prometheus' own resolution.
+            ("start", format!("{start:.3}")),
+            ("end", format!("{end:.3}")),
+            ("step", format!("{:.3}", step.as_secs_f64())),
+        ];
+        self.ask(Question { path: "api/v1/query_range", parameters }, deadline, read).await
+    }
+
+    async fn ask<T>(
+        &self,
+        mut question: Question,
+        deadline: Duration,
+        read: impl FnOnce(&Answer) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let deadline = deadline.min(self.timeout());
+        let server = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
+        question.parameters.push(("timeout", format!("{}ms", server.as_millis())));
         let started = Instant::now();
-        let result = tokio::time::timeout(deadline, self.ask(promql, deadline))
+        let result = tokio::time::timeout(deadline, self.answer(&question))
             .await
             .unwrap_or_else(|_| {
                 let message = format!("{}: no answer within {deadline:?}", self.0.url);
@@ -132,18 +146,19 @@ impl Client {
             })
             .and_then(|answer| read(&answer));
         let label = result.as_ref().map_or_else(|error| error.class.reason(), |_| "success");
-        self.0.metrics.prometheus_request(label, started.elapsed());
+        self.0.metrics.prometheus_request(self.name(), label, started.elapsed());
         result
     }
 
-    async fn ask(&self, promql: &str, deadline: Duration) -> Result<Answer, QueryError> {
+    async fn answer(&self, question: &Question) -> Result<Answer, QueryError> {
+        let ready = self.0.transport.ready().await?;
         if self.0.use_get.load(Ordering::Relaxed) {
-            return self.send(promql, deadline, true).await;
+            return self.send(&ready, Method::GET, question).await;
         }
-        let answer = self.send(promql, deadline, false).await?;
+        let answer = self.send(&ready, Method::POST, question).await?;
         // What Prometheus' own clients do: a proxy that allows only reading refuses POST.
         if matches!(answer.status, 403 | 405 | 501) {
-            let second = self.send(promql, deadline, true).await?;
+            let second = self.send(&ready, Method::GET, question).await?;
             if second.status == 200 {
                 self.0.use_get.store(true, Ordering::Relaxed);
             }
@@ -154,24 +169,29 @@ impl Client {
 
     async fn send(
         &self,
-        promql: &str,
-        deadline: Duration,
-        get: bool,
+        ready: &Ready<'_>,
+        method: Method,
+        question: &Question,
     ) -> Result<Answer, QueryError> {
-        let server = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
-        let query =
-            self.0.api.query(promql).timeout(i64::try_from(server.as_millis()).unwrap_or(i64::MAX));
-        let response = if get { query.get_raw().await } else { query.post_raw().await };
-        let mut response = response.map_err(|error| self.unreachable(&error))?;
+        let own = question.parameters.iter().map(|(name, value)| (*name, value.as_str()));
+        let configured = self.0.config.parameters.iter();
+        let configured = configured.map(|(name, value)| (name.as_str(), value.as_str()));
+        let parameters: Vec<_> = own.chain(configured).collect();
+        let mut response = ready.send(method, question.path, &parameters).await?;
+        if let Some(target) = self.redirect(&response) {
+            let message = format!("redirects to {target}: is this URL the Prometheus API?");
+            return Err(QueryError::new(Class::BadAnswer, format!("{}: {message}", self.0.url)));
+        }
         let status = response.status().as_u16();
         let content_type = response
             .headers()
-            .get(reqwest::header::CONTENT_TYPE)
+            .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default()
             .to_owned();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+        let failed = |error| self.0.transport.failed(&error);
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if body.len() + chunk.len() > MAX_BODY {
                 let message = format!("answer is larger than {} MiB", MAX_BODY >> 20);
                 return Err(QueryError::new(Class::BadAnswer, message));
@@ -181,14 +201,14 @@ impl Client {
         Ok(Answer { status, content_type, body })
     }
 
-    /// The last cause says what happened ("connection refused"); the ones above it repeat the URL
-    /// with the whole query.
-    fn unreachable(&self, error: &dyn std::error::Error) -> QueryError {
-        let mut cause = error;
-        while let Some(source) = cause.source() {
-            cause = source;
+    /// Where a redirect leads: scheme, host and port only, because the rest may carry tokens.
+    fn redirect(&self, response: &reqwest::Response) -> Option<String> {
+        if !response.status().is_redirection() {
+            return None;
         }
-        QueryError::new(Class::Unreachable, format!("{}: {cause}", self.0.url))
+        let location = response.headers().get(header::LOCATION)?.to_str().ok()?;
+        let target = self.0.config.url.join(location).ok()?;
+        Some(target.origin().ascii_serialization())
     }
 }
 

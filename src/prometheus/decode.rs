@@ -43,6 +43,15 @@ impl std::fmt::Display for Labels<'_> {
     }
 }
 
+/// One series of a matrix.
+#[derive(Debug)]
+pub struct RangeSeries<'a> {
+    /// The labels, in the order of the answer.
+    pub labels: Labels<'a>,
+    /// Time (Unix seconds) and value, by time. Empty if all samples are native histograms.
+    pub samples: Vec<(f64, f64)>,
+}
+
 /// Reads the body of an instant query's answer: gives its elements to `take`, in no particular
 /// order, and returns what the server warned of (the answer may be partial).
 ///
@@ -57,57 +66,81 @@ pub fn vector<'a>(
     body: &'a [u8],
     mut take: impl FnMut(Series<'a>) -> Result<(), QueryError>,
 ) -> Result<Vec<String>, QueryError> {
+    let wanted = ("vector", "one value per node (an instant vector) is needed");
+    elements(status, content_type, body, wanted, |element: Element<'a>| {
+        let value = element.value.map(|v| v.1.0);
+        take(Series { labels: element.metric, value })
+    })
+}
+
+/// Reads the body of a range query's answer like [`vector`], one series at a time.
+///
+/// # Errors
+/// When it is no success, or no matrix, or `take` refuses a series.
+pub fn matrix<'a>(
+    status: u16,
+    content_type: &str,
+    body: &'a [u8],
+    mut take: impl FnMut(RangeSeries<'a>) -> Result<(), QueryError>,
+) -> Result<Vec<String>, QueryError> {
+    let wanted = ("matrix", "values over time (a matrix) are needed");
+    elements(status, content_type, body, wanted, |element: RangeElement<'a>| {
+        let samples = element.values.into_iter().map(|(time, value)| (time, value.0)).collect();
+        take(RangeSeries { labels: element.metric, samples })
+    })
+}
+
+/// Reads an answer whose data is a list of elements; `wanted` is its type, and that in words.
+fn elements<'a, E: Deserialize<'a>>(
+    status: u16,
+    content_type: &str,
+    body: &'a [u8],
+    wanted: (&str, &str),
+    mut take: impl FnMut(E) -> Result<(), QueryError>,
+) -> Result<Vec<String>, QueryError> {
     let json = content_type.trim_start().to_ascii_lowercase().starts_with("application/json");
     if !json {
         return Err(not_json(status, content_type));
     }
+    let bad = |message| QueryError::new(Class::BadAnswer, message);
     let answer: Answer<'a> = match serde_json::from_slice(body) {
         Ok(answer) => answer,
         Err(_) if status != 200 => return Err(by_status(status, String::new())),
-        Err(error) => {
-            return Err(QueryError::new(
-                Class::BadAnswer,
-                format!("answer is not readable: {error}"),
-            ));
-        }
+        Err(error) => return Err(bad(format!("answer is not readable: {error}"))),
     };
     if answer.status != "success" || status != 200 {
         return Err(failure(status, &answer));
     }
-    let data = answer
-        .data
-        .ok_or_else(|| QueryError::new(Class::BadAnswer, "answer is a success without data"))?;
-    if data.result_type != "vector" {
-        return Err(QueryError::new(
-            Class::BadAnswer,
-            format!(
-                "answer is a {}, where one value per node (an instant vector) is needed",
-                data.result_type
-            ),
-        ));
+    let data = answer.data.ok_or_else(|| bad("answer is a success without data".into()))?;
+    let (kind, words) = wanted;
+    if data.result_type != kind {
+        return Err(bad(format!("answer is a {}, where {words}", data.result_type)));
     }
+    let mut warnings = answer.warnings;
     // A truncated vector is a vector with nodes missing for no reason of theirs.
-    if let Some(warning) = answer.warnings.iter().find(|w| w.contains("results truncated")) {
-        return Err(QueryError::new(Class::BadAnswer, warning.clone()));
+    if let Some(warning) = warnings.iter().find(|w| w.contains("results truncated")) {
+        return Err(bad(warning.clone()));
+    }
+    // How VictoriaMetrics says that one of its storage nodes did not answer.
+    if answer.is_partial == Some(true) {
+        warnings.push("partial answer".into());
     }
     let mut refused = None;
-    let mut elements = serde_json::Deserializer::from_str(data.result.get());
-    let each = |element: Element<'a>| {
+    let mut list = serde_json::Deserializer::from_str(data.result.get());
+    let each = |element: E| {
         if refused.is_none() {
-            let value = element.value.map(|v| v.1.0);
-            refused = take(Series { labels: element.metric, value }).err();
+            refused = take(element).err();
         }
     };
-    elements.deserialize_seq(Each(each, PhantomData)).map_err(|error| {
-        QueryError::new(Class::BadAnswer, format!("vector is not readable: {error}"))
-    })?;
-    refused.map_or(Ok(answer.warnings), Err)
+    list.deserialize_seq(Each(each, PhantomData))
+        .map_err(|error| bad(format!("{kind} is not readable: {error}")))?;
+    refused.map_or(Ok(warnings), Err)
 }
 
 /// Visits the elements of a list without keeping them.
-struct Each<'a, F>(F, PhantomData<&'a ()>);
+struct Each<E, F>(F, PhantomData<E>);
 
-impl<'de, F: FnMut(Element<'de>)> Visitor<'de> for Each<'de, F> {
+impl<'de, E: Deserialize<'de>, F: FnMut(E)> Visitor<'de> for Each<E, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -173,6 +206,8 @@ struct Answer<'a> {
     error: Option<String>,
     #[serde(default)]
     warnings: Vec<String>,
+    #[serde(default)]
+    is_partial: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -192,6 +227,15 @@ struct Element<'a> {
     /// Absent in a native histogram.
     #[serde(default)]
     value: Option<(IgnoredAny, Number)>,
+}
+
+#[derive(Deserialize)]
+struct RangeElement<'a> {
+    #[serde(borrow)]
+    metric: Labels<'a>,
+    /// Absent if all samples are native histograms.
+    #[serde(default)]
+    values: Vec<(f64, Number)>,
 }
 
 /// A sample's value: a number written as a string.
@@ -243,141 +287,4 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const JSON: &str = "application/json";
-
-    type Elements = Vec<(String, Option<f64>)>;
-
-    /// The elements and the warnings.
-    fn read(
-        status: u16,
-        content_type: &str,
-        body: &[u8],
-    ) -> Result<(Elements, Vec<String>), QueryError> {
-        let mut series = Vec::new();
-        let warnings = vector(status, content_type, body, |one| {
-            series.push((one.labels.to_string(), one.value));
-            Ok(())
-        })?;
-        Ok((series, warnings))
-    }
-
-    fn class(status: u16, content_type: &str, body: &str) -> Class {
-        read(status, content_type, body.as_bytes()).unwrap_err().class
-    }
-
-    #[test]
-    fn reads_a_vector() {
-        let body = r#"{"status":"success","data":{"resultType":"vector","result":[
-            {"metric":{"instance":"a","device":"eth\u0030"},"value":[1.5,"8"]},
-            {"metric":{},"value":[1,"NaN"]},
-            {"metric":{"instance":"b"},"value":[1,"+Inf"],"future":{}},
-            {"metric":{"instance":"c"},"histogram":[1,{"count":"1"}]}]},
-            "warnings":["partial"],"infos":["x"]}"#;
-        let (series, warnings) = read(200, JSON, body.as_bytes()).unwrap();
-        let [a, nan, inf, histogram] = &series[..] else { panic!("{series:?}") };
-        assert_eq!(*a, (r#"{instance="a",device="eth0"}"#.into(), Some(8.0)));
-        assert!(nan.1.unwrap().is_nan());
-        assert_eq!(inf.1, Some(f64::INFINITY));
-        assert_eq!(histogram.1, None);
-        assert_eq!(warnings, ["partial"]);
-    }
-
-    #[test]
-    fn labels_are_found_and_empty_ones_are_absent() {
-        let body = r#"{"status":"success","data":{"resultType":"vector","result":[
-            {"metric":{"a":"1","b":""},"value":[0,"1"]}]}}"#;
-        vector(200, JSON, body.as_bytes(), |one| {
-            assert_eq!((one.labels.get("a"), one.labels.get("b")), (Some("1"), None));
-            Ok(())
-        })
-        .unwrap();
-    }
-
-    #[test]
-    fn an_empty_vector_is_an_answer() {
-        let body = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
-        assert_eq!(
-            read(200, "application/json; charset=utf-8", body.as_bytes()),
-            Ok((vec![], vec![]))
-        );
-    }
-
-    #[test]
-    fn every_other_answer_has_its_class() {
-        let success = |kind, result| {
-            format!(r#"{{"status":"success","data":{{"resultType":"{kind}","result":{result}}}}}"#)
-        };
-        let error = |kind| format!(r#"{{"status":"error","errorType":"{kind}","error":"e"}}"#);
-        for (status, content_type, body, expected) in [
-            (200, JSON, success("matrix", "[]"), Class::BadAnswer),
-            (200, JSON, success("scalar", r#"[1,"NaN"]"#), Class::BadAnswer),
-            (200, JSON, success("string", r#"[1,"x"]"#), Class::BadAnswer),
-            (200, JSON, success("vector", r#"[{"metric":{},"value":[1,"x"]}]"#), Class::BadAnswer),
-            (200, JSON, r#"{"status":"success"}"#.into(), Class::BadAnswer),
-            (200, JSON, "{\"status\":".into(), Class::BadAnswer),
-            (200, JSON, error("bad_data"), Class::QueryInvalid),
-            (200, "text/html; charset=utf-8", "<html>login".into(), Class::BadAnswer),
-            (204, "", String::new(), Class::BadAnswer),
-            (400, JSON, error("bad_data"), Class::QueryInvalid),
-            (422, JSON, error("execution"), Class::QueryFailed),
-            (503, JSON, error("timeout"), Class::Timeout),
-            (499, JSON, error("canceled"), Class::Unavailable),
-            (500, JSON, error("internal"), Class::Unavailable),
-            (503, "text/plain", "Service Unavailable".into(), Class::Unavailable),
-            (502, "text/html", "<html>".into(), Class::Unavailable),
-            (401, "text/html", "<html>".into(), Class::Unauthorized),
-            (403, "text/plain", "no".into(), Class::Unauthorized),
-            (404, "text/plain", "404 page not found".into(), Class::BadAnswer),
-            (302, "text/html", String::new(), Class::BadAnswer),
-            (429, JSON, "[]".into(), Class::Unavailable),
-        ] {
-            assert_eq!(
-                class(status, content_type, &body),
-                expected,
-                "{status} {content_type} {body}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_truncated_vector_is_no_answer() {
-        let body = r#"{"status":"success","data":{"resultType":"vector","result":[]},
-            "warnings":["results truncated due to limit"]}"#;
-        assert_eq!(class(200, JSON, body), Class::BadAnswer);
-    }
-
-    #[test]
-    fn the_servers_own_words_reach_the_user() {
-        let body =
-            r#"{"status":"error","errorType":"bad_data","error":"1:5: parse error: unexpected )"}"#;
-        let error = read(400, JSON, body.as_bytes()).unwrap_err();
-        assert_eq!(error.message, "Prometheus says: 1:5: parse error: unexpected )");
-    }
-
-    proptest! {
-        #[test]
-        fn never_panics_on_any_bytes(status: u16, body: Vec<u8>) {
-            let _ = read(status, JSON, &body);
-        }
-
-        #[test]
-        fn never_panics_on_mutated_answers(cut in 0usize..160, insert in ".{0,4}") {
-            let body = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"a","device":"eth0"},"value":[1.5,"8"]}]},"warnings":["w"]}"#;
-            let cut = body.floor_char_boundary(cut.min(body.len()));
-            let mutated = format!("{}{insert}{}", &body[..cut], &body[cut..]);
-            let _ = read(200, JSON, mutated.as_bytes());
-        }
-
-        #[test]
-        fn values_survive_the_text(x: f64) {
-            let body = format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{}},"value":[0,"{x}"]}}]}}}}"#);
-            let (series, _) = read(200, JSON, body.as_bytes()).unwrap();
-            prop_assert_eq!(series[0].1.map(f64::to_bits), Some(x).map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }));
-        }
-    }
-}
+mod tests;

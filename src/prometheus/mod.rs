@@ -1,13 +1,23 @@
 //! Prometheus: PromQL in, numbers out.
 //!
-//! `client` asks, `decode` reads (pure), `sharing` lets everything that needs the same answer in
-//! the same tick have it from one request.
+//! `config` says which endpoints there are, `endpoints` has a client for each. `client` asks, over
+//! `transport` with the `secrets` of now; `decode` reads (pure); `promql` checks and writes the
+//! text; `sharing` lets everything that needs the same answer in the same tick have it from one
+//! request.
 mod client;
+mod config;
 pub mod decode;
+mod endpoints;
 pub mod promql;
+mod secrets;
 mod sharing;
+#[cfg(test)]
+mod testing;
+mod transport;
 
-pub use client::{Client, Config};
+pub use client::{Answer, Client};
+pub use config::{DEFAULT, DEFAULT_URL, EndpointConfig, EndpointsConfig};
+pub use endpoints::Endpoints;
 pub use sharing::Shared;
 
 /// Why there is no answer. The words are condition reasons and metric labels.
@@ -23,7 +33,7 @@ pub struct QueryError {
 /// The classes of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// No connection, or it broke.
+    /// No connection, or it broke, or the server is not the one it should be.
     Unreachable,
     /// Nothing came back in time.
     Timeout,
@@ -33,7 +43,7 @@ pub enum Class {
     QueryInvalid,
     /// The query failed on today's data (422).
     QueryFailed,
-    /// 401 or 403.
+    /// 401 or 403, or what we would identify ourselves with is missing.
     Unauthorized,
     /// Something answered that is not the Prometheus API, or not in a form that can be judged.
     BadAnswer,

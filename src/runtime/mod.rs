@@ -12,7 +12,7 @@ use crate::{
     controller::{self, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{self, Shared},
+    prometheus::{self, Endpoints, EndpointsConfig, Shared},
     traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
 };
 
@@ -34,8 +34,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// What `run` needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The endpoint.
-    pub prometheus: prometheus::Config,
+    /// The endpoints of Prometheus.
+    pub endpoints: EndpointsConfig,
     /// Labels that may name a node, beside `instance`.
     pub node_labels: Vec<String>,
     /// Where the admin server listens.
@@ -58,7 +58,7 @@ pub fn identity() -> String {
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let fence = Fence::default();
-    let prometheus = prometheus::Client::new(&config.prometheus, metrics.clone())?;
+    let endpoints = Endpoints::new(&config.endpoints, metrics.clone())?;
     let client = client::connect(fence.clone(), metrics.clone()).await?;
     let readiness = Readiness::default();
     readiness.expect("lease");
@@ -66,7 +66,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = config.lease.identity,
-        prometheus = prometheus.url(),
+        prometheus = endpoints.get(prometheus::DEFAULT).map(prometheus::Client::url),
+        endpoints = endpoints.names().collect::<Vec<_>>().join(","),
         "starting"
     );
 
@@ -79,7 +80,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let leader = Leader {
         client,
         metrics,
-        prometheus,
+        endpoints,
         readiness: readiness.clone(),
         shutdown: shutdown.clone(),
         node_labels: config.node_labels,
@@ -109,7 +110,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 struct Leader {
     client: kube::Client,
     metrics: Metrics,
-    prometheus: prometheus::Client,
+    endpoints: Endpoints,
     readiness: Readiness,
     shutdown: Shutdown,
     node_labels: Vec<String>,
@@ -162,11 +163,12 @@ impl Leader {
             deployments.synced().await;
             self.readiness.reached("deployments");
             let schedule = Schedule::default();
+            let prometheus = self.endpoints.get(prometheus::DEFAULT).cloned();
             let reconciler = TrafficWatchReconciler {
                 client: self.client.clone(),
                 nodes,
                 deployments,
-                prometheus: self.prometheus,
+                prometheus: prometheus.context("there is no endpoint default")?,
                 node_labels: self.node_labels,
                 schedule,
                 decisions,

@@ -7,7 +7,7 @@ use std::{
 use super::{Asked, Endpoint, Exporter};
 use crate::{
     api::{TrafficWatch, traffic_watch::DEFAULT_DEVICES},
-    inspect::cluster::name_of,
+    inspect::{cluster::name_of, measures},
     prometheus::{
         Client, QueryError, decode,
         promql::{duration, string},
@@ -21,13 +21,10 @@ const BYTES: &str = "node_network_transmit_bytes_total";
 const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
 
 /// Asks everything about the objects that use this endpoint.
-pub async fn gather(
-    name: &str,
-    client: &Client,
-    node_labels: &[String],
-    watches: &[&TrafficWatch],
-) -> Endpoint {
-    let url = client.url().to_owned();
+pub async fn gather(client: &Client, node_labels: &[String], watches: &[TrafficWatch]) -> Endpoint {
+    let (name, url) = (client.name(), client.url().to_owned());
+    let watches: Vec<_> =
+        watches.iter().filter(|watch| measures::endpoint(watch) == name).collect();
     let ask = |promql: String| ask(client, node_labels, promql);
     let names: Vec<_> =
         ["job", "instance"].into_iter().chain(node_labels.iter().map(String::as_str)).collect();
@@ -40,7 +37,7 @@ pub async fn gather(
     }
     let exporters = ask(format!("count {by} ({BYTES})")).await;
     let mut asked = Vec::new();
-    for ((devices, window), watches) in questions(watches) {
+    for ((devices, window), watches) in questions(&watches) {
         let (matcher, range) = (string(&devices), duration(window));
         let samples =
             ask(format!("min {by} (count_over_time({BYTES}{{device=~{matcher}}}[{range}]))")).await;

@@ -1,62 +1,18 @@
 //! The client against servers that misbehave in every way that was seen.
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::atomic::Ordering;
 
 use axum::{
-    Router,
     body::Body,
     extract::Request,
-    http::{Method, StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use futures::stream;
 
-use super::{super::decode, *};
-
-const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
-const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
-
-/// Serves `answer` for every request and counts them.
-async fn server<F, R>(answer: F) -> (SocketAddr, Arc<AtomicUsize>)
-where
-    F: Fn(Request) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Response> + Send,
-{
-    let count = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&count);
-    let router = Router::new().fallback(move |request: Request| {
-        counter.fetch_add(1, Ordering::SeqCst);
-        answer(request)
-    });
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (address, count)
-}
-
-fn client(url: &str) -> Client {
-    // The binary does it in `main`; the second test finds it done.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let config = Config { url: url.into(), timeout: Duration::from_millis(1500) };
-    Client::new(&config, Metrics::new()).unwrap()
-}
-
-async fn ask(client: &Client) -> Result<usize, QueryError> {
-    let read = |answer: &Answer| {
-        let mut count = 0;
-        decode::vector(answer.status, &answer.content_type, &answer.body, |_| {
-            count += 1;
-            Ok(())
-        })?;
-        Ok(count)
-    };
-    client.query("up", Duration::from_secs(10), read).await
-}
+use super::{
+    super::testing::{Directory, JSON, VECTOR, ask, client, client_of, endpoint, recorder, server},
+    *,
+};
 
 #[tokio::test]
 async fn asks_by_post_with_a_timeout_for_the_server() {
@@ -90,17 +46,84 @@ async fn a_proxy_that_refuses_post_is_asked_by_get_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_host_is_not_followed() {
-    let (elsewhere, visits) = server(async |_| (JSON, VECTOR).into_response()).await;
-    let target = format!("http://localhost:{}/", elsewhere.port());
-    let (address, _) = server(move |_| {
-        let target = target.clone();
-        async move { (StatusCode::FOUND, [(header::LOCATION, target)]).into_response() }
+async fn a_token_is_never_sent_over_a_redirect() {
+    let (seen, answer) = recorder();
+    let (elsewhere, _) = server(answer).await;
+    let directory = Directory::new();
+    let token = directory.write("token", "hunter2");
+    for target in [
+        format!("http://localhost:{}/login?state=hunter3", elsewhere.port()),
+        format!("http://127.0.0.1:{}/login?state=hunter3", elsewhere.port()),
+        "/login?state=hunter3".into(),
+    ] {
+        let location = target.clone();
+        let (address, count) = server(move |_| {
+            let location = location.clone();
+            async move { (StatusCode::TEMPORARY_REDIRECT, [("location", location)]).into_response() }
+        })
+        .await;
+        let url = format!("http://{address}");
+        let fields = format!("bearerTokenFile: {}", token.display());
+        let error = ask(&endpoint(&directory, &url, &fields)).await.unwrap_err();
+        assert_eq!(error.class, Class::BadAnswer);
+        let origin = target.split("/login").next().unwrap();
+        let origin = if origin.is_empty() { url.as_str() } else { origin };
+        let words = format!("{url}: redirects to {origin}: is this URL the Prometheus API?");
+        assert_eq!(error.message, words);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+    assert!(seen.lock().unwrap().is_empty(), "nobody was there");
+}
+
+#[tokio::test]
+async fn a_range_is_asked_for_in_seconds() {
+    let (seen, answer) = recorder();
+    let (address, _) = server(answer).await;
+    let client = client(&format!("http://{address}"));
+    let step = Duration::from_millis(2500);
+    let read = |answer: &Answer| Ok(answer.status);
+    let asked = client.query_range("a+b", 1_700_000_000.1234, 1.7e9 + 60.0, step, step, read);
+    assert_eq!(asked.await, Ok(200));
+    let seen = seen.lock().unwrap();
+    let (headers, body) = &seen[0];
+    assert_eq!(headers["content-type"], "application/x-www-form-urlencoded");
+    assert_eq!(
+        body,
+        "query=a%2Bb&start=1700000000.123&end=1700000060.000&step=2.500&timeout=1000ms"
+    );
+}
+
+#[tokio::test]
+async fn headers_and_parameters_of_the_endpoint_are_sent_by_post_and_by_get() {
+    let (seen, answer) = recorder();
+    let (address, _) = server(move |request: Request| {
+        let answer = answer.clone();
+        async move {
+            if request.method() == Method::POST {
+                let _ = answer(request).await;
+                return StatusCode::FORBIDDEN.into_response();
+            }
+            answer(request).await
+        }
     })
     .await;
-    let error = ask(&client(&format!("http://{address}"))).await.unwrap_err();
-    assert_eq!(error.class, Class::BadAnswer);
-    assert_eq!(visits.load(Ordering::SeqCst), 0);
+    let directory = Directory::new();
+    let key = directory.write("key", "k1\n");
+    let fields = format!(
+        "headers: {{X-Scope-OrgID: tenant}}\n    headerFiles: {{X-Api-Key: {}}}\n    parameters: {{partial_response: \"false\"}}",
+        key.display()
+    );
+    let client = endpoint(&directory, &format!("http://{address}"), &fields);
+    assert_eq!(ask(&client).await, Ok(0));
+    directory.write("key", "k2");
+    assert_eq!(ask(&client).await, Ok(0));
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 3, "POST, GET, GET");
+    for ((headers, text), key) in seen.iter().zip(["k1", "k1", "k2"]) {
+        assert_eq!(headers["x-scope-orgid"], "tenant");
+        assert_eq!(headers["x-api-key"], key);
+        assert!(text.contains("query=up") && text.contains("partial_response=false"), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -130,10 +153,7 @@ async fn an_answer_without_end_is_cut_off() {
         (JSON, Body::from_stream(bytes)).into_response()
     })
     .await;
-    let mut config = Config { url: format!("http://{address}"), timeout: Duration::from_secs(30) };
-    config.url.push('/');
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::new(&config, Metrics::new()).unwrap();
+    let client = client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(30));
     let result = client.query("up", Duration::from_secs(30), |_| Ok(())).await;
     assert_eq!(result.unwrap_err().message, "answer is larger than 32 MiB");
 }
@@ -146,16 +166,6 @@ async fn nobody_there_is_unreachable_and_named_without_the_query() {
     let error = ask(&client(&url)).await.unwrap_err();
     assert_eq!(error.class, Class::Unreachable);
     assert!(error.message.starts_with(&url) && error.message.contains("refused"), "{error}");
-}
-
-#[test]
-fn urls_that_are_none_are_refused_by_the_flag_s_name() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    for url in ["", "prometheus:9090", "ftp://prometheus", "http://", "/path"] {
-        let config = Config { url: url.into(), timeout: Duration::from_secs(1) };
-        let error = Client::new(&config, Metrics::new()).err().map(|e| e.to_string());
-        assert!(error.as_ref().is_some_and(|e| e.contains("--prometheus-url")), "{url}: {error:?}");
-    }
 }
 
 #[tokio::test]

@@ -1,0 +1,143 @@
+//! What is read from files before each request: tokens and certificates change under a running
+//! process, and a Secret is mounted later than its pod is started.
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use http::{HeaderName, HeaderValue};
+
+use super::{
+    Class, QueryError,
+    config::{Auth, EndpointConfig, Value},
+};
+
+/// A Secret holds one mebibyte.
+const MAX_FILE: u64 = 1 << 20;
+
+/// What the files of an endpoint hold now. Without `Debug` on purpose.
+pub(super) struct Secrets {
+    pub credentials: Credentials,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub tls: TlsFiles,
+}
+
+pub(super) enum Credentials {
+    None,
+    Bearer(String),
+    Basic { username: String, password: String },
+}
+
+/// The contents of the TLS files; a client is built from them, and again when they differ.
+#[derive(Default, PartialEq, Eq)]
+pub(super) struct TlsFiles {
+    pub ca: Option<Vec<u8>>,
+    /// Certificate and key.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Whether there is anything to read.
+pub(super) fn any(config: &EndpointConfig) -> bool {
+    !matches!(config.auth, Auth::None)
+        || config.tls.ca_file.is_some()
+        || config.tls.identity.is_some()
+        || config.headers.iter().any(|(_, value)| matches!(value, Value::File(_)))
+}
+
+/// Reads all files of an endpoint; blocks.
+///
+/// # Errors
+/// When one is missing, empty or unusable: the field and the file are named, the content never is.
+pub(super) fn read(config: &EndpointConfig) -> Result<Secrets, QueryError> {
+    let unauthorized =
+        |field: &str, path: &Path| contents(config, Class::Unauthorized, field, path);
+    let credentials = match &config.auth {
+        Auth::None => Credentials::None,
+        Auth::Bearer(path) => {
+            let field = "bearerTokenFile";
+            let token = text(unauthorized(field, path)?).map(|token| token.trim().to_owned());
+            let token = token.filter(|token| HeaderValue::from_str(token).is_ok());
+            Credentials::Bearer(token.ok_or_else(|| not_a_header(config, field, path))?)
+        }
+        Auth::Basic { username, password_file } => {
+            let field = "basicAuth.passwordFile";
+            let password = text(unauthorized(field, password_file)?)
+                .ok_or_else(|| not_a_header(config, field, password_file))?;
+            Credentials::Basic { username: username.clone(), password }
+        }
+    };
+    let mut headers = Vec::with_capacity(config.headers.len());
+    for (name, value) in &config.headers {
+        let value = match value {
+            Value::Literal(value) => value.clone(),
+            Value::File(path) => {
+                let field = format!("headerFiles.{name}");
+                let mut value = text(unauthorized(&field, path)?)
+                    .and_then(|text| HeaderValue::from_str(&text).ok())
+                    .ok_or_else(|| not_a_header(config, &field, path))?;
+                value.set_sensitive(true);
+                value
+            }
+        };
+        headers.push((name.clone(), value));
+    }
+    let ca = config.tls.ca_file.as_ref();
+    let ca = ca.map(|path| contents(config, Class::Unreachable, "tls.caFile", path)).transpose()?;
+    let identity = match &config.tls.identity {
+        Some((cert, key)) => {
+            Some((unauthorized("tls.certFile", cert)?, unauthorized("tls.keyFile", key)?))
+        }
+        None => None,
+    };
+    Ok(Secrets { credentials, headers, tls: TlsFiles { ca, identity } })
+}
+
+/// Without the line end that editors and `echo` add.
+fn text(bytes: Vec<u8>) -> Option<String> {
+    let mut text = String::from_utf8(bytes).ok()?;
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    Some(text)
+}
+
+fn contents(
+    config: &EndpointConfig,
+    class: Class,
+    field: &str,
+    path: &Path,
+) -> Result<Vec<u8>, QueryError> {
+    bounded(path).map_err(|error| complaint(config, class, field, path, &error.to_string()))
+}
+
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other("is larger than 1 MiB"));
+    }
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(io::Error::other("is empty"));
+    }
+    Ok(bytes)
+}
+
+fn not_a_header(config: &EndpointConfig, field: &str, path: &Path) -> QueryError {
+    let what = "holds characters that cannot be sent in a header";
+    complaint(config, Class::Unauthorized, field, path, what)
+}
+
+/// An error about a file.
+pub(super) fn complaint(
+    config: &EndpointConfig,
+    class: Class,
+    field: &str,
+    path: &Path,
+    what: &str,
+) -> QueryError {
+    let message = format!("endpoint {}: {field} {}: {what}", config.name, path.display());
+    QueryError::new(class, message)
+}
