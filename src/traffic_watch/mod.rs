@@ -41,6 +41,7 @@ mod memory;
 mod plan;
 pub mod query;
 mod reading;
+pub mod replay;
 mod report;
 mod settings;
 pub mod view;
@@ -52,7 +53,7 @@ pub use deployments::DeploymentStore;
 use judgement::{Observed, Stray};
 use plan::{Desired, LabelWrite};
 use query::Question;
-use reading::Reading;
+use reading::{Names, Reading};
 pub(crate) use settings::Settings;
 
 /// How many nodes are patched at once, by all objects together: enough for a mass flip to end soon,
@@ -197,7 +198,8 @@ impl TrafficWatchReconciler {
             let result = self.prometheus.query(&promql, deadline, |answer| {
                 let identity = self.nodes.identity();
                 let (status, content_type) = (answer.status, answer.content_type.as_str());
-                Reading::read(status, content_type, &answer.body, &identity, &self.node_labels)
+                let names = Names { identity: &identity, labels: &self.node_labels };
+                Reading::read(status, content_type, &answer.body, names)
             });
             let reading = result.await.map(Arc::new);
             match &reading {
