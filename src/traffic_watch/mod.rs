@@ -35,7 +35,7 @@ mod claims;
 mod decisions;
 mod deployments;
 mod evidence;
-mod judgement;
+pub mod judgement;
 mod limits;
 mod memory;
 mod plan;
@@ -186,6 +186,14 @@ fn keys_of(watch: &TrafficWatch) -> Vec<String> {
     let has = watch.label_key();
     let had = had.filter(|had| *had != has);
     had.into_iter().chain([has]).collect()
+}
+
+/// Whether `spec.deployment` can be made a Deployment.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_deployment(watch: &TrafficWatch) -> Result<(), Error> {
+    children::deployment(watch).map(drop)
 }
 
 impl TrafficWatchReconciler {

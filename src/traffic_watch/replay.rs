@@ -194,6 +194,14 @@ pub struct Replay {
     tick: u64,
 }
 
+/// The same object with another threshold of its first measure.
+#[must_use]
+pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
+    let mut watch = watch.clone();
+    watch.spec.max_bandwidth_percent = max.to_string();
+    watch
+}
+
 /// What one judgement came to.
 #[derive(Debug)]
 pub struct Step {
@@ -352,6 +360,7 @@ mod tests {
 
     #[test]
     fn steps_make_the_states_that_the_operator_would_make() {
+        use NodeState::{Fit, Unfit};
         let inquiry = Inquiry::of(&watch(), &[]).unwrap();
         let identity = Identity::new(vec![("a".into(), &[]), ("b".into(), &[])]);
         let grid = Grid { start: 1_000_000, step: 10_000, len: 6 };
@@ -368,7 +377,6 @@ mod tests {
                 replay.states().next().unwrap().1
             })
             .collect();
-        use NodeState::{Fit, Unfit};
         assert_eq!(states, [Fit, Unfit, Unfit, Unfit, Fit, Fit]);
         assert_eq!(replay.value("a"), Some(50.0));
         let nodes = replay.nodes().unwrap();
