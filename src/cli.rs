@@ -27,7 +27,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the operator.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
     Manifests(ManifestsArgs),
 }
@@ -178,7 +178,7 @@ mod tests {
     fn parse(args: &[&str]) -> Result<RunArgs, clap::Error> {
         let all = ["traffic-operator", "run"].iter().chain(args);
         match Cli::try_parse_from(all)?.command {
-            Command::Run(args) => Ok(args),
+            Command::Run(args) => Ok(*args),
             Command::Manifests(_) => unreachable!("run was asked for"),
         }
     }

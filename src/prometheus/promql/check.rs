@@ -1,6 +1,6 @@
 //! Finds what is wrong with a user's query before Prometheus is asked.
 //!
-//! The parser is that of GreptimeDB. Three things are kept from it, because they end the process:
+//! The parser is that of `GreptimeDB`. Three things are kept from it, because they end the process:
 //! nesting that overflows its stack, numbers of seconds that its durations cannot hold, and texts
 //! that take it minutes. Regular expressions are not judged here: Prometheus' dialect is another.
 use std::fmt;
@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 100;
 /// Finding the place parses once for each word: for texts that a person wrote.
 const MAX_LOCATED: usize = 2 << 10;
 
-/// A thousand million years; the parser panics at 600.
+/// 10⁹ years; the parser panics beyond 5·10¹¹.
 const MAX_SECONDS: f64 = 3.2e16;
 
 /// What the parser says when it has nothing else to say.
