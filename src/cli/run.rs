@@ -91,7 +91,7 @@ mod tests {
     fn parse(args: &[&str]) -> Result<RunArgs, clap::Error> {
         let all = ["traffic-operator", "run"].iter().chain(args);
         match Cli::try_parse_from(all)?.command {
-            Command::Run(args) => Ok(args),
+            Command::Run(args) => Ok(*args),
             other => unreachable!("run was asked for, not {other:?}"),
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de::Visitor};
 
 use super::EndpointConfig;
 
-/// A ConfigMap holds one mebibyte.
+/// A `ConfigMap` holds one mebibyte.
 const MAX_FILE: usize = 1 << 20;
 
 #[derive(Deserialize)]

@@ -186,3 +186,25 @@ fn credentials_over_plain_http_are_noticed() {
         assert_eq!(parse(&text).unwrap()["a"].exposes_credentials(), expected, "{text}");
     }
 }
+
+#[test]
+fn every_example_of_the_documentation_is_accepted() {
+    let page = include_str!("../../../docs/prometheus.md");
+    let blocks: Vec<_> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| block.contains("endpoints:\n"))
+        .collect();
+    assert!(blocks.len() >= 8, "{} blocks", blocks.len());
+    for block in blocks {
+        let endpoints = parse(block).unwrap_or_else(|error| panic!("{error:#}\n{block}"));
+        assert!(endpoints.contains_key(DEFAULT), "{block}");
+    }
+    // Every field is in an example or in the table.
+    for field in
+        ["bearerTokenFile", "passwordFile", "insecureSkipVerify", "serverName", "headerFiles"]
+    {
+        assert!(page.contains(field), "{field}");
+    }
+}
