@@ -98,7 +98,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         16,
         "the operator's namespace was guessed from foreign pods",
-        "src/cli.rs",
+        "src/cli/run.rs",
         "every_flag_of_run_is_an_environment_variable",
     ),
     (

@@ -1,12 +1,12 @@
 //! One answer of Prometheus, sorted by node.
 use std::{collections::HashMap, sync::Arc};
 
-use super::query::{MEASURE, Measure};
+use super::query::{MEASURE, Measure, Question, SCRAPES};
 use crate::{
     nodes::{Identity, Resolution},
     prometheus::{
         Class, QueryError,
-        decode::{self, Series},
+        decode::{self, Labels},
     },
 };
 
@@ -21,6 +21,8 @@ pub struct Reading {
     nodes: Box<[NodeReading]>,
     /// Series that belong to no node: how many, and the first of them.
     pub unmapped: (usize, Vec<String>),
+    /// The scrapes in the window of `rate`, of the target that has most of them.
+    pub scrapes: Option<f64>,
     /// What the server warned of.
     pub warnings: Vec<String>,
 }
@@ -63,57 +65,125 @@ impl Reading {
         self.nodes.get(place)
     }
 
+    /// A reading without any number, to be filled by [`Self::take`].
+    #[must_use]
+    pub fn empty(identity: &Identity) -> Self {
+        let names = Arc::clone(identity.names());
+        let nodes = vec![NodeReading::default(); names.len()].into_boxed_slice();
+        Self { names, nodes, ..Self::default() }
+    }
+
     /// Sorts an answer by node.
     ///
     /// # Errors
-    /// When it is no vector.
+    /// When it is no vector, or has what was not asked for.
     pub fn read(
         status: u16,
         content_type: &str,
         body: &[u8],
-        identity: &Identity,
-        node_labels: &[String],
+        question: &Question,
+        names: Names<'_>,
     ) -> Result<Self, QueryError> {
-        let names = Arc::clone(identity.names());
-        let nodes = vec![NodeReading::default(); names.len()].into_boxed_slice();
-        let mut reading = Self { names, nodes, ..Self::default() };
+        let mut reading = Self::empty(names.identity);
         // A handful of names on thousands of nodes.
-        let mut devices: HashMap<String, Arc<str>> = HashMap::new();
+        let mut devices = Devices::default();
         reading.warnings = decode::vector(status, content_type, body, |series| {
-            let Some(measure) = series.labels.get(MEASURE).and_then(Measure::from_name) else {
-                let message =
-                    format!("answer has a series that was not asked for: {}", series.labels);
-                return Err(QueryError::new(Class::BadAnswer, message));
-            };
-            let place = match identity.resolve(node_labels, |label| series.labels.get(label)) {
-                Resolution::Node(place) => place,
-                Resolution::Ambiguous | Resolution::Unknown => {
-                    reading.unmapped(measure, &series);
-                    return Ok(());
-                }
-            };
-            let device = series.labels.get("device").map(|device| {
-                let known = devices.entry(device.to_owned()).or_insert_with(|| device.into());
-                Arc::clone(known)
-            });
-            let value = series.value.map_or(Value::Unusable, |value| Value::One(value, device));
-            reading.nodes[place].put(measure, value);
+            let subject = names.subject(question, &series.labels)?;
+            let device = series.labels.get("device").map(|device| devices.get(device));
+            reading.take(&subject, series.value, device);
             Ok(())
         })?;
         Ok(reading)
     }
 
-    /// Counts each exporter once: by the measure that every one of them has.
-    fn unmapped(&mut self, measure: Measure, series: &Series<'_>) {
-        if measure != Measure::Age {
-            return;
+    /// Takes one number.
+    pub fn take(&mut self, subject: &Subject, value: Option<f64>, device: Option<Arc<str>>) {
+        match subject {
+            Subject::Node(place, measure) => {
+                let value = value.map_or(Value::Unusable, |value| Value::One(value, device));
+                if let Some(node) = self.nodes.get_mut(*place) {
+                    node.put(*measure, value);
+                }
+            }
+            Subject::Scrapes => self.scrapes = value,
+            Subject::Unmapped(name) => self.unmapped(name),
+            // An exporter has many series, and counts once.
+            Subject::Counted => {}
         }
+    }
+
+    fn unmapped(&mut self, name: &str) {
         self.unmapped.0 += 1;
         if self.unmapped.1.len() < NAMED_UNMAPPED {
-            let name = series.labels.get("instance").unwrap_or("(no instance label)");
             self.unmapped.1.push(name.to_owned());
             self.unmapped.1.sort_unstable();
         }
+    }
+}
+
+/// Names of devices, each stored once.
+#[derive(Debug, Default)]
+pub struct Devices(HashMap<String, Arc<str>>);
+
+impl Devices {
+    /// The shared text of a name.
+    pub fn get(&mut self, device: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(device) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = device.into();
+        self.0.insert(device.to_owned(), Arc::clone(&new));
+        new
+    }
+}
+
+/// What a series is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The node at this place among the names, and which of its numbers.
+    Node(usize, Measure),
+    /// How many scrapes the window holds.
+    Scrapes,
+    /// No node that is known; what the series calls it.
+    Unmapped(String),
+    /// The same, but the exporter was counted by another series.
+    Counted,
+}
+
+/// How series are mapped to nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// What the nodes are called.
+    pub identity: &'a Identity,
+    /// Labels that may name a node, beside `instance`.
+    pub labels: &'a [String],
+}
+
+impl Names<'_> {
+    /// What a series of the answer to `question` is about.
+    ///
+    /// # Errors
+    /// When it was not asked for.
+    pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
+        let measure = match question {
+            Question::Own(_) => Measure::Own,
+            Question::BuiltIn { .. } => match labels.get(MEASURE) {
+                Some(SCRAPES) => return Ok(Subject::Scrapes),
+                Some(name) if let Some(measure) = Measure::from_name(name) => measure,
+                _ => {
+                    let message = format!("answer has a series that was not asked for: {labels}");
+                    return Err(QueryError::new(Class::BadAnswer, message));
+                }
+            },
+        };
+        Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
+            Resolution::Node(place) => Subject::Node(place, measure),
+            // By the measure that every exporter has.
+            _ if matches!(measure, Measure::Age | Measure::Own) => Subject::Unmapped(
+                labels.get("instance").unwrap_or("(no instance label)").to_owned(),
+            ),
+            Resolution::Ambiguous | Resolution::Unknown => Subject::Counted,
+        })
     }
 }
 
@@ -136,7 +206,13 @@ mod tests {
         let body = serde_json::json!({
             "status": "success", "data": {"resultType": "vector", "result": result}
         });
-        Reading::read(200, "application/json", body.to_string().as_bytes(), &identity, &[])
+        let question = Question::BuiltIn {
+            devices: "eth0".into(),
+            direction: crate::api::traffic_watch::Direction::Transmit,
+            window: std::time::Duration::from_secs(20),
+        };
+        let names = Names { identity: &identity, labels: &[] };
+        Reading::read(200, "application/json", body.to_string().as_bytes(), &question, names)
     }
 
     fn series(instance: &str, measure: &str, value: &str) -> serde_json::Value {
