@@ -74,8 +74,8 @@ fn mistakes_are_refused_by_endpoint_and_field() {
             with("bearerTokenFile: /t\n    basicAuth: {username: u, passwordFile: /p}"),
             vec!["endpoint default", "bearerTokenFile and basicAuth", "leave one"],
         ),
-        (with("basicAuth: u:hunter2"), vec!["endpoints.default.basicAuth", "expected"]),
-        (with("basicAuth: 12345678"), vec!["endpoints.default.basicAuth", "expected"]),
+        (with("basicAuth: u:hunter2"), vec!["endpoints.default.basicAuth", "expected a map with"]),
+        (with("basicAuth: 12345678"), vec!["endpoints.default.basicAuth", "expected a map with"]),
         (
             with("basicAuth: {username: u, password: hunter2}"),
             vec!["basicAuth", "unknown field `password`", "passwordFile"],
