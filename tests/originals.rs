@@ -98,13 +98,13 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         16,
         "the operator's namespace was guessed from foreign pods",
-        "src/cli.rs",
+        "src/cli/run.rs",
         "every_flag_of_run_is_an_environment_variable",
     ),
     (
         17,
         "a comma in a label value was a panic",
-        "src/prometheus/decode.rs",
+        "src/prometheus/decode/tests.rs",
         "never_panics_on_mutated_answers",
     ),
     (

@@ -36,7 +36,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the operator.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Check everything the operator needs, and say how to repair what is missing.
     Doctor(doctor::DoctorArgs),
     /// Say why something is as it is.

@@ -6,12 +6,17 @@ use clap::Args;
 use super::values::duration;
 use crate::prometheus::EndpointsConfig;
 
+/// Not a doc comment, because there a URL would be a link; and not a default of clap, because then
+/// nobody could tell whether it was given.
+const URL_HELP: &str = "Base URL of Prometheus (or of anything with its HTTP API): the endpoint \
+    `default`, unless --prometheus-config has one of that name \
+    [default: http://prometheus-k8s.monitoring.svc:9090]";
+
 /// Where Prometheus is.
 #[derive(Args, Clone)]
 pub struct PrometheusArgs {
-    /// Base URL of Prometheus (or of anything with its HTTP API): the endpoint `default`, unless
-    /// --prometheus-config has one of that name [default: http://prometheus-k8s.monitoring.svc:9090].
-    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_URL", value_name = "URL")]
+    /// Base URL of Prometheus: the endpoint `default`, unless the file has one.
+    #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_URL", value_name = "URL", help = URL_HELP)]
     // It may hold a password.
     #[arg(hide_env_values = true)]
     pub prometheus_url: Option<String>,
@@ -54,7 +59,7 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::prometheus::DEFAULT_URL;
+    use crate::prometheus::{DEFAULT_URL, EndpointConfig};
 
     #[derive(Debug, Parser)]
     struct Command {
@@ -74,6 +79,6 @@ mod tests {
         let command = Command::parse_from(flags);
         assert!(!format!("{command:?}").contains("hunter2"));
         let endpoints = command.prometheus.endpoints().unwrap();
-        assert_eq!(endpoints.iter().map(|e| e.name()).collect::<Vec<_>>(), ["default"]);
+        assert_eq!(endpoints.iter().map(EndpointConfig::name).collect::<Vec<_>>(), ["default"]);
     }
 }

@@ -21,6 +21,12 @@ pub struct RunArgs {
     #[command(flatten)]
     pub series: SeriesArgs,
 
+    /// Whether custom resources may bring PromQL of their own (spec.query, spec.criteria). Whoever may
+    /// create them can then read everything that the endpoint's credentials can.
+    #[arg(long, env = "TRAFFIC_OPERATOR_OWN_QUERIES", value_name = "BOOL")]
+    #[arg(default_value_t = true, action = clap::ArgAction::Set)]
+    pub own_queries: bool,
+
     /// Where /metrics, /livez and /readyz are served.
     #[arg(long, env = "TRAFFIC_OPERATOR_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:8080")]
@@ -70,6 +76,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let config = runtime::Config {
         endpoints: args.prometheus.endpoints()?,
         node_labels: args.series.node_labels.clone(),
+        own_queries: args.own_queries,
         admin_address: args.admin_address,
         lease: runtime::lease::LeaseConfig {
             namespace: args.lease_namespace.clone(),
@@ -91,7 +98,7 @@ mod tests {
     fn parse(args: &[&str]) -> Result<RunArgs, clap::Error> {
         let all = ["traffic-operator", "run"].iter().chain(args);
         match Cli::try_parse_from(all)?.command {
-            Command::Run(args) => Ok(args),
+            Command::Run(args) => Ok(*args),
             other => unreachable!("run was asked for, not {other:?}"),
         }
     }

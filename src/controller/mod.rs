@@ -93,12 +93,12 @@ pub trait Reconciler: Send + Sync + 'static {
         object: &Self::Kind,
         observed: &Self::Observed,
     ) -> Result<Plan<Self::Desired, <Self::Kind as Kind>::Status>, Error>;
-    /// Writes; decides nothing.
+    /// Writes; decides nothing. Returns what there is to tell of the writes themselves.
     fn apply(
         &self,
         object: &Self::Kind,
         desired: Self::Desired,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send;
     /// Undoes what stands outside the owner tree; the object goes when this succeeds.
     fn cleanup(
         &self,
@@ -287,7 +287,7 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
     let applied = ctx.reconciler.apply(object, plan.desired).await;
     // What was decided is reported even if a write failed: the failure is reported after it.
     publish(object, ctx, &plan.notices).await;
-    applied?;
+    publish(object, ctx, &applied?).await;
     report(object, ctx, plan.status, &plan.conditions).await?;
     Ok(Action::requeue(ctx.schedule.until_next(Instant::now(), plan.period)))
 }

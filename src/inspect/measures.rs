@@ -2,7 +2,6 @@
 use crate::{
     api::TrafficWatch,
     controller::Error,
-    prometheus,
     traffic_watch::{Settings, view::MeasureView},
 };
 
@@ -13,19 +12,13 @@ use crate::{
 /// What is wrong with the spec.
 pub fn of(watch: &TrafficWatch) -> Result<Vec<MeasureView>, Error> {
     let settings = Settings::of(watch)?;
-    Ok(vec![MeasureView {
-        name: "bandwidth".into(),
-        unit: "percent".into(),
-        max: settings.max,
-        recover: settings.recover,
-        endpoint: endpoint(watch).into(),
-        query: String::new(),
-        problem: None,
-    }])
+    let view =
+        |criterion: &_| MeasureView { query: String::new(), ..MeasureView::of(criterion, &[]) };
+    Ok(settings.criteria.iter().map(view).collect())
 }
 
 /// The name of the endpoint that a `TrafficWatch` asks.
 #[must_use]
-pub fn endpoint(_watch: &TrafficWatch) -> &str {
-    prometheus::DEFAULT
+pub fn endpoint(watch: &TrafficWatch) -> &str {
+    &watch.spec.prometheus
 }

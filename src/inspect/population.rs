@@ -85,5 +85,5 @@ impl Population {
 }
 
 fn unlabelled(name: Arc<str>) -> NodeFacts {
-    NodeFacts { name, label: None, capacity: None }
+    NodeFacts { name, label: None, taint: None, capacity: None, schedulable: true }
 }

@@ -7,4 +7,4 @@ mod store;
 pub use identity::{Identity, Resolution, host};
 pub use resource::NodeObject;
 pub use selector::NodeSelector;
-pub use store::{NodeFacts, NodeStore};
+pub use store::{Carrier, NodeFacts, NodeStore};

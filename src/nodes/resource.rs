@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Resource, core::ClusterResourceScope};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::api::CAPACITY_ANNOTATION;
 
@@ -17,13 +18,33 @@ pub struct NodeObject {
     #[serde(deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
     status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Spec {
+    #[serde(default)]
+    unschedulable: bool,
+    /// As they came: what others wrote is written back with every field it had.
+    #[serde(default)]
+    taints: Option<Vec<Value>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Status {
     #[serde(default)]
     addresses: Option<Vec<Address>>,
+    #[serde(default)]
+    conditions: Option<Vec<NodeCondition>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
 }
 
 /// One address of a node.
@@ -41,6 +62,20 @@ impl NodeObject {
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         self.status.addresses.as_deref().unwrap_or_default()
+    }
+
+    /// The node's taints, each with all its fields.
+    #[must_use]
+    pub fn taints(&self) -> &[Value] {
+        self.spec.taints.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a pod can be started on the node: it is Ready and not cordoned.
+    #[must_use]
+    pub fn is_schedulable(&self) -> bool {
+        let conditions = self.status.conditions.iter().flatten();
+        let ready = conditions.filter(|c| c.type_ == "Ready").all(|c| c.status == "True");
+        ready && !self.spec.unschedulable
     }
 }
 
@@ -115,8 +150,18 @@ mod tests {
         assert_eq!(node.metadata.annotations.as_ref().unwrap().len(), 1);
         assert_eq!(node.metadata.managed_fields, None);
         assert_eq!(node.addresses()[0].address, "10.0.0.1");
+        let schedulable = |spec: serde_json::Value, ready: &str| {
+            let node = serde_json::json!({
+                "metadata": {"name": "n"}, "spec": spec,
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}
+            });
+            serde_json::from_value::<NodeObject>(node).unwrap().is_schedulable()
+        };
+        assert!(schedulable(serde_json::json!({}), "True"));
+        assert!(!schedulable(serde_json::json!({}), "Unknown"));
+        assert!(!schedulable(serde_json::json!({"unschedulable": true}), "True"));
         let bare: NodeObject =
             serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
-        assert!(bare.addresses().is_empty());
+        assert!(bare.addresses().is_empty() && bare.taints().is_empty());
     }
 }

@@ -11,6 +11,9 @@ use tokio::sync::watch as signal;
 use super::{Identity, NodeObject, NodeSelector};
 use crate::{api::CAPACITY_ANNOTATION, metrics::Metrics, runtime::watch};
 
+/// How the keys of our labels and taints end.
+const KEY_SUFFIX: &str = ".traffic.example.com/unfit";
+
 /// What one judgement needs to know of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
@@ -18,8 +21,23 @@ pub struct NodeFacts {
     pub name: Arc<str>,
     /// The value of the label that was asked for.
     pub label: Option<Arc<str>>,
+    /// The effect of the taint of the same key.
+    pub taint: Option<Arc<str>>,
     /// The value of the capacity annotation.
     pub capacity: Option<Arc<str>>,
+    /// Whether a pod can be started on it.
+    pub schedulable: bool,
+}
+
+/// A node that carries a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// The node.
+    pub node: Arc<str>,
+    /// Whether as a label.
+    pub label: bool,
+    /// Whether as a taint.
+    pub taint: bool,
 }
 
 /// All nodes; clones share them.
@@ -44,11 +62,18 @@ struct State {
 struct Stored {
     labels: Box<[(Arc<str>, Arc<str>)]>,
     addresses: Box<[Arc<str>]>,
+    /// Key and effect of the taints that are ours: `<label>.traffic.example.com/unfit`.
+    taints: Box<[(Arc<str>, Arc<str>)]>,
     capacity: Option<Arc<str>>,
+    schedulable: bool,
     version: u64,
 }
 
 impl Stored {
+    fn taint(&self, key: &str) -> Option<&Arc<str>> {
+        self.taints.iter().find(|(k, _)| **k == *key).map(|(_, effect)| effect)
+    }
+
     fn label(&self, key: &str) -> Option<&Arc<str>> {
         self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| value)
     }
@@ -69,12 +94,22 @@ impl State {
         labels.map(|(key, value)| (self.text(key), self.text(value))).collect()
     }
 
+    fn taints(&mut self, node: &NodeObject) -> Box<[(Arc<str>, Arc<str>)]> {
+        let ours = node.taints().iter().filter_map(|taint| {
+            let key = taint["key"].as_str().filter(|key| key.ends_with(KEY_SUFFIX))?;
+            Some((key, taint["effect"].as_str()?))
+        });
+        ours.map(|(key, effect)| (self.text(key), self.text(effect))).collect()
+    }
+
     fn store(&mut self, node: &NodeObject) -> Option<(Arc<str>, Stored)> {
         let name = self.text(node.metadata.name.as_deref()?);
         let capacity = node.metadata.annotations.as_ref().and_then(|a| a.get(CAPACITY_ANNOTATION));
         let stored = Stored {
             labels: self.labels(&node.metadata),
             addresses: node.addresses().iter().map(|a| self.text(&a.address)).collect(),
+            taints: self.taints(node),
+            schedulable: node.is_schedulable(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
         };
@@ -180,6 +215,15 @@ impl NodeStore {
         }
     }
 
+    /// The same, with the taints.
+    pub fn wrote_node(&self, node: &NodeObject) {
+        self.0
+            .state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(Event::Apply(node.clone()));
+    }
+
     /// How many nodes there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -210,6 +254,8 @@ impl NodeStore {
             .map(|(name, node)| NodeFacts {
                 name: Arc::clone(name),
                 label: node.label(key).cloned(),
+                taint: node.taint(key).cloned(),
+                schedulable: node.schedulable,
                 capacity: node.capacity.clone(),
             })
             .collect();
@@ -217,14 +263,19 @@ impl NodeStore {
         nodes
     }
 
-    /// The names of the nodes that carry the label `key`.
+    /// The nodes that carry `key` as a label or taint, by name.
     #[must_use]
-    pub fn labelled(&self, key: &str) -> Vec<Arc<str>> {
+    pub fn carriers(&self, key: &str) -> Vec<Carrier> {
         let state = self.read();
-        let labelled = state.nodes.iter().filter(|(_, node)| node.label(key).is_some());
-        let mut names: Vec<_> = labelled.map(|(name, _)| Arc::clone(name)).collect();
-        names.sort_unstable();
-        names
+        let carrier = |(name, node): (&Arc<str>, &Stored)| Carrier {
+            node: Arc::clone(name),
+            label: node.label(key).is_some(),
+            taint: node.taint(key).is_some(),
+        };
+        let all = state.nodes.iter().map(carrier);
+        let mut carriers: Vec<_> = all.filter(|c| c.label || c.taint).collect();
+        carriers.sort_unstable_by(|a, b| a.node.cmp(&b.node));
+        carriers
     }
 
     /// The index of what the nodes are called.
@@ -278,7 +329,8 @@ mod tests {
             store.apply(event);
         }
         assert_eq!(labels(&store), [("a".into(), Some("true".into())), ("c".into(), None)]);
-        assert_eq!(store.labelled("key"), ["a".into()]);
+        let carrier = Carrier { node: "a".into(), label: true, taint: false };
+        assert_eq!(store.carriers("key"), [carrier]);
         let by_ip = store.identity().resolve(&[], |_| Some("ip-c:9100"));
         assert_eq!(by_ip, crate::nodes::Resolution::Node(1));
         store.apply(Event::Init);

@@ -15,6 +15,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// When a client cannot be built.
+    #[allow(clippy::needless_pass_by_value, reason = "a handle, kept by each client")]
     pub fn new(config: &EndpointsConfig, metrics: Metrics) -> anyhow::Result<Self> {
         let mut clients = BTreeMap::new();
         for endpoint in config.iter() {

@@ -108,7 +108,7 @@ pub fn recorder()
             let (parts, body) = request.into_parts();
             let query = parts.uri.query().unwrap_or_default().to_owned();
             let body = axum::body::to_bytes(body, 10_000).await.unwrap();
-            let text = query + &String::from_utf8(body.to_vec()).unwrap();
+            let text = query + std::str::from_utf8(&body).unwrap();
             recorded.lock().unwrap().push((parts.headers, text));
             axum::response::IntoResponse::into_response((JSON, VECTOR))
         });

@@ -38,6 +38,8 @@ pub struct Config {
     pub endpoints: EndpointsConfig,
     /// Labels that may name a node, beside `instance`.
     pub node_labels: Vec<String>,
+    /// Whether the PromQL of custom resources is asked.
+    pub own_queries: bool,
     /// Where the admin server listens.
     pub admin_address: SocketAddr,
     /// The lease.
@@ -84,6 +86,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         readiness: readiness.clone(),
         shutdown: shutdown.clone(),
         node_labels: config.node_labels,
+        own_queries: config.own_queries,
     };
     let result = {
         let mut leading = std::pin::pin!(leader.run(&mut candidate, readiness));
@@ -114,6 +117,7 @@ struct Leader {
     readiness: Readiness,
     shutdown: Shutdown,
     node_labels: Vec<String>,
+    own_queries: bool,
 }
 
 impl Leader {
@@ -163,12 +167,12 @@ impl Leader {
             deployments.synced().await;
             self.readiness.reached("deployments");
             let schedule = Schedule::default();
-            let prometheus = self.endpoints.get(prometheus::DEFAULT).cloned();
             let reconciler = TrafficWatchReconciler {
                 client: self.client.clone(),
                 nodes,
                 deployments,
-                prometheus: prometheus.context("there is no endpoint default")?,
+                prometheus: self.endpoints,
+                own_queries: self.own_queries,
                 node_labels: self.node_labels,
                 schedule,
                 decisions,

@@ -2,7 +2,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::{Resource, ResourceExt};
+use kube::{Resource, ResourceExt, core::Selector};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -80,6 +80,14 @@ pub fn deployment(watch: &TrafficWatch) -> Result<Option<Child>, Error> {
     let mut hasher = DefaultHasher::new();
     object.to_string().hash(&mut hasher);
     Ok(Some(Child { object, hash: hasher.finish() }))
+}
+
+/// What the Deployment of a `TrafficWatch` selects its pods by.
+#[must_use]
+pub fn selector(watch: &TrafficWatch) -> Option<Selector> {
+    let selector = watch.spec.deployment.as_ref()?.get("selector")?;
+    let selector: LabelSelector = serde_json::from_value(selector.clone()).ok()?;
+    Selector::try_from(selector).ok()
 }
 
 /// Server-side apply refuses nulls that a client-side create would drop.

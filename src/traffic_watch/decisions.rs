@@ -1,8 +1,9 @@
 //! The memories of all `TrafficWatch`es, and the metrics read from them at scrape time.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use prometheus_client::{
@@ -15,8 +16,9 @@ use super::{
     children::Applied,
     judgement::{Evaluation, Transition},
     memory::{Memory, NodeMemory},
+    settings::Criterion,
 };
-use crate::api::traffic_watch::NodeState;
+use crate::api::traffic_watch::{Consecutive, Mode, NodeState};
 
 /// By namespace and name; clones share it.
 #[derive(Clone, Default)]
@@ -24,11 +26,41 @@ pub struct Decisions(Arc<Mutex<BTreeMap<Key, Entry>>>);
 
 type Key = (String, String);
 
+/// For how long transitions are kept to be looked at.
+const HISTORY_SECONDS: i64 = 3600;
+
+/// How many transitions are kept of one object at most: a mass flip is told by the states.
+const HISTORY: usize = 200;
+
+/// What is remembered of one object.
 #[derive(Default)]
-struct Entry {
-    memory: Arc<Memory>,
-    transitions: BTreeMap<Transition, u64>,
+pub(super) struct Entry {
+    pub(super) memory: Arc<Memory>,
+    pub(super) facts: Facts,
+    transitions: BTreeMap<(NodeState, Arc<str>), u64>,
+    /// The youngest last.
+    pub(super) history: VecDeque<Transition>,
     evaluations: BTreeMap<&'static str, u64>,
+    evictions: BTreeMap<&'static str, u64>,
+}
+
+/// What is known of an object beside its judgement.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) label: String,
+    pub(super) mode: Mode,
+    pub(super) interval: Duration,
+    pub(super) consecutive: Consecutive,
+    /// Replicas of the Deployment: wanted and available.
+    pub(super) replicas: Option<(i32, i32)>,
+}
+
+/// What one pass decided.
+pub struct Decided {
+    pub(super) memory: Memory,
+    pub(super) facts: Facts,
+    pub(super) transitions: Vec<Transition>,
+    pub(super) evaluation: Option<Evaluation>,
 }
 
 impl Decisions {
@@ -41,22 +73,26 @@ impl Decisions {
     }
 
     /// Remembers what one pass decided.
-    pub fn put(
-        &self,
-        (namespace, name): (&str, &str),
-        memory: Memory,
-        transitions: Vec<Transition>,
-        evaluation: Option<Evaluation>,
-    ) {
+    pub fn put(&self, (namespace, name): (&str, &str), decided: Decided) {
         let mut entries = self.entries();
         let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
-        entry.memory = Arc::new(memory);
-        for transition in transitions {
-            *entry.transitions.entry(transition).or_default() += 1;
+        entry.memory = Arc::new(decided.memory);
+        entry.facts = decided.facts;
+        for transition in decided.transitions {
+            let key = (transition.to, Arc::clone(&transition.reason));
+            *entry.transitions.entry(key).or_default() += 1;
+            entry.remember(transition);
         }
-        if let Some(evaluation) = evaluation {
+        if let Some(evaluation) = decided.evaluation {
             *entry.evaluations.entry(evaluation.as_str()).or_default() += 1;
         }
+    }
+
+    /// Counts one eviction by what became of it.
+    pub fn evicted(&self, namespace: &str, name: &str, result: &'static str) {
+        let mut entries = self.entries();
+        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
+        *entry.evictions.entry(result).or_default() += 1;
     }
 
     /// Remembers what became of the Deployment.
@@ -71,8 +107,20 @@ impl Decisions {
         self.entries().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
+    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn remember(&mut self, transition: Transition) {
+        let old = transition.at.saturating_sub(HISTORY_SECONDS);
+        while self.history.front().is_some_and(|first| first.at < old)
+            || self.history.len() >= HISTORY
+        {
+            self.history.pop_front();
+        }
+        self.history.push_back(transition);
     }
 }
 
@@ -135,20 +183,26 @@ fn each_node(
 }
 
 fn node_values(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -> Result {
-    let help = "Percent of link capacity in use; absent without evidence";
+    let help = "What was measured, in the unit of the label; absent without evidence";
     let mut values =
         family(encoder, "traffic_operator_trafficwatch_node_value", help, MetricType::Gauge)?;
-    for (labels, _, node) in each_node(entries) {
-        // A value that is no evidence now must not look like one.
-        if let (Some(sample), Some(_)) = (&node.last, node.age) {
-            values.gauge(&labels, sample.percent)?;
+    for ([namespace, name, node], memory, state) in each_node(entries) {
+        for (side, criterion) in state.sides().zip(&*memory.criteria) {
+            // A value that is no evidence now must not look like one.
+            if let (Some(sample), None) = (&side.last, side.missing) {
+                let [criterion, unit] = labels_of(criterion);
+                values.gauge(&[namespace, name, node, criterion, unit], sample.value)?;
+            }
         }
     }
-    let help = "Percent of link capacity above which the node is unfit";
+    let help = "The threshold above which the node is unfit, in the unit of the label";
     let mut thresholds =
         family(encoder, "traffic_operator_trafficwatch_node_threshold", help, MetricType::Gauge)?;
-    for (labels, memory, _) in each_node(entries) {
-        thresholds.gauge(&labels, memory.threshold)?;
+    for ([namespace, name, node], memory, _) in each_node(entries) {
+        for criterion in &*memory.criteria {
+            let [label, unit] = labels_of(criterion);
+            thresholds.gauge(&[namespace, name, node, label, unit], criterion.max)?;
+        }
     }
     let help = "Age of the sample that was judged, in seconds; absent without evidence";
     let mut ages = family(
@@ -158,11 +212,15 @@ fn node_values(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entr
         MetricType::Gauge,
     )?;
     for (labels, _, node) in each_node(entries) {
-        if let Some(age) = node.age {
+        if let Some(age) = node.age() {
             ages.gauge(&labels, age)?;
         }
     }
     Ok(())
+}
+
+fn labels_of(criterion: &Criterion) -> [(&'static str, &str); 2] {
+    [("criterion", &*criterion.name), ("unit", criterion.rules.unit.as_str())]
 }
 
 fn node_states(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -> Result {
@@ -209,6 +267,15 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -
         let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
         suppressed.gauge(&labels, f64::from(entry.memory.summary.suppressed))?;
     }
+    let help = "Nodes that may be marked unfit at once";
+    let mut limits =
+        family(encoder, "traffic_operator_trafficwatch_limit", help, MetricType::Gauge)?;
+    for ((namespace, name), entry) in entries {
+        let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
+        limits.gauge(&labels, f64::from(u32::try_from(entry.memory.limit).unwrap_or(u32::MAX)))?;
+    }
+    unknown(encoder, entries)?;
+    replicas(encoder, entries)?;
     let help = "When nodes were last judged, in Unix seconds";
     let mut success = family(
         encoder,
@@ -225,17 +292,55 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -
     Ok(())
 }
 
+fn unknown(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -> Result {
+    let help = "Nodes without evidence now, by reason";
+    let mut unknown =
+        family(encoder, "traffic_operator_trafficwatch_unknown", help, MetricType::Gauge)?;
+    for ((namespace, name), entry) in entries {
+        let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+        let states = entry.memory.nodes.iter().filter(|(_, n)| n.state == NodeState::Unknown);
+        for reason in states.filter_map(|(_, node)| node.reason) {
+            *reasons.entry(reason).or_default() += 1;
+        }
+        for (reason, count) in reasons {
+            let labels =
+                [("namespace", namespace.as_str()), ("name", name.as_str()), ("reason", reason)];
+            unknown.gauge(&labels, f64::from(count))?;
+        }
+    }
+    Ok(())
+}
+
+fn replicas(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -> Result {
+    let help = "Replicas of the managed Deployment";
+    let mut replicas = family(
+        encoder,
+        "traffic_operator_trafficwatch_deployment_replicas",
+        help,
+        MetricType::Gauge,
+    )?;
+    for ((namespace, name), entry) in entries {
+        let Some((wanted, available)) = entry.facts.replicas else { continue };
+        for (state, count) in [("wanted", wanted), ("available", available)] {
+            let labels =
+                [("namespace", namespace.as_str()), ("name", name.as_str()), ("state", state)];
+            replicas.gauge(&labels, f64::from(count))?;
+        }
+    }
+    Ok(())
+}
+
 fn counters(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -> Result {
     let help = "Nodes that entered a state, by reason";
     let mut transitions =
         family(encoder, "traffic_operator_trafficwatch_transitions", help, MetricType::Counter)?;
     for ((namespace, name), entry) in entries {
-        for (transition, count) in &entry.transitions {
+        for ((to, reason), count) in &entry.transitions {
             let labels = [
                 ("namespace", namespace.as_str()),
                 ("name", name.as_str()),
-                ("to", transition.to.as_str()),
-                ("reason", transition.reason),
+                ("to", to.as_str()),
+                ("reason", &**reason),
             ];
             transitions.counter(&labels, *count)?;
         }
@@ -248,6 +353,16 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>)
             let labels =
                 [("namespace", namespace.as_str()), ("name", name.as_str()), ("result", *result)];
             evaluations.counter(&labels, *count)?;
+        }
+    }
+    let help = "Pods evicted from nodes that stayed unfit; refused by a PodDisruptionBudget";
+    let mut evictions =
+        family(encoder, "traffic_operator_trafficwatch_evictions", help, MetricType::Counter)?;
+    for ((namespace, name), entry) in entries {
+        for (result, count) in &entry.evictions {
+            let labels =
+                [("namespace", namespace.as_str()), ("name", name.as_str()), ("result", *result)];
+            evictions.counter(&labels, *count)?;
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! The Deployments we own, by a watch: only what tells whether somebody else changed one.
+//! The Deployments we own, by a watch: what tells whether somebody else changed one, and how many
+//! replicas it has.
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
@@ -6,15 +7,55 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, Client, ResourceExt, core::PartialObjectMeta, runtime::watcher::Event};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::{NamespaceResourceScope, ObjectMeta, PartialObjectMeta},
+    runtime::watcher::Event,
+};
+use serde::Deserialize;
 use tokio::sync::watch as signal;
 
 use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
 
 type Key = (String, String);
-type Deployments = HashMap<Key, (String, i64)>;
+type Deployments = HashMap<Key, DeploymentFacts>;
 
-/// By namespace and name: UID and generation. Clones share it.
+/// What is known of one Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeploymentFacts {
+    /// Its UID.
+    pub uid: String,
+    /// Its generation: another one is an edit.
+    pub generation: i64,
+    /// How many replicas it is to have.
+    pub wanted: i32,
+    /// How many are available.
+    pub available: i32,
+}
+
+/// A Deployment without what is never looked at.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct DeploymentObject {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Spec {
+    replicas: Option<i32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    available_replicas: Option<i32>,
+}
+
+/// By namespace and name. Clones share it.
 #[derive(Clone, Default)]
 pub struct DeploymentStore(Arc<Inner>);
 
@@ -28,7 +69,7 @@ impl DeploymentStore {
     /// Follows our Deployments for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let config = watch::config().labels(&format!("app.kubernetes.io/managed-by={MANAGED_BY}"));
-        let api = Api::<PartialObjectMeta<Deployment>>::all(client);
+        let api = Api::<DeploymentObject>::all(client);
         let mut events = watch::follow(api, config);
         let mut listing = Deployments::new();
         while let Some(event) = events.next().await {
@@ -51,9 +92,9 @@ impl DeploymentStore {
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
-    /// UID and generation of one Deployment.
+    /// One Deployment.
     #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Option<(String, i64)> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<DeploymentFacts> {
         let deployments = self.0.deployments.read().unwrap_or_else(PoisonError::into_inner);
         deployments.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
@@ -62,34 +103,69 @@ impl DeploymentStore {
     /// have brought it yet.
     pub fn wrote(&self, object: &PartialObjectMeta<Deployment>) {
         let mut deployments = self.0.deployments.write().unwrap_or_else(PoisonError::into_inner);
-        deployments.insert(key(object), facts(object));
+        let known = deployments.entry(key(&object.metadata)).or_default();
+        known.uid = object.uid().unwrap_or_default();
+        known.generation = object.metadata.generation.unwrap_or_default();
     }
 
-    fn apply(&self, event: Event<PartialObjectMeta<Deployment>>, listing: &mut Deployments) {
+    fn apply(&self, event: Event<DeploymentObject>, listing: &mut Deployments) {
         let mut deployments = self.0.deployments.write().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Init => listing.clear(),
             Event::InitApply(object) => {
-                listing.insert(key(&object), facts(&object));
+                listing.insert(key(&object.metadata), facts(&object));
             }
             Event::InitDone => {
                 *deployments = std::mem::take(listing);
                 self.0.synced.send_replace(true);
             }
             Event::Apply(object) => {
-                deployments.insert(key(&object), facts(&object));
+                deployments.insert(key(&object.metadata), facts(&object));
             }
             Event::Delete(object) => {
-                deployments.remove(&key(&object));
+                deployments.remove(&key(&object.metadata));
             }
         }
     }
 }
 
-fn key(object: &PartialObjectMeta<Deployment>) -> Key {
-    (object.namespace().unwrap_or_default(), object.name_any())
+fn key(metadata: &ObjectMeta) -> Key {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-fn facts(object: &PartialObjectMeta<Deployment>) -> (String, i64) {
-    (object.uid().unwrap_or_default(), object.metadata.generation.unwrap_or_default())
+fn facts(object: &DeploymentObject) -> DeploymentFacts {
+    DeploymentFacts {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        // The API server's default.
+        wanted: object.spec.replicas.unwrap_or(1),
+        available: object.status.available_replicas.unwrap_or_default(),
+    }
+}
+
+impl Resource for DeploymentObject {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        Deployment::kind(&())
+    }
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        Deployment::group(&())
+    }
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        Deployment::version(&())
+    }
+    fn api_version((): &()) -> std::borrow::Cow<'_, str> {
+        Deployment::api_version(&())
+    }
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        Deployment::plural(&())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }

@@ -10,14 +10,16 @@ use crate::api::traffic_watch::Direction;
 /// What a measurement proves about one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    /// Percent of capacity in use.
-    pub percent: f64,
+    /// The value that is compared with the threshold, in the measure's unit.
+    pub value: f64,
+    /// Percent of capacity in use, if that is known.
+    pub percent: Option<f64>,
     /// The busiest link, if the link speeds are known.
     pub device: Option<Arc<str>>,
     /// Bytes sent since the counters began.
     pub total: Option<f64>,
-    /// Seconds since the sample.
-    pub age: f64,
+    /// Seconds since the sample; not known of queries of the author's.
+    pub age: Option<f64>,
 }
 
 /// Why there is no evidence about a node. The words stand in status and metrics.
@@ -55,12 +57,37 @@ impl NoEvidence {
     }
 }
 
-/// What counts as evidence for one `TrafficWatch`.
-#[derive(Clone, Copy, Debug)]
+/// What the numbers of a measure count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Percent of link capacity.
+    Percent,
+    /// Bits per second.
+    BitsPerSecond,
+    /// The author knows.
+    Own,
+}
+
+impl Unit {
+    /// The word in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Percent => "percent",
+            Self::BitsPerSecond => "bits_per_second",
+            Self::Own => "",
+        }
+    }
+}
+
+/// What counts as evidence for one measure.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Which direction.
-    pub direction: Direction,
-    /// The oldest sample that counts.
+    /// The unit of its threshold.
+    pub unit: Unit,
+    /// Which direction of the built-in measurement; `None` for a query of the author's.
+    pub direction: Option<Direction>,
+    /// The oldest sample that counts, where its age is known.
     pub max_age: Duration,
 }
 
@@ -76,34 +103,63 @@ impl Rules {
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         let reading = reading.ok_or(NoEvidence::NoSample)?;
-        let directions: &[(Measure, Measure)] = match self.direction {
-            Direction::Transmit => &[(Measure::TransmitPercent, Measure::TransmitBytes)],
-            Direction::Receive => &[(Measure::ReceivePercent, Measure::ReceiveBytes)],
-            Direction::Busiest => &[
-                (Measure::TransmitPercent, Measure::TransmitBytes),
-                (Measure::ReceivePercent, Measure::ReceiveBytes),
-            ],
+        match self.direction {
+            Some(direction) => self.built_in(direction, reading, capacity),
+            None => self.own(reading, capacity),
+        }
+    }
+
+    /// A query of the author's: one number, whose age is not known.
+    fn own(
+        &self,
+        reading: &NodeReading,
+        capacity: Result<Option<f64>, ()>,
+    ) -> Result<Evidence, NoEvidence> {
+        let (value, device) = number(reading.get(Measure::Own))?.ok_or(NoEvidence::NoSample)?;
+        let percent = match self.unit {
+            Unit::Percent => Some(value),
+            Unit::BitsPerSecond => capacity.ok().flatten().map(|capacity| value / capacity * 100.0),
+            Unit::Own => None,
         };
-        let capacity = capacity.map_err(|()| NoEvidence::InvalidCapacity)?;
-        let mut worst: Option<Number> = None;
-        for (percent, bytes) in directions {
+        Ok(Evidence { value, percent, device, total: None, age: None })
+    }
+
+    fn built_in(
+        &self,
+        direction: Direction,
+        reading: &NodeReading,
+        capacity: Result<Option<f64>, ()>,
+    ) -> Result<Evidence, NoEvidence> {
+        let mut worst: Option<(f64, Option<f64>, Option<Arc<str>>)> = None;
+        for (percent, bytes) in directions(direction) {
             // Both directions must be there: the missing one may be the busy one.
-            let bytes = number(reading.get(*bytes))?.ok_or(NoEvidence::NoSample)?.0;
+            let bits = number(reading.get(*bytes))?.ok_or(NoEvidence::NoSample)?.0 * 8.0;
             let link = number(reading.get(*percent));
-            let (percent, device) = match capacity {
+            let (value, percent, device) = match (self.unit, capacity) {
+                (Unit::Percent, Err(())) => return Err(NoEvidence::InvalidCapacity),
                 // The link still tells which device is the busy one, if its speed is known.
-                Some(capacity) => {
-                    (bytes * 8.0 / capacity * 100.0, link.ok().flatten().and_then(|l| l.1))
+                (unit, Ok(Some(capacity))) => {
+                    let percent = bits / capacity * 100.0;
+                    let device = link.ok().flatten().and_then(|(_, device)| device);
+                    (if unit == Unit::Percent { percent } else { bits }, Some(percent), device)
                 }
-                None => link?.ok_or(NoEvidence::SpeedUnknown)?,
+                (Unit::Percent, Ok(None)) => {
+                    let (percent, device) = link?.ok_or(NoEvidence::SpeedUnknown)?;
+                    (percent, Some(percent), device)
+                }
+                // An absolute threshold needs neither speed nor capacity.
+                _ => {
+                    let (percent, device) = link.ok().flatten().unzip();
+                    (bits, percent, device.flatten())
+                }
             };
-            if worst.as_ref().is_none_or(|(most, _)| percent > *most) {
-                worst = Some((percent, device));
+            if worst.as_ref().is_none_or(|(most, ..)| value > *most) {
+                worst = Some((value, percent, device));
             }
         }
-        let (percent, device) = worst.ok_or(NoEvidence::NoSample)?;
+        let (value, percent, device) = worst.ok_or(NoEvidence::NoSample)?;
         // bytes / capacity may overflow though both were finite.
-        if !percent.is_finite() {
+        if !value.is_finite() {
             return Err(NoEvidence::InvalidSample);
         }
         let age = match reading.get(Measure::Age) {
@@ -116,18 +172,32 @@ impl Rules {
             return Err(NoEvidence::StaleSample);
         }
         let total = number(reading.get(Measure::Total)).ok().flatten().map(|(total, _)| total);
-        Ok(Evidence { percent, device, total, age: age.max(0.0) })
+        let percent = percent.filter(|percent| percent.is_finite());
+        Ok(Evidence { value, percent, device, total, age: Some(age.max(0.0)) })
     }
 
     /// Whether the answer has data about this node at all; what coverage counts.
     #[must_use]
     pub fn has_data(&self, reading: &NodeReading) -> bool {
-        let measures: &[Measure] = match self.direction {
-            Direction::Transmit => &[Measure::TransmitBytes],
-            Direction::Receive => &[Measure::ReceiveBytes],
-            Direction::Busiest => &[Measure::TransmitBytes, Measure::ReceiveBytes],
-        };
-        measures.iter().all(|measure| *reading.get(*measure) != Value::Absent)
+        match self.direction {
+            None => *reading.get(Measure::Own) != Value::Absent,
+            Some(direction) => {
+                directions(direction).iter().all(|(_, bytes)| *reading.get(*bytes) != Value::Absent)
+            }
+        }
+    }
+}
+
+/// The share and the rate of each direction that counts.
+fn directions(direction: Direction) -> &'static [(Measure, Measure)] {
+    const BOTH: &[(Measure, Measure)] = &[
+        (Measure::TransmitPercent, Measure::TransmitBytes),
+        (Measure::ReceivePercent, Measure::ReceiveBytes),
+    ];
+    match direction {
+        Direction::Transmit => &BOTH[..1],
+        Direction::Receive => &BOTH[1..],
+        Direction::Busiest => BOTH,
     }
 }
 
@@ -151,8 +221,11 @@ mod tests {
 
     use super::*;
 
-    const TRANSMIT: Rules =
-        Rules { direction: Direction::Transmit, max_age: Duration::from_secs(90) };
+    const TRANSMIT: Rules = Rules {
+        unit: Unit::Percent,
+        direction: Some(Direction::Transmit),
+        max_age: Duration::from_secs(90),
+    };
 
     fn reading(values: &[(Measure, f64)]) -> NodeReading {
         let mut reading = NodeReading::default();
@@ -175,10 +248,10 @@ mod tests {
     fn the_link_speed_counts_unless_a_capacity_is_given() {
         let reading = sent(8.0, 1e8, 1.0);
         let evidence = TRANSMIT.evidence(Some(&reading), Ok(None)).unwrap();
-        assert_eq!((evidence.percent, evidence.device.as_deref()), (8.0, Some("eth0")));
+        assert_eq!((evidence.value, evidence.device.as_deref()), (8.0, Some("eth0")));
         // 100 MB/s of 1 Gbit/s.
         let evidence = TRANSMIT.evidence(Some(&reading), Ok(Some(1e9))).unwrap();
-        assert_eq!((evidence.percent, evidence.device.as_deref()), (80.0, Some("eth0")));
+        assert_eq!((evidence.value, evidence.device.as_deref()), (80.0, Some("eth0")));
     }
 
     #[test]
@@ -212,13 +285,37 @@ mod tests {
 
     #[test]
     fn busiest_needs_both_directions_and_takes_the_larger() {
-        let busiest = Rules { direction: Direction::Busiest, ..TRANSMIT };
+        let busiest = Rules { direction: Some(Direction::Busiest), ..TRANSMIT };
         let mut both = sent(8.0, 1.0, 1.0);
         assert_eq!(busiest.evidence(Some(&both), Ok(None)), Err(NoEvidence::NoSample));
         both.put(Measure::ReceivePercent, Value::One(70.0, Some("eth1".into())));
         both.put(Measure::ReceiveBytes, Value::One(2.0, None));
         let evidence = busiest.evidence(Some(&both), Ok(None)).unwrap();
-        assert_eq!((evidence.percent, evidence.device.as_deref()), (70.0, Some("eth1")));
+        assert_eq!((evidence.value, evidence.device.as_deref()), (70.0, Some("eth1")));
+    }
+
+    #[test]
+    fn an_absolute_threshold_needs_no_link_speed() {
+        let absolute = Rules { unit: Unit::BitsPerSecond, ..TRANSMIT };
+        let without_speed = reading(&[(Measure::TransmitBytes, 1e8), (Measure::Age, 1.0)]);
+        for (capacity, percent) in [(Ok(None), None), (Ok(Some(1e9)), Some(80.0)), (Err(()), None)]
+        {
+            let evidence = absolute.evidence(Some(&without_speed), capacity).unwrap();
+            assert_eq!((evidence.value, evidence.percent), (8e8, percent));
+        }
+    }
+
+    #[test]
+    fn a_query_of_the_authors_is_evidence_by_presence_alone() {
+        use NoEvidence as No;
+        let own = Rules { unit: Unit::Own, direction: None, max_age: Duration::MAX };
+        let evidence = own.evidence(Some(&reading(&[(Measure::Own, 0.02)])), Ok(None)).unwrap();
+        assert_eq!((evidence.value, evidence.percent, evidence.age), (0.02, None, None));
+        for (value, expected) in [(f64::NAN, No::InvalidSample), (-1.0, No::InvalidSample)] {
+            let reading = reading(&[(Measure::Own, value)]);
+            assert_eq!(own.evidence(Some(&reading), Ok(None)), Err(expected));
+        }
+        assert_eq!(own.evidence(Some(&NodeReading::default()), Ok(None)), Err(No::NoSample));
     }
 
     proptest! {
@@ -228,8 +325,8 @@ mod tests {
         ) {
             let reading = sent(percent, bytes, age);
             if let Ok(evidence) = TRANSMIT.evidence(Some(&reading), Ok(capacity)) {
-                prop_assert!(evidence.percent.is_finite() && evidence.percent >= 0.0);
-                prop_assert!(evidence.age >= 0.0 && evidence.age <= 90.0);
+                prop_assert!(evidence.value.is_finite() && evidence.value >= 0.0);
+                prop_assert!(evidence.age.is_some_and(|age| (0.0..=90.0).contains(&age)));
             }
         }
     }

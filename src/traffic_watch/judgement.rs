@@ -5,18 +5,20 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     claims::Claim,
+    deployments::DeploymentFacts,
+    evictions::PodFacts,
     evidence::{Evidence, NoEvidence},
     limits::{self, Candidate},
-    memory::{Memory, NodeMemory, Sample, Streak},
+    memory::{Memory, NodeMemory, Sample, Side, Streak},
     reading::Reading,
-    settings::Settings,
+    settings::{Criterion, Settings},
 };
 use crate::{
     api::{
         TrafficWatch,
-        traffic_watch::{Mode, NodeState, Summary},
+        traffic_watch::{Mode, NodeState, Summary, UnknownAction},
     },
-    nodes::NodeFacts,
+    nodes::{Carrier, NodeFacts},
     prometheus::QueryError,
 };
 
@@ -31,36 +33,45 @@ pub struct Observed {
     pub nodes: Vec<NodeFacts>,
     /// Nodes that carry a key of ours they should not: it is not theirs any more.
     pub stray: Vec<Stray>,
-    /// What Prometheus says; `None` if it was not asked, because nothing may be decided.
-    pub reading: Option<Result<Arc<Reading>, QueryError>>,
+    /// What Prometheus says to each measure; `None` if it was not asked, because nothing may be
+    /// decided.
+    pub readings: Option<Vec<Result<Arc<Reading>, QueryError>>>,
     /// What the last pass remembered.
     pub memory: Arc<Memory>,
     /// Whether the node label is ours to write.
     pub claim: Claim,
-    /// The Deployment as it is, by UID and generation.
-    pub deployment: Option<(String, i64)>,
+    /// The Deployment as it is.
+    pub deployment: Option<DeploymentFacts>,
+    /// The Deployment's pods, if any may be evicted now.
+    pub pods: Vec<PodFacts>,
 }
 
-/// A node with a label that is to go.
+/// A node with a label or taint that is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
-    /// The node.
-    pub node: Arc<str>,
-    /// The label's key.
+    /// The node, and what it carries.
+    pub carrier: Carrier,
+    /// The key.
     pub key: String,
 }
 
 /// A node entered a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Transition {
-    /// The state.
+    /// When, in Unix seconds.
+    pub at: i64,
+    /// Which node.
+    pub node: Arc<str>,
+    /// The state it left.
+    pub from: NodeState,
+    /// The state it entered.
     pub to: NodeState,
-    /// Why.
-    pub reason: &'static str,
+    /// Why: `Measured`, a word of [`NoEvidence`], `LimitReached`, or the measure that says unfit.
+    pub reason: Arc<str>,
 }
 
 /// What became of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evaluation {
     /// Nodes were judged.
     Ok,
@@ -91,6 +102,8 @@ pub(super) struct Change {
     pub(super) transition: Option<Transition>,
     /// Whether it is marked unfit now and was not, or the other way round.
     pub(super) flip: Option<bool>,
+    /// Whether evidence has just stayed away for as long as the spec allows.
+    pub(super) expired: bool,
 }
 
 /// One judgement in the making.
@@ -98,33 +111,45 @@ pub(super) struct Judgement<'a> {
     pub(super) watch: &'a TrafficWatch,
     pub(super) seen: &'a Observed,
     pub(super) settings: &'a Settings,
-    /// What is proved about each node, in the order of `seen.nodes`.
-    pub(super) evidence: Vec<Result<Evidence, NoEvidence>>,
+    /// What is proved by each measure about each node, in the order of `seen.nodes`.
+    findings: Vec<Vec<Finding>>,
     pub(super) nodes: Vec<NodeMemory>,
     /// The marks as they were before this judgement.
     before: Vec<Option<bool>>,
-    pub(super) evaluation: Evaluation,
+    /// Nodes whose evidence has stayed away for as long as the spec allows.
+    expired: Vec<bool>,
+    /// What became of each measure.
+    pub(super) evaluations: Vec<Evaluation>,
+    pub(super) limit: usize,
     pub(super) summary: Summary,
     pub(super) changes: Vec<Change>,
 }
 
+/// What one measure proves about one node.
+type Finding = Result<Evidence, NoEvidence>;
+
 impl<'a> Judgement<'a> {
     /// Judges every node.
     pub(super) fn of(watch: &'a TrafficWatch, seen: &'a Observed, settings: &'a Settings) -> Self {
-        let (evidence, evaluation) = gather(seen, settings);
-        let nodes: Vec<_> = seen.nodes.iter().map(|node| remember(watch, seen, node)).collect();
+        let (findings, evaluations): (Vec<_>, Vec<_>) =
+            (0..settings.criteria.len()).map(|place| gather(seen, settings, place)).unzip();
+        let nodes: Vec<_> =
+            seen.nodes.iter().map(|node| remember(watch, seen, settings, node)).collect();
         let mut judgement = Self {
             before: nodes.iter().map(|node| node.marked).collect(),
+            expired: vec![false; nodes.len()],
             watch,
             seen,
             settings,
-            evidence,
+            findings,
             nodes,
-            evaluation,
+            evaluations,
+            limit: settings.limits.of(seen.nodes.len()),
             summary: Summary::default(),
             changes: Vec::new(),
         };
         judgement.apply_hysteresis();
+        judgement.expire();
         judgement.limit();
         judgement.settle();
         judgement
@@ -135,85 +160,163 @@ impl<'a> Judgement<'a> {
         self.seen.memory.tick != Some(self.seen.tick)
     }
 
+    /// What became of the measurement as a whole: what became of the worst.
+    pub(super) fn evaluation(&self) -> Evaluation {
+        self.evaluations.iter().copied().max().unwrap_or(Evaluation::Ok)
+    }
+
+    /// Whether every measure has evidence about a node.
+    pub(super) fn has_evidence(&self, node: usize) -> bool {
+        self.findings.iter().all(|findings| findings[node].is_ok())
+    }
+
+    /// Whether the label of a node is to go, because nothing is known of it.
+    pub(super) fn drops_label(&self, node: usize) -> bool {
+        self.expired[node] && self.settings.on_unknown.1 == UnknownAction::RemoveLabel
+    }
+
     /// Hysteresis: streaks, and what they make of each node.
     fn apply_hysteresis(&mut self) {
-        if !self.is_new() {
-            return;
+        let is_new = self.is_new();
+        let seconds = self.seen.now.as_second();
+        for (findings, (place, criterion)) in
+            self.findings.iter().zip(self.settings.criteria.iter().enumerate())
+        {
+            for (node, finding) in self.nodes.iter_mut().zip(findings) {
+                let Some(side) = node.sides_mut().nth(place) else { continue };
+                let evidence = match finding {
+                    Ok(evidence) => evidence,
+                    // Missing evidence neither advances nor resets a streak.
+                    Err(why) => {
+                        (side.missing, side.age) = (Some(*why), None);
+                        continue;
+                    }
+                };
+                (side.missing, side.age) = (None, evidence.age);
+                side.last = Some(sample(evidence, seconds));
+                if !is_new {
+                    continue;
+                }
+                let unfit = criterion.is_unfit(evidence.value, side.judged);
+                if side.judged == Some(unfit) {
+                    side.against = Streak::default();
+                    continue;
+                }
+                side.against = side.against.with(unfit);
+                if side.against.count >= self.settings.needed(unfit) {
+                    side.judged = Some(unfit);
+                    side.against = Streak::default();
+                }
+            }
         }
-        for (node, evidence) in self.nodes.iter_mut().zip(&self.evidence) {
-            // Missing evidence neither advances nor resets a streak.
-            let Ok(evidence) = evidence else { continue };
-            let unfit = self.settings.is_unfit(evidence.percent, node.judged);
-            if node.judged == Some(unfit) {
-                node.against = Streak::default();
+    }
+
+    /// The clock of nodes without evidence, and what happens when it runs out.
+    fn expire(&mut self) {
+        let (after, action) = self.settings.on_unknown;
+        let interval = u32::try_from(self.settings.interval.as_millis()).unwrap_or(u32::MAX);
+        let is_new = self.is_new();
+        let in_trouble: Vec<_> = self.evaluations.iter().map(|e| *e != Evaluation::Ok).collect();
+        for (node, expired) in self.nodes.iter_mut().zip(&mut self.expired) {
+            if !is_unknown(node) {
+                node.unknown_ms = 0;
                 continue;
             }
-            node.against = node.against.with(unfit);
-            if node.against.count >= self.settings.needed(unfit) {
-                node.judged = Some(unfit);
-                node.against = Streak::default();
+            // The clock stands still while it is the measurement that is in trouble.
+            let missing = |(side, trouble): (&Side, &bool)| side.missing.is_some() && *trouble;
+            if node.sides().zip(&in_trouble).any(missing) {
+                continue;
+            }
+            if is_new {
+                node.unknown_ms = node.unknown_ms.saturating_add(interval);
+            }
+            if node.unknown_ms < after || action == UnknownAction::Hold {
+                continue;
+            }
+            *expired = true;
+            for side in node.sides_mut().filter(|side| side.missing.is_some()) {
+                side.against = Streak::default();
+                side.judged = match action {
+                    UnknownAction::Unfit => Some(true),
+                    UnknownAction::Fit => Some(false),
+                    UnknownAction::RemoveLabel | UnknownAction::Hold => None,
+                };
             }
         }
     }
 
     /// The breaker: which of the nodes that are judged unfit are marked so.
     fn limit(&mut self) {
-        let candidates = self.seen.nodes.iter().zip(&self.nodes).zip(&self.evidence);
-        let candidates: Vec<_> = candidates
-            .map(|((facts, node), evidence)| Candidate {
-                name: &facts.name,
-                judged: node.judged,
+        let candidates: Vec<_> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(i, node)| Candidate {
+                name: &self.seen.nodes[i].name,
+                judged: node.judged(),
                 marked: node.marked,
-                percent: evidence.as_ref().ok().map(|e| e.percent),
+                severity: self.severity(i),
             })
             .collect();
-        let marks = limits::mark(&candidates);
+        let marks = limits::mark(&candidates, self.limit);
         for (node, mark) in self.nodes.iter_mut().zip(marks) {
             node.marked = mark;
         }
     }
 
+    /// How far a node is above the thresholds of the measures that say unfit and have evidence.
+    fn severity(&self, node: usize) -> Option<f64> {
+        let measured = self
+            .unfit_by(node)
+            .filter_map(|(place, criterion)| {
+                let evidence = self.findings[place][node].as_ref().ok()?;
+                // Nothing above a threshold of zero is no worse than being at one.
+                let times = evidence.value / criterion.max;
+                Some(if times.is_nan() { 1.0 } else { times })
+            })
+            .max_by(f64::total_cmp);
+        // Who is unfit only because nothing is known of it comes after all that were measured.
+        measured.or_else(|| self.expired[node].then_some(0.0))
+    }
+
+    /// The measures that say a node is unfit, with their places.
+    pub(super) fn unfit_by(&self, node: usize) -> impl Iterator<Item = (usize, &Criterion)> {
+        let sides = self.nodes[node].sides().zip(self.settings.criteria.iter()).enumerate();
+        sides
+            .filter(|(_, (side, _))| side.judged == Some(true))
+            .map(|(place, (_, criterion))| (place, criterion))
+    }
+
     /// States, their reasons, and what changed.
     fn settle(&mut self) {
-        let seconds = self.seen.now.as_second();
-        let all = self.seen.nodes.iter().zip(&mut self.nodes).zip(&self.evidence).zip(&self.before);
-        for (i, (((facts, node), evidence), mark)) in all.enumerate() {
-            let (state, reason) = match (evidence, node.judged, node.marked) {
-                (Err(why), _, _) => (NodeState::Unknown, Some(why.reason())),
-                (Ok(_), Some(true), Some(true)) => (NodeState::Unfit, None),
-                (Ok(_), Some(true), _) => (NodeState::Suppressed, Some("LimitReached")),
-                // Not judged yet, and nothing speaks against it.
-                (Ok(_), _, _) => (NodeState::Fit, None),
-            };
-            if let Ok(evidence) = evidence {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "counters are below 2^63 and age below a day; `as` saturates"
-                )]
-                let (total, age) = (evidence.total.unwrap_or(0.0) as i64, evidence.age as i64);
-                node.last = Some(Sample {
-                    percent: evidence.percent,
-                    total,
-                    time: seconds - age,
-                    device: evidence.device.clone(),
-                });
-            }
-            node.age = evidence.as_ref().ok().map(|e| e.age);
-            let before = self.seen.memory.nodes.get(&facts.name).map(|old| old.state);
-            if node.state != state {
-                node.since = self.seen.now;
-            }
-            let transition = before
-                .filter(|before| *before != state)
-                .map(|_| Transition { to: state, reason: reason.unwrap_or("Measured") });
+        for i in 0..self.nodes.len() {
+            let (state, reason) = state(&self.nodes[i]);
+            let why = reason.map_or_else(|| self.why(i), Arc::from);
+            let name = &self.seen.nodes[i].name;
+            let before = self.seen.memory.nodes.get(name);
+            let transition = before.map(|old| old.state).filter(|from| *from != state);
+            let transition = transition.map(|from| Transition {
+                at: self.seen.now.as_second(),
+                node: Arc::clone(name),
+                from,
+                to: state,
+                reason: why,
+            });
             // A node that is found fit at first is no news.
-            let flip = match (mark, node.marked) {
+            let flip = match (self.before[i], self.nodes[i].marked) {
                 (Some(false) | None, Some(true)) => Some(true),
-                (Some(true), Some(false)) => Some(false),
+                (Some(true), Some(false) | None) => Some(false),
                 _ => None,
             };
-            if transition.is_some() || flip.is_some() {
-                self.changes.push(Change { node: i, transition, flip });
+            let had_expired =
+                before.is_some_and(|old| old.unknown_ms >= self.settings.on_unknown.0);
+            let expired = self.expired[i] && !had_expired;
+            if transition.is_some() || flip.is_some() || expired {
+                self.changes.push(Change { node: i, transition, flip, expired });
+            }
+            let node = &mut self.nodes[i];
+            if node.state != state {
+                node.since = self.seen.now;
             }
             (node.state, node.reason) = (state, reason);
             self.summary.nodes += 1;
@@ -225,34 +328,88 @@ impl<'a> Judgement<'a> {
             }
         }
     }
+
+    /// Why a node is fit or unfit: by measuring; where there are several measures, by which.
+    fn why(&self, node: usize) -> Arc<str> {
+        match self.unfit_by(node).next() {
+            Some((_, criterion)) if self.settings.criteria.len() > 1 => Arc::clone(&criterion.name),
+            _ => "Measured".into(),
+        }
+    }
 }
 
-/// What is proved about each node, and what became of the measurement.
-fn gather(seen: &Observed, settings: &Settings) -> (Vec<Result<Evidence, NoEvidence>>, Evaluation) {
+/// Nothing decides now what the node is: it is not unfit by a measure with evidence, and some
+/// measure has none.
+fn is_unknown(node: &NodeMemory) -> bool {
+    node.sides().any(|side| side.missing.is_some())
+        && !node.sides().any(|side| side.judged == Some(true) && side.missing.is_none())
+}
+
+fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
+    if is_unknown(node) {
+        // A measure that said unfit and has no evidence now is why the node stays what it is.
+        let held = node.sides().filter(|side| side.judged == Some(true));
+        let why = held.chain(node.sides()).find_map(|side| side.missing);
+        return (NodeState::Unknown, why.map(NoEvidence::reason));
+    }
+    match (node.judged(), node.marked) {
+        (Some(true), Some(true)) => (NodeState::Unfit, None),
+        (Some(true), _) => (NodeState::Suppressed, Some("LimitReached")),
+        // Not judged yet, and nothing speaks against it.
+        _ => (NodeState::Fit, None),
+    }
+}
+
+fn sample(evidence: &Evidence, now: i64) -> Sample {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "counters are below 2^63 and age below a day; `as` saturates"
+    )]
+    let (total, age) = (evidence.total.unwrap_or(0.0) as i64, evidence.age.unwrap_or(0.0) as i64);
+    Sample {
+        value: evidence.value,
+        percent: evidence.percent.unwrap_or(f64::NAN),
+        total,
+        time: now - age,
+        device: evidence.device.clone(),
+    }
+}
+
+/// What one measure proves about each node, and what became of it.
+fn gather(seen: &Observed, settings: &Settings, place: usize) -> (Vec<Finding>, Evaluation) {
     let none = |why| seen.nodes.iter().map(|_| Err(why)).collect();
-    let Some(Ok(reading)) = &seen.reading else {
+    let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
+    let Some(Ok(reading)) = reading else {
         return (none(NoEvidence::MetricsUnavailable), Evaluation::Failed);
     };
+    let rules = settings.criteria[place].rules;
     let with_data = seen
         .nodes
         .iter()
         .filter_map(|facts| reading.get(&facts.name))
-        .filter(|node| settings.rules.has_data(node))
+        .filter(|node| rules.has_data(node))
         .count();
     if with_data * 2 < seen.nodes.len() {
         return (none(NoEvidence::LowCoverage), Evaluation::LowCoverage);
     }
-    let evidence = seen
+    let findings = seen
         .nodes
         .iter()
-        .map(|facts| settings.rules.evidence(reading.get(&facts.name), settings.capacity(facts)));
-    (evidence.collect(), Evaluation::Ok)
+        .map(|facts| rules.evidence(reading.get(&facts.name), settings.capacity(facts)));
+    (findings.collect(), Evaluation::Ok)
 }
 
 /// A node as the last pass left it; after a restart, as label and status tell.
-fn remember(watch: &TrafficWatch, seen: &Observed, facts: &NodeFacts) -> NodeMemory {
+fn remember(
+    watch: &TrafficWatch,
+    seen: &Observed,
+    settings: &Settings,
+    facts: &NodeFacts,
+) -> NodeMemory {
     if let Some(known) = seen.memory.nodes.get(&facts.name) {
-        return known.clone();
+        let (old, new) = (&*seen.memory.criteria, &*settings.criteria);
+        let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.name == b.name);
+        return if same { known.clone() } else { known.clone().with_criteria(old, new) };
     }
     let told = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
     let label = match (facts.label.as_deref(), watch.spec.mode) {
@@ -264,5 +421,5 @@ fn remember(watch: &TrafficWatch, seen: &Observed, facts: &NodeFacts) -> NodeMem
         }
         _ => None,
     };
-    NodeMemory::from_status(told, label, seen.now)
+    NodeMemory::from_status(&settings.criteria, told, label, seen.now)
 }

@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::children::Applied;
+use super::{
+    children::Applied,
+    evidence::{NoEvidence, Unit},
+    settings::Criterion,
+};
 use crate::api::traffic_watch::{NodeState, NodeStatus, Summary};
 
 /// One `TrafficWatch`.
@@ -16,8 +20,14 @@ pub struct Memory {
     pub tick: Option<u64>,
     /// The nodes.
     pub nodes: NodeTable,
-    /// Percent above which a node is unfit.
-    pub threshold: f64,
+    /// What was measured, against which thresholds.
+    pub criteria: Arc<[Criterion]>,
+    /// Why a measure had no answer, in the order of the criteria.
+    pub problems: Vec<Option<String>>,
+    /// How many nodes may be marked unfit.
+    pub limit: usize,
+    /// For how many judgements in a row the window has held too few scrapes.
+    pub short_window: u32,
     /// How many nodes are in which state.
     pub summary: Summary,
     /// When a measurement last succeeded.
@@ -55,50 +65,115 @@ impl NodeTable {
 /// One node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMemory {
-    /// What hysteresis says: unfit or not; `None` until the first judgement.
-    pub judged: Option<bool>,
+    /// What the first measure says.
+    first: Side,
+    /// What the others say: most objects have one measure, and nothing is allocated for it.
+    more: Box<[Side]>,
     /// What the limits made of it: the value of the label.
     pub marked: Option<bool>,
-    /// Judgements in a row that contradict `judged`.
-    pub against: Streak,
     /// The state shown.
     pub state: NodeState,
     /// Why it is Unknown or Suppressed.
     pub reason: Option<&'static str>,
     /// Since when.
     pub since: Timestamp,
+    /// For how many milliseconds evidence about this node has stayed away while others had it.
+    pub unknown_ms: u32,
+}
+
+/// What one measure says of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Side {
+    /// What hysteresis says: unfit or not; `None` until the first judgement.
+    pub judged: Option<bool>,
+    /// Judgements in a row that contradict `judged`.
+    pub against: Streak,
     /// What was last measured.
     pub last: Option<Sample>,
-    /// How old the sample was, if this judgement had one.
+    /// Why this judgement had no evidence, if it had none.
+    pub missing: Option<NoEvidence>,
+    /// How old the sample was, if this judgement had one of known age.
     pub age: Option<f64>,
 }
 
 impl NodeMemory {
     /// A node as its status and label tell, for the first pass after a restart.
     #[must_use]
-    pub fn from_status(told: Option<&NodeStatus>, label: Option<bool>, now: Timestamp) -> Self {
-        let last = told.filter(|t| t.time > 0).and_then(|t| {
-            Some(Sample {
-                percent: t
-                    .current_bandwidth_percent
-                    .parse()
-                    .ok()
-                    .filter(|p: &f64| p.is_finite())?,
-                total: t.current_transmit_total,
-                time: t.time,
-                device: t.device.as_deref().map(Into::into),
-            })
-        });
-        Self {
-            judged: label,
+    pub fn from_status(
+        criteria: &[Criterion],
+        told: Option<&NodeStatus>,
+        label: Option<bool>,
+        now: Timestamp,
+    ) -> Self {
+        let side = |criterion: &Criterion| Side {
+            judged: told_of(criterion, told, label),
+            last: told.and_then(|told| Sample::told(criterion, told)),
+            ..Side::default()
+        };
+        let mut node = Self {
+            first: criteria.first().map(side).unwrap_or_default(),
+            more: criteria.iter().skip(1).map(side).collect(),
             marked: label,
-            against: Streak::default(),
             state: told.and_then(|t| t.state).unwrap_or(NodeState::Unknown),
             reason: None,
             since: told.and_then(|t| t.since.as_ref()).map_or(now, |since| since.0),
-            last,
-            age: None,
+            unknown_ms: told.map_or(0, |t| t.unknown_seconds.saturating_mul(1000)),
+        };
+        // The label is the durable record: who it calls unfit is so by some measure.
+        if label == Some(true) && node.judged() != Some(true) {
+            node.sides_mut().for_each(|side| side.judged = Some(true));
         }
+        node
+    }
+
+    /// The same node after the measures changed: those that stayed keep what they said.
+    #[must_use]
+    pub fn with_criteria(self, old: &[Criterion], new: &[Criterion]) -> Self {
+        let side = |criterion: &Criterion| {
+            let place = old.iter().position(|old| old.name == criterion.name);
+            place.and_then(|place| self.sides().nth(place)).cloned().unwrap_or_default()
+        };
+        let first = new.first().map(side).unwrap_or_default();
+        let more = new.iter().skip(1).map(side).collect();
+        Self { first, more, ..self }
+    }
+
+    /// What each measure says, in the order of the criteria.
+    pub fn sides(&self) -> impl Iterator<Item = &Side> + Clone {
+        std::iter::once(&self.first).chain(&*self.more)
+    }
+
+    /// The same, to be changed.
+    pub fn sides_mut(&mut self) -> impl Iterator<Item = &mut Side> {
+        std::iter::once(&mut self.first).chain(&mut *self.more)
+    }
+
+    /// What all measures say together: unfit if any says so, fit if all do, else nothing yet.
+    #[must_use]
+    pub fn judged(&self) -> Option<bool> {
+        if self.sides().any(|side| side.judged == Some(true)) {
+            return Some(true);
+        }
+        self.sides().all(|side| side.judged == Some(false)).then_some(false)
+    }
+
+    /// The age of the oldest sample of known age.
+    #[must_use]
+    pub fn age(&self) -> Option<f64> {
+        self.sides().filter_map(|side| side.age).max_by(f64::total_cmp)
+    }
+}
+
+/// What a measure said before the restart. The label knows only what they said together: where the
+/// status does not tell them apart, each is taken to have said it, so that an unfit node stays unfit
+/// until all of them found it fit.
+fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>) -> Option<bool> {
+    let label = label?;
+    let own = told.and_then(|t| t.criteria.iter().find(|c| c.name == *criterion.name));
+    match own {
+        // Nothing was unfit then, whatever the status says by now.
+        Some(own) if label => own.unfit,
+        _ => Some(label),
     }
 }
 
@@ -123,7 +198,9 @@ impl Streak {
 /// What was measured of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Percent of capacity.
+    /// In the measure's unit.
+    pub value: f64,
+    /// Percent of capacity; `NaN` if it is not known.
     pub percent: f64,
     /// Bytes sent since the counters began.
     pub total: i64,
@@ -131,6 +208,27 @@ pub struct Sample {
     pub time: i64,
     /// The busiest link.
     pub device: Option<Arc<str>>,
+}
+
+impl Sample {
+    /// The last sample of a measure as the status tells it.
+    fn told(criterion: &Criterion, told: &NodeStatus) -> Option<Self> {
+        let finite = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
+        let percent = finite(&told.current_bandwidth_percent);
+        let own = told.criteria.iter().find(|c| c.name == *criterion.name);
+        let value = match own {
+            Some(own) => finite(own.value.as_deref()?),
+            None if criterion.rules.unit == Unit::Percent => percent,
+            None => None,
+        };
+        (told.time > 0).then_some(Self {
+            value: value?,
+            percent: percent.filter(|_| criterion.is_bandwidth()).unwrap_or(f64::NAN),
+            total: told.current_transmit_total,
+            time: told.time,
+            device: told.device.as_deref().map(Into::into),
+        })
+    }
 }
 
 #[cfg(test)]

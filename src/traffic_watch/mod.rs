@@ -6,37 +6,32 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Node},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::apps::v1::Deployment, jiff::Timestamp};
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
     core::{DeserializeGuard, PartialObjectMeta},
     runtime::reflector::Store,
 };
-use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::{
     api::{TrafficWatch, TrafficWatchStatus, traffic_watch::Mode},
-    controller::{
-        Error, FIELD_MANAGER, Notice, Plan, Reconciler, merge_params, schedule::Schedule,
-    },
+    controller::{Error, FIELD_MANAGER, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{self, QueryError, Shared},
+    prometheus::{Class, Endpoints, QueryError, Shared},
 };
 
 mod children;
 mod claims;
 mod decisions;
 mod deployments;
+mod evictions;
 mod evidence;
-pub mod judgement;
+mod judgement;
 mod limits;
+mod live;
 mod memory;
 mod plan;
 pub mod query;
@@ -45,16 +40,20 @@ pub mod replay;
 mod report;
 mod settings;
 pub mod view;
+mod writing;
 
 use children::{Applied, Child, Outcome};
 pub(crate) use claims::{Claim, claim};
 pub use decisions::Decisions;
+use decisions::{Decided, Facts};
 pub use deployments::DeploymentStore;
+pub use judgement::{Evaluation, Transition};
 use judgement::{Observed, Stray};
-use plan::{Desired, LabelWrite};
-use query::Question;
+pub use live::Part;
+use plan::{Desired, NodeWrite};
+use query::Request;
 use reading::{Names, Reading};
-pub(crate) use settings::Settings;
+pub(crate) use settings::{BANDWIDTH, Settings};
 
 /// How many nodes are patched at once, by all objects together: enough for a mass flip to end soon,
 /// few enough to leave the API server's fair share to others.
@@ -68,8 +67,10 @@ pub struct TrafficWatchReconciler {
     pub nodes: NodeStore,
     /// The Deployments we own.
     pub deployments: DeploymentStore,
-    /// The endpoint.
-    pub prometheus: prometheus::Client,
+    /// The endpoints.
+    pub prometheus: Endpoints,
+    /// Whether the PromQL of authors is asked.
+    pub own_queries: bool,
     /// Labels that may name a node, beside `instance`.
     pub node_labels: Vec<String>,
     /// The ticks.
@@ -81,7 +82,7 @@ pub struct TrafficWatchReconciler {
     /// Permits to patch a node: [`LABEL_CONCURRENCY`] of them.
     pub label_writes: Semaphore,
     /// One request for all who ask the same.
-    pub readings: Shared<Question, Result<Arc<Reading>, QueryError>>,
+    pub readings: Shared<Request, Result<Arc<Reading>, QueryError>>,
 }
 
 type Others = Store<DeserializeGuard<TrafficWatch>>;
@@ -99,23 +100,36 @@ impl Reconciler for TrafficWatchReconciler {
 
     async fn observe(&self, watch: &TrafficWatch, others: &Others) -> Result<Observed, Error> {
         let settings = Settings::of(watch)?;
+        self.check(watch, &settings)?;
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
         let all = readable(others);
         let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
         let claim = claims::claim(watch, all());
         let nodes = self.nodes.select(&settings.selector, &watch.label_key());
         let decides = claim == Claim::Ours && !watch.spec.paused;
-        let reading =
+        let readings =
             if decides && !nodes.is_empty() { Some(self.measure(&settings).await) } else { None };
+        let memory = self.decisions.get(&namespace, &name);
+        let deployment = self.deployments.get(&namespace, &name);
+        let now = Timestamp::now();
+        let pods = match (&settings.eviction, &deployment) {
+            (Some((after, _)), Some(deployment)) if decides && watch.spec.mode == Mode::Enforce => {
+                // Asked for only while there is a node to leave.
+                let leave = memory.nodes.iter().any(|(_, n)| plan::stayed_unfit(n, *after, now));
+                if leave { self.pods(watch, deployment).await? } else { vec![] }
+            }
+            _ => vec![],
+        };
         Ok(Observed {
-            now: Timestamp::now(),
+            now,
             tick: self.schedule.tick(Instant::now(), settings.interval),
             stray: self.strays(watch, &nodes, |key| claims::has_heir(watch, key, all())),
             nodes,
-            reading,
-            memory: self.decisions.get(&namespace, &name),
+            readings,
+            memory,
             claim,
-            deployment: self.deployments.get(&namespace, &name),
+            deployment,
+            pods,
         })
     }
 
@@ -126,20 +140,34 @@ impl Reconciler for TrafficWatchReconciler {
         plan::plan(watch, observed)
     }
 
-    async fn apply(&self, watch: &TrafficWatch, desired: Desired) -> Result<(), Error> {
+    async fn apply(&self, watch: &TrafficWatch, desired: Desired) -> Result<Vec<Notice>, Error> {
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
         match desired.memory {
             Some(memory) => {
-                let key = (namespace.as_str(), name.as_str());
-                self.decisions.put(key, memory, desired.transitions, desired.evaluation);
+                let decided = Decided {
+                    memory,
+                    facts: Facts {
+                        label: watch.label_key(),
+                        mode: watch.spec.mode,
+                        interval: watch.spec.interval.into(),
+                        consecutive: watch.spec.consecutive,
+                        replicas: self
+                            .deployments
+                            .get(&namespace, &name)
+                            .map(|deployment| (deployment.wanted, deployment.available)),
+                    },
+                    transitions: desired.transitions,
+                    evaluation: desired.evaluation,
+                };
+                self.decisions.put((&namespace, &name), decided);
             }
             None => self.forget(&namespace, &name),
         }
-        self.write_labels(desired.labels).await?;
-        match desired.deployment {
-            Some(child) => self.apply_child(watch, &namespace, &name, child).await,
-            None => Ok(()),
+        self.write_nodes(desired.nodes).await?;
+        if let Some(child) = desired.deployment {
+            self.apply_child(watch, &namespace, &name, child).await?;
         }
+        self.evict(&namespace, &name, desired.evictions).await
     }
 
     async fn cleanup(&self, watch: &TrafficWatch, others: &Others) -> Result<Vec<Notice>, Error> {
@@ -150,16 +178,12 @@ impl Reconciler for TrafficWatchReconciler {
         let keys = keys_of(watch).into_iter().filter(|key| !claims::has_heir(watch, key, all()));
         let removals: Vec<_> = keys
             .flat_map(|key| {
-                let nodes = self.nodes.labelled(&key);
-                nodes.into_iter().map(move |node| LabelWrite {
-                    node,
-                    key: key.clone(),
-                    value: None,
-                })
+                let carriers = self.nodes.carriers(&key);
+                carriers.into_iter().map(move |carrier| NodeWrite::removal(carrier, key.clone()))
             })
             .collect();
         let count = removals.len();
-        self.write_labels(removals).await?;
+        self.write_nodes(removals).await?;
         self.forget(&watch.namespace().unwrap_or_default(), &watch.name_any());
         let notice = (count > 0).then(|| Notice {
             warning: false,
@@ -197,31 +221,64 @@ pub(crate) fn check_deployment(watch: &TrafficWatch) -> Result<(), Error> {
 }
 
 impl TrafficWatchReconciler {
-    async fn measure(&self, settings: &Settings) -> Result<Arc<Reading>, QueryError> {
+    /// What of a spec only the operator's configuration can tell to be wrong.
+    fn check(&self, watch: &TrafficWatch, settings: &Settings) -> Result<(), Error> {
+        let endpoint = &watch.spec.prometheus;
+        if self.prometheus.get(endpoint).is_none() {
+            let names: Vec<_> = self.prometheus.names().collect();
+            return Err(Error::Invalid(format!(
+                "spec.prometheus: no endpoint {endpoint:?} is configured (there is {}); \
+                 see --prometheus-config",
+                names.join(", ")
+            )));
+        }
+        if settings.has_own_queries() && !self.own_queries {
+            let path = if watch.spec.query.is_some() { "query" } else { "criteria" };
+            return Err(Error::Invalid(format!(
+                "spec.{path}: this operator runs with --own-queries=false: PromQL in a TrafficWatch \
+                 is switched off"
+            )));
+        }
+        Ok(())
+    }
+
+    /// One answer for each measure; measures that need the same one share it.
+    async fn measure(&self, settings: &Settings) -> Vec<Result<Arc<Reading>, QueryError>> {
         let tick = self.schedule.tick_start(Instant::now(), settings.interval);
         // An answer that comes after the next tick is late; but nothing answers in no time.
         let deadline = settings.interval.max(Duration::from_secs(2));
-        let ask = || async {
-            let promql = settings.question.promql(&self.node_labels);
-            let result = self.prometheus.query(&promql, deadline, |answer| {
-                let identity = self.nodes.identity();
-                let (status, content_type) = (answer.status, answer.content_type.as_str());
-                let names = Names { identity: &identity, labels: &self.node_labels };
-                Reading::read(status, content_type, &answer.body, names)
-            });
-            let reading = result.await.map(Arc::new);
-            match &reading {
-                Ok(reading) => self.metrics.samples_rejected("unmapped", reading.unmapped.0),
-                Err(error) => tracing::warn!(
-                    reason = error.class.reason(), %error, "no measurement, labels stay as they are"
-                ),
-            }
-            reading
-        };
-        self.readings.get(&settings.question, tick, ask).await
+        let requests = settings.criteria.iter().map(|criterion| {
+            let request = &criterion.request;
+            self.readings.get(request, tick, move || self.ask(request, deadline))
+        });
+        futures::future::join_all(requests).await
     }
 
-    /// Labels that are to go: of nodes that left the selection, and of a key that was renamed.
+    async fn ask(&self, request: &Request, deadline: Duration) -> Result<Arc<Reading>, QueryError> {
+        let Some(client) = self.prometheus.get(&request.endpoint) else {
+            let message = format!("no endpoint {:?} is configured", request.endpoint);
+            return Err(QueryError::new(Class::Unreachable, message));
+        };
+        let promql = request.question.promql(&self.node_labels);
+        let result = client.query(&promql, deadline, |answer| {
+            let identity = self.nodes.identity();
+            let names = Names { identity: &identity, labels: &self.node_labels };
+            let (status, content_type) = (answer.status, answer.content_type.as_str());
+            Reading::read(status, content_type, &answer.body, &request.question, names)
+        });
+        let reading = result.await.map(Arc::new);
+        match &reading {
+            Ok(reading) => self.metrics.samples_rejected("unmapped", reading.unmapped.0),
+            Err(error) => tracing::warn!(
+                endpoint = &*request.endpoint, reason = error.class.reason(), %error,
+                "no measurement, labels stay as they are"
+            ),
+        }
+        reading
+    }
+
+    /// Labels and taints that are to go: of nodes that left the selection, and of a key that was
+    /// renamed.
     fn strays(
         &self,
         watch: &TrafficWatch,
@@ -237,39 +294,13 @@ impl TrafficWatchReconciler {
             |node: &Arc<str>| selected.binary_search_by(|facts| facts.name.cmp(node)).is_ok();
         let keys = keys_of(watch).into_iter().filter(|key| *key == current || !has_heir(key));
         keys.flat_map(|key| {
-            let mut nodes = self.nodes.labelled(&key);
+            let mut carriers = self.nodes.carriers(&key);
             if key == current {
-                nodes.retain(|node| !is_selected(node));
+                carriers.retain(|carrier| !is_selected(&carrier.node));
             }
-            nodes.into_iter().map(move |node| Stray { node, key: key.clone() })
+            carriers.into_iter().map(move |carrier| Stray { carrier, key: key.clone() })
         })
         .collect()
-    }
-
-    async fn write_labels(&self, writes: Vec<LabelWrite>) -> Result<(), Error> {
-        let nodes = Api::<Node>::all(self.client.clone());
-        let results = futures::stream::iter(writes).map(|write| {
-            let nodes = nodes.clone();
-            async move {
-                // Never closed, so there is always a permit to wait for.
-                let _permit = self.label_writes.acquire().await;
-                let value = write.value.map(|unfit| if unfit { "true" } else { "false" });
-                let patch = json!({"metadata": {"labels": {write.key: value}}});
-                match nodes.patch_metadata(&write.node, &merge_params(), &Patch::Merge(patch)).await
-                {
-                    Ok(written) => {
-                        self.nodes.wrote(&written.metadata);
-                        Ok(())
-                    }
-                    // The node went away in the meantime, and its label with it.
-                    Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
-                    Err(error) => Err(Error::kube("patch node label")(error)),
-                }
-            }
-        });
-        // Every node is tried, whatever became of the one before.
-        let results: Vec<_> = results.buffer_unordered(LABEL_CONCURRENCY).collect().await;
-        results.into_iter().collect()
     }
 
     async fn apply_child(

@@ -1,26 +1,38 @@
 //! The decision: what must be written for the cluster to be as it was judged.
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{
     children::{self, Child, Outcome},
     claims::Claim,
+    evictions::{self, PodFacts},
     judgement::{Evaluation, Judgement, Observed, Transition},
-    memory::{Memory, NodeTable},
+    memory::{Memory, NodeMemory, NodeTable},
     report,
     settings::Settings,
 };
 use crate::{
-    api::{TrafficWatch, TrafficWatchStatus, traffic_watch::Mode},
+    api::{
+        TrafficWatch, TrafficWatchStatus,
+        traffic_watch::{Mode, NodeState, TaintEffect},
+    },
     controller::{Error, Plan, Verdict},
+    nodes::Carrier,
 };
+
+/// `rate` over fewer scrapes turns one missed scrape into a hole or a jump.
+pub(super) const SCRAPES_NEEDED: f64 = 4.0;
 
 /// What has to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// Node labels to write.
-    pub labels: Vec<LabelWrite>,
+    /// Node labels and taints to write.
+    pub nodes: Vec<NodeWrite>,
     /// The Deployment to apply.
     pub deployment: Option<Child>,
+    /// Pods to evict.
+    pub evictions: Vec<PodFacts>,
     /// What the next pass has to know; `None` if nothing is decided, and then nothing is to look so.
     pub memory: Option<Memory>,
     /// State changes, to be counted.
@@ -29,15 +41,40 @@ pub struct Desired {
     pub evaluation: Option<Evaluation>,
 }
 
-/// One label of one node.
+/// What changes about one key of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelWrite {
+pub struct NodeWrite {
     /// The node.
     pub node: Arc<str>,
-    /// The label's key.
+    /// The key of label and taint.
     pub key: String,
-    /// Its value; `None` removes it.
-    pub value: Option<bool>,
+    /// The label: whether the node is unfit.
+    pub label: Edit<bool>,
+    /// The taint.
+    pub taint: Edit<TaintEffect>,
+}
+
+/// What is done with one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit<T> {
+    /// It stays as it is, or away.
+    Keep,
+    /// It becomes this.
+    Set(T),
+    /// It goes.
+    Remove,
+}
+
+impl NodeWrite {
+    /// Removes what `carrier` has of `key`.
+    #[must_use]
+    pub fn removal(carrier: Carrier, key: String) -> Self {
+        fn edit<T>(there: bool) -> Edit<T> {
+            if there { Edit::Remove } else { Edit::Keep }
+        }
+        let (label, taint) = (edit(carrier.label), edit(carrier.taint));
+        Self { node: carrier.node, key, label, taint }
+    }
 }
 
 type TrafficWatchPlan = Plan<Desired, TrafficWatchStatus>;
@@ -61,8 +98,9 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
 fn paused(watch: &TrafficWatch, period: Duration) -> TrafficWatchPlan {
     Plan {
         desired: Desired {
-            labels: vec![],
+            nodes: vec![],
             deployment: None,
+            evictions: vec![],
             memory: None,
             transitions: vec![],
             evaluation: None,
@@ -83,31 +121,39 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let seen = judged.seen;
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
-    let labels = if enforce { label_writes(&judged) } else { vec![] };
+    let nodes = if enforce { node_writes(&judged) } else { vec![] };
+    let evictions = if enforce { evictions(&judged) } else { vec![] };
     let child = child.filter(|_| enforce && ready);
+    let short_window = short_window(&judged);
     let conditions =
         report::conditions(&judged, ready, report::refused(child.as_ref(), &seen.memory));
     let mut notices = report::changes(&judged);
     notices.extend(report::news(judged.watch, &conditions));
+    notices.extend(report::window_too_short(&judged, short_window));
     let status = report::status(&judged, ready);
     let names = seen.nodes.iter().map(|facts| Arc::clone(&facts.name));
+    let evaluation = judged.evaluation();
     let memory = Memory {
         tick: Some(seen.tick),
-        threshold: judged.settings.max,
+        criteria: judged.settings.criteria.clone().into(),
+        problems: report::problems(&judged),
+        limit: judged.limit,
+        short_window,
         summary: judged.summary,
-        last_success: match judged.evaluation {
+        last_success: match evaluation {
             Evaluation::Ok => Some(seen.now),
             _ => seen.memory.last_success,
         },
         applied: seen.memory.applied.clone(),
         nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
     };
-    let measured = seen.reading.is_some();
-    let evaluation = (measured && judged.is_new()).then_some(judged.evaluation);
+    let measured = seen.readings.is_some();
+    let evaluation = (measured && judged.is_new()).then_some(evaluation);
     Plan {
         desired: Desired {
-            labels,
+            nodes,
             deployment: child.filter(|child| must_apply(seen, child)),
+            evictions,
             memory: Some(memory),
             transitions: judged.changes.into_iter().filter_map(|c| c.transition).collect(),
             evaluation,
@@ -122,27 +168,73 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
 /// Every node with data was judged once, now or ever before.
 fn is_ready(judged: &Judgement<'_>) -> bool {
     let was = judged.watch.status.as_ref().is_some_and(|status| status.ready);
-    let with_data = || judged.nodes.iter().zip(&judged.evidence).filter(|(_, e)| e.is_ok());
-    was || (with_data().next().is_some() && with_data().all(|(node, _)| node.judged.is_some()))
+    let with_data = || (0..judged.nodes.len()).filter(|&i| judged.has_evidence(i));
+    was || (with_data().next().is_some() && with_data().all(|i| judged.nodes[i].judged().is_some()))
 }
 
-fn label_writes(judged: &Judgement<'_>) -> Vec<LabelWrite> {
+fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
     let key = judged.watch.label_key();
-    let flips = judged.seen.nodes.iter().zip(&judged.nodes).filter_map(|(facts, node)| {
-        let value = node.marked?;
-        let wanted = if value { "true" } else { "false" };
-        (facts.label.as_deref() != Some(wanted)).then(|| LabelWrite {
-            node: Arc::clone(&facts.name),
-            key: key.clone(),
-            value: Some(value),
-        })
+    let effect = judged.watch.spec.taint;
+    let flips = judged.seen.nodes.iter().enumerate().filter_map(|(i, facts)| {
+        let marked = judged.nodes[i].marked;
+        let drops = judged.drops_label(i) && marked.is_none();
+        let label = match (marked, facts.label.as_deref()) {
+            (None, Some(_)) if drops => Edit::Remove,
+            (Some(value), there) if there != Some(if value { "true" } else { "false" }) => {
+                Edit::Set(value)
+            }
+            _ => Edit::Keep,
+        };
+        // A node that is not judged yet keeps what it has.
+        let wanted = effect.filter(|_| marked == Some(true));
+        let taint = match (wanted, facts.taint.as_deref()) {
+            _ if marked.is_none() && !drops => Edit::Keep,
+            (Some(effect), there) if there != Some(effect.as_str()) => Edit::Set(effect),
+            (None, Some(_)) => Edit::Remove,
+            _ => Edit::Keep,
+        };
+        let changes = label != Edit::Keep || taint != Edit::Keep;
+        changes.then(|| NodeWrite { node: Arc::clone(&facts.name), key: key.clone(), label, taint })
     });
-    let strays = judged.seen.stray.iter().map(|stray| LabelWrite {
-        node: Arc::clone(&stray.node),
-        key: stray.key.clone(),
-        value: None,
-    });
-    flips.chain(strays).collect()
+    let strays = judged.seen.stray.iter().cloned();
+    flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
+}
+
+/// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
+fn evictions(judged: &Judgement<'_>) -> Vec<PodFacts> {
+    let Some((after, most)) = judged.settings.eviction else { return vec![] };
+    if !judged.is_new() {
+        return vec![];
+    }
+    let nodes = || judged.seen.nodes.iter().zip(&judged.nodes);
+    let room = nodes().any(|(facts, node)| node.state == NodeState::Fit && facts.schedulable);
+    if !room {
+        return vec![];
+    }
+    let mut unfit: Vec<_> =
+        nodes().filter(|(_, node)| stayed_unfit(node, after, judged.seen.now)).collect();
+    unfit.sort_by_key(|(_, node)| node.since);
+    let names: Vec<_> = unfit.into_iter().map(|(facts, _)| Arc::clone(&facts.name)).collect();
+    evictions::choose(&judged.seen.pods, &names, most).into_iter().cloned().collect()
+}
+
+/// Whether a node has been unfit for at least `after`.
+pub(super) fn stayed_unfit(node: &NodeMemory, after: Duration, now: Timestamp) -> bool {
+    let unfit_for = now.duration_since(node.since);
+    node.state == NodeState::Unfit && Duration::try_from(unfit_for).is_ok_and(|long| long >= after)
+}
+
+/// For how many judgements in a row the window has held too few scrapes.
+fn short_window(judged: &Judgement<'_>) -> u32 {
+    let before = judged.seen.memory.short_window;
+    if !judged.is_new() {
+        return before;
+    }
+    match report::scrapes(judged) {
+        Some(scrapes) if scrapes < SCRAPES_NEEDED => before.saturating_add(1),
+        Some(_) => 0,
+        None => before,
+    }
 }
 
 /// Applying what is there already costs the API server as much as a change.
@@ -152,9 +244,9 @@ fn must_apply(seen: &Observed, child: &Child) -> bool {
     };
     match (&applied.outcome, &seen.deployment) {
         (Outcome::Refused(_), _) => false,
-        (Outcome::Accepted { uid, generation }, Some((now_uid, now_generation))) => {
+        (Outcome::Accepted { uid, generation }, Some(now)) => {
             // The store may lag behind our own apply: an older generation is no edit.
-            uid != now_uid || now_generation > generation
+            *uid != now.uid || now.generation > *generation
         }
         (Outcome::Accepted { .. }, None) => true,
     }

@@ -13,25 +13,43 @@
 //!   be a many-to-many error for all of them.
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
 //! - `topk` instead of `max` over the devices: it keeps the device's name.
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use crate::{
     api::traffic_watch::Direction,
     prometheus::promql::{duration, string},
 };
 
+/// The measure that is about the answer and not about a node: the scrapes in the window of the target
+/// that has most of them.
+pub const SCRAPES: &str = "scrapes";
+
 /// The label that tells the measures of one answer apart.
 pub const MEASURE: &str = "measure";
 
-/// What makes two `TrafficWatch`es need the same answer.
+/// What makes two measures need the same answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Question {
-    /// RE2 of the devices that count.
-    pub devices: String,
-    /// Which direction.
-    pub direction: Direction,
-    /// The window of `rate`.
-    pub window: Duration,
+pub struct Request {
+    /// The name of the endpoint that is asked.
+    pub endpoint: Arc<str>,
+    /// What it is asked.
+    pub question: Question,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// The load of the nodes' links.
+    BuiltIn {
+        /// RE2 of the devices that count.
+        devices: Arc<str>,
+        /// Which direction.
+        direction: Direction,
+        /// The window of `rate`.
+        window: Duration,
+    },
+    /// PromQL of the author's: one element per node.
+    Own(Arc<str>),
 }
 
 /// One kind of number in the answer.
@@ -49,17 +67,20 @@ pub enum Measure {
     Total,
     /// Seconds since the youngest sample.
     Age,
+    /// What a query of the author's says.
+    Own,
 }
 
 impl Measure {
     /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::TransmitPercent,
         Self::ReceivePercent,
         Self::TransmitBytes,
         Self::ReceiveBytes,
         Self::Total,
         Self::Age,
+        Self::Own,
     ];
 
     /// The value of [`MEASURE`].
@@ -72,6 +93,7 @@ impl Measure {
             Self::ReceiveBytes => "receive_bytes",
             Self::Total => "total",
             Self::Age => "age",
+            Self::Own => "own",
         }
     }
 
@@ -92,60 +114,77 @@ impl Question {
     /// The whole request. `node_labels` are the labels that may name a node, beside `instance`.
     #[must_use]
     pub fn promql(&self, node_labels: &[String]) -> String {
-        let node = node_labels.iter().fold("instance".to_owned(), |mut list, label| {
-            // Writing to a String cannot fail.
-            let _ = write!(list, ", {label}");
-            list
-        });
-        let devices = string(&self.devices);
-        let window = duration(self.window);
-        let speed =
-            format!("max by ({node}, device) (node_network_speed_bytes{{device=~{devices}}} > 0)");
-        let mut parts = Vec::new();
-        let mut add = |measure: Measure, expression: &str| {
-            let name = measure.name();
-            parts.push(format!(
-                "label_replace({expression}, \"{MEASURE}\", \"{name}\", \"\", \"\")"
-            ));
-        };
-        let sent = "node_network_transmit_bytes_total";
-        let received = "node_network_receive_bytes_total";
-        for (counter, percent, bytes) in self.counters(sent, received) {
-            let rate = format!(
-                "max by ({node}, device) (sum by (job, {node}, device) (\
+        match self {
+            Self::Own(text) => text.as_ref().to_owned(),
+            Self::BuiltIn { devices, direction, window } => {
+                built_in(devices, *direction, *window, node_labels)
+            }
+        }
+    }
+}
+
+fn built_in(
+    devices: &str,
+    direction: Direction,
+    window: Duration,
+    node_labels: &[String],
+) -> String {
+    let node = node_labels.iter().fold("instance".to_owned(), |mut list, label| {
+        // Writing to a String cannot fail.
+        let _ = write!(list, ", {label}");
+        list
+    });
+    let devices = string(devices);
+    let window = duration(window);
+    let speed =
+        format!("max by ({node}, device) (node_network_speed_bytes{{device=~{devices}}} > 0)");
+    let mut parts = Vec::new();
+    let mut add = |measure: Measure, expression: &str| {
+        let name = measure.name();
+        parts.push(format!("label_replace({expression}, \"{MEASURE}\", \"{name}\", \"\", \"\")"));
+    };
+    let sent = "node_network_transmit_bytes_total";
+    let received = "node_network_receive_bytes_total";
+    for (counter, percent, bytes) in counters(direction, sent, received) {
+        let rate = format!(
+            "max by ({node}, device) (sum by (job, {node}, device) (\
                  rate({counter}{{device=~{devices}}}[{window}]) \
                  and on (job, instance) (up == 1)))"
-            );
-            add(percent, &format!("topk by ({node}) (1, {rate} / {speed}) * 100"));
-            add(bytes, &format!("sum by ({node}) ({rate})"));
-        }
-        add(
-            Measure::Total,
-            &format!(
-                "sum by ({node}) (max by ({node}, device) (\
-                 sum by (job, {node}, device) ({sent}{{device=~{devices}}})))"
-            ),
         );
-        let judged = if self.direction == Direction::Receive { received } else { sent };
-        add(
-            Measure::Age,
-            &format!("time() - max by ({node}) (timestamp({judged}{{device=~{devices}}}))"),
-        );
-        parts.join("\nor ")
+        add(percent, &format!("topk by ({node}) (1, {rate} / {speed}) * 100"));
+        add(bytes, &format!("sum by ({node}) ({rate})"));
     }
+    add(
+        Measure::Total,
+        &format!(
+            "sum by ({node}) (max by ({node}, device) (\
+                 sum by (job, {node}, device) ({sent}{{device=~{devices}}})))"
+        ),
+    );
+    let judged = if direction == Direction::Receive { received } else { sent };
+    add(
+        Measure::Age,
+        &format!("time() - max by ({node}) (timestamp({judged}{{device=~{devices}}}))"),
+    );
+    // The most, because a target that has just come has few.
+    parts.push(format!(
+        "label_replace(max(count_over_time({judged}{{device=~{devices}}}[{window}])), \
+             \"{MEASURE}\", \"{SCRAPES}\", \"\", \"\")"
+    ));
+    parts.join("\nor ")
+}
 
-    fn counters(
-        &self,
-        sent: &'static str,
-        received: &'static str,
-    ) -> Vec<(&'static str, Measure, Measure)> {
-        let transmit = (sent, Measure::TransmitPercent, Measure::TransmitBytes);
-        let receive = (received, Measure::ReceivePercent, Measure::ReceiveBytes);
-        match self.direction {
-            Direction::Transmit => vec![transmit],
-            Direction::Receive => vec![receive],
-            Direction::Busiest => vec![transmit, receive],
-        }
+fn counters(
+    direction: Direction,
+    sent: &'static str,
+    received: &'static str,
+) -> Vec<(&'static str, Measure, Measure)> {
+    let transmit = (sent, Measure::TransmitPercent, Measure::TransmitBytes);
+    let receive = (received, Measure::ReceivePercent, Measure::ReceiveBytes);
+    match direction {
+        Direction::Transmit => vec![transmit],
+        Direction::Receive => vec![receive],
+        Direction::Busiest => vec![transmit, receive],
     }
 }
 
@@ -164,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_regex_cannot_leave_its_literal() {
-        let question = Question {
+        let question = Question::BuiltIn {
             devices: r#"eth0"} or vector(1) #"#.into(),
             direction: Direction::Transmit,
             window: Duration::from_mins(2),
@@ -176,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_busiest_direction_is_never_a_sum_of_both() {
-        let question = |direction| Question {
+        let question = |direction| Question::BuiltIn {
             devices: "eth0".into(),
             direction,
             window: Duration::from_secs(20),

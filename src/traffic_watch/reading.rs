@@ -1,7 +1,7 @@
 //! One answer of Prometheus, sorted by node.
 use std::{collections::HashMap, sync::Arc};
 
-use super::query::{MEASURE, Measure};
+use super::query::{MEASURE, Measure, Question, SCRAPES};
 use crate::{
     nodes::{Identity, Resolution},
     prometheus::{
@@ -21,6 +21,8 @@ pub struct Reading {
     nodes: Box<[NodeReading]>,
     /// Series that belong to no node: how many, and the first of them.
     pub unmapped: (usize, Vec<String>),
+    /// The scrapes in the window of `rate`, of the target that has most of them.
+    pub scrapes: Option<f64>,
     /// What the server warned of.
     pub warnings: Vec<String>,
 }
@@ -79,13 +81,14 @@ impl Reading {
         status: u16,
         content_type: &str,
         body: &[u8],
+        question: &Question,
         names: Names<'_>,
     ) -> Result<Self, QueryError> {
         let mut reading = Self::empty(names.identity);
         // A handful of names on thousands of nodes.
         let mut devices = Devices::default();
         reading.warnings = decode::vector(status, content_type, body, |series| {
-            let subject = names.subject(&series.labels)?;
+            let subject = names.subject(question, &series.labels)?;
             let device = series.labels.get("device").map(|device| devices.get(device));
             reading.take(&subject, series.value, device);
             Ok(())
@@ -102,6 +105,7 @@ impl Reading {
                     node.put(*measure, value);
                 }
             }
+            Subject::Scrapes => self.scrapes = value,
             Subject::Unmapped(name) => self.unmapped(name),
             // An exporter has many series, and counts once.
             Subject::Counted => {}
@@ -138,6 +142,8 @@ impl Devices {
 pub enum Subject {
     /// The node at this place among the names, and which of its numbers.
     Node(usize, Measure),
+    /// How many scrapes the window holds.
+    Scrapes,
     /// No node that is known; what the series calls it.
     Unmapped(String),
     /// The same, but the exporter was counted by another series.
@@ -154,19 +160,26 @@ pub struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// What a series of the answer is about.
+    /// What a series of the answer to `question` is about.
     ///
     /// # Errors
     /// When it was not asked for.
-    pub fn subject(&self, labels: &Labels<'_>) -> Result<Subject, QueryError> {
-        let Some(measure) = labels.get(MEASURE).and_then(Measure::from_name) else {
-            let message = format!("answer has a series that was not asked for: {labels}");
-            return Err(QueryError::new(Class::BadAnswer, message));
+    pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
+        let measure = match question {
+            Question::Own(_) => Measure::Own,
+            Question::BuiltIn { .. } => match labels.get(MEASURE) {
+                Some(SCRAPES) => return Ok(Subject::Scrapes),
+                Some(name) if let Some(measure) = Measure::from_name(name) => measure,
+                _ => {
+                    let message = format!("answer has a series that was not asked for: {labels}");
+                    return Err(QueryError::new(Class::BadAnswer, message));
+                }
+            },
         };
         Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
             Resolution::Node(place) => Subject::Node(place, measure),
             // By the measure that every exporter has.
-            _ if measure == Measure::Age => Subject::Unmapped(
+            _ if matches!(measure, Measure::Age | Measure::Own) => Subject::Unmapped(
                 labels.get("instance").unwrap_or("(no instance label)").to_owned(),
             ),
             Resolution::Ambiguous | Resolution::Unknown => Subject::Counted,
@@ -193,8 +206,13 @@ mod tests {
         let body = serde_json::json!({
             "status": "success", "data": {"resultType": "vector", "result": result}
         });
+        let question = Question::BuiltIn {
+            devices: "eth0".into(),
+            direction: crate::api::traffic_watch::Direction::Transmit,
+            window: std::time::Duration::from_secs(20),
+        };
         let names = Names { identity: &identity, labels: &[] };
-        Reading::read(200, "application/json", body.to_string().as_bytes(), names)
+        Reading::read(200, "application/json", body.to_string().as_bytes(), &question, names)
     }
 
     fn series(instance: &str, measure: &str, value: &str) -> serde_json::Value {

@@ -4,23 +4,23 @@
 //! cluster and the clock would be.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 
 use super::{
     claims::Claim,
-    judgement::{Evaluation, Observed},
-    memory::{Memory, NodeMemory},
-    plan::plan,
-    query::Question,
+    judgement::{Evaluation, Observed, Transition},
+    live,
+    memory::Memory,
+    plan::{Edit, plan},
     reading::{Devices, Names, Reading, Subject},
     settings::Settings,
-    view::{MeasureView, NodeView, ValueView},
+    view::{MeasureView, NodeView},
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     controller::{Error, Verdict},
     nodes::{Identity, NodeFacts, NodeSelector},
-    prometheus::{self, Answer, QueryError, decode},
+    prometheus::{Answer, QueryError, decode},
 };
 
 /// What one judgement asks.
@@ -99,51 +99,42 @@ impl Inquiry {
     /// The measures, each with the PromQL that is asked and the endpoint it is asked of.
     #[must_use]
     pub fn measures(&self) -> Vec<MeasureView> {
-        vec![MeasureView {
-            name: "bandwidth".into(),
-            unit: "percent".into(),
-            max: self.settings.max,
-            recover: self.settings.recover,
-            endpoint: prometheus::DEFAULT.into(),
-            query: self.question(0).promql(&self.node_labels),
-            problem: None,
-        }]
+        let criteria = self.settings.criteria.iter();
+        criteria.map(|criterion| MeasureView::of(criterion, &self.node_labels)).collect()
     }
 
-    fn question(&self, _measure: usize) -> &Question {
-        &self.settings.question
-    }
-
-    /// Sorts the answer of now to one measure.
+    /// Sorts the answer of now to one measure, by its place among [`Self::measures`].
     ///
     /// # Errors
     /// When it cannot be judged.
     pub fn read(
         &self,
-        _measure: usize,
+        measure: usize,
         answer: &Answer,
         identity: &Identity,
     ) -> Result<Reading, QueryError> {
         let names = Names { identity, labels: &self.node_labels };
-        Reading::read(answer.status, &answer.content_type, &answer.body, names)
+        let question = &self.settings.criteria[measure].request.question;
+        Reading::read(answer.status, &answer.content_type, &answer.body, question, names)
     }
 
-    /// Sorts the answer of a time range to one measure.
+    /// Sorts the answer of a time range to one measure, by its place among [`Self::measures`].
     ///
     /// # Errors
     /// When it cannot be judged.
     pub fn record(
         &self,
-        _measure: usize,
+        measure: usize,
         answer: &Answer,
         identity: &Identity,
         grid: Grid,
     ) -> Result<Recording, QueryError> {
         let names = Names { identity, labels: &self.node_labels };
+        let question = &self.settings.criteria[measure].request.question;
         let mut devices = Devices::default();
         let mut tracks = Vec::new();
         decode::matrix(answer.status, &answer.content_type, &answer.body, |series| {
-            let subject = names.subject(&series.labels)?;
+            let subject = names.subject(question, &series.labels)?;
             let device = series.labels.get("device").map(|device| devices.get(device));
             let mut values = vec![None; grid.len].into_boxed_slice();
             for (time, value) in &series.samples {
@@ -189,8 +180,8 @@ impl Recording {
 pub struct Replay {
     watch: TrafficWatch,
     memory: Arc<Memory>,
-    /// The labels as the operator would have written them.
-    labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// The labels as the operator would have written them; `None` is one it removed.
+    labels: BTreeMap<Arc<str>, Option<Arc<str>>>,
     tick: u64,
 }
 
@@ -198,7 +189,14 @@ pub struct Replay {
 #[must_use]
 pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
     let mut watch = watch.clone();
-    watch.spec.max_bandwidth_percent = max.to_string();
+    let spec = &mut watch.spec;
+    if spec.max_bandwidth_percent.is_some() {
+        spec.max_bandwidth_percent = Some(max.to_string());
+    } else if spec.max_bandwidth.is_some() {
+        spec.max_bandwidth = Some(Quantity(max.to_string()));
+    } else if let Some(first) = spec.criteria.first_mut() {
+        first.max = Quantity(max.to_string());
+    }
     watch
 }
 
@@ -209,6 +207,8 @@ pub struct Step {
     pub evaluation: Evaluation,
     /// The conditions.
     pub conditions: Vec<Verdict>,
+    /// The nodes that entered another state.
+    pub transitions: Vec<Transition>,
 }
 
 impl Replay {
@@ -235,7 +235,7 @@ impl Replay {
     ) -> Result<Step, Error> {
         for node in &mut nodes {
             if let Some(label) = self.labels.get(&node.name) {
-                node.label = Some(Arc::clone(label));
+                node.label.clone_from(label);
             }
         }
         self.tick += 1;
@@ -245,19 +245,21 @@ impl Replay {
             tick: self.tick,
             nodes,
             stray: vec![],
-            reading: readings.first().cloned().filter(|_| asked),
+            readings: asked.then(|| readings.to_vec()),
             memory: Arc::clone(&self.memory),
             claim: Claim::Ours,
             deployment: None,
+            pods: vec![],
         };
         let plan = plan(&self.watch, &observed)?;
-        for write in plan.desired.labels {
-            match write.value {
-                Some(unfit) => {
+        for write in plan.desired.nodes {
+            match write.label {
+                Edit::Set(unfit) => {
                     let value = if unfit { "true" } else { "false" };
-                    self.labels.insert(write.node, value.into());
+                    self.labels.insert(write.node, Some(value.into()));
                 }
-                None => drop(self.labels.remove(&write.node)),
+                Edit::Remove => drop(self.labels.insert(write.node, None)),
+                Edit::Keep => {}
             }
         }
         self.memory = plan.desired.memory.map(Arc::new).unwrap_or_default();
@@ -266,57 +268,34 @@ impl Replay {
             // Each step is a tick of its own: the measurement is always counted.
             evaluation: plan.desired.evaluation.unwrap_or(Evaluation::Failed),
             conditions: plan.conditions,
+            transitions: plan.desired.transitions,
         })
     }
 
-    /// The state of every node, and why it is that.
-    pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, NodeState, &str)> {
-        self.memory
-            .nodes
-            .iter()
-            .map(|(name, node)| (name, node.state, node.reason.unwrap_or("Measured")))
+    /// The state of every node.
+    pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, NodeState)> {
+        self.memory.nodes.iter().map(|(name, node)| (name, node.state))
     }
 
     /// The last value of a node's first measure.
     #[must_use]
     pub fn value(&self, node: &str) -> Option<f64> {
-        self.memory.nodes.get(node)?.last.as_ref().map(|last| last.percent)
+        let first = self.memory.nodes.get(node)?.sides().next()?;
+        first.last.as_ref().map(|last| last.value)
     }
 
     /// How many nodes may be unfit.
     #[must_use]
     pub fn limit(&self) -> usize {
-        super::limits::limit(self.memory.nodes.iter().count())
+        self.memory.limit
     }
 
     /// Every node with all that is known of it.
-    ///
-    /// # Errors
-    /// What is wrong with the spec.
-    pub fn nodes(&self) -> Result<Vec<NodeView>, Error> {
-        let settings = Settings::of(&self.watch)?;
-        Ok(self.memory.nodes.iter().map(|(name, node)| view(&settings, name, node)).collect())
-    }
-}
-
-fn view(settings: &Settings, name: &str, node: &NodeMemory) -> NodeView {
-    let value = ValueView {
-        measure: "bandwidth".into(),
-        value: node.last.as_ref().map(|last| last.percent),
-        device: node.last.as_ref().and_then(|last| last.device.as_ref().map(ToString::to_string)),
-        unfit: node.judged,
-        streak: node.against.count,
-        needed: settings.needed(node.judged != Some(true)),
-        reason: node.reason.filter(|_| node.state == NodeState::Unknown).map(str::to_owned),
-    };
-    NodeView {
-        name: name.to_owned(),
-        state: node.state,
-        reason: node.reason.map(str::to_owned),
-        since: node.since,
-        unfit: node.marked == Some(true),
-        age_seconds: node.age,
-        values: vec![value],
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let (memory, consecutive) = (&self.memory, self.watch.spec.consecutive);
+        let view = |(name, node)| live::node_view(name, node, &memory.criteria, consecutive);
+        memory.nodes.iter().map(view).collect()
     }
 }
 
@@ -355,7 +334,15 @@ mod tests {
     }
 
     fn facts() -> Vec<NodeFacts> {
-        ["a", "b"].map(|name| NodeFacts { name: name.into(), label: None, capacity: None }).into()
+        ["a", "b"]
+            .map(|name| NodeFacts {
+                name: name.into(),
+                label: None,
+                taint: None,
+                capacity: None,
+                schedulable: true,
+            })
+            .into()
     }
 
     #[test]
@@ -379,7 +366,7 @@ mod tests {
             .collect();
         assert_eq!(states, [Fit, Unfit, Unfit, Unfit, Fit, Fit]);
         assert_eq!(replay.value("a"), Some(50.0));
-        let nodes = replay.nodes().unwrap();
+        let nodes = replay.nodes();
         assert_eq!(
             (nodes[1].state, nodes[1].reason.as_deref()),
             (NodeState::Unknown, Some("NoSample"))

@@ -1,83 +1,134 @@
 //! A spec, read and checked.
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{evidence::Rules, query::Question};
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString};
+
+use super::{
+    evidence::{Rules, Unit},
+    limits::{Limits, Share},
+    query::{Question, Request},
+};
 use crate::{
-    api::{TrafficWatch, parse_quantity, traffic_watch::Consecutive},
+    api::{
+        TrafficWatch, TrafficWatchSpec, parse_quantity,
+        traffic_watch::{Consecutive, Criterion as CriterionSpec, UnknownAction},
+    },
     controller::Error,
     nodes::{NodeFacts, NodeSelector},
+    prometheus::promql,
 };
+
+/// The name of the measure that `maxBandwidthPercent` and `maxBandwidth` are the threshold of.
+pub const BANDWIDTH: &str = "bandwidth";
 
 /// A spec whose text fields were read.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Percent above which a node is unfit.
-    pub max: f64,
-    /// Percent at or below which it is fit again.
-    pub recover: f64,
+    /// What is measured; never empty, bandwidth first.
+    pub criteria: Vec<Criterion>,
     /// Bits per second of every node, if the spec says so.
     pub capacity: Option<f64>,
     /// The judged nodes.
     pub selector: NodeSelector,
-    /// What counts as evidence.
-    pub rules: Rules,
     /// Judgements in a row.
     pub consecutive: Consecutive,
+    /// The breaker.
+    pub limits: Limits,
+    /// What happens to a node without evidence, and after how many milliseconds.
+    pub on_unknown: (u32, UnknownAction),
     /// The period.
     pub interval: Duration,
-    /// What is asked of Prometheus.
-    pub question: Question,
+    /// The window of `rate`, where the built-in measurement is used.
+    pub window: Option<Duration>,
+    /// For how long a node must be unfit before pods are evicted from it, and how many at once.
+    pub eviction: Option<(Duration, usize)>,
+}
+
+/// One measure and its thresholds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Criterion {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// Above this a node is unfit, in the measure's unit.
+    pub max: f64,
+    /// At or below this it is fit again.
+    pub recover: f64,
+    /// The threshold as its author wrote it.
+    pub max_text: String,
+    /// What is asked of whom.
+    pub request: Request,
+    /// What counts as evidence.
+    pub rules: Rules,
+}
+
+impl Criterion {
+    /// Whether a value speaks for unfit; between the thresholds it speaks for the side the node is on.
+    #[must_use]
+    pub fn is_unfit(&self, value: f64, judged: Option<bool>) -> bool {
+        if value > self.max {
+            true
+        } else if value <= self.recover {
+            false
+        } else {
+            judged.unwrap_or(false)
+        }
+    }
+
+    /// Whether this is the measure of the bandwidth.
+    #[must_use]
+    pub fn is_bandwidth(&self) -> bool {
+        &*self.name == BANDWIDTH
+    }
 }
 
 impl Settings {
-    /// Reads a spec. The schema has refused what is wrong here, except in objects older than it.
+    /// Reads a spec. The schema has refused what is wrong here, except PromQL and objects that are
+    /// older than the schema.
     ///
     /// # Errors
     /// The path of the field and what is wrong with it.
     pub fn of(watch: &TrafficWatch) -> Result<Self, Error> {
         let spec = &watch.spec;
-        let invalid = |path: &str, text: String| Error::Invalid(format!("spec.{path}: {text}"));
-        let text = spec.max_bandwidth_percent.as_str();
-        let max = text.parse().ok().filter(|max| *max > 0.0 && *max <= 100.0).ok_or_else(|| {
-            let text =
-                format!("{text:?} must be a number greater than 0 and at most 100, e.g. \"60\"");
-            invalid("maxBandwidthPercent", text)
-        })?;
-        let capacity = match spec.capacity.as_ref().map(|q| parse_quantity(&q.0)) {
-            None => None,
-            Some(Ok(capacity)) if capacity > 0.0 => Some(capacity),
-            Some(Ok(_)) => return Err(invalid("capacity", "must be greater than 0".into())),
-            Some(Err(error)) => return Err(invalid("capacity", error.to_string())),
-        };
+        let capacity = spec.capacity.as_ref().map(|q| bits("capacity", q)).transpose()?;
         let selector = match &spec.node_selector {
             None => NodeSelector::linux(),
             Some(selector) => NodeSelector::new(selector)
                 .map_err(|text| Error::Invalid(format!("spec.nodeSelector.{text}")))?,
         };
-        let at_least = |path: &str, value: kube::core::Duration, seconds: u64| {
-            let std = Duration::from(value);
-            if value.is_negative() || std < Duration::from_secs(seconds) {
-                return Err(invalid(path, format!("must be at least {seconds}s")));
+        let mut criteria: Vec<_> = bandwidth(spec)?.into_iter().collect();
+        for (i, criterion) in spec.criteria.iter().enumerate() {
+            criteria.push(further(spec, criterion, &format!("criteria[{i}]"))?);
+        }
+        if criteria.is_empty() {
+            let text = "one of maxBandwidthPercent, maxBandwidth and criteria is needed";
+            return Err(Error::Invalid(format!("spec: {text}")));
+        }
+        let after = at_least("onUnknown.after", spec.on_unknown.after, 0)?;
+        let eviction = match &spec.eviction {
+            None => None,
+            Some(eviction) => {
+                let after = at_least("eviction.after", eviction.after, 0)?;
+                Some((after, usize::try_from(eviction.max_per_pass).unwrap_or(usize::MAX)))
             }
-            Ok(std)
         };
-        let interval = at_least("interval", spec.interval, 1)?;
+        let built_in =
+            criteria.iter().any(|c| matches!(c.request.question, Question::BuiltIn { .. }));
         Ok(Self {
-            max,
-            recover: max * f64::from(spec.recover_percent) / 100.0,
+            criteria,
             capacity,
             selector,
-            rules: Rules {
-                direction: spec.direction,
-                max_age: at_least("maxSampleAge", spec.max_sample_age, 1)?,
-            },
             consecutive: spec.consecutive,
-            interval,
-            question: Question {
-                devices: spec.devices.clone(),
-                direction: spec.direction,
-                window: at_least("window", spec.window, 2)?,
+            limits: Limits {
+                max_unfit: share("maxUnfit", &spec.max_unfit)?,
+                min_fit: share("minFit", &spec.min_fit)?,
             },
+            on_unknown: (
+                u32::try_from(after.as_millis()).unwrap_or(u32::MAX),
+                spec.on_unknown.action,
+            ),
+            interval: at_least("interval", spec.interval, 1)?,
+            window: built_in.then(|| spec.window.into()),
+            eviction,
         })
     }
 
@@ -92,21 +143,144 @@ impl Settings {
         }
     }
 
-    /// Whether a value speaks for unfit; between the thresholds it speaks for the side the node is on.
-    #[must_use]
-    pub fn is_unfit(&self, percent: f64, judged: Option<bool>) -> bool {
-        if percent > self.max {
-            true
-        } else if percent <= self.recover {
-            false
-        } else {
-            judged.unwrap_or(false)
-        }
-    }
-
     /// How many judgements in a row bring a node to a side.
     #[must_use]
     pub fn needed(&self, unfit: bool) -> u32 {
         if unfit { self.consecutive.unfit } else { self.consecutive.fit }
     }
+
+    /// The thresholds in one line, for a person.
+    #[must_use]
+    pub fn max_text(&self) -> String {
+        let texts: Vec<_> = self
+            .criteria
+            .iter()
+            .map(|c| {
+                if c.is_bandwidth() {
+                    c.max_text.clone()
+                } else {
+                    format!("{} {}", c.name, c.max_text)
+                }
+            })
+            .collect();
+        texts.join(", ")
+    }
+
+    /// Whether a PromQL text of the author's is used.
+    #[must_use]
+    pub fn has_own_queries(&self) -> bool {
+        self.criteria.iter().any(|c| matches!(c.request.question, Question::Own(_)))
+    }
+}
+
+fn invalid(path: &str, text: impl std::fmt::Display) -> Error {
+    Error::Invalid(format!("spec.{path}: {text}"))
+}
+
+fn bits(path: &str, quantity: &Quantity) -> Result<f64, Error> {
+    let bits = parse_quantity(&quantity.0).map_err(|error| invalid(path, error))?;
+    if bits > 0.0 { Ok(bits) } else { Err(invalid(path, "must be greater than 0")) }
+}
+
+fn at_least(path: &str, value: kube::core::Duration, seconds: u64) -> Result<Duration, Error> {
+    let std = Duration::from(value);
+    if value.is_negative() || std < Duration::from_secs(seconds) {
+        return Err(invalid(path, format!("must be at least {seconds}s")));
+    }
+    Ok(std)
+}
+
+fn share(path: &str, value: &IntOrString) -> Result<Share, Error> {
+    let read = match value {
+        IntOrString::Int(n) => usize::try_from(*n).ok().map(Share::Nodes),
+        IntOrString::String(text) => text
+            .strip_suffix('%')
+            .and_then(|percent| percent.parse().ok())
+            .filter(|percent| *percent <= 100)
+            .map(Share::Percent),
+    };
+    let text = "must be a number that is not negative or a percentage from 0% to 100%";
+    read.ok_or_else(|| invalid(path, text))
+}
+
+/// The measure of the bandwidth, if the spec has a threshold for it.
+fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
+    let (max, unit, max_text) = match (&spec.max_bandwidth_percent, &spec.max_bandwidth) {
+        (Some(_), Some(_)) => {
+            return Err(invalid(
+                "maxBandwidth",
+                "excludes spec.maxBandwidthPercent; set one of them",
+            ));
+        }
+        (Some(text), None) => {
+            let max = text.parse().ok().filter(|max| *max > 0.0 && *max <= 100.0);
+            let max = max.ok_or_else(|| {
+                let text = format!(
+                    "{text:?} must be a number greater than 0 and at most 100, e.g. \"60\""
+                );
+                invalid("maxBandwidthPercent", text)
+            })?;
+            (max, Unit::Percent, format!("{text} %"))
+        }
+        (None, Some(quantity)) => {
+            (bits("maxBandwidth", quantity)?, Unit::BitsPerSecond, quantity.0.clone())
+        }
+        (None, None) if spec.query.is_some() => {
+            return Err(invalid("query", "needs spec.maxBandwidthPercent or spec.maxBandwidth"));
+        }
+        (None, None) => return Ok(None),
+    };
+    let question = match &spec.query {
+        Some(text) => own("query", text)?,
+        None => Question::BuiltIn {
+            devices: spec.devices.as_str().into(),
+            direction: spec.direction,
+            window: at_least("window", spec.window, 2)?,
+        },
+    };
+    Ok(Some(Criterion {
+        name: BANDWIDTH.into(),
+        max,
+        recover: recover(max, spec.recover_percent),
+        max_text,
+        request: Request { endpoint: spec.prometheus.as_str().into(), question },
+        rules: Rules {
+            unit,
+            direction: spec.query.is_none().then_some(spec.direction),
+            max_age: at_least("maxSampleAge", spec.max_sample_age, 1)?,
+        },
+    }))
+}
+
+fn further(spec: &TrafficWatchSpec, it: &CriterionSpec, path: &str) -> Result<Criterion, Error> {
+    let at = |field: &str| format!("{path}.{field}");
+    let max = parse_quantity(&it.max.0).map_err(|error| invalid(&at("max"), error))?;
+    if max < 0.0 {
+        return Err(invalid(&at("max"), "must not be negative"));
+    }
+    if it.name == BANDWIDTH
+        || spec.criteria.iter().filter(|other| other.name == it.name).count() > 1
+    {
+        return Err(invalid(&at("name"), format!("{:?} is taken", it.name)));
+    }
+    Ok(Criterion {
+        name: it.name.as_str().into(),
+        max,
+        recover: recover(max, it.recover_percent.unwrap_or(spec.recover_percent)),
+        max_text: it.max.0.clone(),
+        request: Request {
+            endpoint: spec.prometheus.as_str().into(),
+            question: own(&at("query"), &it.query)?,
+        },
+        rules: Rules { unit: Unit::Own, direction: None, max_age: Duration::MAX },
+    })
+}
+
+fn recover(max: f64, percent: u32) -> f64 {
+    max * f64::from(percent) / 100.0
+}
+
+fn own(path: &str, text: &str) -> Result<Question, Error> {
+    promql::check_vector(text).map_err(|error| invalid(path, error))?;
+    Ok(Question::Own(text.into()))
 }

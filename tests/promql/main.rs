@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use traffic_operator::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
-    traffic_watch::query::{MEASURE, Measure, Question},
+    traffic_watch::query::{MEASURE, Measure, Question, SCRAPES},
 };
 
 #[derive(Deserialize)]
@@ -78,8 +78,8 @@ fn the_request_answers_every_case() {
 
 impl Case {
     fn rules(&self) -> Value {
-        let question = Question {
-            devices: self.devices.clone(),
+        let question = Question::BuiltIn {
+            devices: self.devices.as_str().into(),
             direction: self.direction,
             window: self
                 .window
@@ -99,12 +99,15 @@ impl Case {
             .expect
             .iter()
             .map(|(measure, samples)| {
-                assert!(Measure::from_name(measure).is_some(), "{}: {measure}", self.name);
+                let known = Measure::from_name(measure).is_some() || measure == SCRAPES;
+                assert!(known, "{}: {measure}", self.name);
                 let selector = format!("{MEASURE}=\"{measure}\"");
                 let samples: Vec<_> = samples
                     .iter()
                     .map(|sample| {
-                        let labels = format!("answer{{{},{selector}}}", sample.labels);
+                        // What is about no node has no label but its name.
+                        let comma = if sample.labels.is_empty() { "" } else { "," };
+                        let labels = format!("answer{{{}{comma}{selector}}}", sample.labels);
                         json!({"labels": labels, "value": sample.value})
                     })
                     .collect();

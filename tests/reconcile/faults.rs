@@ -160,7 +160,7 @@ fn a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed() {
         replace(&denied).await;
         bench.prometheus.set("node-2", Sample::percent("1"));
         let message = bench.condition("web", "Ready", "Unknown", "Forbidden").await;
-        assert!(message.contains("patch node label"), "{message}");
+        assert!(message.contains("patch node"), "{message}");
         let failed = ["reason=\"Forbidden\""];
         assert!(operator.metric("traffic_operator_reconcile_errors_total", &failed).await >= 1.0);
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));

@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Backtest,
+    Backtest, Change,
     record::{Judged, Recorder},
     thresholds,
 };
@@ -15,8 +15,9 @@ use crate::{
     nodes::Identity,
     prometheus::{Answer, Class, Client, Endpoints, QueryError, decode},
     traffic_watch::{
+        Transition,
         replay::{Grid, Inquiry, Recording, Replay, with_threshold},
-        view::MeasureView,
+        view::{MeasureView, TransitionView},
     },
 };
 
@@ -111,13 +112,9 @@ pub async fn run(
                 .collect();
             for (replay, recorder) in &mut runs {
                 let step = replay.step(now, nodes.clone(), &readings)?;
-                let judged = replay.states().map(|(node, state, reason)| Judged {
-                    node,
-                    state,
-                    reason,
-                    value: replay.value(node),
-                });
-                recorder.take(now, end, step.evaluation, judged);
+                let changes = step.transitions.iter().map(|t| change(now, t, replay));
+                let judged = replay.states().map(|(node, state)| Judged { node, state });
+                recorder.take((now, end), step.evaluation, changes, judged);
             }
         }
         done += grid.len;
@@ -139,6 +136,18 @@ pub async fn run(
         run: configured.context("the spec's own threshold was not run")?,
         thresholds,
     })
+}
+
+fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
+    let Transition { node, from, to, reason, .. } = transition;
+    let transition = TransitionView {
+        at,
+        node: node.to_string(),
+        from: *from,
+        to: *to,
+        reason: reason.to_string(),
+    };
+    Change { value: replay.value(node), transition }
 }
 
 /// How many steps are asked for at once.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     api::traffic_watch::NodeState,
     traffic_watch::{
-        judgement::Evaluation,
+        Evaluation,
         view::{MeasureView, TransitionView},
     },
 };

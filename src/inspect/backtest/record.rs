@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Change, NodeRun, Run, Span};
-use crate::{
-    api::traffic_watch::NodeState,
-    traffic_watch::{judgement::Evaluation, view::TransitionView},
-};
+use crate::{api::traffic_watch::NodeState, traffic_watch::Evaluation};
 
 /// Unfit again within this many seconds is a flap: the hour over which the dashboards count.
 const FLAP_SECONDS: i64 = 3600;
@@ -33,10 +30,6 @@ pub struct Judged<'a> {
     pub node: &'a Arc<str>,
     /// Its state.
     pub state: NodeState,
-    /// Why.
-    pub reason: &'a str,
-    /// The value of the first measure.
-    pub value: Option<f64>,
 }
 
 impl Recorder {
@@ -49,22 +42,17 @@ impl Recorder {
     /// Takes one judgement, which holds until `end`.
     pub fn take<'a>(
         &mut self,
-        now: Timestamp,
-        end: Timestamp,
+        (now, end): (Timestamp, Timestamp),
         evaluation: Evaluation,
+        changes: impl IntoIterator<Item = Change>,
         judged: impl Iterator<Item = Judged<'a>>,
     ) {
         self.run.evaluations.count(evaluation);
+        self.run.transitions.extend(changes);
         let mut held = false;
-        for Judged { node, state, reason, value } in judged {
+        for Judged { node, state } in judged {
             let account = self.nodes.entry(Arc::clone(node)).or_default();
-            let before = account.run.spans.last().map(|span| span.state);
             account.enter(now, end, state);
-            if let Some(from) = before.filter(|before| *before != state) {
-                let (node, reason) = (node.to_string(), reason.to_owned());
-                let transition = TransitionView { at: now, node, from, to: state, reason };
-                self.run.transitions.push(Change { transition, value });
-            }
             let seconds = match state {
                 NodeState::Unfit => &mut account.run.unfit_seconds,
                 NodeState::Suppressed => &mut account.run.suppressed_seconds,
@@ -121,27 +109,20 @@ mod tests {
         let node = Arc::from("a");
         let at = |i: usize| Timestamp::from_second(600 * i64::try_from(i).unwrap()).unwrap();
         for (i, state) in states.iter().enumerate() {
-            let judged =
-                Judged { node: &node, state: *state, reason: "Measured", value: Some(7.0) };
-            recorder.take(at(i), at(i + 1), Evaluation::Ok, [judged].into_iter());
+            let judged = Judged { node: &node, state: *state };
+            recorder.take((at(i), at(i + 1)), Evaluation::Ok, [], [judged].into_iter());
         }
         recorder.finish()
     }
 
     #[test]
-    fn time_is_kept_by_state_and_the_first_state_is_no_change() {
+    fn time_is_kept_by_state() {
         use NodeState::{Fit, Suppressed, Unfit, Unknown};
         let run = run(&[Fit, Unfit, Unfit, Suppressed, Unknown]);
         let node = &run.nodes[0];
         let times =
             [node.fit_seconds, node.unfit_seconds, node.suppressed_seconds, node.unknown_seconds];
         assert_eq!(times.map(seconds), ["10m", "20m", "10m", "10m"]);
-        let changes: Vec<_> = run
-            .transitions
-            .iter()
-            .map(|c| (c.transition.at.as_second(), c.transition.to))
-            .collect();
-        assert_eq!(changes, [(600, Unfit), (1800, Suppressed), (2400, Unknown)]);
         assert_eq!(node.spans.len(), 4);
         assert_eq!((run.breaker.judgements, seconds(run.breaker.node_seconds)), (1, "10m".into()));
         assert_eq!(run.evaluations.ok, 5);

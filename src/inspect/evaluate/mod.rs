@@ -78,7 +78,7 @@ pub async fn evaluate(
     let nodes = population.select(inquiry.selector(), &watch.label_key(), i64::MAX);
     let mut replay = Replay::new(watch);
     let step = replay.step(Timestamp::now(), nodes, &readings)?;
-    let mut nodes = replay.nodes()?;
+    let mut nodes = replay.nodes();
     nodes.sort_by_key(|node| node.state);
     Ok(Evaluation {
         watch: name_of(watch),

@@ -60,8 +60,8 @@ fn row(node: &NodeView, measure: &MeasureView, first: bool) -> [String; 7] {
 
 fn remark(node: &NodeView, measure: &MeasureView) -> String {
     let its = node.values.iter().find(|v| v.measure == measure.name);
-    let reason = its.and_then(|v| v.reason.as_deref()).or(node.reason.as_deref());
-    if let Some(reason) = reason.filter(|_| node.state == NodeState::Unknown) {
+    let unknown = node.reason.as_deref().filter(|_| node.state == NodeState::Unknown);
+    if let Some(reason) = its.and_then(|v| v.reason.as_deref()).or(unknown) {
         return format!("{reason}: {}", reasons::meaning(reason));
     }
     let number = its.and_then(|v| v.value).unwrap_or_default();

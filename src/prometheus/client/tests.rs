@@ -82,7 +82,7 @@ async fn a_range_is_asked_for_in_seconds() {
     let client = client(&format!("http://{address}"));
     let step = Duration::from_millis(2500);
     let read = |answer: &Answer| Ok(answer.status);
-    let asked = client.query_range("a+b", 1_700_000_000.1234, 1.7e9 + 60.0, step, step, read);
+    let asked = client.query_range("a+b", 1_700_000_000.123_4, 1.7e9 + 60.0, step, step, read);
     assert_eq!(asked.await, Ok(200));
     let seen = seen.lock().unwrap();
     let (headers, body) = &seen[0];

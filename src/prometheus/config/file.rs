@@ -6,18 +6,18 @@ use serde::{Deserialize, Deserializer, de::Visitor};
 
 use super::EndpointConfig;
 
-/// A ConfigMap holds one mebibyte.
+/// A `ConfigMap` holds one mebibyte.
 const MAX_FILE: usize = 1 << 20;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a map with `endpoints`")]
 struct File {
     endpoints: BTreeMap<String, Endpoint>,
 }
 
 /// One endpoint, as written.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a map with `url`")]
 pub(super) struct Endpoint {
     pub url: Text,
     pub timeout: Option<Text>,
@@ -33,14 +33,22 @@ pub(super) struct Endpoint {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "a map with `username` and `passwordFile`"
+)]
 pub(super) struct BasicAuth {
     pub username: Text,
     pub password_file: Text,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "a map with `caFile`, `certFile` and so on"
+)]
 pub(super) struct Tls {
     pub ca_file: Option<Text>,
     pub cert_file: Option<Text>,

@@ -74,8 +74,8 @@ fn mistakes_are_refused_by_endpoint_and_field() {
             with("bearerTokenFile: /t\n    basicAuth: {username: u, passwordFile: /p}"),
             vec!["endpoint default", "bearerTokenFile and basicAuth", "leave one"],
         ),
-        (with("basicAuth: u:hunter2"), vec!["endpoints.default.basicAuth", "expected"]),
-        (with("basicAuth: 12345678"), vec!["endpoints.default.basicAuth", "expected"]),
+        (with("basicAuth: u:hunter2"), vec!["endpoints.default.basicAuth", "expected a map with"]),
+        (with("basicAuth: 12345678"), vec!["endpoints.default.basicAuth", "expected a map with"]),
         (
             with("basicAuth: {username: u, password: hunter2}"),
             vec!["basicAuth", "unknown field `password`", "passwordFile"],
@@ -184,5 +184,27 @@ fn credentials_over_plain_http_are_noticed() {
     ] {
         let text = format!("endpoints:\n  a:\n    url: {url}\n    {fields}\n");
         assert_eq!(parse(&text).unwrap()["a"].exposes_credentials(), expected, "{text}");
+    }
+}
+
+#[test]
+fn every_example_of_the_documentation_is_accepted() {
+    let page = include_str!("../../../docs/prometheus.md");
+    let blocks: Vec<_> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| block.contains("endpoints:\n"))
+        .collect();
+    assert!(blocks.len() >= 8, "{} blocks", blocks.len());
+    for block in blocks {
+        let endpoints = parse(block).unwrap_or_else(|error| panic!("{error:#}\n{block}"));
+        assert!(endpoints.contains_key(DEFAULT), "{block}");
+    }
+    // Every field is in an example or in the table.
+    for field in
+        ["bearerTokenFile", "passwordFile", "insecureSkipVerify", "serverName", "headerFiles"]
+    {
+        assert!(page.contains(field), "{field}");
     }
 }

@@ -1,15 +1,23 @@
 //! `TrafficWatch`: which nodes have bandwidth to spare?
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::{
     api::resource::Quantity,
-    apis::meta::v1::{Condition, LabelSelector, Time},
+    apis::meta::v1::{Condition, LabelSelector},
+    util::intstr::IntOrString,
 };
 use kube::{Api, Client, CustomResource, KubeSchema, ResourceExt, core::Duration};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{GROUP, Kind, Permission};
+
+mod defaults;
+mod policy;
+mod status;
+
+pub use policy::{
+    Consecutive, Criterion, Direction, Eviction, Mode, OnUnknown, Placement, TaintEffect,
+    UnknownAction,
+};
+pub use status::{CriterionStatus, NodeState, NodeStatus, Summary, TrafficWatchStatus};
 
 /// The physical names of network devices: predictable names, `eth0`, InfiniBand.
 ///
@@ -19,9 +27,17 @@ use super::{GROUP, Kind, Permission};
 /// their members are in.
 pub const DEFAULT_DEVICES: &str = r"(eth|en[opsx]|em|ib)[0-9].*|p[0-9]+p[0-9]+.*";
 
+/// The fields of the built-in measurement have their defaults where it is not used. Defaults are
+/// filled in before rules are evaluated, so an explicit default is not told from an absent field.
+const BUILT_IN_FIELDS: &str = "((has(self.spec.maxBandwidthPercent) || has(self.spec.maxBandwidth)) \
+    && !has(self.spec.query)) || (self.spec.direction == 'Transmit' \
+    && self.spec.devices == '(eth|en[opsx]|em|ib)[0-9].*|p[0-9]+p[0-9]+.*' \
+    && duration(self.spec.window) == duration('2m') \
+    && duration(self.spec.maxSampleAge) == duration('90s') && !has(self.spec.capacity))";
+
 /// What the controller may do beside reading and patching `TrafficWatch` itself.
 pub const PERMISSIONS: &[Permission] = &[
-    // Labels are written by merge patch; never update, so never a whole Node.
+    // Labels and taints are written by merge patch; never update, so never a whole Node.
     Permission { group: "", resources: &["nodes"], verbs: &["get", "list", "watch", "patch"] },
     // Server-side apply is a patch; on an object that does not exist yet it is also a create.
     Permission {
@@ -29,6 +45,10 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["deployments"],
         verbs: &["get", "list", "watch", "create", "patch"],
     },
+    // Only with spec.eviction: the Deployment's pods on nodes that stay unfit.
+    Permission { group: "apps", resources: &["replicasets"], verbs: &["list"] },
+    Permission { group: "", resources: &["pods"], verbs: &["list"] },
+    Permission { group: "", resources: &["pods/eviction"], verbs: &["create"] },
 ];
 
 /// Judges nodes by the load of their network links, measured in Prometheus: marks each node fit or
@@ -46,24 +66,43 @@ pub const PERMISSIONS: &[Permission] = &[
     doc = "Judges nodes by the load of their network links, measured in Prometheus: marks each node fit or unfit by a label, and keeps one Deployment on the fit ones.",
     validation = Rule::new("has(self.spec.label) || self.metadata.name.size() <= 233")
         .message("metadata.name: too long for a node label key (at most 233 characters): set spec.label to a shorter one"),
+    validation = Rule::new("has(self.spec.maxBandwidthPercent) || has(self.spec.maxBandwidth) || (has(self.spec.criteria) && self.spec.criteria.size() > 0)")
+        .message("spec: at least one of maxBandwidthPercent, maxBandwidth and criteria is needed: without a threshold no node can be judged"),
+    validation = Rule::new("!(has(self.spec.maxBandwidthPercent) && has(self.spec.maxBandwidth))")
+        .message("spec.maxBandwidth: excludes spec.maxBandwidthPercent; set one of them"),
+    validation = Rule::new("!has(self.spec.query) || has(self.spec.maxBandwidthPercent) || has(self.spec.maxBandwidth)")
+        .message("spec.query: needs spec.maxBandwidthPercent (then its values are percent) or spec.maxBandwidth (bits per second); a measure with a threshold of its own belongs into spec.criteria"),
+    validation = Rule::new(BUILT_IN_FIELDS)
+        .message("spec.direction, devices, window, maxSampleAge, capacity: belong to the built-in measurement, which spec.query replaces and which spec.criteria alone does not use; leave them out"),
+    validation = Rule::new("!has(self.spec.eviction) || has(self.spec.deployment)")
+        .message("spec.eviction: needs spec.deployment: only its pods are ever evicted"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Fit", type_ = "integer", json_path = ".status.summary.fit"),
     printcolumn(name = "Unfit", type_ = "integer", json_path = ".status.summary.unfit"),
     printcolumn(name = "Unknown", type_ = "integer", json_path = ".status.summary.unknown"),
-    printcolumn(name = "Max", type_ = "string", json_path = ".spec.maxBandwidthPercent"),
+    printcolumn(name = "Max", type_ = "string", json_path = ".status.max"),
     printcolumn(name = "Label", type_ = "string", json_path = ".status.label", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficWatchSpec {
     /// A node is unfit while it uses more than this percent of its link capacity. A number as text,
-    /// greater than 0 and at most 100: "60", "1.5e-03".
+    /// greater than 0 and at most 100: "60", "1.5e-03". At least one of maxBandwidthPercent,
+    /// maxBandwidth and criteria is needed; the first two exclude each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$') && double(self) > 0.0 && double(self) <= 100.0").message("maxBandwidthPercent must be a number greater than 0 and at most 100, e.g. \"60\""))]
-    pub max_bandwidth_percent: String,
+    pub max_bandwidth_percent: Option<String>,
+
+    /// A node is unfit while it uses more than this many bits per second ("800M", "2.5G"), over all
+    /// devices that count. Needs no link speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && quantity(self).isGreaterThan(quantity('0')))").message("maxBandwidth must be a quantity of bits per second greater than 0, e.g. \"800M\""))]
+    pub max_bandwidth: Option<Quantity>,
 
     /// An unfit node becomes fit again at or below this percent of the threshold (not of the
-    /// capacity): with maxBandwidthPercent "60" and recoverPercent 90 that is 54 percent.
+    /// capacity): with maxBandwidthPercent "60" and recoverPercent 90 that is 54 percent. Between the
+    /// two a node stays what it is.
     #[serde(default = "defaults::recover_percent")]
     #[schemars(range(min = 1, max = 100), extend("format" = "int32"))]
     pub recover_percent: u32,
@@ -108,6 +147,19 @@ pub struct TrafficWatchSpec {
     #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && quantity(self).isGreaterThan(quantity('0')))").message("capacity must be a quantity of bits per second greater than 0, e.g. \"10G\""))]
     pub capacity: Option<Quantity>,
 
+    /// PromQL in place of the built-in measurement: an instant vector of one element per node, in
+    /// percent (with maxBandwidthPercent) or bits per second (with maxBandwidth). How old its samples
+    /// are is not known: presence is the evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16384))]
+    pub query: Option<String>,
+
+    /// Further measures; a node is unfit when any of them says so. Each has its own hysteresis.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub criteria: Vec<Criterion>,
+
     /// How often the nodes are judged; at least 1s.
     #[serde(default = "defaults::interval")]
     #[schemars(length(max = 32))]
@@ -130,6 +182,38 @@ pub struct TrafficWatchSpec {
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')").message("maxSampleAge must be a duration from 1s to 24h, e.g. \"90s\""))]
     pub max_sample_age: Duration,
 
+    /// How many judged nodes may be marked unfit at once: a number, or a percentage that is rounded
+    /// down but leaves room for one. The worst are marked first; who is marked keeps the mark; the
+    /// rest are Suppressed and keep the label "false".
+    #[serde(default = "defaults::max_unfit")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')").message("maxUnfit must be a number that is not negative or a percentage from 0% to 100%, e.g. \"50%\""))]
+    pub max_unfit: IntOrString,
+
+    /// How many judged nodes stay fit whatever they measure: a number, or a percentage that is
+    /// rounded up. With 1, a cluster of one node is never marked.
+    #[serde(default = "defaults::min_fit")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')").message("minFit must be a number that is not negative or a percentage from 0% to 100%, e.g. 1"))]
+    pub min_fit: IntOrString,
+
+    /// What happens to a single node whose evidence stays away.
+    #[serde(default)]
+    pub on_unknown: OnUnknown,
+
+    /// The name of the Prometheus endpoint in the operator's configuration; never a URL.
+    #[serde(default = "defaults::endpoint")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("prometheus must be the name of an endpoint in the operator's configuration (lower case letters, digits and '-'), e.g. \"default\"; a URL is not accepted"))]
+    pub prometheus: String,
+
+    /// Also taints unfit nodes, with the label's key, the value "true" and this effect. Off if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taint: Option<TaintEffect>,
+
+    /// Evicts pods of the Deployment from nodes that stay unfit, through the Eviction API, so that
+    /// PodDisruptionBudgets hold, and only while there is a fit node to go to. Off if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Eviction>,
+
     /// Stops judging and writing; labels and Deployment stay as they are.
     #[serde(default)]
     pub paused: bool,
@@ -137,195 +221,6 @@ pub struct TrafficWatchSpec {
     /// Enforce writes labels and the Deployment; Observe only computes status, metrics and events.
     #[serde(default)]
     pub mode: Mode,
-}
-
-/// Which direction of a link counts.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
-pub enum Direction {
-    /// Bytes the node sends.
-    #[default]
-    Transmit,
-    /// Bytes the node receives.
-    Receive,
-    /// The larger of the two.
-    Busiest,
-}
-
-/// How strongly the Deployment avoids unfit nodes.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Placement {
-    /// Required node affinity: a pod is never started on an unfit node.
-    #[default]
-    Required,
-    /// Preferred node affinity of weight 100.
-    Preferred,
-}
-
-/// What the controller may write.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Mode {
-    /// Labels, Deployment, status, metrics and events.
-    #[default]
-    Enforce,
-    /// Status, metrics and events only.
-    Observe,
-}
-
-/// How many judgements in a row must agree.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
-pub struct Consecutive {
-    /// Judgements above the threshold before a fit node is marked unfit.
-    #[serde(default = "defaults::consecutive")]
-    #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
-    pub unfit: u32,
-    /// Judgements at or below the recovery threshold before an unfit node is marked fit.
-    #[serde(default = "defaults::consecutive")]
-    #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
-    pub fit: u32,
-}
-
-impl Default for Consecutive {
-    fn default() -> Self {
-        Self { unfit: defaults::consecutive(), fit: defaults::consecutive() }
-    }
-}
-
-mod defaults {
-    use std::time::Duration as Std;
-
-    use super::Duration;
-
-    /// Two replicas of one Prometheus differ by a few percent; ten keep their disagreement from
-    /// flipping a node.
-    pub(super) fn recover_percent() -> u32 {
-        90
-    }
-    pub(super) fn devices() -> String {
-        super::DEFAULT_DEVICES.into()
-    }
-    /// The original's period.
-    pub(super) fn interval() -> Duration {
-        Std::from_secs(10).into()
-    }
-    /// Four scrapes of the Helm chart (30 s), eight of kube-prometheus (15 s).
-    pub(super) fn window() -> Duration {
-        Std::from_mins(2).into()
-    }
-    /// Three missed scrapes of 30 s.
-    pub(super) fn max_sample_age() -> Duration {
-        Std::from_secs(90).into()
-    }
-    /// The original's hysteresis.
-    pub(super) fn consecutive() -> u32 {
-        2
-    }
-}
-
-/// The state of one node in the eyes of one `TrafficWatch`.
-#[derive(
-    Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
-)]
-pub enum NodeState {
-    /// Marked unfit.
-    Unfit,
-    /// Would be unfit, but too many nodes are already; the label stays "false".
-    Suppressed,
-    /// There is no evidence now; a label that exists stays.
-    Unknown,
-    /// Fit.
-    Fit,
-}
-
-impl NodeState {
-    /// All states, in the order of the status list: what needs attention first.
-    pub const ALL: [Self; 4] = [Self::Unfit, Self::Suppressed, Self::Unknown, Self::Fit];
-
-    /// The word used in status, metrics and events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unfit => "Unfit",
-            Self::Suppressed => "Suppressed",
-            Self::Unknown => "Unknown",
-            Self::Fit => "Fit",
-        }
-    }
-}
-
-/// What was last known of one node. The first four fields are the original's.
-#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeStatus {
-    /// Percent of link capacity in use, as text in scientific notation ("1.06976e-04"); "NaN" if it
-    /// was never measured.
-    pub current_bandwidth_percent: String,
-    /// Bytes sent since the node's counters began, over the devices that count.
-    pub current_transmit_total: i64,
-    /// When the values were taken, in Unix seconds; 0 if never.
-    pub time: i64,
-    /// Whether the node counts as unfit: what its label says (in mode Observe: what it would say).
-    pub unfit: bool,
-    /// Fit, Unfit, Unknown or Suppressed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<NodeState>,
-    /// Why the state is Unknown or Suppressed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The busiest link, when the link speeds are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// When the state was entered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
-}
-
-/// How many nodes are in which state; always complete.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
-pub struct Summary {
-    /// Nodes that are judged.
-    #[schemars(extend("format" = "int32"))]
-    pub nodes: u32,
-    /// Nodes that are fit.
-    #[schemars(extend("format" = "int32"))]
-    pub fit: u32,
-    /// Nodes marked unfit.
-    #[schemars(extend("format" = "int32"))]
-    pub unfit: u32,
-    /// Nodes without evidence.
-    #[schemars(extend("format" = "int32"))]
-    pub unknown: u32,
-    /// Nodes that would be unfit, had the limit not been reached.
-    #[schemars(extend("format" = "int32"))]
-    pub suppressed: u32,
-}
-
-/// What the controller last saw and decided.
-#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TrafficWatchStatus {
-    /// Every judged node with data has been judged once.
-    #[serde(default)]
-    pub ready: bool,
-    /// The nodes by name; at most 100: Unfit, Suppressed, then Unknown, then Fit, each by name.
-    #[serde(default)]
-    #[x_kube(merge_strategy = MapMerge::Atomic)]
-    pub nodes: BTreeMap<String, NodeStatus>,
-    /// There are more nodes than are listed; the summary counts them all.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub nodes_truncated: bool,
-    /// How many nodes are in which state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Summary>,
-    /// The key of the node label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// The generation this status was computed from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Standard conditions: Ready, MetricsAvailable, PlacementLimited.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
-    pub conditions: Vec<Condition>,
 }
 
 impl TrafficWatch {

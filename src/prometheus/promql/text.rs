@@ -1,4 +1,4 @@
-//! Text of PromQL literals. Nothing of a user's ever enters a query unquoted.
+//! Literals. Nothing of a user's ever enters a query unquoted.
 
 /// A string literal of PromQL, quoted.
 #[must_use]

@@ -1,0 +1,6 @@
+//! PromQL as text: what we write, and what users write.
+mod check;
+mod text;
+
+pub use check::{MAX_BYTES, Position, PromqlError, check_vector};
+pub use text::{duration, string};

@@ -1,0 +1,151 @@
+//! What is decided right now, from the memories of all `TrafficWatch`es.
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    Decisions,
+    decisions::Entry,
+    judgement::Transition,
+    memory::{NodeMemory, Side},
+    settings::Criterion,
+    view::{MeasureView, NodeView, TransitionView, ValueView, WatchView},
+};
+use crate::api::traffic_watch::Consecutive;
+
+/// Which part of it is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Part<'a> {
+    /// Only this namespace.
+    pub namespace: Option<&'a str>,
+    /// Only objects of this name.
+    pub name: Option<&'a str>,
+    /// Only this node.
+    pub node: Option<&'a str>,
+    /// How many nodes of each object at most.
+    pub limit: usize,
+}
+
+impl MeasureView {
+    /// One measure; `node_labels` are the labels that may name a node, beside `instance`.
+    pub(crate) fn of(criterion: &Criterion, node_labels: &[String]) -> Self {
+        Self {
+            name: criterion.name.to_string(),
+            unit: criterion.rules.unit.as_str().into(),
+            max: criterion.max,
+            recover: criterion.recover,
+            endpoint: criterion.request.endpoint.to_string(),
+            query: criterion.request.question.promql(node_labels),
+            problem: None,
+        }
+    }
+}
+
+impl Decisions {
+    /// The objects of a part, by namespace and name.
+    #[must_use]
+    pub fn watches(&self, part: &Part<'_>, node_labels: &[String]) -> Vec<WatchView> {
+        let entries = self.entries();
+        let wanted = |asked: Option<&str>, has: &str| asked.is_none_or(|asked| asked == has);
+        entries
+            .iter()
+            .filter(|((namespace, name), _)| {
+                wanted(part.namespace, namespace) && wanted(part.name, name)
+            })
+            // An object that was only counted (its first pass failed) decides nothing.
+            .filter(|(_, entry)| entry.memory.tick.is_some())
+            .map(|((namespace, name), entry)| watch(namespace, name, entry, part, node_labels))
+            .collect()
+    }
+}
+
+fn watch(
+    namespace: &str,
+    name: &str,
+    entry: &Entry,
+    part: &Part<'_>,
+    node_labels: &[String],
+) -> WatchView {
+    let memory = &entry.memory;
+    let measures = memory.criteria.iter().enumerate().map(|(place, criterion)| MeasureView {
+        problem: memory.problems.get(place).cloned().flatten(),
+        ..MeasureView::of(criterion, node_labels)
+    });
+    let mut nodes: Vec<_> = memory
+        .nodes
+        .iter()
+        .filter(|(node, _)| part.node.is_none_or(|asked| asked == &***node))
+        .collect();
+    // They are sorted by name, and this sort is stable.
+    nodes.sort_by_key(|(_, node)| node.state);
+    let nodes_truncated = nodes.len() > part.limit;
+    nodes.truncate(part.limit);
+    let told = |t: &&Transition| part.node.is_none_or(|asked| asked == &*t.node);
+    WatchView {
+        namespace: namespace.into(),
+        name: name.into(),
+        label: entry.facts.label.clone(),
+        mode: entry.facts.mode,
+        interval_seconds: entry.facts.interval.as_secs_f64(),
+        summary: memory.summary,
+        limit: u32::try_from(memory.limit).unwrap_or(u32::MAX),
+        last_success: memory.last_success,
+        measures: measures.collect(),
+        nodes: nodes
+            .into_iter()
+            .map(|(name, node)| node_view(name, node, &memory.criteria, entry.facts.consecutive))
+            .collect(),
+        nodes_truncated,
+        transitions: entry.history.iter().rev().filter(told).filter_map(transition).collect(),
+    }
+}
+
+pub(super) fn node_view(
+    name: &Arc<str>,
+    node: &NodeMemory,
+    criteria: &[Criterion],
+    consecutive: Consecutive,
+) -> NodeView {
+    let values = node.sides().zip(criteria);
+    let by = values
+        .clone()
+        .filter(|(side, _)| criteria.len() > 1 && side.judged == Some(true))
+        .map(|(_, criterion)| &*criterion.name)
+        .collect::<Vec<_>>();
+    NodeView {
+        name: name.to_string(),
+        state: node.state,
+        reason: match node.reason {
+            Some(reason) => Some(reason.into()),
+            None => (!by.is_empty()).then(|| by.join(",")),
+        },
+        since: node.since,
+        unfit: node.marked == Some(true),
+        age_seconds: node.age(),
+        values: values.map(|(side, criterion)| value_view(side, criterion, consecutive)).collect(),
+    }
+}
+
+fn value_view(side: &Side, criterion: &Criterion, consecutive: Consecutive) -> ValueView {
+    // The streak is for the other side.
+    let to_unfit = side.judged != Some(true);
+    ValueView {
+        measure: criterion.name.to_string(),
+        value: side.last.as_ref().map(|sample| sample.value),
+        device: side.last.as_ref().and_then(|s| s.device.as_ref().map(ToString::to_string)),
+        unfit: side.judged,
+        streak: side.against.count,
+        needed: if to_unfit { consecutive.unfit } else { consecutive.fit },
+        reason: side.missing.map(|why| why.reason().to_owned()),
+    }
+}
+
+fn transition(transition: &Transition) -> Option<TransitionView> {
+    Some(TransitionView {
+        at: Timestamp::from_second(transition.at).ok()?,
+        node: transition.node.to_string(),
+        from: transition.from,
+        to: transition.to,
+        reason: transition.reason.to_string(),
+    })
+}

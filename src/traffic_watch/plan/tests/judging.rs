@@ -1,0 +1,251 @@
+//! Judgements by one measure.
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn two_judgements_that_agree_change_the_label_one_does_not() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    let all = |a| [Percent(a), Percent(1.0), Percent(1.0)];
+    assert_eq!(w.judge(&all(1.0)).writes, []);
+    assert!(!w.watch.status.as_ref().unwrap().ready);
+    // Original 1.2: the first label came with the second pass.
+    assert_eq!(w.judge(&all(1.0)).writes.len(), 3);
+    assert!(w.watch.status.as_ref().unwrap().ready);
+    for (percent, label) in [
+        (61.0, "false"),
+        (59.0, "false"),
+        (61.0, "false"),
+        (60.0, "false"), // not above
+        (61.0, "false"),
+        (60.1, "true"),
+        (54.1, "true"), // above 90 % of 60
+        (54.0, "true"),
+        (54.1, "true"), // the side it is on: the streak begins anew
+        (54.0, "true"),
+        (1.0, "false"),
+    ] {
+        w.judge(&all(percent));
+        assert_eq!(w.label("a"), Some(label), "at {percent}");
+    }
+}
+
+#[test]
+fn a_flapping_node_keeps_its_label() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(1.0); 2]);
+    w.judge(&[Percent(1.0); 2]);
+    for i in 0..20 {
+        let percent = if i % 2 == 0 { 99.0 } else { 1.0 };
+        assert_eq!(w.judge(&[Percent(percent), Percent(1.0)]).writes, []);
+    }
+}
+
+#[test]
+fn passes_of_one_tick_are_one_judgement() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(1.0); 2]);
+    w.judge(&[Percent(1.0); 2]);
+    w.judge(&[Percent(99.0), Percent(1.0)]);
+    let reading = w.reading(&[Percent(99.0), Percent(1.0)]);
+    for _ in 0..5 {
+        let again = World::reading(&w, &[Percent(99.0), Percent(1.0)]);
+        assert_eq!(w.pass(vec![Ok(again)]).writes, []);
+    }
+    w.tick += 1;
+    assert_eq!(w.pass(vec![Ok(reading)]).writes, [("a".into(), Some(true))]);
+}
+
+#[test]
+fn missing_evidence_neither_advances_nor_resets_a_streak() {
+    for missing in [Nothing, NaN, Old] {
+        let mut w = World::new(&["a", "b", "c"], json!({"consecutive": {"unfit": 3, "fit": 2}}));
+        let calm = |a| [a, Percent(1.0), Percent(1.0)];
+        w.judge(&calm(Percent(1.0)));
+        w.judge(&calm(Percent(1.0)));
+        w.judge(&calm(Percent(99.0)));
+        w.judge(&calm(Percent(99.0)));
+        for _ in 0..10 {
+            let step = w.judge(&calm(missing));
+            assert_eq!((step.writes, step.states[0]), (vec![], Unknown), "{missing:?}");
+        }
+        w.fail();
+        assert_eq!(w.judge(&calm(Percent(99.0))).writes, [("a".into(), Some(true))]);
+    }
+}
+
+#[test]
+fn a_node_never_judged_gets_no_label() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    for _ in 0..5 {
+        w.judge(&[Nothing, Percent(1.0), Percent(1.0)]);
+    }
+    assert_eq!(w.label("a"), None);
+    assert_eq!(w.node("a").current_bandwidth_percent, "NaN");
+    // Ready counts the nodes with data.
+    assert!(w.watch.status.as_ref().unwrap().ready);
+}
+
+#[test]
+fn the_deployment_is_created_once_judged_and_kept_whatever_comes() {
+    let deployment = json!({
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
+    });
+    let mut w = World::new(&["a", "b"], json!({"deployment": deployment}));
+    assert!(!w.fail().deployment, "nothing is known yet");
+    assert!(!w.judge(&[Percent(1.0); 2]).deployment);
+    assert!(w.judge(&[Percent(1.0); 2]).deployment);
+    let step = w.fail();
+    assert!(w.watch.status.as_ref().unwrap().ready, "ready once is ready");
+    // What was refused is not tried again, and said.
+    assert!(!step.deployment);
+    assert_eq!(
+        (step.conditions[0].status, step.conditions[0].reason),
+        (Some(false), "InvalidSpec")
+    );
+    // Another spec is another try.
+    w.watch.spec.label = Some("other".into());
+    assert!(w.judge(&[Percent(1.0); 2]).deployment);
+}
+
+#[test]
+fn a_failed_request_holds_everything_and_says_so_once() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(99.0), Percent(1.0)]);
+    w.judge(&[Percent(99.0), Percent(1.0)]);
+    assert_eq!(w.label("a"), Some("true"));
+    let first = w.fail();
+    assert_eq!((first.writes, first.states), (vec![], vec![Unknown, Unknown]));
+    assert_eq!(first.conditions[1].reason, "PrometheusUnreachable");
+    assert_eq!(first.conditions[1].status, Some(false));
+    assert!(first.notices.contains(&"MetricsUnavailable"));
+    assert!(w.node("a").unfit && !w.node("b").unfit, "unfit follows the label");
+    assert_eq!(w.node("a").current_bandwidth_percent, "9.9e+01", "the last value stays");
+    let step = w.judge(&[Percent(99.0), Percent(1.0)]);
+    assert_eq!((step.writes, step.states), (vec![], vec![Unfit, Fit]));
+}
+
+#[test]
+fn fewer_than_half_with_data_is_no_data() {
+    let mut w = World::new(&["a", "b", "c", "d", "e"], json!({}));
+    let says = |n| (0..5).map(|i| if i < n { Percent(99.0) } else { Nothing }).collect::<Vec<_>>();
+    for n in [0, 1, 2] {
+        let step = w.judge(&says(n));
+        assert_eq!(step.states, [Unknown; 5]);
+        let reason = if n == 0 { "NoSamples" } else { "LowCoverage" };
+        assert_eq!(step.conditions[1].reason, reason);
+    }
+    assert_eq!(w.judge(&says(3)).conditions[1].reason, "Available");
+}
+
+#[test]
+fn a_suppressed_node_is_marked_when_a_place_is_free() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(99.0), Percent(98.0)]);
+    let step = w.judge(&[Percent(99.0), Percent(98.0)]);
+    assert_eq!(step.states, [Unfit, Suppressed]);
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
+    assert_eq!(step.conditions[2].reason, "LimitReached");
+    // Worse than the one that is marked: who is marked stays so.
+    assert_eq!(w.judge(&[Percent(70.0), Percent(99.0)]).writes, []);
+    w.judge(&[Percent(1.0), Percent(98.0)]);
+    let step = w.judge(&[Percent(1.0), Percent(98.0)]);
+    assert_eq!(step.states, [Fit, Unfit]);
+    assert_eq!((w.label("a"), w.label("b")), (Some("false"), Some("true")));
+}
+
+#[test]
+fn values_alone_are_written_once_a_minute() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(1.0); 2]);
+    w.judge(&[Percent(1.0); 2]);
+    let mut writes = 0;
+    for i in 0..60 {
+        let before = w.watch.status.clone();
+        w.judge(&[Percent(2.0 + f64::from(i) / 10.0), Percent(1.0)]);
+        writes += u32::from(before != w.watch.status);
+    }
+    // 600 s at one judgement per 10 s.
+    assert!((9..=11).contains(&writes), "{writes}");
+}
+
+#[test]
+fn above_a_hundred_nodes_what_needs_attention_is_listed() {
+    let names: Vec<_> = (0..150).map(|i| format!("n{i:03}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut w = World::new(&names, json!({}));
+    let says: Vec<_> = (0..150)
+        .map(|i| match i {
+            140..145 => Percent(99.0),
+            145.. => Nothing,
+            _ => Percent(1.0),
+        })
+        .collect();
+    w.judge(&says);
+    w.judge(&says);
+    let status = w.watch.status.as_ref().unwrap();
+    assert_eq!(status.nodes.len(), 100);
+    assert!(status.nodes_truncated);
+    let summary = Summary { nodes: 150, fit: 140, unfit: 5, unknown: 5, suppressed: 0 };
+    assert_eq!(status.summary, Some(summary));
+    for i in 140..150 {
+        assert!(status.nodes.contains_key(&format!("n{i}")));
+    }
+}
+
+#[test]
+fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    let all = |a| [a, Percent(1.0), Percent(1.0)];
+    assert_eq!(w.judge(&all(Percent(1.0))).notices, <[&str; 0]>::default());
+    assert_eq!(w.judge(&all(Nothing)).notices, ["NodeUnknown"]);
+    assert_eq!(w.judge(&all(Nothing)).notices, <[&str; 0]>::default());
+    // When everything is unknown, the measurement is the news and not each node.
+    assert_eq!(w.fail().notices, ["MetricsUnavailable"]);
+}
+
+#[test]
+fn a_mass_flip_is_told_in_a_few_events() {
+    let names: Vec<_> = (0..100).map(|i| format!("n{i:03}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut w = World::new(&names, json!({}));
+    let says: Vec<_> = (0..100).map(|i| Percent(if i < 40 { 99.0 } else { 1.0 })).collect();
+    w.judge(&says);
+    let step = w.judge(&says);
+    assert_eq!(step.writes.len(), 100);
+    assert_eq!(step.notices, ["NodeUnfit"; 11]);
+}
+
+#[test]
+fn observe_remembers_in_its_status() {
+    let mut w = World::new(&["a", "b"], json!({"mode": "Observe"}));
+    w.judge(&[Percent(99.0), Percent(1.0)]);
+    let step = w.judge(&[Percent(99.0), Percent(1.0)]);
+    assert_eq!((step.writes, step.states), (vec![], vec![Unfit, Fit]));
+    assert!(step.notices.contains(&"NodeUnfit"));
+    w.restart();
+    // In the band: fit to one who forgot, unfit to one who remembers.
+    assert_eq!(w.judge(&[Percent(57.0), Percent(1.0)]).states, [Unfit, Fit]);
+}
+
+#[test]
+fn paused_decides_nothing() {
+    let mut w = World::new(&["a", "b"], json!({"paused": true}));
+    let says = [Percent(99.0), Percent(1.0)];
+    let plan = plan(&w.watch, &w.observed(vec![Ok(w.reading(&says))])).unwrap();
+    assert_eq!((plan.desired.nodes, plan.desired.memory), (vec![], None));
+    assert_eq!(plan.conditions[0].reason, "Paused");
+    w.watch.spec.paused = false;
+    w.judge(&says);
+}
+
+#[test]
+fn a_node_taken_from_the_selection_loses_its_label() {
+    let w = World::new(&["a", "b"], json!({}));
+    let mut observed = w.observed(vec![Ok(w.reading(&[Percent(1.0); 2]))]);
+    let carrier = Carrier { node: "gone".into(), label: true, taint: true };
+    observed.stray = vec![Stray { carrier: carrier.clone(), key: KEY.into() }];
+    let plan = plan(&w.watch, &observed).unwrap();
+    assert_eq!(plan.desired.nodes, [NodeWrite::removal(carrier, KEY.into())]);
+}

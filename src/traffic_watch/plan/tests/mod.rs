@@ -1,0 +1,220 @@
+//! Judgements in sequence, without a cluster: labels and status are fed back as the API server would.
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        children::Applied,
+        judgement::Stray,
+        query::Measure,
+        reading::{self, NodeReading, Reading},
+    },
+    *,
+};
+use crate::{
+    api::traffic_watch::{NodeState, NodeStatus, Summary},
+    nodes::NodeFacts,
+    prometheus::{Class, QueryError},
+};
+
+mod judging;
+mod policies;
+mod properties;
+
+const KEY: &str = "web.traffic.example.com/unfit";
+
+/// What one node's exporter says: percent, or one of the ways to say nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Says {
+    Percent(f64),
+    Nothing,
+    NaN,
+    Old,
+}
+
+/// A cluster as the plan sees it.
+struct World {
+    watch: TrafficWatch,
+    labels: BTreeMap<String, Option<String>>,
+    taints: BTreeMap<String, String>,
+    pods: Vec<PodFacts>,
+    memory: Memory,
+    tick: u64,
+    second: i64,
+}
+
+/// What one judgement did.
+#[derive(Debug, PartialEq)]
+struct Step {
+    /// Labels set, and labels removed.
+    writes: Vec<(String, Option<bool>)>,
+    evicted: Vec<String>,
+    states: Vec<NodeState>,
+    notices: Vec<&'static str>,
+    conditions: Vec<Verdict>,
+    deployment: bool,
+}
+
+impl World {
+    fn new(nodes: &[&str], spec: Value) -> Self {
+        let mut spec = spec;
+        if ["maxBandwidthPercent", "maxBandwidth", "criteria"].iter().all(|k| spec.get(k).is_none())
+        {
+            spec["maxBandwidthPercent"] = "60".into();
+        }
+        let watch = json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+            "metadata": {"name": "web", "namespace": "ns", "uid": "u", "generation": 1}, "spec": spec
+        });
+        Self {
+            watch: serde_json::from_value(watch).unwrap(),
+            labels: nodes.iter().map(|&n| (n.to_owned(), None)).collect(),
+            taints: BTreeMap::new(),
+            pods: vec![],
+            memory: Memory::default(),
+            tick: 0,
+            second: 1_000_000,
+        }
+    }
+
+    fn observed(&self, readings: Vec<Result<Reading, QueryError>>) -> Observed {
+        Observed {
+            now: Timestamp::from_second(self.second).unwrap(),
+            tick: self.tick,
+            nodes: self
+                .labels
+                .iter()
+                .map(|(name, label)| NodeFacts {
+                    name: name.as_str().into(),
+                    label: label.as_deref().map(Into::into),
+                    taint: self.taints.get(name).map(|effect| effect.as_str().into()),
+                    capacity: None,
+                    schedulable: true,
+                })
+                .collect(),
+            stray: vec![],
+            readings: Some(readings.into_iter().map(|r| r.map(Arc::new)).collect()),
+            memory: Arc::new(self.memory.clone()),
+            claim: Claim::Ours,
+            deployment: None,
+            pods: self.pods.clone(),
+        }
+    }
+
+    /// The next tick, with what each node says in the order of their names.
+    fn judge(&mut self, says: &[Says]) -> Step {
+        self.next();
+        let reading = self.reading(says);
+        self.pass(vec![Ok(reading)])
+    }
+
+    /// The same with several measures; `None` is one whose request fails.
+    fn judge_all(&mut self, measures: &[Option<&[Says]>]) -> Step {
+        self.next();
+        let readings =
+            measures.iter().map(|says| says.map(|says| self.reading(says)).ok_or_else(no));
+        let readings = readings.collect();
+        self.pass(readings)
+    }
+
+    fn fail(&mut self) -> Step {
+        self.next();
+        self.pass(vec![Err(no())])
+    }
+
+    fn next(&mut self) {
+        self.tick += 1;
+        self.second += 10;
+    }
+
+    fn reading(&self, says: &[Says]) -> Reading {
+        let mut nodes = BTreeMap::new();
+        for (name, says) in self.labels.keys().zip(says) {
+            let mut node = NodeReading::default();
+            let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
+            match *says {
+                Says::Nothing => continue,
+                Says::Percent(percent) => {
+                    put(Measure::TransmitPercent, percent);
+                    put(Measure::Own, percent);
+                    put(Measure::TransmitBytes, percent);
+                }
+                Says::NaN => {
+                    put(Measure::TransmitPercent, f64::NAN);
+                    put(Measure::Own, f64::NAN);
+                    put(Measure::TransmitBytes, 1.0);
+                }
+                Says::Old => {
+                    put(Measure::TransmitPercent, 1.0);
+                    put(Measure::TransmitBytes, 1.0);
+                }
+            }
+            put(Measure::Total, 7.0);
+            put(Measure::Age, if *says == Says::Old { 1000.0 } else { 1.0 });
+            nodes.insert(name.as_str().into(), node);
+        }
+        Reading::of(nodes)
+    }
+
+    /// One pass, its writes carried out.
+    fn pass(&mut self, readings: Vec<Result<Reading, QueryError>>) -> Step {
+        let plan = plan(&self.watch, &self.observed(readings)).unwrap();
+        let desired = plan.desired;
+        let mut writes = vec![];
+        for write in &desired.nodes {
+            let node = write.node.to_string();
+            let value = match write.label {
+                Edit::Keep => None,
+                Edit::Set(unfit) => Some(Some(unfit)),
+                Edit::Remove => Some(None),
+            };
+            if let Some(value) = value {
+                self.labels.insert(node.clone(), value.map(|v| v.to_string()));
+                writes.push((node.clone(), value));
+            }
+            match write.taint {
+                Edit::Keep => {}
+                Edit::Set(effect) => drop(self.taints.insert(node, effect.as_str().into())),
+                Edit::Remove => drop(self.taints.remove(&node)),
+            }
+        }
+        let memory = desired.memory.unwrap();
+        let states = self.labels.keys().map(|n| memory.nodes.get(n).unwrap().state).collect();
+        self.memory = memory;
+        if let Some(child) = &desired.deployment {
+            let outcome = Outcome::Refused("so that it is not applied again".into());
+            self.memory.applied = Some(Applied { hash: child.hash, outcome });
+        }
+        self.watch.status = Some(plan.status);
+        Step {
+            writes,
+            evicted: desired.evictions.iter().map(|pod| pod.name.clone()).collect(),
+            states,
+            notices: plan.notices.iter().map(|n| n.reason).collect(),
+            conditions: plan.conditions,
+            deployment: desired.deployment.is_some(),
+        }
+    }
+
+    /// The process dies and another takes over: labels and status are all it knows.
+    fn restart(&mut self) {
+        self.memory = Memory::default();
+    }
+
+    fn label(&self, node: &str) -> Option<&str> {
+        self.labels[node].as_deref()
+    }
+
+    fn node(&self, node: &str) -> &NodeStatus {
+        &self.watch.status.as_ref().unwrap().nodes[node]
+    }
+}
+
+fn no() -> QueryError {
+    QueryError::new(Class::Unreachable, "refused")
+}
+
+use NodeState::{Fit, Suppressed, Unfit, Unknown};
+use Says::{NaN, Nothing, Old, Percent};

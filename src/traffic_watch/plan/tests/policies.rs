@@ -1,0 +1,380 @@
+//! The policies of a spec: several measures, limits, nodes without evidence, taint, eviction.
+use serde_json::json;
+
+use super::*;
+
+const LOSS: &str = "loss";
+
+fn with_loss(nodes: &[&str]) -> World {
+    let criteria = json!([{"name": LOSS, "query": "loss", "max": "10", "recoverPercent": 50}]);
+    World::new(nodes, json!({"maxBandwidthPercent": "60", "criteria": criteria}))
+}
+
+#[test]
+fn any_measure_says_unfit_and_all_say_fit() {
+    let mut w = with_loss(&["a", "b", "c"]);
+    let calm = [Percent(1.0); 3];
+    let lossy = [Percent(11.0), Percent(1.0), Percent(1.0)];
+    let half = [Percent(6.0), Percent(1.0), Percent(1.0)];
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    assert_eq!(w.label("a"), Some("false"));
+    w.judge_all(&[Some(&calm), Some(&lossy)]);
+    let step = w.judge_all(&[Some(&calm), Some(&lossy)]);
+    assert_eq!((step.states[0], step.notices), (Unfit, vec!["NodeUnfit"]));
+    assert_eq!(w.node("a").reason.as_deref(), Some(LOSS));
+    let told: Vec<_> = w.node("a").criteria.iter().map(|c| (c.name.as_str(), c.unfit)).collect();
+    assert_eq!(told, [("bandwidth", Some(false)), (LOSS, Some(true))]);
+    // Its own hysteresis: fit again at or below half of ten.
+    for _ in 0..5 {
+        w.judge_all(&[Some(&calm), Some(&half)]);
+    }
+    assert_eq!(w.label("a"), Some("true"));
+    // The other measure now says unfit too; both have to recover.
+    let busy = [Percent(99.0), Percent(1.0), Percent(1.0)];
+    w.judge_all(&[Some(&busy), Some(&half)]);
+    w.judge_all(&[Some(&busy), Some(&half)]);
+    assert_eq!(w.node("a").reason.as_deref(), Some("bandwidth,loss"));
+    for _ in 0..3 {
+        w.judge_all(&[Some(&busy), Some(&calm)]);
+    }
+    assert_eq!((w.label("a"), w.node("a").reason.as_deref()), (Some("true"), Some("bandwidth")));
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    assert_eq!(w.label("a"), Some("false"));
+}
+
+/// A failing trigger must not block the others (KEDA #6887).
+#[test]
+fn a_measure_that_fails_holds_its_own_verdict_and_no_other() {
+    let mut w = with_loss(&["a", "b", "c"]);
+    let calm = [Percent(1.0); 3];
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    let busy = [Percent(99.0), Percent(1.0), Percent(1.0)];
+    w.judge_all(&[Some(&busy), None]);
+    let step = w.judge_all(&[Some(&busy), None]);
+    assert_eq!(step.states, [Unfit, Unknown, Unknown]);
+    assert_eq!(w.label("a"), Some("true"));
+    let metrics = &step.conditions[1];
+    assert_eq!((metrics.status, metrics.reason), (Some(false), "PrometheusUnreachable"));
+    assert!(metrics.message.contains("loss: refused"), "{}", metrics.message);
+    // And the one that said unfit is held while it fails.
+    w.judge_all(&[None, Some(&calm)]);
+    assert_eq!((w.label("a"), w.node("a").state), (Some("true"), Some(Unknown)));
+}
+
+#[test]
+fn a_restart_knows_which_measure_said_unfit() {
+    let mut w = with_loss(&["a", "b", "c"]);
+    let calm = [Percent(1.0); 3];
+    // In loss' band from 5 to 10: unfit to one who remembers.
+    let band = [Percent(7.0), Percent(1.0), Percent(1.0)];
+    let lossy = [Percent(11.0), Percent(1.0), Percent(1.0)];
+    w.judge_all(&[Some(&calm), Some(&lossy)]);
+    w.judge_all(&[Some(&calm), Some(&lossy)]);
+    w.restart();
+    for _ in 0..5 {
+        w.judge_all(&[Some(&calm), Some(&band)]);
+    }
+    assert_eq!((w.label("a"), w.node("a").reason.as_deref()), (Some("true"), Some(LOSS)));
+    // Where the status does not tell, the label stands until every measure found it fit.
+    let status = w.watch.status.as_mut().unwrap();
+    status.nodes.clear();
+    w.restart();
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    assert_eq!(w.label("a"), Some("true"));
+    w.judge_all(&[Some(&calm), Some(&calm)]);
+    assert_eq!(w.label("a"), Some("false"));
+}
+
+#[test]
+fn a_measure_that_is_added_or_removed_leaves_the_others_what_they_said() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    let busy = [Percent(99.0), Percent(1.0), Percent(1.0)];
+    let calm = [Percent(1.0); 3];
+    w.judge(&busy);
+    w.judge(&busy);
+    let criteria = json!([{"name": LOSS, "query": "loss", "max": "10"}]);
+    w.watch.spec.criteria = serde_json::from_value(criteria).unwrap();
+    assert_eq!(w.judge_all(&[Some(&busy), Some(&calm)]).writes, []);
+    assert_eq!(w.judge_all(&[Some(&busy), Some(&calm)]).writes, []);
+    w.judge_all(&[Some(&busy), Some(&busy)]);
+    w.judge_all(&[Some(&busy), Some(&busy)]);
+    w.watch.spec.criteria.clear();
+    assert_eq!(w.judge(&busy).writes, []);
+    w.judge(&calm);
+    assert_eq!(w.judge(&calm).writes, [("a".into(), Some(false))]);
+}
+
+#[test]
+fn an_absolute_threshold_judges_bits_per_second() {
+    let mut w = World::new(&["a", "b"], json!({"maxBandwidth": "800"}));
+    // 101 bytes per second are 808 bits.
+    let busy = [Percent(101.0), Percent(1.0)];
+    w.judge(&busy);
+    w.judge(&busy);
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
+    assert_eq!(w.node("a").criteria[0].value.as_deref(), Some("8.08e+02"));
+    assert_eq!(w.watch.status.as_ref().unwrap().max.as_deref(), Some("800"));
+    // 90 bytes are the threshold of recovery.
+    w.judge(&[Percent(90.1), Percent(1.0)]);
+    w.judge(&[Percent(90.1), Percent(1.0)]);
+    assert_eq!(w.label("a"), Some("true"));
+    w.judge(&[Percent(90.0), Percent(1.0)]);
+    w.judge(&[Percent(90.0), Percent(1.0)]);
+    assert_eq!(w.label("a"), Some("false"));
+}
+
+#[test]
+fn the_limits_of_the_spec_hold() {
+    let all = [Percent(99.0), Percent(98.0), Percent(97.0), Percent(96.0)];
+    for (spec, marked) in [
+        (json!({"maxUnfit": "25%"}), 1),
+        (json!({"maxUnfit": 3}), 3),
+        (json!({"maxUnfit": "100%"}), 3),
+        (json!({"maxUnfit": "100%", "minFit": 0}), 4),
+        (json!({"maxUnfit": "100%", "minFit": "50%"}), 2),
+        (json!({"maxUnfit": 0}), 0),
+    ] {
+        let mut w = World::new(&["a", "b", "c", "d"], spec.clone());
+        w.judge(&all);
+        let step = w.judge(&all);
+        let unfit = step.states.iter().filter(|state| **state == Unfit).count();
+        assert_eq!(unfit, marked, "{spec}");
+        let limited = &step.conditions[2];
+        assert_eq!(limited.status, Some(marked < 4), "{spec}");
+        assert!(marked == 4 || limited.message.contains(&format!("at most {marked} of 4")));
+    }
+}
+
+#[test]
+fn a_single_node_is_marked_only_if_none_has_to_stay() {
+    for (spec, label) in [(json!({}), "false"), (json!({"minFit": 0}), "true")] {
+        let mut w = World::new(&["a"], spec);
+        w.judge(&[Percent(99.0)]);
+        w.judge(&[Percent(99.0)]);
+        assert_eq!(w.label("a"), Some(label));
+    }
+}
+
+/// The worst is told across measures by how far each is above its own threshold.
+#[test]
+fn the_worst_is_who_is_furthest_above_its_threshold() {
+    let mut w = with_loss(&["a", "b"]);
+    let (bandwidth, loss) = ([Percent(90.0), Percent(1.0)], [Percent(1.0), Percent(40.0)]);
+    w.judge_all(&[Some(&bandwidth), Some(&loss)]);
+    let step = w.judge_all(&[Some(&bandwidth), Some(&loss)]);
+    assert_eq!(step.states, [Suppressed, Unfit]);
+}
+
+fn unknown(action: &str) -> World {
+    let spec = json!({"onUnknown": {"after": "1m", "action": action}});
+    let mut w = World::new(&["a", "b", "c"], spec);
+    w.judge(&[Percent(99.0), Percent(1.0), Percent(1.0)]);
+    w.judge(&[Percent(99.0), Percent(1.0), Percent(1.0)]);
+    w
+}
+
+#[test]
+fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
+    for (action, label) in [
+        ("Hold", Some("true")),
+        ("Fit", Some("false")),
+        ("Unfit", Some("true")),
+        ("RemoveLabel", None),
+    ] {
+        let mut w = unknown(action);
+        let gone = [Nothing, Percent(1.0), Percent(1.0)];
+        for i in 1..6 {
+            assert_eq!(w.judge(&gone).writes, [], "{action} after {i}0 s");
+            assert_eq!(w.label("a"), Some("true"));
+        }
+        let step = w.judge(&gone);
+        assert_eq!((w.label("a"), step.states[0]), (label, Unknown), "{action}");
+        assert_eq!(w.node("a").unfit, label == Some("true"), "unfit follows the label");
+        let told = step.notices.contains(&"NodeUnknownExpired");
+        assert_eq!(told, action != "Hold", "{action}: {:?}", step.notices);
+        assert_eq!(w.judge(&gone).notices, <[&str; 0]>::default(), "{action}: told once");
+        // Evidence that comes back is judged as always.
+        w.judge(&[Percent(1.0); 3]);
+        w.judge(&[Percent(1.0); 3]);
+        assert_eq!(w.label("a"), Some("false"), "{action}");
+    }
+}
+
+#[test]
+fn unknown_treated_as_unfit_respects_the_limit_and_comes_last() {
+    let mut w = unknown("Unfit");
+    // a is unfit by measurement and holds the one place there is.
+    let gone = [Percent(99.0), Nothing, Percent(1.0)];
+    for _ in 0..7 {
+        w.judge(&gone);
+    }
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
+    for _ in 0..2 {
+        w.judge(&[Percent(1.0), Nothing, Percent(1.0)]);
+    }
+    assert_eq!((w.label("a"), w.label("b")), (Some("false"), Some("true")));
+}
+
+/// Design 4.1: the clock stands still while the request fails or coverage is low.
+#[test]
+fn the_clock_of_unknown_stands_still_while_the_measurement_is_in_trouble() {
+    let mut w = unknown("Fit");
+    let gone = [Nothing, Percent(1.0), Percent(1.0)];
+    for _ in 0..5 {
+        w.judge(&gone);
+    }
+    for _ in 0..50 {
+        w.fail();
+        w.judge(&[Nothing, Nothing, Percent(1.0)]);
+    }
+    assert_eq!(w.label("a"), Some("true"));
+    assert_eq!(w.node("a").unknown_seconds, 50);
+    // A restart does not set it back.
+    w.restart();
+    w.judge(&gone);
+    assert_eq!(w.label("a"), Some("false"));
+}
+
+#[test]
+fn a_taint_follows_the_label() {
+    let mut w = World::new(&["a", "b", "c"], json!({"taint": "PreferNoSchedule"}));
+    let busy = [Percent(99.0), Percent(1.0), Percent(1.0)];
+    w.judge(&busy);
+    w.judge(&busy);
+    assert_eq!(w.taints, [("a".to_owned(), "PreferNoSchedule".to_owned())].into());
+    w.watch.spec.taint = Some(TaintEffect::NoSchedule);
+    w.judge(&busy);
+    assert_eq!(w.taints["a"], "NoSchedule");
+    w.fail();
+    assert_eq!(w.taints["a"], "NoSchedule", "no evidence changes nothing");
+    w.watch.spec.taint = None;
+    w.judge(&busy);
+    assert!(w.taints.is_empty());
+    w.watch.spec.taint = Some(TaintEffect::NoSchedule);
+    w.judge(&busy);
+    // Removed by somebody: it is ours, so it comes back.
+    w.taints.clear();
+    w.judge(&busy);
+    assert_eq!(w.taints.len(), 1);
+    w.judge(&[Percent(1.0); 3]);
+    w.judge(&[Percent(1.0); 3]);
+    assert!(w.taints.is_empty());
+}
+
+fn pod(name: &str, node: &str) -> PodFacts {
+    PodFacts {
+        name: name.into(),
+        uid: name.into(),
+        node: Some(node.into()),
+        ready: true,
+        terminating: false,
+    }
+}
+
+#[test]
+fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
+    let deployment = json!({
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
+    });
+    let spec = json!({"deployment": deployment, "eviction": {"after": "1m"}, "minFit": 0, "maxUnfit": "100%"});
+    let mut w = World::new(&["a", "b"], spec);
+    w.pods = vec![pod("p", "a"), pod("q", "a")];
+    let busy = [Percent(99.0), Percent(1.0)];
+    w.judge(&busy);
+    w.judge(&busy);
+    for _ in 0..5 {
+        assert!(w.judge(&busy).evicted.is_empty());
+    }
+    assert_eq!(w.judge(&busy).evicted, ["p"], "one at a time");
+    // Passes of the same tick are one judgement.
+    let reading = w.reading(&busy);
+    assert!(w.pass(vec![Ok(reading)]).evicted.is_empty());
+    // No fit node, no eviction.
+    let all = [Percent(99.0); 2];
+    w.judge(&all);
+    w.judge(&all);
+    assert!(w.judge(&all).evicted.is_empty());
+    // No evidence about the unfit node: its pods stay.
+    let mut blind = World::new(&["a", "b"], serde_json::to_value(&w.watch.spec).unwrap());
+    blind.pods = w.pods.clone();
+    for _ in 0..9 {
+        blind.judge(&busy);
+    }
+    assert!(blind.judge(&[Nothing, Percent(1.0)]).evicted.is_empty());
+    assert!(blind.fail().evicted.is_empty());
+    let mut observing = World::new(&["a", "b"], json!({}));
+    observing.watch.spec = w.watch.spec.clone();
+    observing.watch.spec.mode = Mode::Observe;
+    observing.pods = w.pods.clone();
+    for _ in 0..12 {
+        assert!(observing.judge(&busy).evicted.is_empty());
+    }
+}
+
+#[test]
+fn a_window_of_too_few_scrapes_is_told_once_it_has_lasted() {
+    let mut w = World::new(&["a", "b"], json!({"window": "20s"}));
+    let mut told = 0;
+    for _ in 0..20 {
+        w.next();
+        let mut reading = w.reading(&[Percent(1.0); 2]);
+        reading.scrapes = Some(2.0);
+        let step = w.pass(vec![Ok(reading)]);
+        told += step.notices.iter().filter(|n| **n == "WindowTooShort").count();
+        assert!(step.conditions[1].message.contains("fewer than four scrapes"));
+    }
+    assert_eq!(told, 1);
+    // A Prometheus that has just started has few scrapes as well, but not for long.
+    let mut w = World::new(&["a", "b"], json!({"window": "2m"}));
+    for scrapes in 1..30 {
+        w.next();
+        let mut reading = w.reading(&[Percent(1.0); 2]);
+        reading.scrapes = Some(f64::from(scrapes.min(8)));
+        assert!(w.pass(vec![Ok(reading)]).notices.is_empty());
+    }
+}
+
+#[test]
+fn the_first_error_of_a_spec_is_told_by_its_path() {
+    for (spec, path) in [
+        (json!({"maxBandwidthPercent": "abc"}), "spec.maxBandwidthPercent"),
+        (json!({"maxBandwidthPercent": "NaN"}), "spec.maxBandwidthPercent"),
+        (json!({"maxBandwidthPercent": "-1"}), "spec.maxBandwidthPercent"),
+        (json!({"maxBandwidth": "0"}), "spec.maxBandwidth:"),
+        (json!({"maxBandwidth": "fast"}), "spec.maxBandwidth:"),
+        (json!({"maxBandwidth": "1G", "maxBandwidthPercent": "60"}), "spec.maxBandwidth:"),
+        (json!({"criteria": []}), "spec: one of"),
+        (json!({"criteria": [], "query": "up"}), "spec.query:"),
+        (json!({"criteria": [{"name": "a", "query": "up", "max": "-1"}]}), "spec.criteria[0].max"),
+        (json!({"criteria": [{"name": "a", "query": "up{", "max": 1}]}), "spec.criteria[0].query"),
+        (
+            json!({"criteria": [{"name": "bandwidth", "query": "up", "max": 1}]}),
+            "spec.criteria[0].name",
+        ),
+        (
+            json!({"criteria": [
+                {"name": "a", "query": "up", "max": 1}, {"name": "a", "query": "up", "max": 1}
+            ]}),
+            "spec.criteria[0].name",
+        ),
+        (json!({"query": "1"}), "spec.query"),
+        (json!({"maxUnfit": "101%"}), "spec.maxUnfit"),
+        (json!({"minFit": -1}), "spec.minFit"),
+        (json!({"onUnknown": {"after": "-1s"}}), "spec.onUnknown.after"),
+        (json!({"eviction": {"after": "-1s"}}), "spec.eviction.after"),
+        (json!({"capacity": "fast"}), "spec.capacity"),
+        (json!({"capacity": "-1G"}), "spec.capacity"),
+        (json!({"interval": "0s"}), "spec.interval"),
+        (json!({"window": "1s"}), "spec.window"),
+        (json!({"maxSampleAge": "-5s"}), "spec.maxSampleAge"),
+    ] {
+        let w = World::new(&["a"], spec.clone());
+        let error = plan(&w.watch, &w.observed(vec![Ok(Reading::default())])).unwrap_err();
+        assert!(error.to_string().starts_with(path), "{spec}: {error}");
+        assert_eq!(error.reason(), "InvalidSpec");
+    }
+}

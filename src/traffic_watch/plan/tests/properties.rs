@@ -1,0 +1,81 @@
+//! What holds whatever is measured.
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn says() -> impl Strategy<Value = Says> {
+    prop_oneof![
+        3 => (0.0..120.0f64).prop_map(Percent),
+        1 => Just(Nothing),
+        1 => Just(NaN),
+        1 => Just(Old),
+    ]
+}
+
+proptest! {
+    /// Design rule 1: no write is explained by missing evidence.
+    #[test]
+    fn only_a_node_with_evidence_is_written(
+        steps in proptest::collection::vec(proptest::collection::vec(says(), 4), 1..40),
+    ) {
+        let mut w = World::new(&["a", "b", "c", "d"], json!({}));
+        for says in steps {
+            let names: Vec<_> = w.labels.keys().cloned().collect();
+            for (node, _) in w.judge(&says).writes {
+                let i = names.iter().position(|n| *n == node).unwrap();
+                prop_assert!(matches!(says[i], Percent(_)), "{node} was written on {:?}", says[i]);
+            }
+        }
+    }
+
+    /// Design rule 5: a restart changes no label by itself.
+    #[test]
+    fn a_restart_writes_nothing_that_the_same_evidence_did_not_ask_for(
+        before in proptest::collection::vec(proptest::collection::vec(says(), 4), 2..20),
+        says in proptest::collection::vec(says(), 4),
+    ) {
+        let mut w = World::new(&["a", "b", "c", "d"], json!({}));
+        for step in &before {
+            w.judge(step);
+        }
+        // Let it settle on the evidence, then restart on the same.
+        for _ in 0..6 {
+            w.judge(&says);
+        }
+        let settled = w.labels.clone();
+        w.restart();
+        for _ in 0..6 {
+            w.judge(&says);
+            prop_assert_eq!(&w.labels, &settled);
+        }
+    }
+
+    /// Design rule 4: what is so is not written again.
+    #[test]
+    fn the_same_pass_again_writes_nothing(
+        steps in proptest::collection::vec(proptest::collection::vec(says(), 4), 1..20),
+    ) {
+        let mut w = World::new(&["a", "b", "c", "d"], json!({}));
+        for says in steps {
+            w.judge(&says);
+            let status = w.watch.status.clone();
+            let reading = w.reading(&says);
+            let again = w.pass(vec![Ok(reading)]);
+            prop_assert_eq!(again.writes, vec![]);
+            prop_assert_eq!(&w.watch.status, &status);
+        }
+    }
+
+    #[test]
+    fn at_most_half_is_marked_whatever_happens(
+        steps in proptest::collection::vec(proptest::collection::vec(says(), 5), 1..40),
+    ) {
+        let mut w = World::new(&["a", "b", "c", "d", "e"], json!({}));
+        for says in steps {
+            w.judge(&says);
+            let marked = w.labels.values().filter(|l| l.as_deref() == Some("true")).count();
+            prop_assert!(marked <= 2);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Conditions.
+use std::sync::Arc;
+
+use super::super::{
+    children::{Child, Outcome},
+    judgement::{Evaluation, Judgement},
+    memory::Memory,
+    plan::SCRAPES_NEEDED,
+    query::Question,
+    reading::Reading,
+};
+use crate::{controller::Verdict, nodes::NodeFacts, prometheus::QueryError};
+
+/// What the API server said when it refused the Deployment that is still wanted.
+pub(in super::super) fn refused(child: Option<&Child>, memory: &Memory) -> Option<String> {
+    let applied = memory.applied.as_ref().filter(|a| Some(a.hash) == child.map(|c| c.hash))?;
+    match &applied.outcome {
+        Outcome::Refused(text) => Some(format!("spec.deployment: {text}")),
+        Outcome::Accepted { .. } => None,
+    }
+}
+
+pub(in super::super) fn conditions(
+    j: &Judgement<'_>,
+    ready: bool,
+    refused: Option<String>,
+) -> Vec<Verdict> {
+    let verdict = |type_, status, reason, message: String| Verdict {
+        type_,
+        status: Some(status),
+        reason,
+        message,
+    };
+    let consecutive = j.settings.consecutive;
+    let ready = if j.seen.nodes.is_empty() {
+        let message = "no node matches spec.nodeSelector; labels stay as they are";
+        verdict("Ready", false, "NoNodes", message.into())
+    } else if let Some(refused) = refused {
+        verdict("Ready", false, "InvalidSpec", refused)
+    } else if ready {
+        verdict("Ready", true, "Judged", "every node with data has been judged".into())
+    } else {
+        let message = format!(
+            "waiting until every node with data was judged fit {} or unfit {} times in a row",
+            consecutive.fit, consecutive.unfit
+        );
+        verdict("Ready", false, "Judging", message)
+    };
+    let limited = if j.summary.suppressed > 0 {
+        let message = format!(
+            "more nodes are above the threshold than may be marked unfit (at most {} of {}, by \
+             spec.maxUnfit and spec.minFit); the least loaded of them keep the label \"false\"",
+            j.limit, j.summary.nodes
+        );
+        verdict("PlacementLimited", true, "LimitReached", message)
+    } else {
+        verdict("PlacementLimited", false, "WithinLimits", String::new())
+    };
+    vec![ready, metrics_available(j), limited]
+}
+
+fn metrics_available(j: &Judgement<'_>) -> Verdict {
+    let verdict =
+        |status, reason, message| Verdict { type_: "MetricsAvailable", status, reason, message };
+    let Some(readings) = &j.seen.readings else {
+        return verdict(None, "NoNodes", "there is no node to ask about".into());
+    };
+    let mut notes = Vec::new();
+    let mut trouble = None;
+    for (place, reading) in readings.iter().enumerate() {
+        let prefix = prefix(j, place);
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(error) => {
+                trouble = trouble.or(Some(error.class.reason()));
+                notes.push(format!("{prefix}{}", error.message));
+                continue;
+            }
+        };
+        if j.evaluations[place] == Evaluation::LowCoverage {
+            let (reason, note) = low_coverage(j, place, reading);
+            trouble = trouble.or(Some(reason));
+            notes.push(format!("{prefix}{note}"));
+        }
+        let (unmapped, named) = &reading.unmapped;
+        if *unmapped > 0 {
+            notes.push(format!(
+                "{prefix}{unmapped} exporters belong to no known node (instance {}): see --node-label",
+                named.join(", ")
+            ));
+        }
+        if let Some(warning) = reading.warnings.first() {
+            notes.push(format!("{prefix}Prometheus warns: {warning}"));
+        }
+        if reading.scrapes.is_some_and(|scrapes| scrapes < SCRAPES_NEEDED) {
+            notes.push("spec.window holds fewer than four scrapes".into());
+        }
+    }
+    if j.settings.has_own_queries() {
+        notes.push("how old the samples of your own queries are is not known".into());
+    }
+    verdict(Some(trouble.is_none()), trouble.unwrap_or("Available"), notes.join("; "))
+}
+
+/// Which measure a note is about, where there are several.
+fn prefix(j: &Judgement<'_>, place: usize) -> String {
+    match &*j.settings.criteria {
+        [_] => String::new(),
+        criteria => format!("{}: ", criteria[place].name),
+    }
+}
+
+fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static str, String) {
+    let criterion = &j.settings.criteria[place];
+    let nodes = &j.seen.nodes;
+    let covered =
+        |n: &&NodeFacts| reading.get(&n.name).is_some_and(|r| criterion.rules.has_data(r));
+    let covered = nodes.iter().filter(covered).count();
+    let reason = if covered == 0 { "NoSamples" } else { "LowCoverage" };
+    let hint = match criterion.request.question {
+        Question::BuiltIn { .. } => {
+            "is the node exporter scraped, and does spec.devices match its devices?"
+        }
+        Question::Own(_) => "does the query give one element per node, with a label that names it?",
+    };
+    let all = nodes.len();
+    (reason, format!("{covered} of {all} nodes have data, at least half are needed: {hint}"))
+}
+
+/// Why each measure has no answer now.
+pub(in super::super) fn problems(j: &Judgement<'_>) -> Vec<Option<String>> {
+    let Some(readings) = &j.seen.readings else { return vec![] };
+    let problem = |(place, reading): (usize, &Result<Arc<Reading>, QueryError>)| match reading {
+        Err(error) => Some(format!("{}: {}", error.class.reason(), error.message)),
+        Ok(reading) if j.evaluations[place] == Evaluation::LowCoverage => {
+            let (reason, note) = low_coverage(j, place, reading);
+            Some(format!("{reason}: {note}"))
+        }
+        Ok(_) => None,
+    };
+    readings.iter().enumerate().map(problem).collect()
+}
+
+/// The scrapes that the window of the built-in measurement holds.
+pub(in super::super) fn scrapes(j: &Judgement<'_>) -> Option<f64> {
+    j.seen.readings.iter().flatten().find_map(|reading| reading.as_ref().ok()?.scrapes)
+}

@@ -1,0 +1,183 @@
+//! Events.
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        evidence::Unit,
+        judgement::{Change, Evaluation, Judgement, Transition},
+        memory::Sample,
+        settings::Criterion,
+    },
+    numbers::{short, written},
+    scrapes,
+};
+use crate::{
+    api::{
+        TrafficWatch,
+        traffic_watch::{Mode, NodeState, UnknownAction},
+    },
+    controller::{Notice, Verdict},
+};
+
+/// How many nodes get an event of their own when many change in one judgement: more would be read by
+/// nobody, and each is a write.
+const EVENTS_OF_A_KIND: usize = 10;
+
+/// The events of the nodes that changed: one per node, and for those beyond the first few of a kind
+/// one for all.
+pub(in super::super) fn changes(j: &Judgement<'_>) -> Vec<Notice> {
+    let of = |change: &Change| {
+        let expired = change.expired.then(|| expired(j, change.node));
+        // What a flip that was not measured means is said by the event above.
+        let measured = !change.expired && j.nodes[change.node].state != NodeState::Unknown;
+        let flipped =
+            change.flip.filter(|_| measured).and_then(|unfit| flip(j, change.node, unfit));
+        let entered = change.transition.as_ref().and_then(|t| entered(j, change.node, t));
+        [expired, flipped, entered]
+    };
+    let mut by_reason: BTreeMap<&str, Vec<Notice>> = BTreeMap::new();
+    for notice in j.changes.iter().flat_map(of).flatten() {
+        by_reason.entry(notice.reason).or_default().push(notice);
+    }
+    by_reason.into_values().flat_map(shortened).collect()
+}
+
+fn shortened(mut notices: Vec<Notice>) -> Vec<Notice> {
+    let more = notices.len().saturating_sub(EVENTS_OF_A_KIND);
+    if more > 0 {
+        notices.truncate(EVENTS_OF_A_KIND);
+        let Notice { warning, reason, .. } = notices[0];
+        let note = format!("{more} more nodes at the same time: see the metrics");
+        notices.push(Notice { warning, reason, note, node: None });
+    }
+    notices
+}
+
+fn flip(j: &Judgement<'_>, node: usize, unfit: bool) -> Option<Notice> {
+    let name = &j.seen.nodes[node].name;
+    let note = if unfit {
+        let (place, criterion) = j.unfit_by(node).next()?;
+        let sample = j.nodes[node].sides().nth(place)?.last.as_ref()?;
+        let above = format!("above {}", criterion.max_text);
+        format!("node {name} {}, {above}", measured(criterion, sample))
+    } else if let [criterion] = &*j.settings.criteria {
+        let sample = j.nodes[node].sides().next()?.last.as_ref()?;
+        let recover = written(criterion.rules.unit, criterion.recover);
+        format!("node {name} {}, at or below {recover}", measured(criterion, sample))
+    } else {
+        format!("node {name}: every measure is back at or below its recovery threshold")
+    };
+    let observe = match j.watch.spec.mode {
+        Mode::Enforce => "",
+        Mode::Observe => " (not labelled: mode is Observe)",
+    };
+    Some(Notice {
+        warning: unfit,
+        reason: if unfit { "NodeUnfit" } else { "NodeFit" },
+        note: format!("{note}{observe}"),
+        node: Some(name.to_string()),
+    })
+}
+
+/// What a node does, by one measure.
+fn measured(criterion: &Criterion, sample: &Sample) -> String {
+    let device = sample.device.as_ref().map(|d| format!(" on {d}")).unwrap_or_default();
+    let value = written(criterion.rules.unit, sample.value);
+    match criterion.rules.unit {
+        Unit::Percent => format!("uses {value} of its link capacity{device}"),
+        Unit::BitsPerSecond => format!("uses {value}{device}"),
+        Unit::Own => format!("has {} {value}{device}", criterion.name),
+    }
+}
+
+/// The event of a node whose evidence stayed away for as long as the spec allows.
+fn expired(j: &Judgement<'_>, node: usize) -> Notice {
+    let name = &j.seen.nodes[node].name;
+    let (after, action) = j.settings.on_unknown;
+    let done = match (action, j.nodes[node].marked) {
+        (UnknownAction::Fit, _) => "it is marked fit",
+        (UnknownAction::Unfit, Some(true)) => "it is marked unfit",
+        (UnknownAction::Unfit, _) => "it would be marked unfit, but too many nodes are",
+        (UnknownAction::RemoveLabel, _) => "its label goes",
+        (UnknownAction::Hold, _) => "its label stays as it is",
+    };
+    let why = j.nodes[node].reason.unwrap_or("NoSample");
+    let after = humantime::format_duration(std::time::Duration::from_millis(after.into()));
+    Notice {
+        warning: true,
+        reason: "NodeUnknownExpired",
+        note: format!(
+            "node {name}: {why} for {after}, and spec.onUnknown.action is {action:?}: {done}"
+        ),
+        node: Some(name.to_string()),
+    }
+}
+
+/// The event of a node that is not judged as it was. When all nodes are without evidence, one event
+/// about the measurement says it for all.
+fn entered(j: &Judgement<'_>, node: usize, transition: &Transition) -> Option<Notice> {
+    let facts = &j.seen.nodes[node];
+    let (reason, note) = match transition.to {
+        NodeState::Unknown if j.evaluation() == Evaluation::Ok => {
+            let why = &transition.reason;
+            ("NodeUnknown", format!("node {}: {why}; its label stays as it is", facts.name))
+        }
+        NodeState::Suppressed => (
+            "NodeSuppressed",
+            format!("node {} is above the threshold, but too many nodes are unfit", facts.name),
+        ),
+        _ => return None,
+    };
+    Some(Notice { warning: true, reason, note, node: Some(facts.name.to_string()) })
+}
+
+/// The event of a window that is too short, once it has been so for two windows: after its own start
+/// Prometheus has no more than this either.
+pub(in super::super) fn window_too_short(j: &Judgement<'_>, judgements: u32) -> Option<Notice> {
+    let window = j.settings.window?;
+    let long = |judgements: u32| j.settings.interval * judgements >= window * 2;
+    let now = long(judgements) && !long(j.seen.memory.short_window);
+    let scrapes = scrapes(j)?;
+    now.then(|| Notice {
+        warning: true,
+        reason: "WindowTooShort",
+        note: format!(
+            "spec.window of {} holds {} scrapes of the node exporter, and four are needed: one missed \
+             scrape makes a hole or a jump; set spec.window to at least four scrape intervals",
+            humantime::format_duration(window),
+            short(scrapes)
+        ),
+        node: None,
+    })
+}
+
+/// Events of conditions that changed.
+pub(in super::super) fn news(watch: &TrafficWatch, conditions: &[Verdict]) -> Vec<Notice> {
+    let old = |type_: &str| {
+        let status = watch.status.as_ref()?;
+        let condition = status.conditions.iter().find(|c| c.type_ == type_)?;
+        Some(condition.status == "True")
+    };
+    let notice = |warning, reason, note: &str| {
+        Some(Notice { warning, reason, note: note.to_owned(), node: None })
+    };
+    let one = |new: &Verdict| match (new.type_, old(new.type_), new.status) {
+        ("MetricsAvailable", None | Some(true), Some(false)) => {
+            let note = format!("{}: {}; labels stay as they are", new.reason, new.message);
+            notice(true, "MetricsUnavailable", &note)
+        }
+        ("MetricsAvailable", Some(false), Some(true)) => {
+            notice(false, "MetricsRestored", "Prometheus answers, nodes are judged again")
+        }
+        ("PlacementLimited", None | Some(false), Some(true)) => {
+            notice(true, "PlacementLimited", &new.message)
+        }
+        ("PlacementLimited", Some(true), Some(false)) => notice(
+            false,
+            "PlacementUnlimited",
+            "every node above the threshold can be marked again",
+        ),
+        _ => None,
+    };
+    conditions.iter().filter_map(one).collect()
+}

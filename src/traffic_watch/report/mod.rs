@@ -1,0 +1,9 @@
+//! What the owner is told: status, conditions, events.
+mod conditions;
+mod events;
+mod numbers;
+mod status;
+
+pub(super) use conditions::{conditions, problems, refused, scrapes};
+pub(super) use events::{changes, news, window_too_short};
+pub(super) use status::status;
