@@ -4,9 +4,12 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod backtest;
 mod cluster;
 mod completions;
 mod doctor;
+mod documents;
+mod evaluate;
 mod explain;
 mod invocation;
 mod manifests;
@@ -38,6 +41,15 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Say why something is as it is.
     Explain(explain::ExplainArgs),
+    /// Judge once, by what Prometheus says now: what would a TrafficWatch decide?
+    ///
+    /// Reads only; with --cluster the nodes from the API server too.
+    Evaluate(evaluate::EvaluateArgs),
+    /// Judge a history, step by step: what would a TrafficWatch have decided, and with other
+    /// thresholds?
+    ///
+    /// Reads only; with --cluster the nodes from the API server too, as they are now.
+    Backtest(backtest::BacktestArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
     Manifests(manifests::ManifestsArgs),
     /// Print the script that completes commands and flags in a shell.
@@ -68,6 +80,8 @@ impl Cli {
             Command::Run(args) => run::run(&args).map(done),
             Command::Doctor(args) => doctor::run(&args),
             Command::Explain(args) => explain::run(args).map(done),
+            Command::Evaluate(args) => evaluate::run(&args).map(done),
+            Command::Backtest(args) => backtest::run(&args).map(done),
             Command::Manifests(args) => manifests::print(args).map(done),
             Command::Completions(args) => completions::print(&args, Self::command()).map(done),
         };

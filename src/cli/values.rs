@@ -1,6 +1,8 @@
 //! How the values of flags are read; an error says what would be right.
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 /// A duration that is more than none.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -21,4 +23,60 @@ pub(super) fn label_name(text: &str) -> Result<String, String> {
     let ok = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if ok { Ok(text.to_owned()) } else { Err("must match [a-zA-Z_][a-zA-Z0-9_]*".into()) }
+}
+
+/// A point in time, as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// That long before now; zero is now.
+    Before(Duration),
+    /// At this millisecond since the Unix epoch.
+    At(i64),
+}
+
+impl Moment {
+    /// Milliseconds since the Unix epoch.
+    pub(super) fn at(self, now: i64) -> i64 {
+        match self {
+            Self::Before(ago) => {
+                now.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX))
+            }
+            Self::At(at) => at,
+        }
+    }
+}
+
+/// `now`, `-24h`, a date with a time, or Unix seconds.
+pub(super) fn moment(text: &str) -> Result<Moment, String> {
+    if text == "now" {
+        return Ok(Moment::Before(Duration::ZERO));
+    }
+    if let Some(ago) = text.strip_prefix('-') {
+        return duration(ago).map(Moment::Before);
+    }
+    if let Ok(seconds) = text.parse::<i64>() {
+        return seconds.checked_mul(1000).map(Moment::At).ok_or_else(|| "is too late".into());
+    }
+    text.parse::<Timestamp>().map(|at| Moment::At(at.as_millisecond())).map_err(|_| {
+        "must be `now`, a time before now (-24h), a moment (2026-01-31T12:00:00Z) or Unix seconds"
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_relative_or_absolute() {
+        let at = |text: &str| moment(text).map(|moment| moment.at(1_000_000));
+        assert_eq!(at("now"), Ok(1_000_000));
+        assert_eq!(at("-10s"), Ok(990_000));
+        assert_eq!(at("1790000000"), Ok(1_790_000_000_000));
+        assert_eq!(at("2026-09-21T14:13:20Z"), Ok(1_790_000_000_000));
+        assert_eq!(at("2026-09-21T16:13:20+02:00"), Ok(1_790_000_000_000));
+        for wrong in ["yesterday", "24h", "-", "-0s", "2026-09-21"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -5,12 +5,20 @@
 //!
 //! - [`doctor`]: is everything there that the operator needs?
 //! - [`explain`]: why is this node what it is?
+//! - [`evaluate`]: what would be judged now?
+//! - [`backtest`]: what would have been judged, and with other thresholds?
+//! - [`spec`]: objects in a file. [`population`]: which nodes there are.
 //! - [`cluster`], [`leader`]: the API server, and the replica that decides.
-//! - [`measures`], [`figures`], [`reasons`]: thresholds, numbers and reasons, as a person reads them.
+//! - [`measures`], [`figures`], [`reasons`], [`table`]: as a person reads them.
+pub mod backtest;
 pub mod cluster;
 pub mod doctor;
+pub mod evaluate;
 pub mod explain;
 pub mod figures;
 pub mod leader;
 pub mod measures;
+pub mod population;
 pub mod reasons;
+pub mod spec;
+pub mod table;

@@ -85,7 +85,8 @@ impl Identity {
 }
 
 /// The host of `host:port`, `[v6]:port`, `[v6]` or `host`.
-fn host(value: &str) -> &str {
+#[must_use]
+pub fn host(value: &str) -> &str {
     if let Some(rest) = value.strip_prefix('[') {
         return rest.split_once(']').map_or(rest, |(host, _)| host);
     }

@@ -4,7 +4,7 @@ mod resource;
 mod selector;
 mod store;
 
-pub use identity::{Identity, Resolution};
+pub use identity::{Identity, Resolution, host};
 pub use resource::NodeObject;
 pub use selector::NodeSelector;
 pub use store::{Carrier, NodeFacts, NodeStore};

@@ -100,7 +100,7 @@ fn watch(
     }
 }
 
-fn node_view(
+pub(super) fn node_view(
     name: &Arc<str>,
     node: &NodeMemory,
     criteria: &[Criterion],

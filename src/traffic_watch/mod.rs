@@ -36,6 +36,7 @@ mod memory;
 mod plan;
 pub mod query;
 mod reading;
+pub mod replay;
 mod report;
 mod settings;
 pub mod view;
@@ -46,12 +47,13 @@ pub(crate) use claims::{Claim, claim};
 pub use decisions::Decisions;
 use decisions::{Decided, Facts};
 pub use deployments::DeploymentStore;
+pub use judgement::{Evaluation, Transition};
 use judgement::{Observed, Stray};
 pub use live::Part;
 use plan::{Desired, NodeWrite};
 use query::Request;
 use reading::{Names, Reading};
-pub(crate) use settings::Settings;
+pub(crate) use settings::{BANDWIDTH, Settings};
 
 /// How many nodes are patched at once, by all objects together: enough for a mass flip to end soon,
 /// few enough to leave the API server's fair share to others.
@@ -208,6 +210,14 @@ fn keys_of(watch: &TrafficWatch) -> Vec<String> {
     let has = watch.label_key();
     let had = had.filter(|had| *had != has);
     had.into_iter().chain([has]).collect()
+}
+
+/// Whether `spec.deployment` can be made a Deployment.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_deployment(watch: &TrafficWatch) -> Result<(), Error> {
+    children::deployment(watch).map(drop)
 }
 
 impl TrafficWatchReconciler {

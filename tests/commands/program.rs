@@ -1,5 +1,9 @@
 //! The binary, and what it printed.
-use std::{path::Path, process::Command};
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// What one call came to.
 #[derive(Debug)]
@@ -11,17 +15,33 @@ pub struct Outcome {
 
 /// The binary under its own name.
 pub fn run(args: &[&str]) -> Outcome {
-    run_as(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args)
+    run_with_input(args, "")
 }
 
-/// The binary under another name. Nothing of the tester's own environment leads it to a cluster.
+/// The same, with something on standard input.
+pub fn run_with_input(args: &[&str], input: &str) -> Outcome {
+    execute(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args, input)
+}
+
+/// The binary under another name.
 pub fn run_as(program: &Path, args: &[&str]) -> Outcome {
-    let output = Command::new(program)
+    execute(program, args, "")
+}
+
+/// Nothing of the tester's own environment leads it to a cluster.
+fn execute(program: &Path, args: &[&str], input: &str) -> Outcome {
+    let mut child = Command::new(program)
         .args(args)
         .env_clear()
         .env("KUBECONFIG", "/nonexistent/kubeconfig")
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("the binary runs");
+    // It may end without having read all of it.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("output");
     Outcome {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).expect("text"),

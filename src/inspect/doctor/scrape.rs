@@ -12,6 +12,7 @@ use crate::{
         Client, QueryError, decode,
         promql::{duration, string},
     },
+    traffic_watch::Settings,
 };
 
 /// The counter every question rests on.
@@ -64,10 +65,14 @@ type Questions = BTreeMap<(String, Duration), Vec<String>>;
 fn questions(watches: &[&TrafficWatch]) -> Questions {
     let mut questions = Questions::new();
     for watch in watches {
+        // Who brings queries of their own needs none of this; whose spec is wrong is told elsewhere.
+        if Settings::of(watch).is_ok_and(|settings| settings.window.is_none()) {
+            continue;
+        }
         let key = (watch.spec.devices.clone(), Duration::from(watch.spec.window));
         questions.entry(key).or_default().push(name_of(watch));
     }
-    if questions.is_empty() {
+    if watches.is_empty() {
         questions.insert((DEFAULT_DEVICES.to_owned(), DEFAULT_WINDOW), vec![]);
     }
     questions

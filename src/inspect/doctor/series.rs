@@ -214,12 +214,14 @@ fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a 
     nodes.iter().filter(is_judged).collect()
 }
 
-/// Whether every object of the question says its nodes' capacity itself.
+/// Whether no object of the question needs a link speed: it says the capacity, or an absolute
+/// threshold.
 fn capacity_given(facts: &Facts, asked: &Asked) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     let mut of_question =
         watches.filter(|watch| asked.watches.contains(&name_of(watch))).peekable();
-    of_question.peek().is_some() && of_question.all(|watch| watch.spec.capacity.is_some())
+    of_question.peek().is_some()
+        && of_question.all(|w| w.spec.capacity.is_some() || w.spec.max_bandwidth.is_some())
 }
 
 fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked: &Asked) -> Check {

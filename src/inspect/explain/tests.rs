@@ -177,7 +177,7 @@ fn without_the_leader_the_status_explains_and_says_why() {
         "node-2 is Suppressed for default/web for 12m 4s (since 2026-09-21T14:13:20Z)",
         "71.5 % on eth0, above 60 %; taken 2026-09-21T14:24:50Z",
         "fit again with bandwidth at or below 54 % for 2 judgements in a row\n",
-        "a limited number of 4 nodes may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2",
+        "2 of 4 nodes may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2",
         "may be a minute old; the leader was not asked: you may not get pods/proxy",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");

@@ -8,6 +8,7 @@ use crate::{
         figures::{number, span, value},
         reasons,
     },
+    traffic_watch::BANDWIDTH,
 };
 
 /// How many nodes are named in one line.
@@ -124,7 +125,7 @@ fn measured(m: &Measured, verdict: &Verdict) -> String {
         }
     };
     if let Some(age) =
-        verdict.sample_age_seconds.filter(|_| m.device.is_some() || m.measure.name == "bandwidth")
+        verdict.sample_age_seconds.filter(|_| m.device.is_some() || m.measure.name == BANDWIDTH)
     {
         let _ = write!(text, "; sample {} s old", number(age.round()));
     }

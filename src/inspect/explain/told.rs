@@ -8,6 +8,7 @@ use crate::{
         traffic_watch::{NodeState, NodeStatus},
     },
     inspect::{cluster::name_of, measures},
+    traffic_watch::{BANDWIDTH, Settings, view::MeasureView},
 };
 
 /// The verdict as it was last written; `None` if the status does not list the node.
@@ -15,22 +16,8 @@ pub(super) fn verdict(facts: &Facts, watch: &TrafficWatch) -> Option<Verdict> {
     let status = watch.status.as_ref()?;
     let node = status.nodes.get(&facts.node.name)?;
     let state = node.state.unwrap_or(if node.unfit { NodeState::Unfit } else { NodeState::Fit });
-    let is_high = matches!(state, NodeState::Unfit | NodeState::Suppressed);
-    let consecutive = watch.spec.consecutive;
-    let measures = measures::of(watch).unwrap_or_default().into_iter().enumerate();
-    let measures = measures.map(|(i, measure)| {
-        // The status has the first measure's value only.
-        let first = i == 0;
-        Measured {
-            measure,
-            value: value(node).filter(|_| first),
-            device: node.device.clone().filter(|_| first),
-            unfit: None,
-            streak: None,
-            needed: Some(if is_high { consecutive.fit } else { consecutive.unfit }),
-            reason: node.reason.clone().filter(|_| first && state == NodeState::Unknown),
-        }
-    });
+    let measures = measures::of(watch).unwrap_or_default();
+    let measures = measures.into_iter().map(|measure| measured(watch, node, state, measure));
     let since = node.since.as_ref().map(|time| time.0);
     Some(Verdict {
         watch: name_of(watch),
@@ -47,8 +34,53 @@ pub(super) fn verdict(facts: &Facts, watch: &TrafficWatch) -> Option<Verdict> {
     })
 }
 
+/// One measure, as the status tells it: in a list of their own where there are several, or where
+/// the only one is no percentage.
+fn measured(
+    watch: &TrafficWatch,
+    node: &NodeStatus,
+    state: NodeState,
+    measure: MeasureView,
+) -> Measured {
+    let consecutive = watch.spec.consecutive;
+    let own = node.criteria.iter().find(|criterion| criterion.name == measure.name);
+    let unfit = own.and_then(|own| own.unfit);
+    let is_high = unfit.unwrap_or(matches!(state, NodeState::Unfit | NodeState::Suppressed));
+    let alone = node.criteria.is_empty();
+    let reason = if alone {
+        node.reason.clone().filter(|_| state == NodeState::Unknown)
+    } else {
+        own.and_then(|own| own.reason.clone())
+    };
+    Measured {
+        value: if alone {
+            percent(node)
+        } else {
+            own.and_then(|own| number(own.value.as_deref()?))
+        },
+        device: node.device.clone().filter(|_| alone || measure.name == BANDWIDTH),
+        unfit,
+        streak: None,
+        needed: Some(if is_high { consecutive.fit } else { consecutive.unfit }),
+        reason,
+        measure,
+    }
+}
+
+fn percent(node: &NodeStatus) -> Option<f64> {
+    number(&node.current_bandwidth_percent)
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+/// The value of the first measure.
 fn value(node: &NodeStatus) -> Option<f64> {
-    node.current_bandwidth_percent.parse().ok().filter(|value: &f64| value.is_finite())
+    match node.criteria.first() {
+        None => percent(node),
+        Some(first) => number(first.value.as_deref()?),
+    }
 }
 
 /// Who is unfit, as the status tells.
@@ -65,7 +97,10 @@ pub(super) fn limit(watch: &TrafficWatch) -> Limit {
         usize::try_from(summary.unfit.saturating_add(summary.suppressed)).unwrap_or(usize::MAX);
     Limit {
         nodes: summary.nodes,
-        limit: None,
+        limit: Settings::of(watch)
+            .ok()
+            .map(|settings| settings.limits.of(usize::try_from(summary.nodes).unwrap_or(0)))
+            .and_then(|limit| u32::try_from(limit).ok()),
         truncated: marked.len() + waiting.len() < all,
         marked,
         waiting,

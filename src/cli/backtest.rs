@@ -1,0 +1,112 @@
+//! `backtest`: what would have been judged?
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    cluster::TableOrJson,
+    documents::DocumentArgs,
+    evaluate::NodeArgs,
+    output,
+    prometheus::PrometheusArgs,
+    series::SeriesArgs,
+    values::{Moment, duration, moment},
+};
+use crate::{
+    api::TrafficWatch,
+    inspect::backtest::{self, Range},
+    metrics::Metrics,
+    prometheus::Endpoints,
+};
+
+/// Flags of `backtest`.
+#[derive(Args, Clone, Debug)]
+pub struct BacktestArgs {
+    #[command(flatten)]
+    documents: DocumentArgs,
+
+    /// Where history begins: a time before now (-24h), a moment (2026-01-31T12:00:00Z) or Unix
+    /// seconds.
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    #[arg(default_value = "-24h")]
+    from: Moment,
+
+    /// Where it ends.
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    #[arg(default_value = "now")]
+    to: Moment,
+
+    /// Time between two judgements [default: spec.interval].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    step: Option<Duration>,
+
+    /// Other thresholds to try, in the unit of the spec's own; comma-separated [default: 50, 75, 90,
+    /// 110 and 125 percent of the spec's own].
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    thresholds: Vec<f64>,
+
+    /// Write a timeline into this HTML file too; for one document only.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    nodes: NodeArgs,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    output: TableOrJson,
+
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+
+    #[command(flatten)]
+    series: SeriesArgs,
+}
+
+impl BacktestArgs {
+    fn range(&self, watch: &TrafficWatch, now: i64) -> anyhow::Result<Range> {
+        let step = self.step.unwrap_or_else(|| watch.spec.interval.into());
+        Ok(Range {
+            from: self.from.at(now),
+            to: self.to.at(now),
+            step: i64::try_from(step.as_millis()).context("--step")?,
+        })
+    }
+}
+
+/// Judges a history.
+pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
+    let watches = args.documents.read()?;
+    ensure!(
+        args.html.is_none() || watches.len() == 1,
+        "--html: the file has {} documents; one is drawn",
+        watches.len()
+    );
+    let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
+    // Whole seconds: what is asked can be asked again by hand.
+    let now = Timestamp::now().as_second() * 1000;
+    let backtests = output::block_on(async {
+        let mut backtests = Vec::new();
+        for watch in &watches {
+            let (range, population) = (args.range(watch, now)?, args.nodes.population().await?);
+            let (labels, thresholds) = (&args.series.node_labels, &args.thresholds);
+            let run = backtest::run(watch, &endpoints, labels, population, range, thresholds);
+            backtests.push(run.await?);
+        }
+        Ok(backtests)
+    })?;
+    if let (Some(path), [backtest]) = (&args.html, backtests.as_slice()) {
+        std::fs::write(path, backtest::html(backtest))
+            .with_context(|| format!("--html {}", path.display()))?;
+    }
+    match args.output {
+        TableOrJson::Json => output::json(&json!({ "backtests": backtests })),
+        TableOrJson::Table => {
+            let texts: Vec<_> = backtests.iter().map(backtest::text).collect();
+            output::text(&texts.join("\n"))
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The flag `-f`: objects in a file.
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+
+use crate::{api::TrafficWatch, inspect::spec};
+
+/// The largest file that is read: the API server takes no larger object than 1.5 MiB, and this is
+/// room for several.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Which objects.
+#[derive(Args, Clone, Debug)]
+pub struct DocumentArgs {
+    /// YAML or JSON file with one or more TrafficWatch documents; `-` is standard input.
+    #[arg(short, long = "file", value_name = "FILE")]
+    file: String,
+}
+
+impl DocumentArgs {
+    /// The objects, checked.
+    pub(super) fn read(&self) -> anyhow::Result<Vec<TrafficWatch>> {
+        let mut text = String::new();
+        let source: Box<dyn Read> = if self.file == "-" {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(&self.file).with_context(|| self.file.clone())?)
+        };
+        let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
+        let read = read.with_context(|| self.file.clone())?;
+        let most = usize::try_from(MAX_BYTES)?;
+        ensure!(read <= most, "{}: is larger than {} MiB", self.file, MAX_BYTES >> 20);
+        spec::read(&text).with_context(|| self.file.clone())
+    }
+}

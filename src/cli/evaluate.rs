@@ -1,0 +1,82 @@
+//! `evaluate`: what would be judged now?
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    cluster::{ClusterArgs, TableOrJson},
+    documents::DocumentArgs,
+    output,
+    prometheus::PrometheusArgs,
+    series::SeriesArgs,
+};
+use crate::{
+    inspect::{evaluate, population::Population},
+    metrics::Metrics,
+    prometheus::Endpoints,
+};
+
+/// Flags of `evaluate`.
+#[derive(Args, Clone, Debug)]
+pub struct EvaluateArgs {
+    #[command(flatten)]
+    documents: DocumentArgs,
+
+    #[command(flatten)]
+    nodes: NodeArgs,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    output: TableOrJson,
+
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+
+    #[command(flatten)]
+    series: SeriesArgs,
+}
+
+/// Which nodes are judged.
+#[derive(Args, Clone, Debug)]
+pub struct NodeArgs {
+    /// Read the nodes from the API server (names, addresses, labels, capacities), instead of taking
+    /// those that the series speak of. Changes nothing.
+    #[arg(long)]
+    cluster: bool,
+
+    #[command(flatten)]
+    access: ClusterArgs,
+}
+
+impl NodeArgs {
+    pub(super) async fn population(&self) -> anyhow::Result<Population> {
+        if !self.cluster {
+            return Ok(Population::default());
+        }
+        Population::of_cluster(&self.access.access().reading().await?).await
+    }
+}
+
+/// Judges once.
+pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
+    let watches = args.documents.read()?;
+    let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
+    let evaluations = output::block_on(async {
+        let mut evaluations = Vec::new();
+        for watch in &watches {
+            let population = args.nodes.population().await?;
+            let labels = &args.series.node_labels;
+            evaluations.push(evaluate::evaluate(watch, &endpoints, labels, population).await?);
+        }
+        Ok(evaluations)
+    })?;
+    match args.output {
+        TableOrJson::Json => output::json(&json!({ "evaluations": evaluations }))?,
+        TableOrJson::Table => {
+            let texts: Vec<_> = evaluations.iter().map(evaluate::text).collect();
+            output::text(&texts.join("\n"))?;
+        }
+    }
+    // What was asked for is a judgement, and there is none.
+    let failed = evaluations.iter().flat_map(|e| &e.measures).find_map(|m| m.problem.as_ref());
+    failed.map_or(Ok(()), |problem| Err(anyhow::anyhow!("no measurement: {problem}")))
+}

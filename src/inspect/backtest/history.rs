@@ -1,0 +1,261 @@
+//! Reads history piece by piece, and judges step by step.
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    Backtest, Change,
+    record::{Judged, Recorder},
+    thresholds,
+};
+use crate::{
+    api::TrafficWatch,
+    inspect::{cluster::name_of, evaluate, population::Population},
+    nodes::Identity,
+    prometheus::{Answer, Class, Client, Endpoints, QueryError, decode},
+    traffic_watch::{
+        Transition,
+        replay::{Grid, Inquiry, Recording, Replay, with_threshold},
+        view::{MeasureView, TransitionView},
+    },
+};
+
+/// Prometheus refuses to answer with more than 11,000 points of a series.
+const MAX_POINTS: usize = 10_000;
+
+/// How many points are asked for before it is known how many series there are.
+const FIRST_POINTS: usize = 100;
+
+/// The answer that is aimed at: a quarter of the largest that is read.
+const AIM_BYTES: usize = 8 << 20;
+
+/// What one point takes in an answer: `[1790000000.123,"12.34567890123456"],`.
+const POINT_BYTES: usize = 40;
+
+/// The longest history, in steps: a year at one judgement every 30 seconds.
+const MAX_STEPS: i64 = 1_051_200;
+
+/// The time that is looked at, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first judgement.
+    pub from: i64,
+    /// No judgement is after this.
+    pub to: i64,
+    /// Between two judgements.
+    pub step: i64,
+}
+
+impl Range {
+    fn steps(&self) -> anyhow::Result<usize> {
+        ensure!(self.from < self.to, "--from must be before --to");
+        ensure!(self.step >= 1, "--step must be at least 1ms");
+        let steps = (self.to - self.from) / self.step + 1;
+        ensure!(
+            steps <= MAX_STEPS,
+            "{steps} judgements are more than {MAX_STEPS}: choose a longer --step or a later --from"
+        );
+        Ok(usize::try_from(steps)?)
+    }
+}
+
+/// Judges a whole history, once for each threshold.
+///
+/// # Errors
+/// When the history cannot be read, or the spec is wrong.
+pub async fn run(
+    watch: &TrafficWatch,
+    endpoints: &Endpoints,
+    node_labels: &[String],
+    mut population: Population,
+    range: Range,
+    asked: &[f64],
+) -> anyhow::Result<Backtest> {
+    let inquiry = Inquiry::of(watch, node_labels)?;
+    let measures = inquiry.measures();
+    let first = measures.first().context("the spec measures nothing")?;
+    let all = thresholds(first.max, &first.unit, asked).map_err(anyhow::Error::msg)?;
+    #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53 ms")]
+    let step_seconds = range.step as f64 / 1000.0;
+    let mut runs: Vec<_> = all
+        .iter()
+        .map(|max| {
+            let watch = with_threshold(watch, *max);
+            (Replay::new(&watch), Recorder::new(step_seconds))
+        })
+        .collect();
+    let source = Source { inquiry: &inquiry, measures: &measures, endpoints, node_labels };
+    let (mut done, total) = (0, range.steps()?);
+    let mut size = Size { points: FIRST_POINTS, most: MAX_POINTS };
+    while done < total {
+        let grid = Grid {
+            start: range.from + range.step * i64::try_from(done)?,
+            step: range.step,
+            len: size.points.min(total - done),
+        };
+        let (recordings, identity) = match source.fetch(grid, &mut population).await {
+            Ok(fetched) => fetched,
+            Err(error) if size.shrink(&error) => continue,
+            Err(error) => {
+                let at = Timestamp::from_millisecond(grid.start)?;
+                return Err(error).with_context(|| format!("history from {at:.0}"));
+            }
+        };
+        for place in 0..grid.len {
+            let now = Timestamp::from_millisecond(grid.at(place))?;
+            let end = Timestamp::from_millisecond(grid.at(place + 1))?;
+            let nodes = population.select(inquiry.selector(), "", grid.at(place));
+            let readings: Vec<_> = recordings
+                .iter()
+                .map(|recording| Ok(Arc::new(recording.at(place, &identity))))
+                .collect();
+            for (replay, recorder) in &mut runs {
+                let step = replay.step(now, nodes.clone(), &readings)?;
+                let changes = step.transitions.iter().map(|t| change(now, t, replay));
+                let judged = replay.states().map(|(node, state)| Judged { node, state });
+                recorder.take((now, end), step.evaluation, changes, judged);
+            }
+        }
+        done += grid.len;
+        size.fit(recordings.iter().map(Recording::len).max().unwrap_or_default());
+    }
+    let runs: Vec<_> = runs.into_iter().map(|(_, recorder)| recorder.finish()).collect();
+    let is_configured = |max: &f64| max.total_cmp(&first.max).is_eq();
+    let summaries = runs.iter().zip(&all).map(|(run, max)| run.summary(*max, is_configured(max)));
+    let thresholds = summaries.collect();
+    let configured = all.iter().position(is_configured).and_then(|i| runs.into_iter().nth(i));
+    let end = range.from + range.step * i64::try_from(total)?;
+    Ok(Backtest {
+        watch: name_of(watch),
+        from: Timestamp::from_millisecond(range.from)?,
+        to: Timestamp::from_millisecond(end)?,
+        step_seconds,
+        measures,
+        warnings: evaluate::warnings(watch, &population),
+        run: configured.context("the spec's own threshold was not run")?,
+        thresholds,
+    })
+}
+
+fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
+    let Transition { node, from, to, reason, .. } = transition;
+    let transition = TransitionView {
+        at,
+        node: node.to_string(),
+        from: *from,
+        to: *to,
+        reason: reason.to_string(),
+    };
+    Change { value: replay.value(node), transition }
+}
+
+/// How many steps are asked for at once.
+struct Size {
+    points: usize,
+    most: usize,
+}
+
+impl Size {
+    /// As many as make an answer of the size aimed at.
+    fn fit(&mut self, series: usize) {
+        self.points = (AIM_BYTES / (POINT_BYTES * series.max(1))).clamp(1, self.most);
+    }
+
+    /// Fewer, if that can help against an error.
+    fn shrink(&mut self, error: &QueryError) -> bool {
+        // Too large for us, too many samples for Prometheus, or too slow.
+        let may_help =
+            matches!(error.class, Class::BadAnswer | Class::QueryFailed | Class::Timeout);
+        if !may_help || self.points == 1 {
+            return false;
+        }
+        self.points = (self.points / 4).max(1);
+        self.most = self.points;
+        true
+    }
+}
+
+struct Source<'a> {
+    inquiry: &'a Inquiry,
+    measures: &'a [MeasureView],
+    endpoints: &'a Endpoints,
+    node_labels: &'a [String],
+}
+
+impl Source<'_> {
+    async fn fetch(
+        &self,
+        grid: Grid,
+        population: &mut Population,
+    ) -> Result<(Vec<Recording>, Identity), QueryError> {
+        let mut answers = Vec::new();
+        for measure in self.measures {
+            let client = evaluate::client(self.endpoints, &measure.endpoint)?;
+            answers.push(range(client, &measure.query, grid).await?);
+        }
+        if population.grows() {
+            for answer in &answers {
+                self.meet(answer, population)?;
+            }
+        }
+        let identity = population.identity();
+        let recordings = answers
+            .iter()
+            .enumerate()
+            .map(|(i, answer)| self.inquiry.record(i, answer, &identity, grid));
+        Ok((recordings.collect::<Result<_, _>>()?, identity))
+    }
+
+    /// Takes the nodes of an answer into the population, each from its first sample on.
+    fn meet(&self, answer: &Answer, population: &mut Population) -> Result<(), QueryError> {
+        decode::matrix(answer.status, &answer.content_type, &answer.body, |series| {
+            if let Some((time, _)) = series.samples.first() {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "milliseconds fit; `as` saturates"
+                )]
+                let since = (time * 1000.0).round() as i64;
+                population.meet(&series.labels, self.node_labels, since);
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+}
+
+async fn range(client: &Client, promql: &str, grid: Grid) -> Result<Answer, QueryError> {
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds of any date are below 2^53")]
+    let seconds = |place: usize| grid.at(place) as f64 / 1000.0;
+    let (start, end) = (seconds(0), seconds(grid.len.saturating_sub(1)));
+    let step = Duration::from_millis(u64::try_from(grid.step).unwrap_or(1));
+    client.query_range(promql, start, end, step, client.timeout(), |a| Ok(evaluate::owned(a))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_stay_below_the_limits_of_points_and_bytes() {
+        let mut size = Size { points: FIRST_POINTS, most: MAX_POINTS };
+        size.fit(12);
+        assert_eq!(size.points, MAX_POINTS);
+        size.fit(20_000);
+        assert_eq!(size.points, 10);
+        let slow = QueryError::new(Class::Timeout, "slow");
+        assert!(size.shrink(&slow) && size.shrink(&slow) && !size.shrink(&slow));
+        size.fit(12);
+        assert_eq!(size.points, 1, "what failed is not tried again");
+        let mut size = Size { points: 100, most: MAX_POINTS };
+        assert!(!size.shrink(&QueryError::new(Class::Unauthorized, "401")));
+    }
+
+    #[test]
+    fn a_range_needs_a_direction_and_an_end() {
+        let steps = |from, to, step| Range { from, to, step }.steps();
+        assert_eq!(steps(0, 20_000, 10_000).unwrap(), 3);
+        assert!(steps(5, 5, 10).is_err());
+        assert!(steps(0, i64::MAX / 2, 1).unwrap_err().to_string().contains("--step"));
+    }
+}

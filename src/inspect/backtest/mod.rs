@@ -1,0 +1,171 @@
+//! `backtest`: what would the operator have done?
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    api::traffic_watch::NodeState,
+    traffic_watch::{
+        Evaluation,
+        view::{MeasureView, TransitionView},
+    },
+};
+
+mod history;
+mod html;
+mod record;
+mod text;
+mod thresholds;
+
+pub use history::{Range, run};
+pub use html::html;
+pub use record::Recorder;
+pub use text::text;
+pub use thresholds::thresholds;
+
+/// Everything that one history would have led to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Backtest {
+    /// `namespace/name`.
+    pub watch: String,
+    /// The first judgement.
+    pub from: Timestamp,
+    /// The end: one step after the last judgement.
+    pub to: Timestamp,
+    /// Seconds between two judgements.
+    pub step_seconds: f64,
+    /// What is measured; the thresholds vary that of the first.
+    pub measures: Vec<MeasureView>,
+    /// What the answer does not take into account.
+    pub warnings: Vec<String>,
+    /// What the spec as it is would have led to.
+    pub run: Run,
+    /// The same in short for each threshold, that of the spec among them.
+    pub thresholds: Vec<Summary>,
+}
+
+/// What one spec would have led to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// Judgements by what became of the measurement.
+    pub evaluations: Evaluations,
+    /// Every change of a node's state, by time.
+    pub transitions: Vec<Change>,
+    /// The nodes by name.
+    pub nodes: Vec<NodeRun>,
+    /// When too many nodes were above the threshold.
+    pub breaker: Breaker,
+}
+
+/// Judgements by what became of the measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evaluations {
+    /// Nodes were judged.
+    pub ok: u64,
+    /// Too few nodes had data.
+    pub low_coverage: u64,
+    /// There was no usable answer.
+    pub failed: u64,
+}
+
+impl Evaluations {
+    fn count(&mut self, evaluation: Evaluation) {
+        match evaluation {
+            Evaluation::Ok => self.ok += 1,
+            Evaluation::LowCoverage => self.low_coverage += 1,
+            Evaluation::Failed => self.failed += 1,
+        }
+    }
+}
+
+/// A node entered a state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// What changed.
+    #[serde(flatten)]
+    pub transition: TransitionView,
+    /// The value of the first measure.
+    pub value: Option<f64>,
+}
+
+/// One node over the whole time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRun {
+    /// Its name.
+    pub name: String,
+    /// Seconds it was marked unfit.
+    pub unfit_seconds: f64,
+    /// Seconds it would have been, had the limit not been reached.
+    pub suppressed_seconds: f64,
+    /// Seconds without evidence.
+    pub unknown_seconds: f64,
+    /// Seconds it was fit.
+    pub fit_seconds: f64,
+    /// How often it became unfit.
+    pub times_unfit: u32,
+    /// How often it became unfit again within an hour.
+    pub flaps: u32,
+    /// Its states in their order.
+    pub spans: Vec<Span>,
+}
+
+/// One state of a node for some time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Span {
+    /// The state.
+    pub state: NodeState,
+    /// From this moment.
+    pub from: Timestamp,
+    /// Up to this one.
+    pub to: Timestamp,
+}
+
+/// When too many nodes were above the threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Breaker {
+    /// Judgements in which a node was held back.
+    pub judgements: u64,
+    /// Seconds, summed over the nodes that were.
+    pub node_seconds: f64,
+}
+
+/// A run in one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// The threshold of the first measure.
+    pub threshold: f64,
+    /// Whether it is the one of the spec.
+    pub configured: bool,
+    /// Nodes that were unfit at any time.
+    pub nodes_unfit: usize,
+    /// Seconds unfit, summed over the nodes.
+    pub unfit_seconds: f64,
+    /// Changes of state.
+    pub transitions: usize,
+    /// Times a node became unfit again within an hour.
+    pub flaps: u32,
+    /// When the limit held nodes back.
+    pub breaker: Breaker,
+}
+
+impl Run {
+    /// The run in one line.
+    #[must_use]
+    pub fn summary(&self, threshold: f64, configured: bool) -> Summary {
+        Summary {
+            threshold,
+            configured,
+            nodes_unfit: self.nodes.iter().filter(|node| node.unfit_seconds > 0.0).count(),
+            unfit_seconds: self.nodes.iter().map(|node| node.unfit_seconds).sum(),
+            transitions: self.transitions.len(),
+            flaps: self.nodes.iter().map(|node| node.flaps).sum(),
+            breaker: self.breaker,
+        }
+    }
+}

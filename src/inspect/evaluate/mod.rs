@@ -1,0 +1,161 @@
+//! `evaluate`: one judgement, by the operator's own code.
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use super::{cluster::name_of, population::Population};
+use crate::{
+    api::{TrafficWatch, traffic_watch::NodeState},
+    prometheus::{Answer, Class, Client, Endpoints, QueryError, decode},
+    traffic_watch::{
+        replay::{Inquiry, Replay},
+        view::{MeasureView, NodeView},
+    },
+};
+
+mod text;
+
+pub use text::text;
+
+/// What one `TrafficWatch` would decide.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evaluation {
+    /// `namespace/name`.
+    pub watch: String,
+    /// What is measured, and against what.
+    pub measures: Vec<MeasureView>,
+    /// How many nodes may be unfit.
+    pub limit: usize,
+    /// The nodes, those first that need attention.
+    pub nodes: Vec<NodeView>,
+    /// What the conditions would be.
+    pub conditions: Vec<Condition>,
+    /// What the answer does not take into account.
+    pub warnings: Vec<String>,
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Condition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: &'static str,
+    /// Why.
+    pub reason: String,
+    /// For a person.
+    pub message: String,
+}
+
+/// Asks Prometheus, and judges once, as if nothing was judged before.
+///
+/// # Errors
+/// What is wrong with the spec.
+pub async fn evaluate(
+    watch: &TrafficWatch,
+    endpoints: &Endpoints,
+    node_labels: &[String],
+    mut population: Population,
+) -> anyhow::Result<Evaluation> {
+    let inquiry = Inquiry::of(watch, node_labels)?;
+    let mut measures = inquiry.measures();
+    let mut answers = Vec::new();
+    for measure in &measures {
+        answers.push(ask(endpoints, measure, node_labels, &mut population).await);
+    }
+    let identity = population.identity();
+    let readings: Vec<_> = answers
+        .into_iter()
+        .enumerate()
+        .map(|(i, answer)| inquiry.read(i, &answer?, &identity).map(Arc::new))
+        .collect();
+    for (measure, reading) in measures.iter_mut().zip(&readings) {
+        measure.problem = reading.as_ref().err().map(ToString::to_string);
+    }
+    let nodes = population.select(inquiry.selector(), &watch.label_key(), i64::MAX);
+    let mut replay = Replay::new(watch);
+    let step = replay.step(Timestamp::now(), nodes, &readings)?;
+    let mut nodes = replay.nodes();
+    nodes.sort_by_key(|node| node.state);
+    Ok(Evaluation {
+        watch: name_of(watch),
+        measures,
+        limit: replay.limit(),
+        nodes,
+        conditions: step
+            .conditions
+            .into_iter()
+            .map(|verdict| Condition {
+                type_: verdict.type_.into(),
+                status: verdict.status.map_or("Unknown", |yes| if yes { "True" } else { "False" }),
+                reason: verdict.reason.into(),
+                message: verdict.message,
+            })
+            .collect(),
+        warnings: warnings(watch, &population),
+    })
+}
+
+/// The raw answer to one measure; nodes that it speaks of are taken into the population.
+async fn ask(
+    endpoints: &Endpoints,
+    measure: &MeasureView,
+    node_labels: &[String],
+    population: &mut Population,
+) -> Result<Answer, QueryError> {
+    let client = client(endpoints, &measure.endpoint)?;
+    let result = client.query(&measure.query, client.timeout(), |answer| {
+        decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
+            population.meet(&series.labels, node_labels, i64::MIN);
+            Ok(())
+        })?;
+        Ok(owned(answer))
+    });
+    result.await
+}
+
+/// An answer to be kept: it is read twice, first for the nodes it speaks of.
+pub(super) fn owned(answer: &Answer) -> Answer {
+    let Answer { status, content_type, body } = answer;
+    Answer { status: *status, content_type: content_type.clone(), body: body.clone() }
+}
+
+/// The client of an endpoint that a spec names.
+pub(super) fn client<'a>(endpoints: &'a Endpoints, name: &str) -> Result<&'a Client, QueryError> {
+    endpoints.get(name).ok_or_else(|| {
+        let names: Vec<_> = endpoints.names().collect();
+        let message = format!(
+            "spec.prometheus: no endpoint {name:?} is configured (there is {}); see --prometheus-config",
+            names.join(", ")
+        );
+        QueryError::new(Class::QueryInvalid, message)
+    })
+}
+
+/// What an answer without a cluster leaves out.
+pub(super) fn warnings(watch: &TrafficWatch, population: &Population) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if population.grows() {
+        let nodes = "nodes are what the series name, without labels, addresses and annotations";
+        warnings.push(match &watch.spec.node_selector {
+            Some(_) => format!("{nodes}: spec.nodeSelector is not applied; use --cluster"),
+            None => format!("{nodes}; --cluster reads them from the API server"),
+        });
+    }
+    if watch.spec.paused {
+        warnings.push("spec.paused is true: the operator would not judge at all".into());
+    }
+    warnings
+}
+
+/// Whether a node's value speaks against it, whatever hysteresis and limits made of it.
+fn is_above(measure: &MeasureView, node: &NodeView) -> bool {
+    node.state != NodeState::Unknown
+        && node
+            .values
+            .iter()
+            .any(|v| v.measure == measure.name && v.value.is_some_and(|value| value > measure.max))
+}

@@ -1,0 +1,84 @@
+//! An evaluation as a person reads it.
+use std::fmt::Write;
+
+use super::{Evaluation, is_above};
+use crate::{
+    api::traffic_watch::NodeState,
+    inspect::{figures::value, reasons, table::table},
+    traffic_watch::view::{MeasureView, NodeView},
+};
+
+/// One row per node and measure, then the conditions.
+#[must_use]
+pub fn text(evaluation: &Evaluation) -> String {
+    let mut text = format!("{}\n", evaluation.watch);
+    for warning in &evaluation.warnings {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  warning: {warning}");
+    }
+    let mut rows = Vec::new();
+    for node in &evaluation.nodes {
+        for (i, measure) in evaluation.measures.iter().enumerate() {
+            rows.push(row(node, measure, i == 0));
+        }
+    }
+    let head = ["NODE", "STATE", "MEASURE", "VALUE", "THRESHOLD", "DEVICE", "REMARK"];
+    text.push_str(&table(head, &rows));
+    let _ = writeln!(text, "{} of {} nodes may be unfit", evaluation.limit, evaluation.nodes.len());
+    for condition in &evaluation.conditions {
+        let _ = writeln!(
+            text,
+            "{}={} {}{}",
+            condition.type_,
+            condition.status,
+            condition.reason,
+            if condition.message.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", condition.message)
+            }
+        );
+    }
+    text
+}
+
+fn row(node: &NodeView, measure: &MeasureView, first: bool) -> [String; 7] {
+    let its = node.values.iter().find(|v| v.measure == measure.name);
+    let number = its.and_then(|v| v.value);
+    let shown = |x: f64| value(x, &measure.unit);
+    let dash = || "-".to_owned();
+    [
+        if first { node.name.clone() } else { String::new() },
+        if first { node.state.as_str().to_owned() } else { String::new() },
+        measure.name.clone(),
+        number.map_or_else(dash, shown),
+        shown(measure.max),
+        its.and_then(|v| v.device.clone()).unwrap_or_else(dash),
+        remark(node, measure),
+    ]
+}
+
+fn remark(node: &NodeView, measure: &MeasureView) -> String {
+    let its = node.values.iter().find(|v| v.measure == measure.name);
+    let unknown = node.reason.as_deref().filter(|_| node.state == NodeState::Unknown);
+    if let Some(reason) = its.and_then(|v| v.reason.as_deref()).or(unknown) {
+        return format!("{reason}: {}", reasons::meaning(reason));
+    }
+    let number = its.and_then(|v| v.value).unwrap_or_default();
+    let streak = match its {
+        Some(v) if v.streak > 0 => format!(", {} of {} judgements in a row", v.streak, v.needed),
+        _ => String::new(),
+    };
+    if is_above(measure, node) {
+        let held =
+            if node.state == NodeState::Suppressed { "; too many nodes are unfit" } else { "" };
+        format!("above the threshold{streak}{held}")
+    } else if number > measure.recover {
+        format!(
+            "between recovery ({}) and threshold: stays as it is",
+            value(measure.recover, &measure.unit)
+        )
+    } else {
+        format!("at or below recovery ({}){streak}", value(measure.recover, &measure.unit))
+    }
+}

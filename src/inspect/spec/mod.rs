@@ -1,0 +1,147 @@
+//! `TrafficWatch`es in a file, checked as the API server would check them.
+use anyhow::{Context, bail, ensure};
+use kube::CustomResourceExt;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    api::TrafficWatch,
+    inspect::cluster::name_of,
+    traffic_watch::{Settings, check_deployment},
+};
+
+mod schema;
+
+/// Reads every `TrafficWatch` of a text of YAML or JSON documents; other kinds are passed over.
+///
+/// # Errors
+/// The path of the field and what is wrong with it, as at admission; rules that only the API server
+/// can run (CEL) are left to it, but the operator's own reading of the spec is not.
+pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
+    let definition = TrafficWatch::crd();
+    let version = definition.spec.versions.first().context("the definition has no version")?;
+    let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+    let schema = schema.context("the definition has no schema")?;
+    let mut watches: Vec<TrafficWatch> = Vec::new();
+    let mut others = Vec::new();
+    for (i, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let number = i + 1;
+        let mut object = Value::deserialize(document)
+            .with_context(|| format!("document {number} is no YAML"))?;
+        if object.is_null() {
+            continue;
+        }
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let (kind, api_version) = (text("kind"), text("apiVersion"));
+        if kind != "TrafficWatch" {
+            others.push(if kind.is_empty() { format!("document {number}") } else { kind });
+            continue;
+        }
+        let expected = format!("{}/{}", definition.spec.group, version.name);
+        ensure!(
+            api_version == expected,
+            "document {number}: apiVersion: {api_version:?} must be {expected:?}"
+        );
+        let errors = schema::check(schema, &object);
+        ensure!(errors.is_empty(), "document {number}:\n  {}", errors.join("\n  "));
+        complete(&mut object);
+        let watch: TrafficWatch =
+            serde_json::from_value(object).with_context(|| format!("document {number}"))?;
+        check(&watch).with_context(|| format!("document {number}"))?;
+        ensure!(
+            !watches.iter().any(|other| name_of(other) == name_of(&watch)),
+            "document {number}: {} is there twice",
+            name_of(&watch)
+        );
+        watches.push(watch);
+    }
+    if watches.is_empty() {
+        let others = if others.is_empty() { "nothing".into() } else { others.join(", ") };
+        bail!("there is no document of kind TrafficWatch, but {others}");
+    }
+    Ok(watches)
+}
+
+/// What the API server would add.
+fn complete(object: &mut Value) {
+    let metadata = &mut object["metadata"];
+    if metadata["namespace"].is_null() {
+        metadata["namespace"] = "default".into();
+    }
+    // Owner references are made of it; nothing is written here.
+    metadata["uid"] = "00000000-0000-0000-0000-000000000000".into();
+}
+
+fn check(watch: &TrafficWatch) -> anyhow::Result<()> {
+    let name = watch.metadata.name.as_deref().unwrap_or_default();
+    ensure!(!name.is_empty(), "metadata.name: is missing");
+    Settings::of(watch)?;
+    check_deployment(watch)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(spec: &str) -> anyhow::Result<Vec<TrafficWatch>> {
+        read(&format!(
+            "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
+             metadata: {{name: web}}\nspec: {{{spec}}}\n"
+        ))
+    }
+
+    #[test]
+    fn several_documents_of_several_kinds() {
+        let text = "# a comment\n---\napiVersion: v1\nkind: ConfigMap\n---\n\
+                    {\"apiVersion\": \"traffic.example.com/v1alpha1\", \"kind\": \"TrafficWatch\",\
+                    \"metadata\": {\"name\": \"a\", \"namespace\": \"ns\"},\
+                    \"spec\": {\"maxBandwidthPercent\": \"60\"}}\n---\n";
+        let watches = read(text).unwrap();
+        assert_eq!(watches.iter().map(name_of).collect::<Vec<_>>(), ["ns/a"]);
+    }
+
+    #[test]
+    fn what_admission_refuses_is_refused_with_its_path() {
+        for (text, expected) in [
+            ("maxBandwidthPercent: \"60\", maxBandwith: 1", "spec.maxBandwith: unknown field"),
+            ("maxBandwidthPercent: 60", "spec.maxBandwidthPercent: 60 must be a string"),
+            ("maxBandwidthPercent: \"160\"", "spec.maxBandwidthPercent: \"160\" must be a number"),
+            (
+                "maxBandwidthPercent: \"60\", mode: Enforced",
+                "spec.mode: \"Enforced\" must be one of",
+            ),
+            (
+                "maxBandwidthPercent: \"60\", recoverPercent: 0",
+                "spec.recoverPercent: 0 must be at least 1",
+            ),
+            (
+                "maxBandwidthPercent: \"60\", consecutive: {fit: 1001}",
+                "spec.consecutive.fit: 1001 must be at",
+            ),
+            ("maxBandwidthPercent: \"60\", interval: 1ms", "spec.interval: must be at least 1s"),
+            (
+                "maxBandwidthPercent: \"60\", devices: \"\"",
+                "spec.devices: \"\" must have at least 1",
+            ),
+            (
+                "maxBandwidthPercent: \"60\", nodeSelector: {matchExpressions: [{key: a, operator: X}]}",
+                "spec.nodeSelector.matchExpressions[0].operator",
+            ),
+        ] {
+            let error = format!("{:#}", spec(text).unwrap_err());
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_trafficwatch_says_what_it_has() {
+        let error = read("apiVersion: v1\nkind: Pod\n").unwrap_err().to_string();
+        assert!(error.contains("but Pod"), "{error}");
+        assert!(read("").unwrap_err().to_string().contains("but nothing"));
+        assert!(read("a: [").is_err());
+        let old = "apiVersion: traffic.example.com/v1\nkind: TrafficWatch\n";
+        let error = read(old).unwrap_err().to_string();
+        assert!(error.contains("must be \"traffic.example.com/v1alpha1\""), "{error}");
+    }
+}

@@ -1,0 +1,384 @@
+//! The judgement outside of a running operator: over what is now, or step by step over a history.
+//!
+//! It is the operator's own code that asks, reads and plans here; this module only stands where the
+//! cluster and the clock would be.
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
+
+use super::{
+    claims::Claim,
+    judgement::{Evaluation, Observed, Transition},
+    live,
+    memory::Memory,
+    plan::{Edit, plan},
+    reading::{Devices, Names, Reading, Subject},
+    settings::Settings,
+    view::{MeasureView, NodeView},
+};
+use crate::{
+    api::{TrafficWatch, traffic_watch::NodeState},
+    controller::{Error, Verdict},
+    nodes::{Identity, NodeFacts, NodeSelector},
+    prometheus::{Answer, QueryError, decode},
+};
+
+/// What one judgement asks.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    settings: Settings,
+    node_labels: Vec<String>,
+}
+
+/// The moments of a recording, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// The first, since the Unix epoch.
+    pub start: i64,
+    /// Between two of them.
+    pub step: i64,
+    /// How many.
+    pub len: usize,
+}
+
+impl Grid {
+    /// One moment.
+    #[must_use]
+    pub fn at(&self, place: usize) -> i64 {
+        self.start
+            .saturating_add(self.step.saturating_mul(i64::try_from(place).unwrap_or(i64::MAX)))
+    }
+
+    fn place(&self, seconds: f64) -> Option<usize> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "milliseconds of this age fit; `as` saturates"
+        )]
+        let since = (seconds * 1000.0).round() as i64 - self.start;
+        (since % self.step == 0)
+            .then(|| usize::try_from(since / self.step).ok())
+            .flatten()
+            .filter(|place| *place < self.len)
+    }
+}
+
+/// The answer to one measure over some moments.
+#[derive(Debug)]
+pub struct Recording {
+    tracks: Vec<Track>,
+}
+
+#[derive(Debug)]
+struct Track {
+    subject: Subject,
+    device: Option<Arc<str>>,
+    values: Box<[Option<f64>]>,
+}
+
+impl Inquiry {
+    /// What a spec asks.
+    ///
+    /// # Errors
+    /// What is wrong with the spec.
+    pub fn of(watch: &TrafficWatch, node_labels: &[String]) -> Result<Self, Error> {
+        Ok(Self { settings: Settings::of(watch)?, node_labels: node_labels.to_vec() })
+    }
+
+    /// The nodes that are judged.
+    #[must_use]
+    pub fn selector(&self) -> &NodeSelector {
+        &self.settings.selector
+    }
+
+    /// The period of judgement.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.settings.interval
+    }
+
+    /// The measures, each with the PromQL that is asked and the endpoint it is asked of.
+    #[must_use]
+    pub fn measures(&self) -> Vec<MeasureView> {
+        let criteria = self.settings.criteria.iter();
+        criteria.map(|criterion| MeasureView::of(criterion, &self.node_labels)).collect()
+    }
+
+    /// Sorts the answer of now to one measure, by its place among [`Self::measures`].
+    ///
+    /// # Errors
+    /// When it cannot be judged.
+    pub fn read(
+        &self,
+        measure: usize,
+        answer: &Answer,
+        identity: &Identity,
+    ) -> Result<Reading, QueryError> {
+        let names = Names { identity, labels: &self.node_labels };
+        let question = &self.settings.criteria[measure].request.question;
+        Reading::read(answer.status, &answer.content_type, &answer.body, question, names)
+    }
+
+    /// Sorts the answer of a time range to one measure, by its place among [`Self::measures`].
+    ///
+    /// # Errors
+    /// When it cannot be judged.
+    pub fn record(
+        &self,
+        measure: usize,
+        answer: &Answer,
+        identity: &Identity,
+        grid: Grid,
+    ) -> Result<Recording, QueryError> {
+        let names = Names { identity, labels: &self.node_labels };
+        let question = &self.settings.criteria[measure].request.question;
+        let mut devices = Devices::default();
+        let mut tracks = Vec::new();
+        decode::matrix(answer.status, &answer.content_type, &answer.body, |series| {
+            let subject = names.subject(question, &series.labels)?;
+            let device = series.labels.get("device").map(|device| devices.get(device));
+            let mut values = vec![None; grid.len].into_boxed_slice();
+            for (time, value) in &series.samples {
+                if let Some(place) = grid.place(*time) {
+                    values[place] = Some(*value);
+                }
+            }
+            tracks.push(Track { subject, device, values });
+            Ok(())
+        })?;
+        Ok(Recording { tracks })
+    }
+}
+
+impl Recording {
+    /// The answer as it was in one of the moments.
+    #[must_use]
+    pub fn at(&self, place: usize, identity: &Identity) -> Reading {
+        let mut reading = Reading::empty(identity);
+        for track in &self.tracks {
+            if let Some(value) = track.values.get(place).copied().flatten() {
+                reading.take(&track.subject, Some(value), track.device.clone());
+            }
+        }
+        reading
+    }
+
+    /// How many series there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tracks.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tracks.is_empty()
+    }
+}
+
+/// One `TrafficWatch`, judged again and again.
+#[derive(Debug)]
+pub struct Replay {
+    watch: TrafficWatch,
+    memory: Arc<Memory>,
+    /// The labels as the operator would have written them; `None` is one it removed.
+    labels: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    tick: u64,
+}
+
+/// The same object with another threshold of its first measure.
+#[must_use]
+pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
+    let mut watch = watch.clone();
+    let spec = &mut watch.spec;
+    if spec.max_bandwidth_percent.is_some() {
+        spec.max_bandwidth_percent = Some(max.to_string());
+    } else if spec.max_bandwidth.is_some() {
+        spec.max_bandwidth = Some(Quantity(max.to_string()));
+    } else if let Some(first) = spec.criteria.first_mut() {
+        first.max = Quantity(max.to_string());
+    }
+    watch
+}
+
+/// What one judgement came to.
+#[derive(Debug)]
+pub struct Step {
+    /// What became of the measurement.
+    pub evaluation: Evaluation,
+    /// The conditions.
+    pub conditions: Vec<Verdict>,
+    /// The nodes that entered another state.
+    pub transitions: Vec<Transition>,
+}
+
+impl Replay {
+    /// Begins with an object that no judgement was made for yet: not paused, and without a
+    /// Deployment, which decides nothing about nodes.
+    #[must_use]
+    pub fn new(watch: &TrafficWatch) -> Self {
+        let mut watch = watch.clone();
+        watch.spec.paused = false;
+        watch.spec.deployment = None;
+        watch.status = None;
+        Self { watch, memory: Arc::default(), labels: BTreeMap::new(), tick: 0 }
+    }
+
+    /// Judges once. The label of a node is what it was, until a judgement here says something else.
+    ///
+    /// # Errors
+    /// What is wrong with the spec.
+    pub fn step(
+        &mut self,
+        now: Timestamp,
+        mut nodes: Vec<NodeFacts>,
+        readings: &[Result<Arc<Reading>, QueryError>],
+    ) -> Result<Step, Error> {
+        for node in &mut nodes {
+            if let Some(label) = self.labels.get(&node.name) {
+                node.label.clone_from(label);
+            }
+        }
+        self.tick += 1;
+        let asked = !nodes.is_empty();
+        let observed = Observed {
+            now,
+            tick: self.tick,
+            nodes,
+            stray: vec![],
+            readings: asked.then(|| readings.to_vec()),
+            memory: Arc::clone(&self.memory),
+            claim: Claim::Ours,
+            deployment: None,
+            pods: vec![],
+        };
+        let plan = plan(&self.watch, &observed)?;
+        for write in plan.desired.nodes {
+            match write.label {
+                Edit::Set(unfit) => {
+                    let value = if unfit { "true" } else { "false" };
+                    self.labels.insert(write.node, Some(value.into()));
+                }
+                Edit::Remove => drop(self.labels.insert(write.node, None)),
+                Edit::Keep => {}
+            }
+        }
+        self.memory = plan.desired.memory.map(Arc::new).unwrap_or_default();
+        self.watch.status = Some(plan.status);
+        Ok(Step {
+            // Each step is a tick of its own: the measurement is always counted.
+            evaluation: plan.desired.evaluation.unwrap_or(Evaluation::Failed),
+            conditions: plan.conditions,
+            transitions: plan.desired.transitions,
+        })
+    }
+
+    /// The state of every node.
+    pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, NodeState)> {
+        self.memory.nodes.iter().map(|(name, node)| (name, node.state))
+    }
+
+    /// The last value of a node's first measure.
+    #[must_use]
+    pub fn value(&self, node: &str) -> Option<f64> {
+        let first = self.memory.nodes.get(node)?.sides().next()?;
+        first.last.as_ref().map(|last| last.value)
+    }
+
+    /// How many nodes may be unfit.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.memory.limit
+    }
+
+    /// Every node with all that is known of it.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let (memory, consecutive) = (&self.memory, self.watch.spec.consecutive);
+        let view = |(name, node)| live::node_view(name, node, &memory.criteria, consecutive);
+        memory.nodes.iter().map(view).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn watch() -> TrafficWatch {
+        serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+            "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+            "spec": {"maxBandwidthPercent": "60", "paused": true}
+        }))
+        .unwrap()
+    }
+
+    fn range(percents: &[&str]) -> Answer {
+        let series = |measure: &str, value: &dyn Fn(usize) -> String| {
+            let values: Vec<_> =
+                (0..percents.len()).map(|i| json!([1000 + 10 * i, value(i)])).collect();
+            json!({"metric": {"instance": "a:9100", "measure": measure, "device": "eth0"}, "values": values})
+        };
+        let result = json!([
+            series("transmit_percent", &|i| percents[i].to_owned()),
+            series("transmit_bytes", &|_| "1".into()),
+            series("age", &|_| "1".into()),
+        ]);
+        let body = json!({"status": "success", "data": {"resultType": "matrix", "result": result}});
+        Answer {
+            status: 200,
+            content_type: "application/json".into(),
+            body: body.to_string().into_bytes(),
+        }
+    }
+
+    fn facts() -> Vec<NodeFacts> {
+        ["a", "b"]
+            .map(|name| NodeFacts {
+                name: name.into(),
+                label: None,
+                taint: None,
+                capacity: None,
+                schedulable: true,
+            })
+            .into()
+    }
+
+    #[test]
+    fn steps_make_the_states_that_the_operator_would_make() {
+        use NodeState::{Fit, Unfit};
+        let inquiry = Inquiry::of(&watch(), &[]).unwrap();
+        let identity = Identity::new(vec![("a".into(), &[]), ("b".into(), &[])]);
+        let grid = Grid { start: 1_000_000, step: 10_000, len: 6 };
+        let answer = range(&["70", "70", "58", "50", "50", "50"]);
+        let recording = inquiry.record(0, &answer, &identity, grid).unwrap();
+        let mut replay = Replay::new(&watch());
+        let states: Vec<_> = (0..grid.len)
+            .map(|place| {
+                let now = Timestamp::from_millisecond(grid.at(place)).unwrap();
+                let reading = Ok(Arc::new(recording.at(place, &identity)));
+                let step = replay.step(now, facts(), &[reading]).unwrap();
+                // One of two nodes has data: that is enough.
+                assert_eq!(step.evaluation, Evaluation::Ok);
+                replay.states().next().unwrap().1
+            })
+            .collect();
+        assert_eq!(states, [Fit, Unfit, Unfit, Unfit, Fit, Fit]);
+        assert_eq!(replay.value("a"), Some(50.0));
+        let nodes = replay.nodes();
+        assert_eq!(
+            (nodes[1].state, nodes[1].reason.as_deref()),
+            (NodeState::Unknown, Some("NoSample"))
+        );
+    }
+
+    #[test]
+    fn moments_between_the_steps_are_not_recorded() {
+        let grid = Grid { start: 1_000_000, step: 10_000, len: 2 };
+        assert_eq!(
+            [1000.0, 1010.0, 1020.0, 1005.0, 990.0].map(|t| grid.place(t)),
+            [Some(0), Some(1), None, None, None]
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! `evaluate`: one judgement, without a cluster.
+use serde_json::{Value, json};
+
+use crate::{
+    program::{run, run_with_input},
+    prometheus::Prometheus,
+};
+
+fn watch(spec: &str) -> String {
+    format!(
+        "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
+         metadata: {{name: web}}\nspec: {{{spec}}}\n"
+    )
+}
+
+/// Three nodes: one above 60 percent, one in between, one below.
+fn three() -> Prometheus {
+    let prometheus = Prometheus::start();
+    for (instance, percent) in [("node-1:9100", 8.0), ("node-2:9100", 71.5), ("node-3:9100", 58.0)]
+    {
+        prometheus.history(instance, [Some(percent)]);
+    }
+    prometheus
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_table_says_what_would_be_decided_and_what_was_left_out() {
+    let prometheus = three();
+    let spec = watch("maxBandwidthPercent: \"60\", consecutive: {unfit: 1, fit: 1}");
+    let outcome =
+        run_with_input(&["evaluate", "-f", "-", "--prometheus-url", &prometheus.url], &spec);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let expected = "\
+default/web
+  warning: nodes are what the series name, without labels, addresses and annotations; --cluster reads them from the API server
+NODE    STATE  MEASURE    VALUE   THRESHOLD  DEVICE  REMARK
+node-2  Unfit  bandwidth  71.5 %  60 %       eth0    above the threshold
+node-1  Fit    bandwidth  8 %     60 %       eth0    at or below recovery (54 %)
+node-3  Fit    bandwidth  58 %    60 %       eth0    between recovery (54 %) and threshold: stays as it is
+1 of 3 nodes may be unfit
+Ready=True Judged: every node with data has been judged
+MetricsAvailable=True Available
+PlacementLimited=False WithinLimits
+";
+    assert_eq!(outcome.out, expected);
+}
+
+#[test]
+fn json_has_the_whole_judgement() {
+    let prometheus = three();
+    let spec = watch("maxBandwidthPercent: \"60\"");
+    let args = ["evaluate", "-f", "-", "-o", "json", "--prometheus-url", &prometheus.url];
+    let evaluation = json_of(&run_with_input(&args, &spec).out)["evaluations"][0].clone();
+    let node =
+        evaluation["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "node-2").unwrap();
+    // One judgement of the two that are needed.
+    assert_eq!(node["state"], "Fit");
+    assert_eq!(node["values"][0]["streak"], 1);
+    assert_eq!(node["values"][0]["needed"], 2);
+    assert_eq!(evaluation["measures"][0]["max"], 60.0);
+    assert!(evaluation["measures"][0]["query"].as_str().unwrap().contains("node_network"));
+}
+
+#[test]
+fn criteria_of_ones_own_are_judged_beside_the_bandwidth() {
+    let prometheus = three();
+    for (instance, loss) in [("node-1:9100", 0.2), ("node-2:9100", 0.0), ("node-3:9100", 0.0)] {
+        prometheus.own(instance, loss);
+    }
+    let spec = watch(
+        "maxBandwidthPercent: \"90\", consecutive: {unfit: 1, fit: 1}, \
+         criteria: [{name: loss, query: \"max by (instance) (probe_loss)\", max: \"0.1\"}]",
+    );
+    let outcome =
+        run_with_input(&["evaluate", "-f", "-", "--prometheus-url", &prometheus.url], &spec);
+    assert!(outcome.out.contains("node-1  Unfit  bandwidth  8 %"), "{}", outcome.out);
+    let loss = outcome.out.lines().find(|line| line.contains("loss       0.2")).unwrap();
+    assert!(loss.ends_with("above the threshold"), "{loss}");
+}
+
+#[test]
+fn several_documents_and_json_documents_are_read_from_a_file() {
+    let prometheus = three();
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("two.yaml");
+    let second = json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+        "metadata": {"name": "strict", "namespace": "team"}, "spec": {"maxBandwidthPercent": "5"}
+    });
+    std::fs::write(&path, format!("{}---\n{second}\n", watch("maxBandwidthPercent: \"60\"")))
+        .unwrap();
+    let file = path.to_str().unwrap();
+    let outcome = run(&["evaluate", "-f", file, "--prometheus-url", &prometheus.url]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.out.contains("default/web\n") && outcome.out.contains("\nteam/strict\n"));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let prometheus = three();
+    let url = prometheus.url.as_str();
+    for (spec, args, expected) in [
+        (watch("maxBandwith: 60"), &[][..], "spec.maxBandwith: unknown field"),
+        (
+            watch("maxBandwidthPercent: \"60\", prometheus: far"),
+            &[],
+            "no endpoint \"far\" is configured",
+        ),
+        (watch("maxBandwidthPercent: \"60\", query: \"sum(\""), &[], "spec.query"),
+        (watch("maxBandwidthPercent: \"60\""), &["--cluster"], "/nonexistent/kubeconfig"),
+        (watch("maxBandwidthPercent: \"60\""), &["--node-label", "a-b"], "--node-label"),
+    ] {
+        let args = [&["evaluate", "-f", "-", "--prometheus-url", url], args].concat();
+        let outcome = run_with_input(&args, &spec);
+        assert_ne!(outcome.code, Some(0), "{outcome:?}");
+        assert!(outcome.err.contains(expected), "{expected}: {}", outcome.err);
+    }
+    let outcome = run(&["evaluate", "-f", "/nonexistent.yaml", "--prometheus-url", url]);
+    assert!(outcome.err.contains("/nonexistent.yaml"), "{}", outcome.err);
+}
+
+#[test]
+fn no_measurement_is_a_failure_that_shows_the_conditions() {
+    let spec = watch("maxBandwidthPercent: \"60\"");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{free}");
+    let outcome = run_with_input(&["evaluate", "-f", "-", "--prometheus-url", &url], &spec);
+    assert_eq!(outcome.code, Some(1));
+    assert!(
+        outcome.err.contains("no measurement") && outcome.err.contains("refused"),
+        "{}",
+        outcome.err
+    );
+}

@@ -1,0 +1,173 @@
+//! A Prometheus with a history that a test writes: instant and range queries, and the limits of a
+//! real one.
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{StatusCode, Uri, header},
+    response::IntoResponse,
+};
+use serde_json::{Value, json};
+
+/// Where the history begins, in Unix seconds.
+pub const START: i64 = 1_790_000_000;
+
+/// Seconds between two of its samples.
+pub const STEP: i64 = 10;
+
+/// More points of a series are refused, as by the real one.
+const MAX_POINTS: i64 = 11_000;
+
+#[derive(Default)]
+struct Inner {
+    /// Percent of each instance, one every [`STEP`]; `None` is a gap.
+    history: BTreeMap<String, Vec<Option<f64>>>,
+    /// The answer to one's own query, by instance.
+    own: BTreeMap<String, f64>,
+    ranges: Vec<(i64, i64)>,
+    refusals: usize,
+}
+
+/// Shared by the server and the test.
+#[derive(Clone, Default)]
+pub struct Prometheus {
+    inner: Arc<Mutex<Inner>>,
+    pub url: String,
+}
+
+impl Prometheus {
+    /// Serves until the process ends.
+    pub fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("non-blocking");
+        let url = format!("http://{}", listener.local_addr().expect("address"));
+        let this = Self { url, ..Self::default() };
+        let router = Router::new().fallback(answer).with_state(this.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("runtime").block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
+                axum::serve(listener, router).await.expect("server");
+            });
+        });
+        this
+    }
+
+    pub fn history(&self, instance: &str, percents: impl IntoIterator<Item = Option<f64>>) {
+        let percents = percents.into_iter().collect();
+        self.inner.lock().expect("lock").history.insert(instance.into(), percents);
+    }
+
+    pub fn own(&self, instance: &str, value: f64) {
+        self.inner.lock().expect("lock").own.insert(instance.into(), value);
+    }
+
+    /// Fails the next range queries as one that loads too many samples.
+    pub fn refuse(&self, count: usize) {
+        self.inner.lock().expect("lock").refusals = count;
+    }
+
+    /// Start and number of points of each range query that was answered.
+    pub fn ranges(&self) -> Vec<(i64, i64)> {
+        self.inner.lock().expect("lock").ranges.clone()
+    }
+}
+
+async fn answer(State(this): State<Prometheus>, uri: Uri, body: Bytes) -> impl IntoResponse {
+    let form: BTreeMap<String, String> = parse(&String::from_utf8_lossy(&body));
+    let mut inner = this.inner.lock().expect("lock");
+    let (status, body) = match uri.path() {
+        "/api/v1/query" => (200, instant(&inner, &form)),
+        "/api/v1/query_range" => range(&mut inner, &form),
+        _ => (404, json!({"status": "error", "errorType": "not_found", "error": "404"})),
+    };
+    let status = StatusCode::from_u16(status).expect("status");
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string())
+}
+
+/// A form, as far as the client writes one.
+fn parse(body: &str) -> BTreeMap<String, String> {
+    let decode = |text: &str| {
+        let mut bytes = Vec::new();
+        let mut rest = text.bytes();
+        while let Some(byte) = rest.next() {
+            match byte {
+                b'+' => bytes.push(b' '),
+                b'%' => {
+                    let hex = [rest.next().unwrap_or(b'0'), rest.next().unwrap_or(b'0')];
+                    let hex = String::from_utf8_lossy(&hex).into_owned();
+                    bytes.push(u8::from_str_radix(&hex, 16).expect("escape"));
+                }
+                other => bytes.push(other),
+            }
+        }
+        String::from_utf8(bytes).expect("text")
+    };
+    body.split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(k, v)| (decode(k), decode(v)))
+        .collect()
+}
+
+/// The measures of one instance that uses `percent` of a link of 1 Gbit/s.
+fn measures(instance: &str, percent: f64) -> [(Value, f64); 4] {
+    let metric = |measure: &str| json!({"instance": instance, "measure": measure});
+    let mut link = metric("transmit_percent");
+    link["device"] = "eth0".into();
+    [
+        (link, percent),
+        (metric("transmit_bytes"), percent / 100.0 * 125e6),
+        (metric("total"), 1e6),
+        (metric("age"), 1.0),
+    ]
+}
+
+fn instant(inner: &Inner, form: &BTreeMap<String, String>) -> Value {
+    let query = &form["query"];
+    let result: Vec<_> = if query.contains("probe_loss") {
+        let own = inner.own.iter();
+        own.map(|(i, v)| json!({"metric": {"instance": i}, "value": [0, v.to_string()]})).collect()
+    } else {
+        let last = inner.history.iter().filter_map(|(i, all)| Some((i, (*all.last()?)?)));
+        last.flat_map(|(i, percent)| measures(i, percent))
+            .map(|(metric, value)| json!({"metric": metric, "value": [0, value.to_string()]}))
+            .collect()
+    };
+    json!({"status": "success", "data": {"resultType": "vector", "result": result}})
+}
+
+fn range(inner: &mut Inner, form: &BTreeMap<String, String>) -> (u16, Value) {
+    let seconds = |name: &str| form[name].parse::<f64>().expect("seconds").round() as i64;
+    let (start, end, step) = (seconds("start"), seconds("end"), seconds("step"));
+    let points = (end - start) / step + 1;
+    if points > MAX_POINTS {
+        let text = "exceeded maximum resolution of 11,000 points per timeseries";
+        return (400, json!({"status": "error", "errorType": "bad_data", "error": text}));
+    }
+    if inner.refusals > 0 {
+        inner.refusals -= 1;
+        let text = "query processing would load too many samples into memory";
+        return (422, json!({"status": "error", "errorType": "execution", "error": text}));
+    }
+    inner.ranges.push((start, points));
+    let mut result: Vec<Value> = Vec::new();
+    for (instance, percents) in &inner.history {
+        let mut series = measures(instance, 0.0).map(|(metric, _)| (metric, Vec::<Value>::new()));
+        for i in 0..points {
+            let time = start + i * step;
+            let place = usize::try_from((time - START).div_euclid(STEP)).ok();
+            let Some(percent) = place.and_then(|place| *percents.get(place)?) else { continue };
+            for (series, (_, value)) in series.iter_mut().zip(measures(instance, percent)) {
+                series.1.push(json!([time, value.to_string()]));
+            }
+        }
+        let some = series.into_iter().filter(|(_, values)| !values.is_empty());
+        result.extend(some.map(|(metric, values)| json!({"metric": metric, "values": values})));
+    }
+    (200, json!({"status": "success", "data": {"resultType": "matrix", "result": result}}))
+}
