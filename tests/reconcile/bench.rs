@@ -164,6 +164,12 @@ impl Bench {
     }
 
     pub fn operator_with(&self, identity: &str, lease: &str) -> Operator {
+        let args = ["--lease-duration", lease, "--identity", identity];
+        self.operator_args(&["--prometheus-url", &self.prometheus.url], &args)
+    }
+
+    /// Starts the operator with flags of the test's own: where Prometheus is, and others.
+    pub fn operator_args(&self, prometheus: &[&str], args: &[&str]) -> Operator {
         let kubeconfig = self
             .plane
             .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
@@ -175,9 +181,11 @@ impl Bench {
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
-            .args(["run", "--prometheus-url", &self.prometheus.url])
-            .args(["--admin-address", &address.to_string(), "--lease-duration", lease])
-            .args(["--identity", identity, "--log", "info,traffic_operator=debug"])
+            .arg("run")
+            .args(prometheus)
+            .args(["--admin-address", &address.to_string()])
+            .args(["--log", "info,traffic_operator=debug"])
+            .args(args)
             .env("KUBECONFIG", kubeconfig)
             .env_remove("POD_NAMESPACE")
             .env_remove("POD_NAME")
@@ -242,6 +250,16 @@ impl Bench {
             .into_iter()
             .filter(|e| e.is_write() && e.user == ACCOUNT && !e.resource.starts_with("leases"))
             .collect()
+    }
+
+    /// A client with the rights of the operator.
+    pub async fn as_operator(&self) -> Client {
+        let groups = ["system:serviceaccounts", "system:authenticated"];
+        let path = self.plane.kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
+        let file = kube::config::Kubeconfig::read_from(path).expect("kubeconfig");
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await.expect("config");
+        Client::try_from(config).expect("client")
     }
 
     pub fn plane(&self) -> &'static ControlPlane {
@@ -368,7 +386,11 @@ async fn install(client: &Client) {
         eventually("the definition to be established", established).await;
     }
     let rbac = manifests::files().expect("manifests").pop().expect("rbac").text;
-    for document in serde_yaml::Deserializer::from_str(&rbac) {
+    let guard = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/base/admissionpolicy.yaml");
+    let guard = std::fs::read_to_string(guard).expect("the admission policy");
+    let documents = [rbac, guard];
+    let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
+    for document in documents {
         let object = Value::deserialize(document).expect("YAML");
         if object.is_null() {
             continue;

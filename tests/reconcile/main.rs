@@ -8,4 +8,5 @@ mod faults;
 mod judging;
 mod leadership;
 mod lifecycle;
+mod policies;
 mod prometheus;

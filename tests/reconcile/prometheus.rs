@@ -39,6 +39,9 @@ pub enum Mode {
 #[derive(Default)]
 struct Inner {
     samples: BTreeMap<String, Sample>,
+    /// By the query's text, what it says of each node.
+    own: BTreeMap<String, BTreeMap<String, &'static str>>,
+    scrapes: Option<&'static str>,
     mode: Mode,
     requests: Vec<String>,
 }
@@ -64,6 +67,17 @@ impl Prometheus {
         self.inner.lock().expect("lock").samples.insert(instance.to_owned(), sample);
     }
 
+    /// Sets what a query of an author's own says of one node.
+    pub fn own(&self, query: &str, instance: &str, value: &'static str) {
+        let mut inner = self.inner.lock().expect("lock");
+        inner.own.entry(query.to_owned()).or_default().insert(instance.to_owned(), value);
+    }
+
+    /// Sets how many scrapes the window holds.
+    pub fn scrapes(&self, count: &'static str) {
+        self.inner.lock().expect("lock").scrapes = Some(count);
+    }
+
     pub fn remove(&self, instance: &str) {
         self.inner.lock().expect("lock").samples.remove(instance);
     }
@@ -79,13 +93,21 @@ impl Prometheus {
 }
 
 async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoResponse {
-    let (mode, samples) = {
+    let form = format!("http://form/?{}", String::from_utf8_lossy(&body));
+    let form = reqwest::Url::parse(&form).expect("a form");
+    let query = form.query_pairs().find(|(key, _)| key == "query");
+    let query = query.map(|(_, text)| text.into_owned()).unwrap_or_default();
+    let (mode, vector) = {
         let mut inner = this.inner.lock().expect("lock");
         inner.requests.push(String::from_utf8_lossy(&body).into_owned());
-        (inner.mode.clone(), inner.samples.clone())
+        let vector = match inner.own.get(&query) {
+            Some(values) => own(values),
+            None => vector(&inner.samples, inner.scrapes),
+        };
+        (inner.mode.clone(), vector)
     };
     let (status, content_type, body) = match mode {
-        Mode::Samples => (200, "application/json", vector(&samples).to_string()),
+        Mode::Samples => (200, "application/json", vector.to_string()),
         Mode::Raw(status, content_type, body) => (status, content_type, body),
         Mode::Hang => {
             // Longer than every deadline, so that it is theirs that ends it.
@@ -97,8 +119,18 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
     (status, [(header::CONTENT_TYPE, content_type)], body)
 }
 
-fn vector(samples: &BTreeMap<String, Sample>) -> Value {
-    let mut result = Vec::new();
+fn own(values: &BTreeMap<String, &'static str>) -> Value {
+    let result: Vec<_> = values
+        .iter()
+        .map(|(instance, value)| json!({"metric": {"instance": instance}, "value": [0, value]}))
+        .collect();
+    json!({"status": "success", "data": {"resultType": "vector", "result": result}})
+}
+
+fn vector(samples: &BTreeMap<String, Sample>, scrapes: Option<&str>) -> Value {
+    let scrapes =
+        scrapes.map(|count| json!({"metric": {"measure": "scrapes"}, "value": [0, count]}));
+    let mut result: Vec<_> = scrapes.into_iter().collect();
     for (instance, sample) in samples {
         let mut add = |measure: &str, value: Option<&str>| {
             let Some(value) = value else { return };
