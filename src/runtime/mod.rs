@@ -1,5 +1,5 @@
 //! One process: client, lease, controllers, admin server, and how they end together.
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::{
@@ -21,11 +21,13 @@ pub mod client;
 pub mod lease;
 pub mod log;
 pub mod shutdown;
+pub mod status_page;
 pub mod watch;
 
 use admin::Readiness;
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
+use status_page::FollowerView;
 
 /// How long passes under way may take to end: half of the pod's grace period, which also has to hold
 /// the release of the lease.
@@ -71,7 +73,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     );
 
     let mut tasks = JoinSet::new();
-    let router = admin::router(metrics.clone(), readiness.clone());
+    let page = status_page::router(Arc::new(FollowerView::new(config.lease.identity.clone())));
+    let router = admin::router(metrics.clone(), readiness.clone(), page);
     let served = admin::serve(config.admin_address, router, shutdown.begun());
     tasks.spawn(async move { served.await.map(|()| "admin server") });
 

@@ -43,6 +43,7 @@ pub mod query;
 mod reading;
 mod report;
 mod settings;
+pub mod view;
 
 use children::{Applied, Child, Outcome};
 use claims::Claim;
