@@ -30,7 +30,7 @@ fn backtest(prometheus: &Prometheus, more: &[&str]) -> Outcome {
 fn backtest_of(prometheus: &Prometheus, from: &str, to: &str, more: &[&str]) -> Outcome {
     let url = prometheus.url.as_str();
     let args = ["backtest", "-f", "-", "--prometheus-url", url, "--from", from, "--to", to];
-    run_with_input(&[args.as_slice(), more].concat(), SPEC)
+    run_with_input(&[&args[..], more].concat(), SPEC)
 }
 
 fn json_of(outcome: &Outcome) -> Value {

@@ -142,7 +142,10 @@ fn instant(inner: &Inner, form: &BTreeMap<String, String>) -> Value {
 }
 
 fn range(inner: &mut Inner, form: &BTreeMap<String, String>) -> (u16, Value) {
-    let seconds = |name: &str| form[name].parse::<f64>().expect("seconds").round() as i64;
+    let seconds = |name: &str| -> i64 {
+        let text = form[name].as_str();
+        text.split_once('.').map_or(text, |(whole, _)| whole).parse().expect("whole seconds")
+    };
     let (start, end, step) = (seconds("start"), seconds("end"), seconds("step"));
     let points = (end - start) / step + 1;
     if points > MAX_POINTS {
