@@ -32,7 +32,7 @@ pub mod demo;
 pub mod image;
 mod kubeconfig;
 mod node;
-mod packages;
+pub mod packages;
 mod pki;
 mod process;
 mod relay;

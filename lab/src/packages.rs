@@ -1,4 +1,5 @@
-//! The distribution's programs that nodes are made of: checked, and installed where that is possible.
+//! The distribution's programs that nodes are made of, and the browser of the tests: checked, and installed where
+//! that is possible.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +14,8 @@ struct Need {
     package: &'static str,
 }
 
-const NEEDS: [Need; 10] = [
+/// What nodes are made of.
+const NODES: [Need; 10] = [
     Need { what: "containerd", package: "containerd" },
     Need { what: "ctr", package: "containerd" },
     Need { what: "runc", package: "runc" },
@@ -25,6 +27,13 @@ const NEEDS: [Need; 10] = [
     Need { what: "nsenter", package: "util-linux" },
     Need { what: "setpriv", package: "util-linux" },
 ];
+
+/// The browser that the status page is looked at with.
+const BROWSER: [Need; 1] = [Need { what: "chromium", package: "chromium" }];
+
+/// What the browser is called elsewhere; all of them take the same flags.
+const BROWSERS: [&str; 4] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 /// Finds a program on `PATH` or where root's programs are.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
@@ -42,9 +51,9 @@ fn is_there(need: &Need) -> bool {
 }
 
 /// Returns the packages that are missing, each once.
-fn missing() -> Vec<&'static str> {
+fn missing(needs: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<&str> =
-        NEEDS.iter().filter(|need| !is_there(need)).map(|need| need.package).collect();
+        needs.iter().filter(|need| !is_there(need)).map(|need| need.package).collect();
     packages.dedup();
     packages
 }
@@ -55,7 +64,30 @@ fn missing() -> Vec<&'static str> {
 ///
 /// Names the exact command if it cannot be run here, or what it said if it fails.
 pub(crate) fn ensure_installed() -> Result<()> {
-    let packages = missing();
+    ensure_all(&NODES)
+}
+
+/// Returns the browser that is installed, if one is.
+#[must_use]
+pub fn browser() -> Option<PathBuf> {
+    BROWSERS.iter().find_map(|name| find(name))
+}
+
+/// Returns the browser; installs it if there is none.
+///
+/// # Errors
+///
+/// Names the exact command if it cannot be run here, or what it said if it fails.
+pub fn ensure_browser() -> Result<PathBuf> {
+    if let Some(path) = browser() {
+        return Ok(path);
+    }
+    ensure_all(&BROWSER)?;
+    browser().context("a browser was installed, and none is found on PATH")
+}
+
+fn ensure_all(needs: &[Need]) -> Result<()> {
+    let packages = missing(needs);
     if packages.is_empty() {
         return Ok(());
     }
@@ -73,7 +105,7 @@ pub(crate) fn ensure_installed() -> Result<()> {
     let mut arguments = vec!["install", "-y", "-q", "--no-install-recommends"];
     arguments.extend(&packages);
     apt(&arguments).with_context(|| format!("`{command}` failed"))?;
-    let left = missing();
+    let left = missing(needs);
     ensure!(left.is_empty(), "installed, but still missing: {}", left.join(", "));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The admin server: `/livez`, `/readyz`, `/metrics`.
+//! The admin server: `/livez`, `/readyz`, `/metrics`, and what is merged into it.
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -45,14 +45,15 @@ impl Readiness {
 }
 
 /// The routes. Liveness says that the process answers and nothing more: restarting it would not
-/// bring the API server or Prometheus back.
-pub fn router(metrics: Metrics, readiness: Readiness) -> Router {
+/// bring the API server or Prometheus back. `page` is the status page with its state.
+pub fn router(metrics: Metrics, readiness: Readiness, page: Router) -> Router {
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(readiness)
         .merge(Router::new().route("/metrics", get(metrics_page)).with_state(metrics))
+        .merge(page)
 }
 
 /// Serves until `shutdown`.
@@ -67,7 +68,7 @@ pub async fn serve(
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("--admin-address {address}: cannot listen"))?;
-    tracing::info!(address = %listener.local_addr()?, "serving /metrics, /livez, /readyz");
+    tracing::info!(address = %listener.local_addr()?, "serving /, /metrics, /livez, /readyz");
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await.context("admin server")
 }
 

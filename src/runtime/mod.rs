@@ -1,5 +1,5 @@
 //! One process: client, lease, controllers, admin server, and how they end together.
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::{
@@ -21,11 +21,13 @@ pub mod client;
 pub mod lease;
 pub mod log;
 pub mod shutdown;
+pub mod status_page;
 pub mod watch;
 
 use admin::Readiness;
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
+use status_page::Live;
 
 /// How long passes under way may take to end: half of the pod's grace period, which also has to hold
 /// the release of the lease.
@@ -74,7 +76,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     );
 
     let mut tasks = JoinSet::new();
-    let router = admin::router(metrics.clone(), readiness.clone());
+    let decisions = Decisions::default();
+    let (identity, labels) = (config.lease.identity.clone(), config.node_labels.clone());
+    let live = Arc::new(Live::new(identity, labels, decisions.clone()));
+    let page = status_page::router(Arc::<Live>::clone(&live));
+    let router = admin::router(metrics.clone(), readiness.clone(), page);
     let served = admin::serve(config.admin_address, router, shutdown.begun());
     tasks.spawn(async move { served.await.map(|()| "admin server") });
 
@@ -82,6 +88,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let leader = Leader {
         client,
         metrics,
+        live,
+        decisions,
         endpoints,
         readiness: readiness.clone(),
         shutdown: shutdown.clone(),
@@ -113,6 +121,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 struct Leader {
     client: kube::Client,
     metrics: Metrics,
+    live: Arc<Live>,
+    decisions: Decisions,
     endpoints: Endpoints,
     readiness: Readiness,
     shutdown: Shutdown,
@@ -129,6 +139,7 @@ impl Leader {
         }
         tracing::info!("leading");
         self.metrics.set_leader(true);
+        self.live.lead();
         let metrics = self.metrics.clone();
         let mut tasks = JoinSet::new();
         self.start(&mut tasks);
@@ -145,8 +156,7 @@ impl Leader {
     fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         let nodes = NodeStore::default();
         let deployments = DeploymentStore::default();
-        let decisions = Decisions::default();
-        self.metrics.register(Box::new(decisions.clone()));
+        self.metrics.register(Box::new(self.decisions.clone()));
         for what in ["nodes", "deployments", "trafficwatches"] {
             self.readiness.expect(what);
         }
@@ -175,7 +185,7 @@ impl Leader {
                 own_queries: self.own_queries,
                 node_labels: self.node_labels,
                 schedule,
-                decisions,
+                decisions: self.decisions,
                 metrics: self.metrics.clone(),
                 label_writes: Semaphore::new(LABEL_CONCURRENCY),
                 readings: Shared::default(),

@@ -49,6 +49,7 @@ pub(super) struct Entry {
 pub(super) struct Facts {
     pub(super) label: String,
     pub(super) mode: Mode,
+    pub(super) paused: bool,
     pub(super) interval: Duration,
     pub(super) consecutive: Consecutive,
     /// Replicas of the Deployment: wanted and available.
@@ -100,6 +101,15 @@ impl Decisions {
         let mut entries = self.entries();
         let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
         Arc::make_mut(&mut entry.memory).applied = Some(applied);
+    }
+
+    /// Drops what was decided about one object: its series must not look as if it were judged. What
+    /// was counted stays, and that it is there.
+    pub(super) fn pause(&self, namespace: &str, name: &str, facts: Facts) {
+        let mut entries = self.entries();
+        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
+        entry.memory = Arc::default();
+        entry.facts = facts;
     }
 
     /// Drops everything about one object, its series included.
@@ -237,13 +247,14 @@ fn node_states(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entr
 }
 
 fn counts(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -> Result {
+    let judged = || entries.iter().filter(|(_, entry)| entry.memory.tick.is_some());
     let mut nodes = family(
         encoder,
         "traffic_operator_trafficwatch_nodes",
         "Nodes by state",
         MetricType::Gauge,
     )?;
-    for ((namespace, name), entry) in entries {
+    for ((namespace, name), entry) in judged() {
         let summary = entry.memory.summary;
         for state in NodeState::ALL {
             let count = match state {
@@ -263,14 +274,14 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -
     let help = "Nodes above the threshold that are not marked because of the limit";
     let mut suppressed =
         family(encoder, "traffic_operator_trafficwatch_suppressed", help, MetricType::Gauge)?;
-    for ((namespace, name), entry) in entries {
+    for ((namespace, name), entry) in judged() {
         let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
         suppressed.gauge(&labels, f64::from(entry.memory.summary.suppressed))?;
     }
     let help = "Nodes that may be marked unfit at once";
     let mut limits =
         family(encoder, "traffic_operator_trafficwatch_limit", help, MetricType::Gauge)?;
-    for ((namespace, name), entry) in entries {
+    for ((namespace, name), entry) in judged() {
         let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
         limits.gauge(&labels, f64::from(u32::try_from(entry.memory.limit).unwrap_or(u32::MAX)))?;
     }
@@ -283,7 +294,7 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, entries: &BTreeMap<Key, Entry>) -
         help,
         MetricType::Gauge,
     )?;
-    for ((namespace, name), entry) in entries {
+    for ((namespace, name), entry) in judged() {
         if let Some(at) = entry.memory.last_success {
             let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
             success.gauge(&labels, at.as_duration().as_secs_f64())?;

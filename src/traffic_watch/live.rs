@@ -9,22 +9,9 @@ use super::{
     judgement::Transition,
     memory::{NodeMemory, Side},
     settings::Criterion,
-    view::{MeasureView, NodeView, TransitionView, ValueView, WatchView},
+    view::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
 };
 use crate::api::traffic_watch::Consecutive;
-
-/// Which part of it is asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Part<'a> {
-    /// Only this namespace.
-    pub namespace: Option<&'a str>,
-    /// Only objects of this name.
-    pub name: Option<&'a str>,
-    /// Only this node.
-    pub node: Option<&'a str>,
-    /// How many nodes of each object at most.
-    pub limit: usize,
-}
 
 impl MeasureView {
     /// One measure; `node_labels` are the labels that may name a node, beside `instance`.
@@ -42,19 +29,16 @@ impl MeasureView {
 }
 
 impl Decisions {
-    /// The objects of a part, by namespace and name.
+    /// The objects that are asked for, by namespace and name.
     #[must_use]
-    pub fn watches(&self, part: &Part<'_>, node_labels: &[String]) -> Vec<WatchView> {
+    pub fn watches(&self, filter: &Filter, node_labels: &[String]) -> Vec<WatchView> {
         let entries = self.entries();
-        let wanted = |asked: Option<&str>, has: &str| asked.is_none_or(|asked| asked == has);
         entries
             .iter()
-            .filter(|((namespace, name), _)| {
-                wanted(part.namespace, namespace) && wanted(part.name, name)
-            })
+            .filter(|((namespace, name), _)| filter.admits_watch(namespace, name))
             // An object that was only counted (its first pass failed) decides nothing.
-            .filter(|(_, entry)| entry.memory.tick.is_some())
-            .map(|((namespace, name), entry)| watch(namespace, name, entry, part, node_labels))
+            .filter(|(_, entry)| entry.memory.tick.is_some() || entry.facts.paused)
+            .map(|((namespace, name), entry)| watch(namespace, name, entry, filter, node_labels))
             .collect()
     }
 }
@@ -63,7 +47,7 @@ fn watch(
     namespace: &str,
     name: &str,
     entry: &Entry,
-    part: &Part<'_>,
+    filter: &Filter,
     node_labels: &[String],
 ) -> WatchView {
     let memory = &entry.memory;
@@ -71,21 +55,19 @@ fn watch(
         problem: memory.problems.get(place).cloned().flatten(),
         ..MeasureView::of(criterion, node_labels)
     });
-    let mut nodes: Vec<_> = memory
-        .nodes
-        .iter()
-        .filter(|(node, _)| part.node.is_none_or(|asked| asked == &***node))
-        .collect();
+    let mut nodes: Vec<_> =
+        memory.nodes.iter().filter(|(node, _)| filter.admits_node(node)).collect();
     // They are sorted by name, and this sort is stable.
     nodes.sort_by_key(|(_, node)| node.state);
-    let nodes_truncated = nodes.len() > part.limit;
-    nodes.truncate(part.limit);
-    let told = |t: &&Transition| part.node.is_none_or(|asked| asked == &*t.node);
+    let nodes_truncated = nodes.len() > filter.limit;
+    nodes.truncate(filter.limit);
+    let told = |t: &&Transition| filter.admits_node(&t.node);
     WatchView {
         namespace: namespace.into(),
         name: name.into(),
         label: entry.facts.label.clone(),
         mode: entry.facts.mode,
+        paused: entry.facts.paused,
         interval_seconds: entry.facts.interval.as_secs_f64(),
         summary: memory.summary,
         limit: u32::try_from(memory.limit).unwrap_or(u32::MAX),

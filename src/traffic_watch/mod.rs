@@ -49,7 +49,6 @@ use decisions::{Decided, Facts};
 pub use deployments::DeploymentStore;
 pub use judgement::{Evaluation, Transition};
 use judgement::{Observed, Stray};
-pub use live::Part;
 use plan::{Desired, NodeWrite};
 use query::Request;
 use reading::{Names, Reading};
@@ -142,26 +141,22 @@ impl Reconciler for TrafficWatchReconciler {
 
     async fn apply(&self, watch: &TrafficWatch, desired: Desired) -> Result<Vec<Notice>, Error> {
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
+        let deployment = self.deployments.get(&namespace, &name);
+        let facts = Facts {
+            label: watch.label_key(),
+            mode: watch.spec.mode,
+            paused: watch.spec.paused,
+            interval: watch.spec.interval.into(),
+            consecutive: watch.spec.consecutive,
+            replicas: deployment.map(|deployment| (deployment.wanted, deployment.available)),
+        };
         match desired.memory {
             Some(memory) => {
-                let decided = Decided {
-                    memory,
-                    facts: Facts {
-                        label: watch.label_key(),
-                        mode: watch.spec.mode,
-                        interval: watch.spec.interval.into(),
-                        consecutive: watch.spec.consecutive,
-                        replicas: self
-                            .deployments
-                            .get(&namespace, &name)
-                            .map(|deployment| (deployment.wanted, deployment.available)),
-                    },
-                    transitions: desired.transitions,
-                    evaluation: desired.evaluation,
-                };
+                let (transitions, evaluation) = (desired.transitions, desired.evaluation);
+                let decided = Decided { memory, facts, transitions, evaluation };
                 self.decisions.put((&namespace, &name), decided);
             }
-            None => self.forget(&namespace, &name),
+            None => self.decisions.pause(&namespace, &name, facts),
         }
         self.write_nodes(desired.nodes).await?;
         if let Some(child) = desired.deployment {

@@ -1,110 +1,119 @@
-//! What is decided right now, as it is shown: the JSON of the admin server.
+//! What can be seen of the `TrafficWatch`es from outside: the answer of `/api/v1/trafficwatches`,
+//! read by the status page and by the commands that explain.
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::api::traffic_watch::{Mode, NodeState, Summary};
 
-/// One replica's view.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// One replica and what it knows.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct View {
-    /// Whether this replica leads: only then it has watches.
+    /// Whether this replica leads; one that does not has no watches.
     pub leader: bool,
-    /// Who this replica is in the Lease.
+    /// Its name in the Lease.
     pub identity: String,
     /// Its version.
     pub version: String,
-    /// When this was answered.
+    /// Its clock: what all other times are to be compared with.
     pub now: Timestamp,
     /// When the process started.
     pub started: Timestamp,
-    /// The `TrafficWatch`es, by namespace and name.
+    /// By namespace and name.
     pub watches: Vec<WatchView>,
 }
 
 /// One `TrafficWatch`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchView {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The key of the node label.
+    /// The key of its node label.
     pub label: String,
-    /// What may be written.
+    /// What it may write.
     pub mode: Mode,
-    /// The period of judgement.
+    /// `spec.paused`: nothing is judged, everything is shown as it was last.
+    #[serde(default)]
+    pub paused: bool,
+    /// How often nodes are judged, in seconds.
     pub interval_seconds: f64,
-    /// How many nodes are in which state.
+    /// How many nodes are in which state; always complete.
     pub summary: Summary,
     /// How many nodes may be unfit at once.
     pub limit: u32,
     /// When nodes were last judged.
     pub last_success: Option<Timestamp>,
-    /// What is measured.
+    /// What is measured, in the order in which the spec names it.
     pub measures: Vec<MeasureView>,
-    /// The nodes: Unfit, Suppressed, Unknown, Fit; each by name.
+    /// Unfit, Suppressed, Unknown, Fit; each by name; at most as many as were asked for.
     pub nodes: Vec<NodeView>,
     /// There are more nodes than are listed.
     pub nodes_truncated: bool,
-    /// What changed in the last hour, newest first.
+    /// Of the last hour, newest first, at most [`WatchView::TRANSITIONS`].
     pub transitions: Vec<TransitionView>,
 }
 
-/// One measure.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+impl WatchView {
+    /// How many transitions are listed at most.
+    pub const TRANSITIONS: usize = 200;
+}
+
+/// One thing that is measured.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasureView {
-    /// `bandwidth`, or the criterion's name.
+    /// `bandwidth`, or the name of the criterion.
     pub name: String,
-    /// `percent`, `bits_per_second`, or empty: the author's own.
+    /// `percent`, `bits_per_second`, or "" for the author's own.
     pub unit: String,
-    /// The value above which a node is unfit.
+    /// A node is unfit above this.
     pub max: f64,
-    /// The value at or below which it is fit again.
+    /// It is fit again at or below this.
     pub recover: f64,
-    /// The name of the Prometheus endpoint.
+    /// The name of the Prometheus that is asked.
     pub endpoint: String,
-    /// The PromQL that is asked.
+    /// The `PromQL` that it is asked.
     pub query: String,
     /// Why there is no answer now.
     pub problem: Option<String>,
 }
 
-/// One node.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// One node in the eyes of one `TrafficWatch`.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
-    /// Its name.
+    /// The node's name.
     pub name: String,
     /// Its state.
     pub state: NodeState,
-    /// Why it is in that state.
+    /// Why it is in this state.
     pub reason: Option<String>,
-    /// Since when.
+    /// When the state was entered.
     pub since: Timestamp,
-    /// Whether it is marked unfit: the value of the label.
+    /// What the label says, or would say in mode Observe.
     pub unfit: bool,
-    /// How old the judged sample was, in seconds; none without evidence.
+    /// Age of the sample that was judged, in seconds.
     pub age_seconds: Option<f64>,
-    /// One per measure, in their order.
+    /// One for each measure.
     pub values: Vec<ValueView>,
 }
 
-/// One measure of one node.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// What one measure says of one node.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueView {
-    /// The measure's name.
+    /// The name of the measure.
     pub measure: String,
-    /// What was last measured.
+    /// The value measured last, in the measure's unit.
     pub value: Option<f64>,
-    /// The busiest link.
+    /// The link it was measured on.
     pub device: Option<String>,
-    /// What hysteresis says: unfit or not.
+    /// What hysteresis says; nothing before the first evidence.
     pub unfit: Option<bool>,
-    /// Judgements in a row against that.
+    /// Judgements in a row that speak against that.
     pub streak: u32,
     /// How many of them change it.
     pub needed: u32,
@@ -112,18 +121,175 @@ pub struct ValueView {
     pub reason: Option<String>,
 }
 
-/// A node entered a state.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// One change of state.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct TransitionView {
     /// When.
     pub at: Timestamp,
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// The state before.
+    /// The state it left.
     pub from: NodeState,
-    /// The state after.
+    /// The state it entered.
     pub to: NodeState,
     /// Why.
     pub reason: String,
+}
+
+/// What part of everything is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Watches of this namespace only.
+    pub namespace: Option<String>,
+    /// Watches of this name only.
+    pub name: Option<String>,
+    /// This node only.
+    pub node: Option<String>,
+    /// At most so many nodes of each watch.
+    pub limit: usize,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { namespace: None, name: None, node: None, limit: Self::DEFAULT_LIMIT }
+    }
+}
+
+impl Filter {
+    /// What a person can look through, in an answer of some 100 kB.
+    pub const DEFAULT_LIMIT: usize = 200;
+    /// An answer of some megabytes: what a browser still shows.
+    pub const MAX_LIMIT: usize = 5000;
+    /// No name in Kubernetes is longer.
+    const NAME: usize = 253;
+
+    /// Reads the query part of a URL.
+    ///
+    /// # Errors
+    /// Names the parameter and what it takes.
+    pub fn parse(query: &str) -> Result<Self, String> {
+        let mut filter = Self::default();
+        let mut seen = Vec::new();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            if seen.contains(&key) {
+                return Err(format!("{key}: given twice; give it once"));
+            }
+            match &*key {
+                "namespace" => filter.namespace = Some(Self::text(&key, &value)?),
+                "name" => filter.name = Some(Self::text(&key, &value)?),
+                "node" => filter.node = Some(Self::text(&key, &value)?),
+                "limit" => filter.limit = Self::number(&value)?,
+                _ => {
+                    let known = "namespace, name, node, limit";
+                    return Err(format!("{key}: no such parameter; there are {known}"));
+                }
+            }
+            seen.push(key);
+        }
+        Ok(filter)
+    }
+
+    /// Whether a watch is asked for.
+    #[must_use]
+    pub fn admits_watch(&self, namespace: &str, name: &str) -> bool {
+        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.name.as_deref().is_none_or(|wanted| wanted == name)
+    }
+
+    /// Whether a node is asked for.
+    #[must_use]
+    pub fn admits_node(&self, node: &str) -> bool {
+        self.node.as_deref().is_none_or(|wanted| wanted == node)
+    }
+
+    fn text(key: &str, value: &str) -> Result<String, String> {
+        match value.chars().count() {
+            0 => Err(format!("{key}: empty; leave it out to get all")),
+            1..=Self::NAME => Ok(value.to_owned()),
+            long => Err(format!("{key}: {long} characters; a name has at most {}", Self::NAME)),
+        }
+    }
+
+    fn number(value: &str) -> Result<usize, String> {
+        let number = value.parse().ok().filter(|number| (1..=Self::MAX_LIMIT).contains(number));
+        number.ok_or_else(|| {
+            let shown: String = value.chars().take(32).collect();
+            format!("limit: {shown:?} is not a whole number from 1 to {}", Self::MAX_LIMIT)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_read_from_a_query() {
+        assert_eq!(Filter::parse(""), Ok(Filter::default()));
+        let filter = Filter::parse("namespace=shop&name=w%C3%A9b&node=n+1&limit=5000").unwrap();
+        assert_eq!(filter.namespace.as_deref(), Some("shop"));
+        assert_eq!(filter.name.as_deref(), Some("wéb"));
+        assert_eq!(filter.node.as_deref(), Some("n 1"));
+        assert_eq!(filter.limit, 5000);
+        assert!(filter.admits_watch("shop", "wéb") && !filter.admits_watch("shop", "web"));
+        assert!(filter.admits_node("n 1") && !filter.admits_node("n 2"));
+        assert!(Filter::default().admits_watch("a", "b") && Filter::default().admits_node("c"));
+    }
+
+    #[test]
+    fn bad_parameters_are_named() {
+        let long = format!("node={}", "x".repeat(254));
+        for (query, error) in [
+            ("limit=0", "limit: \"0\" is not a whole number from 1 to 5000"),
+            ("limit=5001", "limit: \"5001\" is not a whole number from 1 to 5000"),
+            ("limit=-1", "limit: \"-1\" is not a whole number from 1 to 5000"),
+            ("limit=", "limit: \"\" is not a whole number from 1 to 5000"),
+            ("node=", "node: empty; leave it out to get all"),
+            ("name=a&name=b", "name: given twice; give it once"),
+            ("nodes=a", "nodes: no such parameter; there are namespace, name, node, limit"),
+            (&long, "node: 254 characters; a name has at most 253"),
+        ] {
+            assert_eq!(Filter::parse(query), Err(error.to_owned()), "{query}");
+        }
+    }
+
+    #[test]
+    fn the_answer_is_written_in_the_words_of_the_api() {
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let transition = TransitionView {
+            at: now,
+            node: "n1".into(),
+            from: NodeState::Fit,
+            to: NodeState::Unfit,
+            reason: "Measured".into(),
+        };
+        let value = ValueView {
+            measure: "bandwidth".into(),
+            value: Some(81.5),
+            device: None,
+            unfit: Some(true),
+            streak: 1,
+            needed: 2,
+            reason: None,
+        };
+        let node = NodeView {
+            name: "n1".into(),
+            state: NodeState::Unfit,
+            reason: None,
+            since: now,
+            unfit: true,
+            age_seconds: Some(1.5),
+            values: vec![value],
+        };
+        let text = serde_json::to_value((transition, node)).unwrap();
+        let expected = serde_json::json!([
+            {"at": "2023-11-14T22:13:20Z", "node": "n1", "from": "Fit", "to": "Unfit", "reason": "Measured"},
+            {"name": "n1", "state": "Unfit", "reason": null, "since": "2023-11-14T22:13:20Z",
+             "unfit": true, "ageSeconds": 1.5, "values": [
+                {"measure": "bandwidth", "value": 81.5, "device": null, "unfit": true, "streak": 1,
+                 "needed": 2, "reason": null}]},
+        ]);
+        assert_eq!(text, expected);
+    }
 }

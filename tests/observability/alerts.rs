@@ -34,6 +34,54 @@ fn every_runbook_belongs_to_an_alert() {
     }
 }
 
+/// What can go wrong, and what says so: an alert that is renamed or dropped leaves a gap.
+const GAPS: &[(&str, &str)] = &[
+    ("nobody leads, or there is no operator", "TrafficOperatorAbsent"),
+    ("no query succeeds", "TrafficOperatorMetricsUnavailable"),
+    ("fewer nodes are measured than judged", "TrafficOperatorLowCoverage"),
+    ("one node cannot be judged", "TrafficOperatorNodeUnknown"),
+    ("a node flaps", "TrafficOperatorNodeFlapping"),
+    ("the breaker holds", "TrafficOperatorAllNodesAtLimit"),
+    ("the breaker is about to hold", "TrafficOperatorLimitReached"),
+    ("all nodes are unfit", "TrafficOperatorNoFitNode"),
+    ("the workload suffers from it", "TrafficOperatorDeploymentUnavailable"),
+    ("labels cannot be written", "TrafficOperatorNodeWriteErrors"),
+    ("passes fail", "TrafficOperatorReconcileErrors"),
+];
+
+#[test]
+fn nothing_goes_wrong_in_silence() {
+    let alerts: BTreeSet<_> = alerts().into_iter().map(|alert| alert.name).collect();
+    for (gap, name) in GAPS {
+        assert!(alerts.contains(*name), "{gap}: no alert {name}");
+    }
+    assert_eq!(alerts.len(), GAPS.len(), "name what the new alert is for");
+    let readme = read(&root().join("README.md"));
+    for name in &alerts {
+        assert!(readme.contains(&format!("docs/runbooks/{name}.md")), "README.md lacks {name}");
+    }
+}
+
+/// Only the leader exports decisions, and a pod's name lives shorter than an alert.
+#[test]
+fn every_alert_survives_a_change_of_leader() {
+    let file: AlertTests = yaml(&root().join("monitoring/tests/alerts_test.yml"));
+    for alert in alerts() {
+        let name = &alert.name;
+        for label in ["job=", "job=~", "instance=", "pod=", "pod)", "pod,"] {
+            assert!(!alert.expr.contains(label), "{name}: depends on {label}: {}", alert.expr);
+        }
+        let aggregated = ["sum by", "max by", "absent("].iter().any(|op| alert.expr.contains(op));
+        assert!(aggregated, "{name}: not aggregated over the pods: {}", alert.expr);
+        let tested = file.tests.iter().any(|test| {
+            test.name.starts_with(name.as_str())
+                && test.name.contains("change of leader")
+                && test.alert_rule_test.iter().any(|expected| expected.alertname == *name)
+        });
+        assert!(tested, "{name}: no test with a change of leader");
+    }
+}
+
 /// Fires, does not fire and resolves: each alert has a test that expects it, a test that never
 /// expects it, and a test that expects it and later does not.
 #[test]

@@ -57,6 +57,40 @@ fn every_panel_is_complete() {
     }
 }
 
+/// Columns of Grafana's grid.
+const COLUMNS: u64 = 24;
+
+#[test]
+fn panels_fill_the_grid_without_overlap() {
+    for (file, dashboard) in dashboards() {
+        let mut taken = BTreeSet::new();
+        let mut end = 0;
+        for panel in dashboard["panels"].as_array().expect("panels") {
+            let title = panel["title"].as_str().unwrap_or_default();
+            let grid = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
+            let (x, y, w, h) = (grid("x"), grid("y"), grid("w"), grid("h"));
+            assert!(w > 0 && h > 0 && x + w <= COLUMNS, "{file}: {title}: beyond the grid");
+            for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+                assert!(taken.insert(cell), "{file}: {title}: overlaps at {cell:?}");
+            }
+            end = end.max(y + h);
+        }
+        let area = u64::try_from(taken.len()).expect("a number");
+        assert_eq!(area, COLUMNS * end, "{file}: there are holes between the panels");
+    }
+}
+
+#[test]
+fn everything_that_is_told_of_a_kind_is_shown() {
+    let shown: BTreeSet<_> =
+        panel_expressions().iter().flat_map(|(_, text)| metric_names(text)).collect();
+    let missing: Vec<_> = traffic_operator::metrics::NAMES
+        .iter()
+        .filter(|name| name.contains("_trafficwatch_") && !shown.contains(**name))
+        .collect();
+    assert!(missing.is_empty(), "no panel shows {missing:?}");
+}
+
 #[test]
 fn panels_survive_another_job_name_and_another_leader() {
     for (place, expression) in panel_expressions() {

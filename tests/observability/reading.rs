@@ -23,6 +23,7 @@ pub struct AlertTests {
 
 #[derive(Deserialize)]
 pub struct AlertTest {
+    pub name: String,
     #[serde(default)]
     pub alert_rule_test: Vec<AlertExpectation>,
 }

@@ -39,7 +39,8 @@ async fn traffic_is_counted_where_it_is_sent(cluster: &Cluster) {
     let counted = after.1.tx_bytes - before.1.tx_bytes;
     // 100 MB, or less where the machine is busy; never more.
     assert!((60_000_000..=101_000_000).contains(&sent), "{sent}");
-    assert!(counted >= sent && counted < sent + sent / 10, "sent {sent}, counted {counted}");
+    // Headers are 4 %; a busy machine sends some segments twice.
+    assert!(counted >= sent && counted < sent + sent / 4, "sent {sent}, counted {counted}");
     // Nobody else's link is loaded by it.
     assert!(after.0.rx_bytes - before.0.rx_bytes < sent / 20);
 }

@@ -1,0 +1,120 @@
+//! The status page, looked at with a real browser: what it shows, that it holds on a phone and in
+//! the dark, and that nothing which comes from the API server becomes markup.
+//!
+//! Needs Chromium; as root it is installed with apt-get. Pictures for the documentation:
+//! `UPDATE_IMAGES=1 cargo test --test page`.
+mod fixtures;
+mod http;
+mod looks;
+mod stage;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+use libtest_mimic::{Arguments, Trial};
+
+/// Pages that are looked at at once: a browser is many processes.
+const AT_ONCE: usize = 2;
+
+type Look = fn(PathBuf) -> BoxFuture<'static, Result<()>>;
+type Request = fn() -> BoxFuture<'static, Result<()>>;
+
+macro_rules! looks {
+    ($($name:ident),* $(,)?) => {
+        const LOOKS: &[(&str, Look)] =
+            &[$((stringify!($name), |browser| Box::pin(looks::$name(browser)))),*];
+    };
+}
+
+macro_rules! requests {
+    ($($name:ident),* $(,)?) => {
+        const REQUESTS: &[(&str, Request)] = &[$((stringify!($name), || Box::pin(http::$name()))),*];
+    };
+}
+
+requests![
+    every_file_is_served_under_a_strict_policy,
+    the_files_name_no_other_host,
+    only_reading_is_served,
+    the_state_is_the_contract_and_is_filtered,
+    two_hundred_nodes_unless_more_are_asked_for,
+    a_bad_parameter_is_refused_by_name,
+    a_follower_says_so_and_has_no_watches,
+];
+
+looks![
+    what_is_wrong_stands_first_with_its_numbers,
+    every_state_and_unit_is_told_in_words,
+    names_are_never_markup_and_never_too_long,
+    everybody_can_read_and_reach_everything,
+    rows_are_cards_on_a_phone,
+    filters_choose_by_name_and_by_state,
+    a_chosen_state_and_a_typed_name_are_kept_in_the_address,
+    what_is_folded_unfolds_and_stays_so,
+    a_page_that_nobody_sees_asks_nothing,
+    of_many_fit_nodes_a_few_are_shown_and_the_rest_is_offered,
+    a_follower_says_whom_to_ask,
+    a_leader_without_watches_says_so,
+    the_page_follows_the_state,
+    a_leader_that_becomes_a_follower_shows_no_old_state,
+    without_an_answer_the_last_one_stays_and_the_page_says_so,
+    pictures_for_the_documentation,
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => Arc::new(runtime),
+        Err(error) => {
+            eprintln!("no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let browser = match browser() {
+        Ok(browser) => browser,
+        Err(error) => {
+            eprintln!("no browser: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut trials = Vec::new();
+    for (name, request) in REQUESTS {
+        let runtime = Arc::clone(&runtime);
+        trials.push(Trial::test(*name, move || {
+            runtime.block_on(request()).map_err(|error| format!("{error:#}").into())
+        }));
+    }
+    for (name, look) in LOOKS {
+        let (runtime, browser) = (Arc::clone(&runtime), browser.clone());
+        let trial = Trial::test(*name, {
+            let browser = browser.clone();
+            move || {
+                let browser = browser.ok_or("no browser")?;
+                runtime.block_on(look(browser)).map_err(|error| format!("{error:#}").into())
+            }
+        });
+        trials.push(trial.with_ignored_flag(browser.is_none()));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if browser.is_none() {
+        println!(
+            "LEFT OUT: {} looks at the status page need Chromium: install it, or run as root and \
+             it is installed",
+            LOOKS.len()
+        );
+    }
+    conclusion.exit_code()
+}
+
+/// The browser; none where it is missing and cannot be installed.
+fn browser() -> Result<Option<PathBuf>> {
+    use std::os::unix::fs::MetadataExt;
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0);
+    match lab::packages::browser() {
+        Some(browser) => Ok(Some(browser)),
+        None if is_root => lab::packages::ensure_browser().map(Some),
+        None => Ok(None),
+    }
+}
