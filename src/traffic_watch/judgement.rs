@@ -66,7 +66,7 @@ pub struct Transition {
     pub from: NodeState,
     /// The state it entered.
     pub to: NodeState,
-    /// Why: `Measured`, a word of [`NoEvidence`], `LimitReached`, or the measure that says unfit.
+    /// Why: `Measured`, a word of `NoEvidence`, `LimitReached`, or the measure that says unfit.
     pub reason: Arc<str>,
 }
 
