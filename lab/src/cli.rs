@@ -13,7 +13,7 @@ use crate::cluster::operator::{environment_file, write_environment};
 use crate::cluster::{self, Cluster, parse_rate, teardown_leftovers};
 use crate::control_plane::{self, ControlPlane};
 use crate::image::{self, Compression};
-use crate::{cluster::leftovers, demo, node, packages, progress, relay, sink, tools};
+use crate::{cluster::leftovers, dashboard, demo, node, packages, progress, relay, sink, tools};
 
 /// The test ground of traffic-operator: real control planes and clusters, without Docker.
 #[derive(Debug, Parser)]
@@ -72,6 +72,28 @@ enum Command {
         /// What kubectl is to do.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Draw a Grafana dashboard as SVG, from the data of any Prometheus.
+    ///
+    /// Fails if a panel has no data, and names it.
+    Draw {
+        /// The dashboard's JSON.
+        file: PathBuf,
+        /// Where Prometheus is, as `http://127.0.0.1:9090`.
+        #[arg(long, value_name = "URL")]
+        prometheus: String,
+        /// The picture to write.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// How long before now the picture begins, as -15m, -6h or -2d.
+        #[arg(long, default_value = "-15m", value_parser = parse_ago, allow_hyphen_values = true)]
+        from: Duration,
+        /// What `$__rate_interval` stands for: four scrape intervals, as 8s or 1m.
+        #[arg(long, default_value = "1m", value_parser = parse_ago)]
+        rate_interval: Duration,
+        /// Panels without data are no failure.
+        #[arg(long)]
+        allow_empty: bool,
     },
     /// Put a static binary of the operator into an OCI image archive.
     Image {
@@ -153,6 +175,11 @@ fn run(command: Command) -> Result<ExitCode> {
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
+        Command::Draw { file, prometheus, out, from, rate_interval, allow_empty } => {
+            let options = dashboard::Options { prometheus, from, rate_interval };
+            let size = interruptible(dashboard::write(&file, &options, &out, allow_empty))?;
+            println!("{} {} kB", out.display(), size.div_ceil(1000));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -249,7 +276,43 @@ async fn traffic(node: String, rate: String, seconds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Reads a time before now, or any duration: a number and s, m, h or d; a minus before it changes nothing.
+fn parse_ago(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration: a whole number and s, m, h or d, as 15m");
+    let positive = text.strip_prefix('-').unwrap_or(text);
+    let unit = positive.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let digits = &positive[..positive.len() - 1];
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(wrong)?;
+    Ok(Duration::from_secs(seconds))
+}
+
 #[allow(clippy::cast_precision_loss, reason = "for people to read")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_now_are_read_with_and_without_minus() {
+        for (text, seconds) in [("-15m", 900), ("6h", 21_600), ("-2d", 172_800), ("8s", 8)] {
+            assert_eq!(parse_ago(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "-", "15", "m", "-0m", "1.5h", "--1m", "999999999999999999d", "5µ"] {
+            assert!(parse_ago(text).unwrap_err().contains("is no duration"), "{text}");
+        }
+    }
 }

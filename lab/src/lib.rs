@@ -21,13 +21,14 @@
 //!
 //! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
 //! `credentials` make identities, `control_plane` and `cluster` put the two levels together, `image` writes OCI
-//! archives, `demo` plays the product's main job on a cluster.
+//! archives, `demo` plays the product's main job on a cluster, `dashboard` draws dashboards.
 
 mod audit;
 pub mod cli;
 pub mod cluster;
 mod control_plane;
 mod credentials;
+pub mod dashboard;
 pub mod demo;
 pub mod image;
 mod kubeconfig;

@@ -90,3 +90,27 @@ async fn metrics_page(State(metrics): State<Metrics>) -> Response {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::Request};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::{
+        runtime::status_page::{self, Live, STATE_PATH},
+        traffic_watch::Decisions,
+    };
+
+    #[tokio::test]
+    async fn the_page_stands_beside_probes_and_metrics() {
+        let page =
+            status_page::router(Arc::new(Live::new("pod-a".into(), vec![], Decisions::default())));
+        let router = router(Metrics::new(), Readiness::default(), page);
+        for path in ["/", "/page.css", "/page.js", STATE_PATH, "/metrics", "/livez", "/readyz"] {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        }
+    }
+}

@@ -350,7 +350,8 @@ pub async fn pictures_for_the_documentation(browser: PathBuf) -> Result<()> {
         let dir = if name.starts_with("status-page") { dir } else { &own };
         let stage = Stage::set(&browser, vec![view], None).await?;
         let picture = stage.picture("", size, &dir.join(name)).await?;
-        ensure!(picture.len() < 150_000, "{name}: {} bytes", picture.len());
+        // Other fonts make other sizes: only what is committed has to be small.
+        ensure!(!update || picture.len() < 150_000, "{name}: {} bytes", picture.len());
     }
     Ok(())
 }

@@ -166,7 +166,7 @@ function cells(node, watch) {
     cell.append(value ? measured(value, measure) : "no value");
     made.push(cell);
   }
-  const reason = el("td", { role: "cell", class: node.reason ? "" : "none", "data-caption": "reason" });
+  const reason = el("td", { role: "cell", class: node.reason ? "why" : "none", "data-caption": "reason" });
   // What a measure says itself is not explained twice.
   if (node.reason) reason.append(node.values.some((one) => one.reason === node.reason) ? node.reason : inWords(node.reason));
   made.push(reason, el("td", { role: "cell", "data-caption": "since" }, time(node.since, "", " ago")));
