@@ -40,6 +40,8 @@ pub struct Observed {
     pub memory: Arc<Memory>,
     /// Whether the node label is ours to write.
     pub claim: Claim,
+    /// Whether the certificate of the endpoint is not verified.
+    pub insecure: bool,
     /// The Deployment as it is.
     pub deployment: Option<DeploymentFacts>,
     /// The Deployment's pods, if any may be evicted now.

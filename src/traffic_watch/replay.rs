@@ -248,6 +248,7 @@ impl Replay {
             readings: asked.then(|| readings.to_vec()),
             memory: Arc::clone(&self.memory),
             claim: Claim::Ours,
+            insecure: false,
             deployment: None,
             pods: vec![],
         };

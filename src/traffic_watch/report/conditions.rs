@@ -96,6 +96,9 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
             notes.push("spec.window holds fewer than four scrapes".into());
         }
     }
+    if j.seen.insecure {
+        notes.push("the certificate of the endpoint is not verified (insecureSkipVerify)".into());
+    }
     if j.settings.has_own_queries() {
         notes.push("how old the samples of your own queries are is not known".into());
     }
