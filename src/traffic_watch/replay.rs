@@ -8,7 +8,8 @@ use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 
 use super::{
     claims::Claim,
-    judgement::{Evaluation, Observed, Transition},
+    findings::Evaluation,
+    judgement::{Observed, Transition},
     live,
     memory::Memory,
     plan::{Edit, plan},

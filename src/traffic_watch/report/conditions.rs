@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use super::super::{
     children::{Child, Outcome},
-    judgement::{Evaluation, Judgement},
+    findings::Evaluation,
+    judgement::Judgement,
     memory::Memory,
     plan::SCRAPES_NEEDED,
     query::Question,
