@@ -66,10 +66,15 @@ impl Access {
     }
 }
 
-/// An error of the API server in one line.
+/// An error of the API server in one line: what it said, where it said something.
 #[must_use]
 pub fn describe(action: &'static str, error: kube::Error) -> String {
-    Error::kube(action)(error).to_text()
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => {
+            format!("{action}: {}", status.message)
+        }
+        error => Error::kube(action)(error).to_text(),
+    }
 }
 
 /// Every `TrafficWatch` that can be read, and the names of those that cannot, with the reason.

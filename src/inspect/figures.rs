@@ -1,6 +1,4 @@
 //! Numbers as a person reads them.
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
 /// A number with up to three decimals, none that are zero; very small ones keep their digits.
@@ -38,11 +36,21 @@ fn bits(x: f64) -> String {
     )
 }
 
-/// A span in whole seconds: `12m 4s`.
+/// A span by its two largest units: `12m 4s`, `59d 16h`.
 #[must_use]
 pub fn span(seconds: i64) -> String {
-    let seconds = u64::try_from(seconds).unwrap_or(0);
-    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+    const UNITS: [(i64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+    let seconds = seconds.max(0);
+    let largest = UNITS.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(UNITS.len() - 1);
+    let mut rest = seconds;
+    let mut parts = Vec::new();
+    for (unit, name) in UNITS.iter().skip(largest).take(2) {
+        if rest >= *unit || (parts.is_empty() && *unit == 1) {
+            parts.push(format!("{}{name}", rest / unit));
+        }
+        rest %= unit;
+    }
+    parts.join(" ")
 }
 
 /// How long ago something was; a moment in the future, by a clock that differs, is now.
@@ -75,8 +83,16 @@ mod tests {
 
     #[test]
     fn spans_are_whole_seconds_and_never_negative() {
-        assert_eq!(span(724), "12m 4s");
-        assert_eq!(span(0), "0s");
+        for (seconds, text) in [
+            (724, "12m 4s"),
+            (0, "0s"),
+            (60, "1m"),
+            (3604, "1h"),
+            (59 * 86_400 + 60_136, "59d 16h"),
+            (-5, "0s"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
         let at = |s| Timestamp::from_second(s).unwrap();
         assert_eq!(ago(at(10), at(75)), "1m 5s");
         assert_eq!(ago(at(75), at(10)), "0s");

@@ -1,6 +1,7 @@
 //! The commands of a person at a terminal, run as processes against a Prometheus whose answers the
 //! test chooses. None of these tests needs a cluster.
 mod backtesting;
+mod docs;
 mod evaluating;
 mod program;
 mod prometheus;

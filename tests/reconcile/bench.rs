@@ -42,7 +42,7 @@ static TURN: Mutex<()> = Mutex::const_new(());
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The name under which the operator writes.
-const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
+pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
 /// Runs one test with a fresh bench.
 pub fn run<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {

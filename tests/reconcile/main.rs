@@ -4,6 +4,7 @@
 //! One control plane serves all tests, one after the other: the operator is a cluster's only one.
 mod admission;
 mod bench;
+mod commands;
 mod faults;
 mod judging;
 mod leadership;

@@ -175,6 +175,11 @@ fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Aske
         *least = least.min(*count);
     }
     let judged = judged(nodes, facts, asked);
+    if judged.is_empty() {
+        let message = format!("none is judged ({for_whom})");
+        let fix = "correct spec.nodeSelector: kubectl get nodes --show-labels";
+        return vec![Check::warn("nodes", message, fix)];
+    }
     let without: Vec<_> = judged
         .iter()
         .filter(|node| !poorest.contains_key(name(node)))

@@ -16,11 +16,13 @@ pub fn text(checks: &[Check]) -> String {
         if let Some(fix) = &check.fix {
             let _ = writeln!(text, "{:18}fix: {fix}", "");
         }
-        for detail in check.details.iter().take(DETAILS) {
+        // The message names the first few itself.
+        let new: Vec<_> = check.details.iter().filter(|d| !check.message.contains(*d)).collect();
+        for detail in new.iter().take(DETAILS) {
             let _ = writeln!(text, "{:18}- {detail}", "");
         }
-        if check.details.len() > DETAILS {
-            let more = check.details.len() - DETAILS;
+        if new.len() > DETAILS {
+            let more = new.len() - DETAILS;
             let _ = writeln!(text, "{:18}- {more} more: -o json lists them", "");
         }
     }

@@ -27,9 +27,11 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
             Check::fail("watches", message, "correct the field, or use the binary of its version")
         })
         .collect();
-    let unready: Vec<_> = watches.read.iter().filter_map(readiness).collect();
+    // Who lost a claim is told of it below.
+    let claims = |watch: &&TrafficWatch| claim(watch, &watches.read) == Claim::Ours;
+    let unready: Vec<_> = watches.read.iter().filter(claims).filter_map(readiness).collect();
     if unready.is_empty() && checks.is_empty() {
-        let message = match watches.read.len() {
+        let message = match watches.read.iter().filter(claims).count() {
             0 => "there is no TrafficWatch yet".to_owned(),
             count => format!("all {count} are Ready and measured"),
         };

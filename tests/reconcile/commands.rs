@@ -1,0 +1,200 @@
+//! The commands of a person, against a real API server and the operator's own process.
+use std::path::PathBuf;
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::{
+    bench::{ACCOUNT, Bench, eventually, run},
+    judging::{KEY, three_nodes},
+    prometheus::Sample,
+};
+
+struct Outcome {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs a command as a user of the cluster.
+async fn command(bench: &Bench, (user, group): (&str, &str), args: &[&str]) -> Outcome {
+    let groups = [group, "system:authenticated"];
+    let kubeconfig: PathBuf = bench.plane().kubeconfig_for(user, &groups).expect("kubeconfig");
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
+        .args(args)
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .await
+        .expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Outcome { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+const ADMIN: (&str, &str) = ("admin", "system:masters");
+const NOBODY: (&str, &str) = ("jane", "developers");
+
+fn check<'a>(checks: &'a Value, name: &str) -> &'a Value {
+    let all = checks["checks"].as_array().expect("checks");
+    all.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {checks}"))
+}
+
+#[test]
+fn the_doctor_finds_a_healthy_operator_healthy_and_says_what_is_missing_to_others() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({})).await;
+        let operator = bench.operator();
+        bench.condition("web", "Ready", "True", "Judged").await;
+        let url = bench.prometheus.url.clone();
+        let base = ["doctor", "-o", "json", "--prometheus-url", &url];
+
+        let as_operator = [&base[..], &["--as", ACCOUNT]].concat();
+        let outcome = command(&bench, ADMIN, &as_operator).await;
+        let checks: Value = serde_json::from_str(&outcome.out).expect(&outcome.err);
+        assert_eq!(outcome.code, Some(0), "{checks:#}");
+        for name in
+            ["api-server", "definition", "rights", "leader", "prometheus", "exporters", "nodes"]
+        {
+            assert_eq!(check(&checks, name)["verdict"], "ok", "{checks:#}");
+        }
+        let message = check(&checks, "leader")["message"].as_str().unwrap();
+        assert!(message.starts_with("operator-1 leads"), "{message}");
+
+        // An orphan, and an object that lost its claim.
+        let label = json!({"metadata": {"labels": {"old.traffic.example.com/unfit": "true"}}});
+        bench.nodes().patch("node-1", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+        bench.watch("second", json!({"label": "web"})).await;
+        bench.condition("second", "Ready", "False", "Conflict").await;
+        let outcome = command(&bench, ADMIN, &["doctor", "--prometheus-url", &url]).await;
+        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
+        for expected in [
+            "default/second claims web.traffic.example.com/unfit, which belongs to the older default/web",
+            "old.traffic.example.com/unfit is on 1 nodes (node-1)",
+            "admin (you) may do all",
+        ] {
+            assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
+        }
+
+        let outcome = command(&bench, NOBODY, &["doctor", "--prometheus-url", &url]).await;
+        assert!(outcome.out.contains("WARN  rights      jane (you) may not"), "{}", outcome.out);
+        assert!(outcome.out.contains("cannot be listed"), "{}", outcome.out);
+        drop(operator);
+    });
+}
+
+#[test]
+fn the_doctor_says_when_nobody_leads() {
+    run(async |bench| {
+        let url = bench.prometheus.url.clone();
+        let none = ["doctor", "--prometheus-url", &url, "--operator-namespace", "elsewhere"];
+        let outcome = command(&bench, ADMIN, &none).await;
+        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
+        assert!(outcome.out.contains("FAIL  leader      nobody leads"), "{}", outcome.out);
+    });
+}
+
+#[test]
+fn explain_answers_why_a_node_is_unfit() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("71.5"));
+        bench.watch("web", json!({})).await;
+        bench.watch("zone", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}})).await;
+        let operator = bench.operator();
+        bench.until_label("node-2", KEY, Some("true")).await;
+        let what = "the status to tell it";
+        eventually(what, async || {
+            let status = bench.status("web").await;
+            (status["nodes"]["node-2"]["state"] == "Unfit").then_some(())
+        })
+        .await;
+        // The leader is a process here and no pod: the status tells.
+        let outcome = command(&bench, ADMIN, &["explain", "node", "node-2"]).await;
+        assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+        for expected in [
+            "node-2 is Unfit for default/web for ",
+            "71.5 % on eth0, above 60 %",
+            "fit again with bandwidth at or below 54 % for 2 judgements in a row",
+            "web.traffic.example.com/unfit=true, as it should be",
+            "1 of 3 nodes may be unfit; marked: node-2 (71.5)\n",
+            "default/zone spec.nodeSelector wants zone=a; the node has no such label",
+            "there is no pod operator-1 in namespace traffic-operator-system",
+        ] {
+            assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
+        }
+        let json = ["explain", "node", "node-2", "--watch", "default/web", "-o", "json"];
+        let answer: Value = serde_json::from_str(&command(&bench, ADMIN, &json).await.out).unwrap();
+        assert_eq!(answer["judgedBy"][0]["state"], "Unfit");
+        assert_eq!(answer["notJudgedBy"], json!([]));
+
+        let outcome = command(&bench, ADMIN, &["explain", "node", "node2"]).await;
+        assert_eq!(outcome.code, Some(1));
+        assert!(outcome.err.contains("did you mean node-"), "{}", outcome.err);
+        let outcome = command(&bench, NOBODY, &["explain", "node", "node-2"]).await;
+        assert!(outcome.err.contains("forbidden"), "{}", outcome.err);
+        let none = ["explain", "node", "node-2", "--watch", "default/none"];
+        let outcome = command(&bench, ADMIN, &none).await;
+        assert!(outcome.err.contains("no such TrafficWatch"), "{}", outcome.err);
+        drop(operator);
+    });
+}
+
+#[test]
+fn explain_asks_the_leader_where_it_can() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("71.5"));
+        bench.watch("web", json!({})).await;
+        let operator = bench.operator();
+        bench.until_label("node-2", KEY, Some("true")).await;
+        let args = ["explain", "node", "node-2", "--operator-url", &operator.url];
+        let outcome = command(&bench, ADMIN, &args).await;
+        for expected in [
+            "node-2 is Unfit for default/web for ",
+            "71.5 % on eth0, above 60 %; sample 1 s old\n",
+            "fit again with bandwidth at or below 54 % for 2 judgements in a row",
+            "web.traffic.example.com/unfit=true, as it should be",
+            "query        bandwidth (asked of default): label_replace(",
+            "From the leader, operator-1 (version ",
+        ] {
+            assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
+        }
+        // Whoever answers something else is no leader; the status tells then.
+        let args = ["explain", "node", "node-2", "--operator-url", &bench.prometheus.url];
+        let outcome = command(&bench, ADMIN, &args).await;
+        let expected = "answers what this version cannot read";
+        assert!(outcome.out.contains(expected), "{}", outcome.out);
+    });
+}
+
+#[test]
+fn evaluate_reads_labels_and_capacities_of_the_cluster_and_changes_nothing() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let zone = json!({"metadata": {
+            "labels": {"zone": "a"}, "annotations": {"traffic.example.com/capacity": "10k"}
+        }});
+        bench.nodes().patch("node-2", &PatchParams::default(), &Patch::Merge(zone)).await.unwrap();
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("zone.json");
+        let spec = json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+            "metadata": {"name": "zone"},
+            "spec": {"maxBandwidthPercent": "60", "nodeSelector": {"matchLabels": {"zone": "a"}}}
+        });
+        std::fs::write(&path, spec.to_string()).unwrap();
+        let since = k8s_openapi::jiff::Timestamp::now();
+        let (file, url) = (path.to_str().unwrap(), bench.prometheus.url.clone());
+        let args = ["evaluate", "-f", file, "--cluster", "--prometheus-url", &url];
+        let outcome = command(&bench, ADMIN, &args).await;
+        assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+        // 1000 bytes per second of 10 kbit/s.
+        assert!(outcome.out.contains("node-2  Fit    bandwidth  80 %   60 %"), "{}", outcome.out);
+        assert!(
+            !outcome.out.contains("node-1") && !outcome.out.contains("warning"),
+            "{}",
+            outcome.out
+        );
+        let writes = bench.plane().audit_since(since).unwrap();
+        assert!(!writes.iter().any(|e| e.is_write() && e.user == "admin"), "{writes:?}");
+    });
+}
