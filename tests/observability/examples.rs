@@ -30,5 +30,5 @@ fn every_trafficwatch_that_is_shown_can_be_applied() {
             count += 1;
         }
     }
-    assert!(count > 5, "{count} examples");
+    assert!(count >= 4, "{count} examples");
 }
