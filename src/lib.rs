@@ -6,9 +6,11 @@
 //! - [`api`]: the custom resources. Types only; one file per kind, and the registry
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, and the one table of errors.
-//! - [`traffic_watch`]: judges nodes by PromQL. Its pure core is `plan` (with `evidence`, `limits`,
-//!   `claims`, `children`); its edges are `query` (text out), `reading` (numbers in) and the
-//!   [`controller::Reconciler`].
+//! - [`traffic_watch`]: judges nodes by PromQL. Its pure core is `plan`, from `findings` (what each
+//!   measure proves) through `judgement` (with `limits`, `memory`, `claims`) to what is written
+//!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
+//!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
+//!   `live` shows what it decides now.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.

@@ -14,7 +14,8 @@ use prometheus_client::{
 
 use super::{
     children::Applied,
-    judgement::{Evaluation, Transition},
+    findings::Evaluation,
+    judgement::Transition,
     memory::{Memory, NodeMemory},
     settings::Criterion,
 };

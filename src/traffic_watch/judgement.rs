@@ -7,9 +7,10 @@ use super::{
     claims::Claim,
     deployments::DeploymentFacts,
     evictions::PodFacts,
-    evidence::{Evidence, NoEvidence},
+    evidence::NoEvidence,
+    findings::{Evaluation, Finding, gather, sample},
     limits::{self, Candidate},
-    memory::{Memory, NodeMemory, Sample, Side, Streak},
+    memory::{Memory, NodeMemory, Side, Streak},
     reading::Reading,
     settings::{Criterion, Settings},
 };
@@ -40,6 +41,8 @@ pub struct Observed {
     pub memory: Arc<Memory>,
     /// Whether the node label is ours to write.
     pub claim: Claim,
+    /// Whether the certificate of the endpoint is not verified.
+    pub insecure: bool,
     /// The Deployment as it is.
     pub deployment: Option<DeploymentFacts>,
     /// The Deployment's pods, if any may be evicted now.
@@ -66,31 +69,8 @@ pub struct Transition {
     pub from: NodeState,
     /// The state it entered.
     pub to: NodeState,
-    /// Why: `Measured`, a word of [`NoEvidence`], `LimitReached`, or the measure that says unfit.
+    /// Why: `Measured`, a word of `NoEvidence`, `LimitReached`, or the measure that says unfit.
     pub reason: Arc<str>,
-}
-
-/// What became of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Evaluation {
-    /// Nodes were judged.
-    Ok,
-    /// Too few nodes had data.
-    LowCoverage,
-    /// The request failed.
-    Failed,
-}
-
-impl Evaluation {
-    /// The metric's label.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::LowCoverage => "low_coverage",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// What changed about one node.
@@ -124,9 +104,6 @@ pub(super) struct Judgement<'a> {
     pub(super) summary: Summary,
     pub(super) changes: Vec<Change>,
 }
-
-/// What one measure proves about one node.
-type Finding = Result<Evidence, NoEvidence>;
 
 impl<'a> Judgement<'a> {
     /// Judges every node.
@@ -358,45 +335,6 @@ fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
         // Not judged yet, and nothing speaks against it.
         _ => (NodeState::Fit, None),
     }
-}
-
-fn sample(evidence: &Evidence, now: i64) -> Sample {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "counters are below 2^63 and age below a day; `as` saturates"
-    )]
-    let (total, age) = (evidence.total.unwrap_or(0.0) as i64, evidence.age.unwrap_or(0.0) as i64);
-    Sample {
-        value: evidence.value,
-        percent: evidence.percent.unwrap_or(f64::NAN),
-        total,
-        time: now - age,
-        device: evidence.device.clone(),
-    }
-}
-
-/// What one measure proves about each node, and what became of it.
-fn gather(seen: &Observed, settings: &Settings, place: usize) -> (Vec<Finding>, Evaluation) {
-    let none = |why| seen.nodes.iter().map(|_| Err(why)).collect();
-    let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
-    let Some(Ok(reading)) = reading else {
-        return (none(NoEvidence::MetricsUnavailable), Evaluation::Failed);
-    };
-    let rules = settings.criteria[place].rules;
-    let with_data = seen
-        .nodes
-        .iter()
-        .filter_map(|facts| reading.get(&facts.name))
-        .filter(|node| rules.has_data(node))
-        .count();
-    if with_data * 2 < seen.nodes.len() {
-        return (none(NoEvidence::LowCoverage), Evaluation::LowCoverage);
-    }
-    let findings = seen
-        .nodes
-        .iter()
-        .map(|facts| rules.evidence(reading.get(&facts.name), settings.capacity(facts)));
-    (findings.collect(), Evaluation::Ok)
 }
 
 /// A node as the last pass left it; after a restart, as label and status tell.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::{api::apps::v1::Deployment, jiff::Timestamp};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{Patch, PatchParams},
     core::{DeserializeGuard, PartialObjectMeta},
     runtime::reflector::Store,
@@ -20,7 +20,7 @@ use crate::{
     controller::{Error, FIELD_MANAGER, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{Class, Endpoints, QueryError, Shared},
+    prometheus::{Class, Client, Endpoints, QueryError, Shared},
 };
 
 mod children;
@@ -29,6 +29,7 @@ mod decisions;
 mod deployments;
 mod evictions;
 mod evidence;
+mod findings;
 mod judgement;
 mod limits;
 mod live;
@@ -47,7 +48,8 @@ pub(crate) use claims::{Claim, claim};
 pub use decisions::Decisions;
 use decisions::{Decided, Facts};
 pub use deployments::DeploymentStore;
-pub use judgement::{Evaluation, Transition};
+pub use findings::Evaluation;
+pub use judgement::Transition;
 use judgement::{Observed, Stray};
 use plan::{Desired, NodeWrite};
 use query::Request;
@@ -61,7 +63,7 @@ pub const LABEL_CONCURRENCY: usize = 8;
 /// What the controller works with.
 pub struct TrafficWatchReconciler {
     /// Writes.
-    pub client: Client,
+    pub client: kube::Client,
     /// The nodes.
     pub nodes: NodeStore,
     /// The Deployments we own.
@@ -127,6 +129,7 @@ impl Reconciler for TrafficWatchReconciler {
             readings,
             memory,
             claim,
+            insecure: self.prometheus.get(&watch.spec.prometheus).is_some_and(Client::insecure),
             deployment,
             pods,
         })

@@ -8,7 +8,8 @@ use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 
 use super::{
     claims::Claim,
-    judgement::{Evaluation, Observed, Transition},
+    findings::Evaluation,
+    judgement::{Observed, Transition},
     live,
     memory::Memory,
     plan::{Edit, plan},
@@ -248,6 +249,7 @@ impl Replay {
             readings: asked.then(|| readings.to_vec()),
             memory: Arc::clone(&self.memory),
             claim: Claim::Ours,
+            insecure: false,
             deployment: None,
             pods: vec![],
         };

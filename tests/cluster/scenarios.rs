@@ -6,7 +6,14 @@ use futures::future::LocalBoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::{
+    insight::{
+        backtest_agrees_with_what_the_operator_did,
+        pods_leave_a_node_that_stays_unfit_and_budgets_hold,
+        why_a_node_is_unfit_is_answered_by_one_command,
+    },
+    stage::Stage,
+};
 
 /// One scenario.
 pub struct Scenario {
@@ -35,12 +42,15 @@ scenarios![
     prometheus_away_holds_the_labels_and_judging_resumes_by_itself,
     a_silent_exporter_makes_its_node_unknown_and_only_that,
     killing_and_rolling_the_operator_changes_no_label,
+    pods_leave_a_node_that_stays_unfit_and_budgets_hold,
+    why_a_node_is_unfit_is_answered_by_one_command,
+    backtest_agrees_with_what_the_operator_did,
     every_panel_of_the_dashboard_has_data,
     the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
     undeploy_leaves_no_label_behind,
 ];
 
-fn deployment(app: &str, affinity: &str) -> String {
+pub fn deployment(app: &str, affinity: &str) -> String {
     format!(
         "deployment:
   replicas: 4
@@ -272,8 +282,15 @@ async fn judged_after(stage: &Stage, name: &str, time: Timestamp) -> Result<()> 
 }
 
 async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
-    stage.watch("panels", "placement: Preferred").await?;
+    // A measure of each unit: percent, bits per second, and one of the author's own.
+    let criterion = "criteria:\n  - {name: load, query: 'node_load1', max: 1k}";
+    stage.watch("panels", criterion).await?;
+    let absolute = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
+         metadata: {name: absolute, namespace: default}\n\
+         spec: {maxBandwidth: 900M, interval: 2s, window: 20s}\n";
+    stage.cluster.apply(absolute).await?;
     stage.until_ready("panels").await?;
+    stage.until_ready("absolute").await?;
     judged_after(stage, "panels", Timestamp::now()).await?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana/trafficwatch.json");
     let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
@@ -298,6 +315,7 @@ async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
         }
     }
     ensure!(queries > 10, "{queries} queries");
+    stage.delete("absolute")?;
     stage.delete("panels")
 }
 

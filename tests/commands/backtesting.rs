@@ -96,7 +96,7 @@ fn the_table_reads_well() {
         "360 judgements, one every 10s: 360 ok, 0 with low coverage, 0 failed\n",
         "bandwidth: unfit above 60 %, fit again at or below 54 %\n",
         "2026-09-21T14:23:30Z  node-1  Fit    Unfit    Measured  80 %\n",
-        "2026-09-21T15:03:20Z  node-3  Fit    Unknown  NoSample  10 %\n",
+        "2026-09-21T15:03:20Z  node-3  Fit    Unknown  NoSample  -\n",
         "node-1  10m    0s          0s       2            1\n",
         "60 %       1            10m         5            1      0s         as configured\n",
     ] {

@@ -3,6 +3,7 @@
 mod backtesting;
 mod docs;
 mod evaluating;
+mod explaining;
 mod program;
 mod prometheus;
 mod shells;

@@ -210,7 +210,7 @@ pub struct TrafficWatchSpec {
     pub taint: Option<TaintEffect>,
 
     /// Evicts pods of the Deployment from nodes that stay unfit, through the Eviction API, so that
-    /// PodDisruptionBudgets hold, and only while there is a fit node to go to. Off if absent.
+    /// disruption budgets hold, and only while there is a fit node to go to. Off if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Eviction>,
 

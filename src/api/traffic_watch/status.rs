@@ -53,7 +53,7 @@ pub struct NodeStatus {
     /// Fit, Unfit, Unknown or Suppressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<NodeState>,
-    /// Why: NoSample, LimitReached, …; where spec.criteria are set, the measures that say unfit.
+    /// Why it is so, in one word; where spec.criteria are set, the measures that say unfit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The busiest link, when the link speeds are known.

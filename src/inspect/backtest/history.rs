@@ -10,7 +10,7 @@ use super::{
     thresholds,
 };
 use crate::{
-    api::TrafficWatch,
+    api::{TrafficWatch, traffic_watch::NodeState},
     inspect::{cluster::name_of, evaluate, population::Population},
     nodes::Identity,
     prometheus::{Answer, Class, Client, Endpoints, QueryError, decode},
@@ -147,7 +147,9 @@ fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
         to: *to,
         reason: reason.to_string(),
     };
-    Change { value: replay.value(node), transition }
+    // A node without evidence has no value now, only one of before.
+    let value = replay.value(node).filter(|_| *to != NodeState::Unknown);
+    Change { transition, value }
 }
 
 /// How many steps are asked for at once.

@@ -87,7 +87,7 @@ pub struct Change {
     /// What changed.
     #[serde(flatten)]
     pub transition: TransitionView,
-    /// The value of the first measure.
+    /// The value of the first measure; none without evidence.
     pub value: Option<f64>,
 }
 

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Asked, Check, Endpoint, Exporter, Facts, some};
 use crate::{
+    api::{CAPACITY_ANNOTATION, parse_quantity},
     inspect::{cluster::name_of, figures::span},
     nodes::{Identity, NodeObject, NodeSelector, Resolution},
     prometheus::{Class, QueryError},
@@ -188,6 +189,7 @@ fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Aske
     let mut checks = vec![coverage(&judged, without, &for_whom, asked)];
     let with_speed: BTreeSet<_> =
         speeds.iter().filter_map(|exporter| known.node(exporter)).collect();
+    checks.extend(capacities(&judged));
     checks.push(speed(&judged, &poorest, &with_speed, &for_whom, capacity_given(facts, asked)));
     checks.push(window(&poorest, &for_whom, asked));
     checks
@@ -247,6 +249,28 @@ fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked:
     } else {
         Check::warn(check, message, fix).with(without)
     }
+}
+
+/// Annotations that are no quantity: their nodes are Unknown.
+fn capacities(judged: &[&NodeObject]) -> Option<Check> {
+    let annotation = |node: &NodeObject| {
+        let annotations = node.metadata.annotations.as_ref()?;
+        annotations.get(CAPACITY_ANNOTATION).cloned()
+    };
+    let wrong: Vec<_> = judged
+        .iter()
+        .filter_map(|node| Some((name(node), annotation(node)?)))
+        .filter(|(_, text)| !parse_quantity(text).is_ok_and(|capacity| capacity > 0.0))
+        .map(|(node, text)| format!("{node} ({text:?})"))
+        .collect();
+    let first = wrong.first()?.split(' ').next()?.to_owned();
+    let message = format!(
+        "the annotation {CAPACITY_ANNOTATION} of {} nodes is no quantity: {}",
+        wrong.len(),
+        some(&wrong)
+    );
+    let fix = format!("kubectl annotate --overwrite node {first} {CAPACITY_ANNOTATION}=10G");
+    Some(Check::warn("link-speed", message, fix).with(wrong))
 }
 
 fn speed(

@@ -5,7 +5,10 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{api::TrafficWatch, prometheus::Class};
+use crate::{
+    api::{CAPACITY_ANNOTATION, TrafficWatch},
+    prometheus::Class,
+};
 
 /// Its generation is slow without optimisation.
 static DEFINITION: LazyLock<CustomResourceDefinition> = LazyLock::new(TrafficWatch::crd);
@@ -286,6 +289,16 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
                 "unknown for 1 nodes",
                 "kubectl annotate node node-1 traffic.example.com/capacity=10G",
             ],
+        ),
+        (
+            "link-speed",
+            Warn,
+            |f| {
+                let nodes = f.nodes.as_mut().unwrap();
+                nodes[1].metadata.annotations =
+                    Some([(CAPACITY_ANNOTATION.to_owned(), "10 Gbit".to_owned())].into());
+            },
+            &["of 1 nodes is no quantity: node-2 (\"10 Gbit\")", "--overwrite node node-2"],
         ),
         (
             "window",

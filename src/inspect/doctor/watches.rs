@@ -1,5 +1,5 @@
 //! Checks of the objects and of the node labels.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -110,7 +110,7 @@ fn orphans(facts: &Facts, watches: &[TrafficWatch]) -> Vec<Check> {
         }
     };
     let suffix = format!(".{GROUP}/unfit");
-    let claimed: Vec<_> = watches
+    let claimed: BTreeSet<_> = watches
         .iter()
         .filter(|watch| watch.spec.mode == Mode::Enforce)
         .flat_map(|watch| {

@@ -217,7 +217,7 @@ fn who_does_not_judge_the_node_says_why() {
         let text = told(&facts(None, vec![watch], Err("x".into())));
         assert!(text.starts_with("node-2 is judged by no TrafficWatch\n"), "{text}");
         assert!(text.contains(expected) && text.contains(&name), "{expected:?} is not in\n{text}");
-        assert!(!text.contains("From the status"), "{text}");
+        assert!(text.contains("the leader was not asked: x"), "{text}");
     }
     let windows = facts(None, vec![watch("w", json!({}), json!(null))], Err("x".into()));
     let windows = Facts {

@@ -35,15 +35,15 @@ pub fn text(explanation: &Explanation) -> String {
             lines.line(&absence.watch, &absence.because);
         }
     }
-    if !explanation.judged_by.is_empty() {
-        lines.head(&match &explanation.source {
-            Source::Leader { identity, version } => {
-                format!("From the leader, {identity} (version {version}), just now")
-            }
-            Source::Status { because } => format!(
-                "From the status, whose values may be a minute old; the leader was not asked: {because}"
-            ),
-        });
+    match &explanation.source {
+        // Without a verdict nothing is from there.
+        Source::Leader { .. } if explanation.judged_by.is_empty() => {}
+        Source::Leader { identity, version } => {
+            lines.head(&format!("From the leader, {identity} (version {version}), just now"));
+        }
+        Source::Status { because } => lines.head(&format!(
+            "From the status, whose values may be a minute old; the leader was not asked: {because}"
+        )),
     }
     lines.0
 }

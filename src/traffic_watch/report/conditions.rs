@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use super::super::{
     children::{Child, Outcome},
-    judgement::{Evaluation, Judgement},
+    findings::Evaluation,
+    judgement::Judgement,
     memory::Memory,
     plan::SCRAPES_NEEDED,
     query::Question,
@@ -95,6 +96,9 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
         if reading.scrapes.is_some_and(|scrapes| scrapes < SCRAPES_NEEDED) {
             notes.push("spec.window holds fewer than four scrapes".into());
         }
+    }
+    if j.seen.insecure {
+        notes.push("the certificate of the endpoint is not verified (insecureSkipVerify)".into());
     }
     if j.settings.has_own_queries() {
         notes.push("how old the samples of your own queries are is not known".into());

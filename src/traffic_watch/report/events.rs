@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use super::{
     super::{
         evidence::Unit,
-        judgement::{Change, Evaluation, Judgement, Transition},
+        findings::Evaluation,
+        judgement::{Change, Judgement, Transition},
         memory::Sample,
         settings::Criterion,
     },

@@ -98,6 +98,7 @@ impl World {
             readings: Some(readings.into_iter().map(|r| r.map(Arc::new)).collect()),
             memory: Arc::new(self.memory.clone()),
             claim: Claim::Ours,
+            insecure: false,
             deployment: None,
             pods: self.pods.clone(),
         }

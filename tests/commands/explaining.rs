@@ -1,0 +1,168 @@
+//! `explain` through an API server that a test plays: the leader is asked by the proxy of its pod.
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, Uri, header},
+    response::IntoResponse,
+};
+use serde_json::{Value, json};
+
+use crate::program::{Outcome, run};
+
+const SYSTEM: &str = "traffic-operator-system";
+
+#[derive(Clone, Default)]
+struct ApiServer {
+    answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
+    url: String,
+}
+
+impl ApiServer {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("non-blocking");
+        let url = format!("http://{}", listener.local_addr().expect("address"));
+        let this = Self { url, ..Self::default() };
+        let router = Router::new().fallback(answer).with_state(this.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("runtime").block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
+                axum::serve(listener, router).await.expect("server");
+            });
+        });
+        this
+    }
+
+    fn set(&self, path: &str, status: u16, body: Value) {
+        self.answers.lock().expect("lock").insert(path.to_owned(), (status, body));
+    }
+
+    fn explain(&self, name: &str, more: &[&str]) -> Outcome {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": self.url}}],
+            "users": [{"name": "test", "user": {}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}]
+        });
+        std::fs::write(&path, kubeconfig.to_string()).expect("kubeconfig");
+        let args = ["explain", "node", "node-2", "--kubeconfig", path.to_str().expect("path")];
+        run(&[&args[..], more].concat())
+    }
+}
+
+async fn answer(State(this): State<ApiServer>, uri: Uri) -> impl IntoResponse {
+    let answers = this.answers.lock().expect("lock");
+    let known = answers.get(&uri.to_string()).or_else(|| answers.get(uri.path())).cloned();
+    let (status, body) = known.unwrap_or_else(|| {
+        let message = format!("there is no {uri}");
+        (404, refusal(404, "NotFound", &message))
+    });
+    let status = StatusCode::from_u16(status).expect("status");
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string())
+}
+
+fn refusal(code: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason,
+        "message": message
+    })
+}
+
+/// A node, an object that judges it, and a leader.
+fn cluster() -> ApiServer {
+    let server = ApiServer::start();
+    let label = "web.traffic.example.com/unfit";
+    server.set(
+        "/api/v1/nodes/node-2",
+        200,
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2", "labels":
+            {"kubernetes.io/os": "linux", label: "true"}}}),
+    );
+    server.set(
+        "/apis/traffic.example.com/v1alpha1/trafficwatches",
+        200,
+        json!({"apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatchList",
+        "metadata": {}, "items": [
+            {"metadata": {"name": "web", "namespace": "default"},
+             "spec": {"maxBandwidthPercent": "60"}},
+            {"metadata": {"name": "odd", "namespace": "default"}, "spec": {"recoverPercent": "x"}}
+        ]}),
+    );
+    server.set(
+        &format!("/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/traffic-operator"),
+        200,
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "traffic-operator"},
+            "spec": {"holderIdentity": "op-1", "renewTime": "2026-09-21T14:25:24.000000Z"}}),
+    );
+    let node = json!({
+        "name": "node-2", "state": "Unfit", "reason": null, "since": "2026-09-21T14:13:20Z",
+        "unfit": true, "ageSeconds": 4.2, "values": [{"measure": "bandwidth", "value": 71.5,
+            "device": "eth0", "unfit": true, "streak": 1, "needed": 2, "reason": null}]
+    });
+    let view = json!({
+        "leader": true, "identity": "op-1", "version": "0.1.0", "now": "2026-09-21T14:25:24Z",
+        "started": "2026-09-21T10:00:00Z", "watches": [{
+            "namespace": "default", "name": "web", "label": label, "mode": "Enforce",
+            "intervalSeconds": 10.0, "limit": 1, "lastSuccess": "2026-09-21T14:25:20Z",
+            "summary": {"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0},
+            "measures": [{"name": "bandwidth", "unit": "percent", "max": 60.0, "recover": 54.0,
+                "endpoint": "default", "query": "the query", "problem": null}],
+            "nodes": [node], "nodesTruncated": false, "transitions": []
+        }]
+    });
+    server.set(&proxy(), 200, view);
+    server
+}
+
+fn proxy() -> String {
+    format!("/api/v1/namespaces/{SYSTEM}/pods/op-1:8080/proxy/api/v1/trafficwatches?node=node-2")
+}
+
+#[test]
+fn the_leader_is_asked_through_the_proxy_of_its_pod() {
+    let outcome = cluster().explain("leader", &[]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    for expected in [
+        "node-2 is Unfit for default/web for ",
+        "71.5 % on eth0, above 60 %; sample 4 s old; 1 of 2 judgements in a row say fit",
+        "web.traffic.example.com/unfit=true, as it should be",
+        "default/odd  its spec cannot be read",
+        "From the leader, op-1 (version 0.1.0), just now",
+    ] {
+        assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
+    }
+}
+
+#[test]
+fn whoever_keeps_the_leader_from_us_is_named() {
+    for (name, status, reason, expected) in [
+        (
+            "forbidden",
+            403,
+            "Forbidden",
+            "you may not get pods/proxy in namespace traffic-operator-system",
+        ),
+        ("gone", 404, "NotFound", "there is no pod op-1"),
+        ("policy", 503, "ServiceUnavailable", "cannot reach pod op-1 (a network policy"),
+    ] {
+        let server = cluster();
+        server.set(
+            &proxy(),
+            status,
+            refusal(status, reason, "dial tcp 10.0.0.7:8080: i/o timeout"),
+        );
+        let outcome = server.explain(name, &[]);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert!(outcome.out.contains("has not looked at this TrafficWatch yet"), "{}", outcome.out);
+        assert!(outcome.out.contains(expected), "{}", outcome.out);
+    }
+}
