@@ -6,6 +6,8 @@
 mod agreement;
 mod alerts;
 mod dashboards;
+mod examples;
+mod features;
 mod files;
 mod manifests;
 mod objects;

@@ -11,3 +11,4 @@ mod leadership;
 mod lifecycle;
 mod policies;
 mod prometheus;
+mod samples;

@@ -1,0 +1,57 @@
+//! The table of features is true: what it claims has a test, what has none is said to be missing.
+use crate::files::{read, root};
+
+/// A row of a table: its cells.
+fn rows(page: &str) -> Vec<Vec<&str>> {
+    let lines: Vec<_> = page.lines().collect();
+    lines
+        .iter()
+        .enumerate()
+        .filter(|(i, line)| {
+            // Neither a head nor the line below it.
+            let is_rule = |line: &&str| line.starts_with("|---");
+            line.starts_with('|') && !is_rule(line) && !lines.get(i + 1).is_some_and(is_rule)
+        })
+        .map(|(_, line)| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+/// The links of a cell: text and target.
+fn links(cell: &str) -> Vec<(&str, &str)> {
+    let link = |rest: &'_ str| -> Option<(usize, usize)> {
+        let middle = rest.find("](")?;
+        Some((middle, middle + rest[middle..].find(')')?))
+    };
+    cell.split('[')
+        .skip(1)
+        .filter_map(|rest| {
+            let (middle, end) = link(rest)?;
+            Some((&rest[..middle], &rest[middle + 2..end]))
+        })
+        .collect()
+}
+
+#[test]
+fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
+    let rows_of = read(&root().join("docs/features.md"));
+    let rows = rows(&rows_of);
+    assert!(rows.len() > 50, "{} rows", rows.len());
+    for row in rows {
+        let [feature, how, _, proof] = row.as_slice() else { panic!("not four cells: {row:?}") };
+        let tests = links(proof);
+        assert!(!tests.is_empty() || how.starts_with("no:"), "{feature}: neither a test nor no:");
+        for (test, target) in tests {
+            let path = root().join("docs").join(target);
+            assert!(path.is_file(), "{feature}: there is no {target}");
+            let found = read(&path).contains(&format!("fn {test}("));
+            assert!(found, "{feature}: {target} has no test {test}");
+        }
+    }
+}
+
+#[test]
+fn links_and_rows_are_found() {
+    let page = "| a | b |\n|---|---|\n| x [l](m) | y |\ntext\n| z |  |\n";
+    assert_eq!(rows(page), [vec!["x [l](m)", "y"], vec!["z", ""]]);
+    assert_eq!(links("a [b](c), [d](e) [f"), [("b", "c"), ("d", "e")]);
+}

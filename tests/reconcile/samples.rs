@@ -1,0 +1,76 @@
+//! The samples work as they are.
+use std::fs;
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams, ValidationDirective},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    bench::{eventually, run},
+    judging::three_nodes,
+};
+
+/// The `TrafficWatch`es of every sample, each with its file.
+fn samples() -> Vec<(String, Value)> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples");
+    let mut files: Vec<_> =
+        fs::read_dir(dir).expect("samples").map(|entry| entry.expect("entry").path()).collect();
+    files.sort();
+    let mut samples = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("sample");
+        for document in serde_yaml::Deserializer::from_str(&text) {
+            let document = Value::deserialize(document).expect("YAML");
+            if document["kind"] == "TrafficWatch" {
+                samples.push((file.display().to_string(), document));
+            }
+        }
+    }
+    samples
+}
+
+/// As `kubectl apply --server-side` does it, which refuses what the definition does not know.
+async fn apply(client: &Client, sample: &Value) -> kube::Result<DynamicObject> {
+    let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
+    let resource = ApiResource::from_gvk(&kind);
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource);
+    let name = sample["metadata"]["name"].as_str().expect("name");
+    let strict = Some(ValidationDirective::Strict);
+    let params = PatchParams { field_validation: strict, ..PatchParams::apply("test").force() };
+    api.patch(name, &params, &Patch::Apply(sample)).await
+}
+
+#[test]
+fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let endpoint = json!({"url": bench.prometheus.url});
+        let text = json!({"endpoints": {"default": endpoint, "edge": endpoint}});
+        let path = format!("{}/samples.yaml", env!("CARGO_TARGET_TMPDIR"));
+        fs::write(&path, text.to_string()).expect("endpoints");
+        let args = ["--lease-duration", "5s"];
+        let _operator = bench.operator_args(&["--prometheus-config", &path], &args);
+        let samples = samples();
+        assert!(samples.len() >= 6, "{samples:?}");
+        for (file, sample) in samples {
+            let stored = apply(&bench.client, &sample).await;
+            let stored = stored.unwrap_or_else(|error| panic!("{file}: {error}"));
+            let name = stored.metadata.name.expect("name");
+            // Of this sample and not of another of the same name.
+            let generation = json!(stored.metadata.generation);
+            let verdict = async || {
+                let status = bench.status(&name).await;
+                let ready =
+                    status["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
+                (ready["observedGeneration"] == generation).then(|| ready.clone())
+            };
+            let ready = eventually(&format!("{file}: condition Ready"), verdict).await;
+            let reason = ready["reason"].as_str().unwrap_or_default();
+            assert!(["Judged", "Judging", "NoNodes"].contains(&reason), "{file}: {ready}");
+        }
+    });
+}
