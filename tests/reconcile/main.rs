@@ -6,6 +6,7 @@ mod admission;
 mod bench;
 mod commands;
 mod faults;
+mod fields;
 mod judging;
 mod leadership;
 mod lifecycle;

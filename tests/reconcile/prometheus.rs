@@ -41,6 +41,8 @@ struct Inner {
     samples: BTreeMap<String, Sample>,
     /// By the query's text, what it says of each node.
     own: BTreeMap<String, BTreeMap<String, &'static str>>,
+    /// Percent of the link that each node receives.
+    received: BTreeMap<String, &'static str>,
     scrapes: Option<&'static str>,
     mode: Mode,
     requests: Vec<String>,
@@ -73,6 +75,11 @@ impl Prometheus {
         inner.own.entry(query.to_owned()).or_default().insert(instance.to_owned(), value);
     }
 
+    /// Sets what one node receives.
+    pub fn receives(&self, instance: &str, percent: &'static str) {
+        self.inner.lock().expect("lock").received.insert(instance.to_owned(), percent);
+    }
+
     /// Sets how many scrapes the window holds.
     pub fn scrapes(&self, count: &'static str) {
         self.inner.lock().expect("lock").scrapes = Some(count);
@@ -102,7 +109,7 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
         inner.requests.push(String::from_utf8_lossy(&body).into_owned());
         let vector = match inner.own.get(&query) {
             Some(values) => own(values),
-            None => vector(&inner.samples, inner.scrapes),
+            None => vector(&inner, &query),
         };
         (inner.mode.clone(), vector)
     };
@@ -127,23 +134,30 @@ fn own(values: &BTreeMap<String, &'static str>) -> Value {
     json!({"status": "success", "data": {"resultType": "vector", "result": result}})
 }
 
-fn vector(samples: &BTreeMap<String, Sample>, scrapes: Option<&str>) -> Value {
-    let scrapes =
-        scrapes.map(|count| json!({"metric": {"measure": "scrapes"}, "value": [0, count]}));
-    let mut result: Vec<_> = scrapes.into_iter().collect();
-    for (instance, sample) in samples {
-        let mut add = |measure: &str, value: Option<&str>| {
-            let Some(value) = value else { return };
-            let mut metric = json!({"instance": instance, "measure": measure});
-            if measure.ends_with("percent") {
-                metric["device"] = "eth0".into();
-            }
-            result.push(json!({"metric": metric, "value": [0, value]}));
-        };
-        add("transmit_percent", sample.percent);
-        add("transmit_bytes", sample.bytes);
-        add("total", Some("281814"));
-        add("age", sample.age);
+/// What was asked for of what is known.
+fn vector(inner: &Inner, query: &str) -> Value {
+    let mut result = Vec::new();
+    let mut add = |measure: &str, instance: &str, value: Option<&str>| {
+        let asked = query.contains(&format!("\"{measure}\""));
+        let (true, Some(value)) = (asked, value) else { return };
+        let mut metric = json!({"measure": measure});
+        if !instance.is_empty() {
+            metric["instance"] = instance.into();
+        }
+        if measure.ends_with("percent") {
+            metric["device"] = "eth0".into();
+        }
+        result.push(json!({"metric": metric, "value": [0, value]}));
+    };
+    add("scrapes", "", inner.scrapes);
+    for (instance, sample) in &inner.samples {
+        let received = inner.received.get(instance).copied();
+        add("transmit_percent", instance, sample.percent);
+        add("transmit_bytes", instance, sample.bytes);
+        add("receive_percent", instance, received);
+        add("receive_bytes", instance, received.map(|_| "1000"));
+        add("total", instance, Some("281814"));
+        add("age", instance, sample.age);
     }
     json!({"status": "success", "data": {"resultType": "vector", "result": result}})
 }

@@ -1,0 +1,210 @@
+//! Every field of the spec does what it says.
+use std::{collections::BTreeSet, fs, path::Path};
+
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+use traffic_operator::api::TrafficWatch;
+
+use crate::{
+    bench::{eventually, run},
+    judging::{KEY, deployment, three_nodes},
+    prometheus::Sample,
+};
+
+/// Each field, and the scenario that would see it ignored: file and function.
+const SCENARIOS: &[(&str, &str, &str)] = &[
+    ("capacity", "judging", "capacity_of_the_annotation_then_of_the_spec_replaces_the_link_speed"),
+    ("consecutive", "fields", "as_many_judgements_as_the_spec_says_must_agree"),
+    (
+        "criteria",
+        "policies",
+        "a_query_of_the_authors_replaces_the_built_in_one_and_criteria_stand_beside_it",
+    ),
+    (
+        "deployment",
+        "judging",
+        "a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgement",
+    ),
+    ("devices", "fields", "devices_and_window_are_what_is_asked"),
+    ("direction", "fields", "the_direction_decides_which_load_counts"),
+    ("eviction", "policies", "pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold"),
+    (
+        "interval",
+        "judging",
+        "twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_nothing_changes",
+    ),
+    ("label", "lifecycle", "labels_go_with_the_object_and_follow_a_new_name"),
+    (
+        "maxBandwidth",
+        "policies",
+        "an_absolute_threshold_marks_by_bits_per_second_without_any_link_speed",
+    ),
+    (
+        "maxBandwidthPercent",
+        "judging",
+        "a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgement",
+    ),
+    ("maxSampleAge", "fields", "a_sample_older_than_the_spec_allows_is_no_evidence"),
+    ("maxUnfit", "policies", "the_limits_of_the_spec_decide_how_many_are_marked"),
+    ("minFit", "policies", "the_limits_of_the_spec_decide_how_many_are_marked"),
+    ("mode", "judging", "observe_writes_nothing_but_its_status"),
+    (
+        "nodeSelector",
+        "lifecycle",
+        "a_node_that_leaves_the_selection_loses_the_label_and_an_empty_selection_freezes",
+    ),
+    ("onUnknown", "policies", "what_happens_to_a_node_without_evidence_is_the_authors_choice"),
+    ("paused", "judging", "paused_asks_nothing_and_writes_nothing"),
+    ("placement", "fields", "a_preferred_placement_leaves_the_scheduler_the_choice"),
+    ("prometheus", "policies", "each_object_asks_the_endpoint_that_it_names"),
+    (
+        "query",
+        "policies",
+        "a_query_of_the_authors_replaces_the_built_in_one_and_criteria_stand_beside_it",
+    ),
+    (
+        "recoverPercent",
+        "fields",
+        "the_node_is_fit_again_at_the_percent_of_the_threshold_that_the_spec_says",
+    ),
+    ("taint", "policies", "a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others"),
+    ("window", "fields", "devices_and_window_are_what_is_asked"),
+];
+
+#[test]
+fn every_field_of_the_spec_has_its_scenario() {
+    let crd = serde_json::to_value(TrafficWatch::crd()).expect("definition");
+    let properties = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    let fields = properties["spec"]["properties"].as_object().expect("fields");
+    let fields: BTreeSet<_> = fields.keys().map(String::as_str).collect();
+    let named: BTreeSet<_> = SCENARIOS.iter().map(|(field, ..)| *field).collect();
+    assert_eq!(named, fields);
+    for (field, file, function) in SCENARIOS {
+        let path = format!("tests/reconcile/{file}.rs");
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path));
+        let text = text.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let test = format!("#[test]\nfn {function}()");
+        assert!(text.contains(&test), "{field}: {path} has no {function}");
+    }
+}
+
+#[test]
+fn the_direction_decides_which_load_counts() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        for (node, sends, receives) in
+            [("node-1", "99", "1"), ("node-2", "1", "99"), ("node-3", "1", "1")]
+        {
+            bench.prometheus.set(node, Sample::percent(sends));
+            bench.prometheus.receives(node, receives);
+        }
+        let all = json!({"maxUnfit": "100%"});
+        let with = |direction: &str| {
+            let mut spec = all.clone();
+            spec["direction"] = direction.into();
+            spec
+        };
+        for direction in ["Transmit", "Receive", "Busiest"] {
+            bench.watch(&direction.to_lowercase(), with(direction)).await;
+        }
+        let _operator = bench.operator();
+        for (name, labels) in [
+            ("transmit", ["true", "false", "false"]),
+            ("receive", ["false", "true", "false"]),
+            ("busiest", ["true", "true", "false"]),
+        ] {
+            let key = format!("{name}.traffic.example.com/unfit");
+            for (node, label) in ["node-1", "node-2", "node-3"].into_iter().zip(labels) {
+                bench.until_label(node, &key, Some(label)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn devices_and_window_are_what_is_asked() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({"devices": "bond[0-9]+", "window": "7s"})).await;
+        let _operator = bench.operator();
+        bench.judgements(1).await;
+        let form = format!("http://form/?{}", bench.prometheus.requests()[0]);
+        let form = reqwest::Url::parse(&form).expect("a form");
+        let query = form.query_pairs().find(|(key, _)| key == "query").expect("a query").1;
+        let asked = "rate(node_network_transmit_bytes_total{device=~\"bond[0-9]+\"}[7000ms])";
+        assert!(query.contains(asked), "{query}");
+        assert!(!query.contains("eth"), "{query}");
+    });
+}
+
+#[test]
+fn as_many_judgements_as_the_spec_says_must_agree() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({"consecutive": {"unfit": 6, "fit": 1}})).await;
+        let _operator = bench.operator();
+        bench.until_label("node-2", KEY, Some("false")).await;
+        bench.prometheus.set("node-2", Sample::percent("99"));
+        // One may be under way; four more are not six.
+        bench.judgements(5).await;
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("false"));
+        bench.until_label("node-2", KEY, Some("true")).await;
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+    });
+}
+
+#[test]
+fn the_node_is_fit_again_at_the_percent_of_the_threshold_that_the_spec_says() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("99"));
+        bench.watch("web", json!({"recoverPercent": 50})).await;
+        let _operator = bench.operator();
+        bench.until_label("node-2", KEY, Some("true")).await;
+        bench.prometheus.set("node-2", Sample::percent("31"));
+        bench.judgements(4).await;
+        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
+        bench.prometheus.set("node-2", Sample::percent("30"));
+        bench.until_label("node-2", KEY, Some("false")).await;
+    });
+}
+
+#[test]
+fn a_sample_older_than_the_spec_allows_is_no_evidence() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let old = Sample { age: Some("6"), ..Sample::percent("99") };
+        bench.prometheus.set("node-2", old);
+        bench.watch("strict", json!({"maxSampleAge": "5s"})).await;
+        bench.watch("patient", json!({"maxSampleAge": "7s"})).await;
+        let _operator = bench.operator();
+        bench.until_label("node-2", "patient.traffic.example.com/unfit", Some("true")).await;
+        let reason = ("/nodes/node-2/reason", json!("StaleSample"));
+        bench.until("strict", &[("/nodes/node-2/state", json!("Unknown")), reason]).await;
+        assert_eq!(bench.label("node-2", "strict.traffic.example.com/unfit").await, None);
+    });
+}
+
+#[test]
+fn a_preferred_placement_leaves_the_scheduler_the_choice() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let spec = json!({"deployment": deployment(), "placement": "Preferred"});
+        bench.watch("web", spec).await;
+        let _operator = bench.operator();
+        let child =
+            eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
+        let affinity = child.spec.and_then(|spec| spec.template.spec).and_then(|pod| pod.affinity);
+        let affinity = serde_json::to_value(affinity).expect("affinity");
+        assert_eq!(
+            affinity["nodeAffinity"],
+            json!({"preferredDuringSchedulingIgnoredDuringExecution": [{
+                "weight": 100,
+                "preference": {"matchExpressions": [
+                    {"key": KEY, "operator": "NotIn", "values": ["true"]}]},
+            }]})
+        );
+        assert_eq!(affinity["podAffinity"], Value::Null);
+    });
+}
