@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::jiff::Timestamp;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder},
@@ -90,11 +91,20 @@ impl Decisions {
         }
     }
 
-    /// Counts one eviction by what became of it.
-    pub fn evicted(&self, namespace: &str, name: &str, result: &'static str) {
+    /// Counts one eviction by what became of it; `refused` is when it was, if it was.
+    pub fn evicted(
+        &self,
+        namespace: &str,
+        name: &str,
+        result: &'static str,
+        refused: Option<Timestamp>,
+    ) {
         let mut entries = self.entries();
         let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
         *entry.evictions.entry(result).or_default() += 1;
+        if refused.is_some() {
+            Arc::make_mut(&mut entry.memory).refused = refused;
+        }
     }
 
     /// Remembers what became of the Deployment.

@@ -34,6 +34,8 @@ pub struct Memory {
     pub last_success: Option<Timestamp>,
     /// The Deployment as it was last applied.
     pub applied: Option<Applied>,
+    /// When an eviction was last refused.
+    pub refused: Option<Timestamp>,
 }
 
 /// Nodes by name: a sorted list, because a hash table of 5,000 nodes for each of 100 objects is half

@@ -25,6 +25,10 @@ use crate::{
 /// `rate` over fewer scrapes turns one missed scrape into a hole or a jump.
 pub(super) const SCRAPES_NEEDED: f64 = 4.0;
 
+/// How long a refused eviction is not tried again, or `spec.eviction.after` if that is shorter: a
+/// budget that refuses may do so for hours, and each try is a request and an event.
+const REFUSAL_PAUSE: Duration = Duration::from_mins(1);
+
 /// What has to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
@@ -146,6 +150,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
             _ => seen.memory.last_success,
         },
         applied: seen.memory.applied.clone(),
+        refused: seen.memory.refused,
         nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
     };
     let measured = seen.readings.is_some();
@@ -204,7 +209,10 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
 /// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
 fn evictions(judged: &Judgement<'_>) -> Vec<PodFacts> {
     let Some((after, most)) = judged.settings.eviction else { return vec![] };
-    if !judged.is_new() {
+    let refused = judged.seen.memory.refused;
+    let pause = after.min(REFUSAL_PAUSE);
+    let waits = refused.is_some_and(|at| judged.seen.now.duration_since(at).unsigned_abs() < pause);
+    if !judged.is_new() || waits {
         return vec![];
     }
     let nodes = || judged.seen.nodes.iter().zip(&judged.nodes);

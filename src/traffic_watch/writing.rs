@@ -1,8 +1,11 @@
 //! Writes to nodes and pods.
 use futures::StreamExt;
-use k8s_openapi::api::{
-    apps::v1::ReplicaSet,
-    core::v1::{Node, Pod},
+use k8s_openapi::{
+    api::{
+        apps::v1::ReplicaSet,
+        core::v1::{Node, Pod},
+    },
+    jiff::Timestamp,
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -100,7 +103,11 @@ impl TrafficWatchReconciler {
             .collect();
         let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
         let pods = pages(&pods, params, "list Pods").await?;
-        let ours = pods.iter().filter(|pod| controllers(*pod).iter().any(|uid| ours.contains(uid)));
+        let ours = pods
+            .iter()
+            .filter(|pod| controllers(*pod).iter().any(|uid| ours.contains(uid)))
+            // What has ended stays listed; it is neither to be moved nor to be waited for.
+            .filter(|pod| !has_ended(pod));
         Ok(ours.map(pod_facts).collect())
     }
 
@@ -133,11 +140,12 @@ impl TrafficWatchReconciler {
                     ("refused", Some((true, "EvictionRefused", note)))
                 }
                 Err(error) => {
-                    self.decisions.evicted(namespace, name, "failed");
+                    self.decisions.evicted(namespace, name, "failed", None);
                     return Err(Error::kube("evict Pod")(error));
                 }
             };
-            self.decisions.evicted(namespace, name, result);
+            let refused = (result == "refused").then(Timestamp::now);
+            self.decisions.evicted(namespace, name, result, refused);
             notices.extend(told.map(|(warning, reason, note)| Notice {
                 warning,
                 reason,
@@ -175,6 +183,11 @@ where
 fn controllers<K: Resource>(object: &K) -> Vec<String> {
     let owners = object.owner_references().iter();
     owners.filter(|o| o.controller == Some(true)).map(|o| o.uid.clone()).collect()
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 fn pod_facts(pod: &Pod) -> PodFacts {
@@ -220,6 +233,16 @@ mod tests {
         let there = [ours("PreferNoSchedule"), foreign.clone()];
         assert_eq!(taints(&there, "k", set), [foreign.clone(), ours("NoSchedule")]);
         assert_eq!(taints(&there, "k", Edit::Remove), [foreign]);
+    }
+
+    #[test]
+    fn a_pod_that_has_ended_is_none() {
+        for (phase, ended) in
+            [("Failed", true), ("Succeeded", true), ("Running", false), ("Pending", false)]
+        {
+            let pod = json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
+            assert_eq!(has_ended(&serde_json::from_value(pod).expect("pod")), ended, "{phase}");
+        }
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub async fn backtest_agrees_with_what_the_operator_did(stage: &Stage) -> Result
     let (done, said) = command(stage, &arguments).await?;
     ensure!(done, "{said}");
     let report: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
-    let would = transitions(&report["backtests"][0]["transitions"], from)?;
+    let would = transitions(&report["backtests"][0]["run"]["transitions"], from)?;
     let words =
         |all: &[(Timestamp, String)]| all.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>();
     ensure!(words(&did) == words(&would), "did\n{did:#?}\nbacktest\n{would:#?}");

@@ -303,6 +303,12 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
         assert!(w.judge(&busy).evicted.is_empty());
     }
     assert_eq!(w.judge(&busy).evicted, ["p"], "one at a time");
+    // A budget that refused is not asked again at once.
+    w.memory.refused = Some(Timestamp::from_second(w.second).unwrap());
+    for _ in 0..5 {
+        assert!(w.judge(&busy).evicted.is_empty());
+    }
+    assert_eq!(w.judge(&busy).evicted, ["p"]);
     // Passes of the same tick are one judgement.
     let reading = w.reading(&busy);
     assert!(w.pass(vec![Ok(reading)]).evicted.is_empty());

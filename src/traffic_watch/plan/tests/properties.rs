@@ -94,8 +94,8 @@ proptest! {
             let measures: Vec<_> = says.iter().map(Option::as_deref).collect();
             for (node, value) in w.judge_all(&measures).writes {
                 let i = names.iter().position(|n| *n == node).unwrap();
-                let known = |m: &Option<&[Says]>| m.is_some_and(|m| matches!(m[i], Percent(_)));
-                prop_assert!(measures.iter().any(known), "{node} = {value:?} on {says:?}");
+                let known = |m: Option<&[Says]>| m.is_some_and(|m| matches!(m[i], Percent(_)));
+                prop_assert!(measures.iter().copied().any(known), "{node} = {value:?} on {says:?}");
             }
             let marked = w.labels.values().filter(|l| l.as_deref() == Some("true")).count();
             prop_assert!(marked <= 2);
