@@ -44,13 +44,10 @@ pub struct DoctorArgs {
 /// Looks at everything; fails if anything does not work.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let checks = output::block_on(async {
-        let access = args.cluster.access();
-        let (reading, asking) =
-            (access.reading().await?, access.asking(args.user.as_deref()).await?);
+        let (access, user) = (args.cluster.access(), args.user.as_deref());
         let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
         let (place, labels) = (args.operator.place(), &args.series.node_labels);
-        let user = args.user.as_deref();
-        let mut facts = doctor::gather(&reading, &asking, user, &place, labels).await;
+        let mut facts = doctor::gather(&access, user, &place, labels).await;
         for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
             let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
             let watches = watches.unwrap_or_default();

@@ -230,7 +230,7 @@ impl<'a> Judgement<'a> {
             .enumerate()
             .map(|(i, node)| Candidate {
                 name: &self.seen.nodes[i].name,
-                judged: node.judged(),
+                judged: self.judged(i),
                 marked: node.marked,
                 severity: self.severity(i),
             })
@@ -239,6 +239,15 @@ impl<'a> Judgement<'a> {
         for (node, mark) in self.nodes.iter_mut().zip(marks) {
             node.marked = mark;
         }
+    }
+
+    /// What the measures say of a node together. A node that has a mark is not without a verdict
+    /// because some measure never had evidence: when the one that said unfit says fit, it is fit.
+    fn judged(&self, node: usize) -> Option<bool> {
+        let memory = &self.nodes[node];
+        let had_verdict = memory.marked.is_some() && !self.drops_label(node);
+        let found_fit = || memory.sides().any(|side| side.judged == Some(false));
+        memory.judged().or_else(|| (had_verdict && found_fit()).then_some(false))
     }
 
     /// How far a node is above the thresholds of the measures that say unfit and have evidence.

@@ -19,19 +19,21 @@ async fn command(stage: &Stage, arguments: &[&str]) -> Result<(bool, String)> {
 }
 
 /// The state as the leader's admin server tells it.
-async fn view(stage: &Stage, name: &str) -> Result<Value> {
-    let metrics = stage.cluster.operator_metrics_url().await?;
-    let base = metrics.strip_suffix("/metrics").context("URL of the metrics")?;
-    let url = format!("{base}/api/v1/trafficwatches?namespace=default&name={name}");
-    let http = reqwest::Client::builder().tls_certs_only([]).build()?;
-    let view: Value = serde_json::from_str(&http.get(&url).send().await?.text().await?)?;
+fn view(stage: &Stage, name: &str) -> Result<Value> {
+    let namespace = "traffic-operator-system";
+    let lease = stage.json(&["-n", namespace, "lease", "traffic-operator"])?;
+    let leader = lease["spec"]["holderIdentity"].as_str().context("a leader")?;
+    let path = format!(
+        "/api/v1/namespaces/{namespace}/pods/{leader}:8080/proxy/api/v1/trafficwatches\
+         ?namespace=default&name={name}"
+    );
+    let view: Value = serde_json::from_str(&stage.cluster.kubectl(&["get", "--raw", &path])?)?;
     ensure!(view["leader"] == true, "{view}");
     Ok(view["watches"][0].clone())
 }
 
 pub async fn pods_leave_a_node_that_stays_unfit_and_budgets_hold(stage: &Stage) -> Result<()> {
-    let spec =
-        format!("taint: NoSchedule\n  eviction: {{after: 6s}}\n  {}", deployment("leave", ""));
+    let spec = format!("taint: NoSchedule\neviction: {{after: 6s}}\n{}", deployment("leave", ""));
     stage.watch("leave", &spec).await?;
     let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\n\
          metadata: {name: leave, namespace: default}\n\
@@ -79,7 +81,7 @@ pub async fn why_a_node_is_unfit_is_answered_by_one_command(stage: &Stage) -> Re
     for text in [
         "node-2 is Unfit for default/why",
         "% on eth0, above 30 %",
-        "fit with bandwidth at or below 27 % for 2 judgements in a row",
+        "fit again with bandwidth at or below 27 % for 2 judgements in a row",
         "why.traffic.example.com/unfit=true, as it should be",
         "node_network_transmit_bytes_total",
         "From the leader",
@@ -126,7 +128,7 @@ pub async fn backtest_agrees_with_what_the_operator_did(stage: &Stage) -> Result
         })
         .await?;
     let to = Timestamp::now();
-    let mut did = transitions(&view(stage, "history").await?["transitions"], from)?;
+    let mut did = transitions(&view(stage, "history")?["transitions"], from)?;
     did.reverse();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("history.yaml");
     std::fs::write(

@@ -2,6 +2,7 @@
 //! test chooses. None of these tests needs a cluster.
 mod backtesting;
 mod docs;
+mod doctoring;
 mod evaluating;
 mod explaining;
 mod program;

@@ -22,7 +22,7 @@ use super::{Facts, Right, rights};
 use crate::{
     api::KINDS,
     inspect::{
-        cluster::{describe, watches},
+        cluster::{Access, Watches, describe, watches},
         leader::{self, Place},
     },
     manifests,
@@ -50,45 +50,50 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Reads everything but Prometheus. `reading` is the caller; `asking` is whose rights are looked at.
+/// Reads everything but Prometheus: as the caller, and the rights of `user` if there is one.
 pub async fn gather(
-    reading: &Client,
-    asking: &Client,
-    impersonated: Option<&str>,
+    access: &Access,
+    user: Option<&str>,
     place: &Place,
     node_labels: &[String],
 ) -> Facts {
-    let server = reading.apiserver_version().await;
-    let server = server.map(|info| info.git_version).map_err(|e| describe("get /version", e));
-    let reachable = server.is_ok();
-    let subject = match impersonated {
-        Some(user) => Subject::As(user.to_owned()),
-        None => Subject::Caller(whoami(asking).await),
-    };
     let mut facts = Facts {
         now: Timestamp::now(),
-        server,
+        server: Err(String::new()),
         definitions: vec![],
-        subject,
+        subject: Subject::As(user.unwrap_or_default().to_owned()),
         rights: vec![],
         leadership: Ok(None),
         deployment: Ok(None),
         namespace: place.namespace.clone(),
         nodes: Ok(vec![]),
-        watches: Ok(crate::inspect::cluster::Watches::default()),
+        watches: Ok(Watches::default()),
         node_labels: node_labels.to_vec(),
         endpoints: vec![],
     };
-    if !reachable {
+    let (reading, asking) = match (access.reading().await, access.asking(user).await) {
+        (Ok(reading), Ok(asking)) => (reading, asking),
+        // Prometheus can be looked at without a cluster.
+        (Err(error), _) | (_, Err(error)) => {
+            facts.server = Err(format!("{error:#}"));
+            return facts;
+        }
+    };
+    let server = reading.apiserver_version().await;
+    facts.server = server.map(|info| info.git_version).map_err(|e| describe("get /version", e));
+    if facts.server.is_err() {
         return facts;
     }
-    facts.definitions = definitions(reading).await;
-    facts.rights = reviews(asking, &place.namespace).await;
-    facts.leadership = leader::leadership(reading, place).await;
-    facts.deployment = deployment(reading, &place.namespace).await;
+    if user.is_none() {
+        facts.subject = Subject::Caller(whoami(&asking).await);
+    }
+    facts.definitions = definitions(&reading).await;
+    facts.rights = reviews(&asking, &place.namespace).await;
+    facts.leadership = leader::leadership(&reading, place).await;
+    facts.deployment = deployment(&reading, &place.namespace).await;
     let nodes = Api::<NodeObject>::all(reading.clone()).list(&ListParams::default()).await;
     facts.nodes = nodes.map(|list| list.items).map_err(|e| describe("list nodes", e));
-    facts.watches = watches(reading).await.map_err(|e| describe("list TrafficWatches", e));
+    facts.watches = watches(&reading).await.map_err(|e| describe("list TrafficWatches", e));
     facts
 }
 

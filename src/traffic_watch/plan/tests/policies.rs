@@ -64,6 +64,19 @@ fn a_measure_that_fails_holds_its_own_verdict_and_no_other() {
     assert_eq!((w.label("a"), w.node("a").state), (Some("true"), Some(Unknown)));
 }
 
+/// Found by the property of the same limit: the mark stayed for ever, beside the limit.
+#[test]
+fn a_mark_ends_with_the_measure_that_set_it_though_another_never_had_evidence() {
+    let mut w = with_loss(&["a", "b", "c"]);
+    let (lossy, calm) = ([Percent(11.0), Percent(1.0), Percent(1.0)], [Percent(1.0); 3]);
+    w.judge_all(&[None, Some(&lossy)]);
+    w.judge_all(&[None, Some(&lossy)]);
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), None));
+    w.judge_all(&[None, Some(&calm)]);
+    w.judge_all(&[None, Some(&calm)]);
+    assert_eq!((w.label("a"), w.label("b")), (Some("false"), None));
+}
+
 #[test]
 fn a_restart_knows_which_measure_said_unfit() {
     let mut w = with_loss(&["a", "b", "c"]);

@@ -78,4 +78,27 @@ proptest! {
             prop_assert!(marked <= 2);
         }
     }
+
+    /// Design rule 1, with several measures: whichever of them answer, fail or fall silent.
+    #[test]
+    fn with_several_measures_too_only_a_node_with_evidence_is_written(
+        steps in proptest::collection::vec(
+            proptest::collection::vec(
+                proptest::option::weighted(0.8, proptest::collection::vec(says(), 4)), 2), 1..40),
+    ) {
+        let criteria = json!([{"name": "loss", "query": "loss", "max": "10"}]);
+        let mut w = World::new(
+            &["a", "b", "c", "d"], json!({"maxBandwidthPercent": "60", "criteria": criteria}));
+        for says in steps {
+            let names: Vec<_> = w.labels.keys().cloned().collect();
+            let measures: Vec<_> = says.iter().map(Option::as_deref).collect();
+            for (node, value) in w.judge_all(&measures).writes {
+                let i = names.iter().position(|n| *n == node).unwrap();
+                let known = |m: &Option<&[Says]>| m.is_some_and(|m| matches!(m[i], Percent(_)));
+                prop_assert!(measures.iter().any(known), "{node} = {value:?} on {says:?}");
+            }
+            let marked = w.labels.values().filter(|l| l.as_deref() == Some("true")).count();
+            prop_assert!(marked <= 2);
+        }
+    }
 }
