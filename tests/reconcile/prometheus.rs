@@ -137,8 +137,10 @@ fn own(values: &BTreeMap<String, &'static str>) -> Value {
 /// What was asked for of what is known.
 fn vector(inner: &Inner, query: &str) -> Value {
     let mut result = Vec::new();
+    // Other queries than the built-in request name no measure, and get what there is.
+    let all = !query.contains("\"measure\"");
     let mut add = |measure: &str, instance: &str, value: Option<&str>| {
-        let asked = query.contains(&format!("\"{measure}\""));
+        let asked = all || query.contains(&format!("\"{measure}\""));
         let (true, Some(value)) = (asked, value) else { return };
         let mut metric = json!({"measure": measure});
         if !instance.is_empty() {
