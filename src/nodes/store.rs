@@ -217,11 +217,13 @@ impl NodeStore {
 
     /// The same, with the taints.
     pub fn wrote_node(&self, node: &NodeObject) {
-        self.0
-            .state
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .apply(Event::Apply(node.clone()));
+        let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
+        // One that was deleted in the meantime must not come back.
+        let known =
+            node.metadata.name.as_deref().is_some_and(|name| state.nodes.contains_key(name));
+        if known {
+            state.apply(Event::Apply(node.clone()));
+        }
     }
 
     /// How many nodes there are.
@@ -344,6 +346,9 @@ mod tests {
         store.apply(Event::Apply(node("a", 5, None)));
         store.wrote(&node("a", 7, Some("true")).metadata);
         assert_eq!(labels(&store), [("a".into(), Some("true".into()))]);
+        // A node that is gone does not come back with the answer to a write.
+        store.wrote_node(&node("gone", 9, Some("true")));
+        assert_eq!(store.len(), 1);
         // An older event (a heartbeat that was under way) does not undo it, a newer one does.
         store.apply(Event::Apply(node("a", 6, None)));
         assert_eq!(labels(&store), [("a".into(), Some("true".into()))]);

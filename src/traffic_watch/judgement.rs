@@ -242,12 +242,17 @@ impl<'a> Judgement<'a> {
     }
 
     /// What the measures say of a node together. A node that has a mark is not without a verdict
-    /// because some measure never had evidence: when the one that said unfit says fit, it is fit.
+    /// because some measure never had evidence: when the one that said unfit says fit, it is fit; when
+    /// none says anything (the measures are others now), the mark stands.
     fn judged(&self, node: usize) -> Option<bool> {
         let memory = &self.nodes[node];
-        let had_verdict = memory.marked.is_some() && !self.drops_label(node);
-        let found_fit = || memory.sides().any(|side| side.judged == Some(false));
-        memory.judged().or_else(|| (had_verdict && found_fit()).then_some(false))
+        if self.drops_label(node) {
+            return memory.judged();
+        }
+        let found_fit = memory.sides().any(|side| side.judged == Some(false));
+        memory
+            .judged()
+            .or_else(|| if found_fit { memory.marked.and(Some(false)) } else { memory.marked })
     }
 
     /// How far a node is above the thresholds of the measures that say unfit and have evidence.
@@ -332,6 +337,10 @@ fn is_unknown(node: &NodeMemory) -> bool {
 }
 
 fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
+    // Its label says so, though no measure that there is now said it.
+    if node.marked == Some(true) && node.judged().is_none() && !is_unknown(node) {
+        return (NodeState::Unfit, None);
+    }
     if is_unknown(node) {
         // A measure that said unfit and has no evidence now is why the node stays what it is.
         let held = node.sides().filter(|side| side.judged == Some(true));

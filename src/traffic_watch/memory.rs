@@ -34,6 +34,10 @@ pub struct Memory {
     pub last_success: Option<Timestamp>,
     /// The Deployment as it was last applied.
     pub applied: Option<Applied>,
+    /// When the values in the status were last refreshed.
+    pub refreshed: Option<Timestamp>,
+    /// When the text of a condition last changed, and nothing else of it.
+    pub reworded: Option<Timestamp>,
     /// When an eviction was last refused.
     pub refused: Option<Timestamp>,
 }
@@ -122,7 +126,7 @@ impl NodeMemory {
             unknown_ms: told.map_or(0, |t| t.unknown_seconds.saturating_mul(1000)),
         };
         // The label is the durable record: who it calls unfit is so by some measure.
-        if label == Some(true) && node.judged() != Some(true) {
+        if label == Some(true) && node.judged() == Some(false) {
             node.sides_mut().for_each(|side| side.judged = Some(true));
         }
         node
@@ -166,17 +170,21 @@ impl NodeMemory {
     }
 }
 
-/// What a measure said before the restart. The label knows only what they said together: where the
-/// status does not tell them apart, each is taken to have said it, so that an unfit node stays unfit
-/// until all of them found it fit.
+/// What a measure said before the restart.
+///
+/// The label knows only what they said together; the status tells them apart, as long as it speaks of
+/// the same label. Where it says nothing of the node, each is taken to have said what the label says,
+/// so that an unfit node stays unfit until all of them found it fit. A measure that the status of the
+/// node does not name was never judged.
 fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>) -> Option<bool> {
     let label = label?;
-    let own = told.and_then(|t| t.criteria.iter().find(|c| c.name == *criterion.name));
-    match own {
-        // Nothing was unfit then, whatever the status says by now.
-        Some(own) if label => own.unfit,
-        _ => Some(label),
+    let Some(told) = told.filter(|told| told.unfit == label) else { return Some(label) };
+    if let Some(own) = told.criteria.iter().find(|c| c.name == *criterion.name) {
+        return own.unfit;
     }
+    // The percentage alone is not listed.
+    (told.criteria.is_empty() && criterion.is_bandwidth())
+        .then_some(label || told.state == Some(NodeState::Suppressed))
 }
 
 /// Judgements in a row for one side.

@@ -135,7 +135,9 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let mut notices = report::changes(&judged);
     notices.extend(report::news(judged.watch, &conditions));
     notices.extend(report::window_too_short(&judged, short_window));
-    let status = report::status(&judged, ready);
+    let refresh = report::is_due(seen);
+    let status = report::status(&judged, ready, refresh);
+    let (conditions, reworded) = report::settled(&judged, conditions);
     let names = seen.nodes.iter().map(|facts| Arc::clone(&facts.name));
     let evaluation = judged.evaluation();
     let memory = Memory {
@@ -150,6 +152,12 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
             _ => seen.memory.last_success,
         },
         applied: seen.memory.applied.clone(),
+        refreshed: if refresh || judged.watch.status.as_ref() != Some(&status) {
+            Some(seen.now)
+        } else {
+            seen.memory.refreshed
+        },
+        reworded: if reworded { Some(seen.now) } else { seen.memory.reworded },
         refused: seen.memory.refused,
         nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
     };

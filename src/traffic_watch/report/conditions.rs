@@ -10,6 +10,7 @@ use super::super::{
     query::Question,
     reading::Reading,
 };
+use super::status::is_past;
 use crate::{controller::Verdict, nodes::NodeFacts, prometheus::QueryError};
 
 /// What the API server said when it refused the Deployment that is still wanted.
@@ -129,6 +130,36 @@ fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static
     };
     let all = nodes.len();
     (reason, format!("{covered} of {all} nodes have data, at least half are needed: {hint}"))
+}
+
+/// The conditions, with the texts they have already where only those differ and one changed within
+/// the last minute; and whether one does now.
+///
+/// Texts carry what servers say, and some say another time or figure each time they are asked: each
+/// would be a write.
+pub(in super::super) fn settled(
+    j: &Judgement<'_>,
+    mut conditions: Vec<Verdict>,
+) -> (Vec<Verdict>, bool) {
+    let may = is_past(j.seen.memory.reworded, j.seen.now);
+    let mut reworded = false;
+    let told = j.watch.status.iter().flat_map(|status| &status.conditions);
+    for old in told.filter(|old| old.observed_generation == j.watch.metadata.generation) {
+        let same = |new: &&mut Verdict| {
+            let status = new.status.map_or("Unknown", |yes| if yes { "True" } else { "False" });
+            (new.type_, new.reason, status) == (&*old.type_, &*old.reason, &*old.status)
+        };
+        let Some(new) = conditions.iter_mut().find(same) else { continue };
+        if new.message == old.message {
+            continue;
+        }
+        if may {
+            reworded = true;
+        } else {
+            new.message.clone_from(&old.message);
+        }
+    }
+    (conditions, reworded)
 }
 
 /// Why each measure has no answer now.

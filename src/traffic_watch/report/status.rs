@@ -3,7 +3,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use super::super::{evidence::Unit, judgement::Judgement, memory::NodeMemory};
+use super::super::{
+    evidence::Unit,
+    judgement::{Judgement, Observed},
+    memory::NodeMemory,
+};
 use crate::api::{
     TrafficWatchStatus,
     go::format_exponent,
@@ -15,9 +19,13 @@ const MAX_LISTED: usize = 100;
 
 /// How often the values in a status are refreshed though no state changed. They are metrics; the
 /// status is for looking.
-const REFRESH_SECONDS: i64 = 60;
+const REFRESH_SECONDS: u64 = 60;
 
-pub(in super::super) fn status(j: &Judgement<'_>, ready: bool) -> TrafficWatchStatus {
+pub(in super::super) fn status(
+    j: &Judgement<'_>,
+    ready: bool,
+    refresh: bool,
+) -> TrafficWatchStatus {
     let old = j.watch.status.clone().unwrap_or_default();
     let mut order: Vec<_> = (0..j.nodes.len()).collect();
     // `seen.nodes` is sorted by name and this sort is stable.
@@ -27,11 +35,7 @@ pub(in super::super) fn status(j: &Judgement<'_>, ready: bool) -> TrafficWatchSt
         .take(MAX_LISTED)
         .map(|&i| (j.seen.nodes[i].name.to_string(), node_status(j, i)))
         .collect();
-    let nodes = if is_fresh(&old.nodes, j.seen.now) && same_states(&old.nodes, &listed) {
-        old.nodes
-    } else {
-        listed
-    };
+    let nodes = if !refresh && same_states(&old.nodes, &listed) { old.nodes } else { listed };
     TrafficWatchStatus {
         ready,
         nodes,
@@ -40,17 +44,23 @@ pub(in super::super) fn status(j: &Judgement<'_>, ready: bool) -> TrafficWatchSt
         max: Some(j.settings.max_text()),
         // The record of which key is on the nodes, for when it changes: Observe puts none there.
         label: match j.watch.spec.mode {
-            Mode::Enforce => Some(j.watch.label_key()),
-            Mode::Observe => old.label,
+            // An empty selection freezes: the old key is still on the nodes.
+            Mode::Enforce if !j.seen.nodes.is_empty() => Some(j.watch.label_key()),
+            _ => old.label,
         },
         observed_generation: old.observed_generation,
         conditions: old.conditions,
     }
 }
 
-fn is_fresh(nodes: &BTreeMap<String, NodeStatus>, now: Timestamp) -> bool {
-    let newest = nodes.values().map(|node| node.time).max();
-    newest.is_some_and(|newest| now.as_second().saturating_sub(newest) < REFRESH_SECONDS)
+/// Whether the status is to be refreshed though no state changed.
+pub(in super::super) fn is_due(seen: &Observed) -> bool {
+    is_past(seen.memory.refreshed, seen.now)
+}
+
+/// Whether something last happened long enough ago to happen again.
+pub(super) fn is_past(at: Option<Timestamp>, now: Timestamp) -> bool {
+    at.is_none_or(|at| now.duration_since(at).unsigned_abs().as_secs() >= REFRESH_SECONDS)
 }
 
 fn same_states(a: &BTreeMap<String, NodeStatus>, b: &BTreeMap<String, NodeStatus>) -> bool {

@@ -170,6 +170,58 @@ fn values_alone_are_written_once_a_minute() {
     assert!((9..=11).contains(&writes), "{writes}");
 }
 
+/// No sample is young, so none tells when the status was written last.
+#[test]
+fn a_status_without_evidence_is_refreshed_once_a_minute_too() {
+    for says in [Old, NoSpeed] {
+        let mut w = World::new(&["a", "b"], json!({}));
+        let mut writes = 0;
+        for _ in 0..60 {
+            let before = w.watch.status.clone();
+            w.judge(&[says; 2]);
+            writes += u32::from(before != w.watch.status);
+        }
+        assert!((9..=11).contains(&writes), "{says:?}: {writes}");
+    }
+}
+
+/// What a server says of its failure may differ every time (VictoriaMetrics#1914).
+#[test]
+fn a_text_that_changes_every_time_is_written_once_a_minute() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    let (mut texts, mut last) = (0, String::new());
+    for i in 0..60 {
+        w.next();
+        let error = QueryError::new(Class::QueryFailed, format!("at {i}"));
+        let step = w.pass(vec![Err(error)]);
+        texts += u32::from(step.conditions[1].message != last);
+        last.clone_from(&step.conditions[1].message);
+    }
+    assert!((9..=12).contains(&texts), "{texts}");
+}
+
+#[test]
+fn an_empty_selection_does_not_forget_the_key_that_is_on_the_nodes() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(1.0); 2]);
+    w.judge(&[Percent(1.0); 2]);
+    w.watch.spec.label = Some("other".into());
+    w.labels.clear();
+    w.judge(&[]);
+    assert_eq!(w.watch.status.as_ref().unwrap().label.as_deref(), Some(KEY));
+}
+
+#[test]
+fn a_restart_remembers_who_was_suppressed() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(99.0), Percent(98.0)]);
+    w.judge(&[Percent(99.0), Percent(98.0)]);
+    w.restart();
+    let step = w.judge(&[Percent(99.0), Percent(98.0)]);
+    assert_eq!((step.states, step.writes), (vec![Unfit, Suppressed], vec![]));
+    assert_eq!(step.conditions[2].reason, "LimitReached");
+}
+
 #[test]
 fn above_a_hundred_nodes_what_needs_attention_is_listed() {
     let names: Vec<_> = (0..150).map(|i| format!("n{i:03}")).collect();

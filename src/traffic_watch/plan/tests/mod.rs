@@ -32,6 +32,7 @@ enum Says {
     Nothing,
     NaN,
     Old,
+    NoSpeed,
 }
 
 /// A cluster as the plan sees it.
@@ -147,6 +148,7 @@ impl World {
                     put(Measure::Own, f64::NAN);
                     put(Measure::TransmitBytes, 1.0);
                 }
+                Says::NoSpeed => put(Measure::TransmitBytes, 1.0),
                 Says::Old => {
                     put(Measure::TransmitPercent, 1.0);
                     put(Measure::TransmitBytes, 1.0);
@@ -188,7 +190,13 @@ impl World {
             let outcome = Outcome::Refused("so that it is not applied again".into());
             self.memory.applied = Some(Applied { hash: child.hash, outcome });
         }
-        self.watch.status = Some(plan.status);
+        let mut status = plan.status;
+        let generation = self.watch.metadata.generation;
+        for verdict in &plan.conditions {
+            let now = Timestamp::from_second(self.second).unwrap();
+            crate::controller::conditions::set(&mut status.conditions, verdict, generation, now);
+        }
+        self.watch.status = Some(status);
         Step {
             writes,
             evicted: desired.evictions.iter().map(|pod| pod.name.clone()).collect(),
@@ -218,4 +226,4 @@ fn no() -> QueryError {
 }
 
 use NodeState::{Fit, Suppressed, Unfit, Unknown};
-use Says::{NaN, Nothing, Old, Percent};
+use Says::{NaN, NoSpeed, Nothing, Old, Percent};

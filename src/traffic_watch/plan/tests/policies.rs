@@ -120,6 +120,45 @@ fn a_measure_that_is_added_or_removed_leaves_the_others_what_they_said() {
     assert_eq!(w.judge(&calm).writes, [("a".into(), Some(false))]);
 }
 
+/// The author renames the only measure: its label still stands, so it still counts.
+#[test]
+fn a_mark_outlives_the_measure_that_set_it_until_another_has_judged() {
+    let criteria = |name: &str| json!([{"name": name, "query": "x", "max": "10"}]);
+    let mut w = World::new(&["a", "b", "c"], json!({"criteria": criteria(LOSS)}));
+    let lossy = [Percent(11.0), Percent(1.0), Percent(1.0)];
+    w.judge_all(&[Some(&lossy)]);
+    w.judge_all(&[Some(&lossy)]);
+    w.watch.spec.criteria = serde_json::from_value(criteria("rtt")).unwrap();
+    // Nothing is known of a by the new measure, and b is above it: there is one place, and a has it.
+    let blind = [Nothing, Percent(99.0), Percent(1.0)];
+    for _ in 0..4 {
+        w.judge_all(&[Some(&blind)]);
+    }
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
+    assert!(w.node("a").unfit, "the status says what the label says");
+    let calm = [Percent(1.0), Percent(99.0), Percent(1.0)];
+    w.judge_all(&[Some(&calm)]);
+    let step = w.judge_all(&[Some(&calm)]);
+    assert_eq!((w.label("a"), step.states[1]), (Some("false"), Unfit));
+}
+
+/// A measure that never had evidence holds no mark, whoever forgot what in between.
+#[test]
+fn a_new_measure_is_not_blamed_for_an_old_mark() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    let (busy, calm) = ([Percent(99.0), Percent(1.0), Percent(1.0)], [Percent(1.0); 3]);
+    w.judge(&busy);
+    w.judge(&busy);
+    let criteria = json!([{"name": LOSS, "query": "loss", "max": "10"}]);
+    w.watch.spec.criteria = serde_json::from_value(criteria).unwrap();
+    w.restart();
+    let silent = [Nothing, Percent(1.0), Percent(1.0)];
+    for _ in 0..3 {
+        w.judge_all(&[Some(&calm), Some(&silent)]);
+    }
+    assert_eq!(w.label("a"), Some("false"));
+}
+
 #[test]
 fn an_absolute_threshold_judges_bits_per_second() {
     let mut w = World::new(&["a", "b"], json!({"maxBandwidth": "800"}));
