@@ -29,7 +29,7 @@ pub struct Decisions(Arc<Mutex<BTreeMap<Key, Entry>>>);
 type Key = (String, String);
 
 /// For how long transitions are kept to be looked at.
-const HISTORY_SECONDS: i64 = 3600;
+pub(super) const HISTORY_SECONDS: i64 = 3600;
 
 /// How many transitions are kept of one object at most: a mass flip is told by the states.
 const HISTORY: usize = 200;

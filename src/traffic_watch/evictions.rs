@@ -12,6 +12,8 @@ pub struct PodFacts {
     pub uid: String,
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
+    /// When it was created, in Unix seconds.
+    pub created: i64,
     /// Whether it is Ready.
     pub ready: bool,
     /// Whether it is being deleted.
@@ -23,17 +25,27 @@ pub struct PodFacts {
 /// None while anything is under way: a pod that terminates anywhere, or one elsewhere that is not
 /// Ready (or not even bound), is the replacement of an earlier one. So pods leave one after the other
 /// even where no `PodDisruptionBudget` says so.
+///
+/// Only pods that were created before `before`: where there is no other room, a preferred placement
+/// starts the replacement on the same node again, and it is to have its time there.
 #[must_use]
-pub fn choose<'a>(pods: &'a [PodFacts], nodes: &[Arc<str>], most: usize) -> Vec<&'a PodFacts> {
+pub fn choose<'a>(
+    pods: &'a [PodFacts],
+    nodes: &[Arc<str>],
+    before: i64,
+    most: usize,
+) -> Vec<&'a PodFacts> {
     let leave: HashSet<&str> = nodes.iter().map(|node| &**node).collect();
-    let leaves = |pod: &PodFacts| pod.node.as_deref().is_some_and(|node| leave.contains(node));
+    let leaves = |pod: &PodFacts| {
+        pod.created <= before && pod.node.as_deref().is_some_and(|node| leave.contains(node))
+    };
     if pods.iter().any(|pod| pod.terminating || (!pod.ready && !leaves(pod))) {
         return vec![];
     }
     let mut chosen = Vec::new();
     for node in nodes {
         let mut there: Vec<_> =
-            pods.iter().filter(|pod| pod.node.as_deref() == Some(&**node)).collect();
+            pods.iter().filter(|p| p.node.as_deref() == Some(&**node) && leaves(p)).collect();
         there.sort_by(|a, b| a.name.cmp(&b.name));
         chosen.extend(there);
     }
@@ -50,6 +62,7 @@ mod tests {
             name: name.into(),
             uid: format!("uid-{name}"),
             node: node.map(Into::into),
+            created: 0,
             ready,
             terminating: false,
         }
@@ -57,7 +70,7 @@ mod tests {
 
     fn names(pods: &[PodFacts], nodes: &[&str], most: usize) -> Vec<String> {
         let nodes: Vec<Arc<str>> = nodes.iter().map(|n| (*n).into()).collect();
-        choose(pods, &nodes, most).iter().map(|pod| pod.name.clone()).collect()
+        choose(pods, &nodes, 100, most).iter().map(|pod| pod.name.clone()).collect()
     }
 
     #[test]
@@ -72,6 +85,15 @@ mod tests {
         assert!(names(&pods, &[], 9).is_empty());
         // A pod that is not Ready on the unfit node itself is no reason to leave it there.
         assert_eq!(names(&[pod("a", Some("bad"), false)], &["bad"], 1), ["a"]);
+    }
+
+    #[test]
+    fn a_pod_that_has_just_come_to_the_same_node_has_its_time_there() {
+        let young = |ready| PodFacts { created: 101, ..pod("a", Some("bad"), ready) };
+        assert!(names(&[young(true)], &["bad"], 9).is_empty());
+        let old = pod("b", Some("bad"), true);
+        assert_eq!(names(&[young(true), old.clone()], &["bad"], 9), ["b"]);
+        assert!(names(&[young(false), old], &["bad"], 9).is_empty(), "it is a replacement");
     }
 
     #[test]

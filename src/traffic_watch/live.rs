@@ -5,9 +5,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     Decisions,
-    decisions::Entry,
+    decisions::{Facts, HISTORY_SECONDS},
     judgement::Transition,
-    memory::{NodeMemory, Side},
+    memory::{Memory, NodeMemory, Side},
     settings::Criterion,
     view::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
 };
@@ -29,28 +29,49 @@ impl MeasureView {
 }
 
 impl Decisions {
-    /// The objects that are asked for, by namespace and name.
+    /// The objects that are asked for, by namespace and name; [`Filter::MAX_LIMIT`] nodes in all.
     #[must_use]
     pub fn watches(&self, filter: &Filter, node_labels: &[String]) -> Vec<WatchView> {
-        let entries = self.entries();
-        entries
+        // Written down outside of the lock: every pass waits for it.
+        let chosen: Vec<_> = self
+            .entries()
             .iter()
             .filter(|((namespace, name), _)| filter.admits_watch(namespace, name))
             // An object that was only counted (its first pass failed) decides nothing.
             .filter(|(_, entry)| entry.memory.tick.is_some() || entry.facts.paused)
-            .map(|((namespace, name), entry)| watch(namespace, name, entry, filter, node_labels))
-            .collect()
+            .map(|(key, entry)| {
+                let history: Vec<_> = entry.history.iter().rev().cloned().collect();
+                (key.clone(), Arc::clone(&entry.memory), entry.facts.clone(), history)
+            })
+            .collect();
+        let mut room = Filter::MAX_LIMIT;
+        let views = chosen.into_iter().map(|((namespace, name), memory, facts, history)| {
+            let limit = filter.limit.min(room);
+            let known = Known { memory: &memory, facts: &facts, history: &history };
+            let view = watch(namespace, name, known, filter, limit, node_labels);
+            room -= view.nodes.len();
+            view
+        });
+        views.collect()
     }
 }
 
+/// What is known of one object.
+struct Known<'a> {
+    memory: &'a Memory,
+    facts: &'a Facts,
+    /// The youngest first.
+    history: &'a [Transition],
+}
+
 fn watch(
-    namespace: &str,
-    name: &str,
-    entry: &Entry,
+    namespace: String,
+    name: String,
+    Known { memory, facts, history }: Known<'_>,
     filter: &Filter,
+    limit: usize,
     node_labels: &[String],
 ) -> WatchView {
-    let memory = &entry.memory;
     let measures = memory.criteria.iter().enumerate().map(|(place, criterion)| MeasureView {
         problem: memory.problems.get(place).cloned().flatten(),
         ..MeasureView::of(criterion, node_labels)
@@ -59,26 +80,27 @@ fn watch(
         memory.nodes.iter().filter(|(node, _)| filter.admits_node(node)).collect();
     // They are sorted by name, and this sort is stable.
     nodes.sort_by_key(|(_, node)| node.state);
-    let nodes_truncated = nodes.len() > filter.limit;
-    nodes.truncate(filter.limit);
-    let told = |t: &&Transition| filter.admits_node(&t.node);
+    let nodes_truncated = nodes.len() > limit;
+    nodes.truncate(limit);
+    let old = Timestamp::now().as_second() - HISTORY_SECONDS;
+    let told = |t: &&Transition| t.at >= old && filter.admits_node(&t.node);
     WatchView {
-        namespace: namespace.into(),
-        name: name.into(),
-        label: entry.facts.label.clone(),
-        mode: entry.facts.mode,
-        paused: entry.facts.paused,
-        interval_seconds: entry.facts.interval.as_secs_f64(),
+        namespace,
+        name,
+        label: facts.label.clone(),
+        mode: facts.mode,
+        paused: facts.paused,
+        interval_seconds: facts.interval.as_secs_f64(),
         summary: memory.summary,
         limit: u32::try_from(memory.limit).unwrap_or(u32::MAX),
         last_success: memory.last_success,
         measures: measures.collect(),
         nodes: nodes
             .into_iter()
-            .map(|(name, node)| node_view(name, node, &memory.criteria, entry.facts.consecutive))
+            .map(|(name, node)| node_view(name, node, &memory.criteria, facts.consecutive))
             .collect(),
         nodes_truncated,
-        transitions: entry.history.iter().rev().filter(told).filter_map(transition).collect(),
+        transitions: history.iter().filter(told).filter_map(transition).collect(),
     }
 }
 

@@ -117,7 +117,15 @@ impl Reconciler for TrafficWatchReconciler {
             (Some((after, _)), Some(deployment)) if decides && watch.spec.mode == Mode::Enforce => {
                 // Asked for only while there is a node to leave.
                 let leave = memory.nodes.iter().any(|(_, n)| plan::stayed_unfit(n, *after, now));
-                if leave { self.pods(watch, deployment).await? } else { vec![] }
+                if leave {
+                    // Nodes are judged whether or not pods can be listed.
+                    self.pods(watch, deployment).await.unwrap_or_else(|error| {
+                        tracing::warn!(error = error.to_text(), "no pod is evicted");
+                        vec![]
+                    })
+                } else {
+                    vec![]
+                }
             }
             _ => vec![],
         };
@@ -165,7 +173,7 @@ impl Reconciler for TrafficWatchReconciler {
         if let Some(child) = desired.deployment {
             self.apply_child(watch, &namespace, &name, child).await?;
         }
-        self.evict(&namespace, &name, desired.evictions).await
+        Ok(self.evict(&namespace, &name, desired.evictions).await)
     }
 
     async fn cleanup(&self, watch: &TrafficWatch, others: &Others) -> Result<Vec<Notice>, Error> {

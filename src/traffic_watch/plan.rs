@@ -232,7 +232,8 @@ fn evictions(judged: &Judgement<'_>) -> Vec<PodFacts> {
         nodes().filter(|(_, node)| stayed_unfit(node, after, judged.seen.now)).collect();
     unfit.sort_by_key(|(_, node)| node.since);
     let names: Vec<_> = unfit.into_iter().map(|(facts, _)| Arc::clone(&facts.name)).collect();
-    evictions::choose(&judged.seen.pods, &names, most).into_iter().cloned().collect()
+    let before = judged.seen.now.as_second() - i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
+    evictions::choose(&judged.seen.pods, &names, before, most).into_iter().cloned().collect()
 }
 
 /// Whether a node has been unfit for at least `after`.

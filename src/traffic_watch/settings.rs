@@ -1,5 +1,9 @@
 //! A spec, read and checked.
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString};
 
@@ -15,7 +19,7 @@ use crate::{
     },
     controller::Error,
     nodes::{NodeFacts, NodeSelector},
-    prometheus::promql,
+    prometheus::promql::{self, PromqlError},
 };
 
 /// The name of the measure that `maxBandwidthPercent` and `maxBandwidth` are the threshold of.
@@ -281,6 +285,26 @@ fn recover(max: f64, percent: u32) -> f64 {
 }
 
 fn own(path: &str, text: &str) -> Result<Question, Error> {
-    promql::check_vector(text).map_err(|error| invalid(path, error))?;
+    checked(text).map_err(|error| invalid(path, error))?;
     Ok(Question::Own(text.into()))
+}
+
+/// How many texts are remembered as checked: more than one operator sees in a day.
+const CHECKED: usize = 1000;
+
+/// What is wrong with a query. A text is parsed once and not at every pass: a long one takes a tenth
+/// of a second, and the threads that would wait for it renew the lease as well.
+fn checked(text: &str) -> Result<(), PromqlError> {
+    type Checked = HashMap<Arc<str>, Result<(), PromqlError>>;
+    static KNOWN: LazyLock<Mutex<Checked>> = LazyLock::new(Mutex::default);
+    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
+        return known.clone();
+    }
+    let result = promql::check_vector(text);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() >= CHECKED {
+        known.clear();
+    }
+    known.insert(text.into(), result.clone());
+    result
 }

@@ -35,7 +35,7 @@ pub struct WatchView {
     pub label: String,
     /// What it may write.
     pub mode: Mode,
-    /// `spec.paused`: nothing is judged, everything is shown as it was last.
+    /// `spec.paused`: nothing is judged, and no nodes are shown.
     #[serde(default)]
     pub paused: bool,
     /// How often nodes are judged, in seconds.

@@ -111,13 +111,14 @@ impl TrafficWatchReconciler {
         Ok(ours.map(pod_facts).collect())
     }
 
-    /// Evicts pods; what became of each is counted and told.
+    /// Evicts pods; what became of each is counted and told. That one could not be evicted is no
+    /// reason to leave anything else undone.
     pub(super) async fn evict(
         &self,
         namespace: &str,
         name: &str,
         pods: Vec<PodFacts>,
-    ) -> Result<Vec<Notice>, Error> {
+    ) -> Vec<Notice> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let mut notices = Vec::new();
         for pod in pods {
@@ -140,11 +141,13 @@ impl TrafficWatchReconciler {
                     ("refused", Some((true, "EvictionRefused", note)))
                 }
                 Err(error) => {
-                    self.decisions.evicted(namespace, name, "failed", None);
-                    return Err(Error::kube("evict Pod")(error));
+                    let error = Error::kube("evict Pod")(error);
+                    let note =
+                        format!("pod {} on node {node} stays: {}", pod.name, error.to_text());
+                    ("failed", Some((true, "EvictionFailed", note)))
                 }
             };
-            let refused = (result == "refused").then(Timestamp::now);
+            let refused = (result != "evicted").then(Timestamp::now);
             self.decisions.evicted(namespace, name, result, refused);
             notices.extend(told.map(|(warning, reason, note)| Notice {
                 warning,
@@ -153,7 +156,7 @@ impl TrafficWatchReconciler {
                 node: pod.node.as_ref().map(ToString::to_string),
             }));
         }
-        Ok(notices)
+        notices
     }
 }
 
@@ -195,6 +198,7 @@ fn pod_facts(pod: &Pod) -> PodFacts {
     PodFacts {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
+        created: pod.creation_timestamp().map_or(0, |time| time.0.as_second()),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).map(Into::into),
         ready: conditions.filter(|c| c.type_ == "Ready").any(|c| c.status == "True"),
         terminating: pod.metadata.deletion_timestamp.is_some(),

@@ -149,7 +149,8 @@ pub async fn names_are_never_markup_and_never_too_long(browser: PathBuf) -> Resu
             paused["name"].as_str().is_some_and(|n| n.ends_with("Paused: judges nothing")),
             "{paused}"
         );
-        ensure!(paused["verdict"] == "No node is selected.", "{}", paused["verdict"]);
+        let verdict = "Paused: nothing is judged, labels stay as they are.";
+        ensure!(paused["verdict"] == verdict, "{}", paused["verdict"]);
         ensure!(
             paused["facts"].as_str().is_some_and(|f| f.ends_with("never judged yet")),
             "{paused}"

@@ -32,7 +32,9 @@ pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
         }
         _ => "ask again; if it stays so, look at the log of Prometheus",
     };
-    if measured(facts) {
+    // What is wrong with credentials or URL is wrong for the operator as well.
+    let reachable_from_there = matches!(error.class, Class::Unreachable | Class::Timeout);
+    if reachable_from_there && measured(facts, name) {
         // Unreachable from here says nothing of the operator.
         let message = format!("{message}; the operator does reach its Prometheus");
         Check::warn(check, message, fix)
@@ -41,10 +43,11 @@ pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
     }
 }
 
-/// Whether the operator says that it gets answers.
-fn measured(facts: &Facts) -> bool {
+/// Whether the operator says that it gets answers of this endpoint.
+fn measured(facts: &Facts, endpoint: &str) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     watches
+        .filter(|watch| watch.spec.prometheus == endpoint)
         .filter_map(|watch| watch.status.as_ref())
         .flat_map(|status| &status.conditions)
         .any(|c| c.type_ == "MetricsAvailable" && c.status == "True")

@@ -291,7 +291,10 @@ fn label(facts: &Facts, watch: &TrafficWatch, decided: Option<bool>) -> Label {
         .filter(|_| watch.spec.mode == Mode::Enforce)
         .map(|unfit| if unfit { "true" } else { "false" }.to_owned());
     // Nothing decided and a label there: a decision of before, which stays.
-    let agrees = wanted.is_none() || wanted == value;
+    // No label and none that says unfit due: some measure has not judged the node yet, or its label went
+    // because nothing is known of it.
+    let none_due = value.is_none() && decided == Some(false);
+    let agrees = wanted.is_none() || wanted == value || none_due;
     Label { key, value, wanted, agrees }
 }
 

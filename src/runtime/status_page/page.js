@@ -147,6 +147,7 @@ function measured(value, measure) {
 
 function verdict(watch) {
   const { nodes: all, unfit, suppressed, unknown } = watch.summary;
+  if (watch.paused) return "Paused: nothing is judged, labels stay as they are.";
   if (all === 0) return "No node is selected.";
   const parts = [];
   if (unfit > 0) parts.push(`${unfit} of ${nodes(all)} unfit${watch.mode === "Observe" ? " (not written: mode Observe)" : ""}`);

@@ -321,6 +321,7 @@ fn pod(name: &str, node: &str) -> PodFacts {
         name: name.into(),
         uid: name.into(),
         node: Some(node.into()),
+        created: 0,
         ready: true,
         terminating: false,
     }
