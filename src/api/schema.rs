@@ -16,6 +16,13 @@ pub(super) fn deployment(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
+/// The schema of an optional word, which a rule must check: an API server refuses null where words are
+/// listed (`enum`), even if null is among them, and `taint:` with nothing after it is to be as good as
+/// no such line.
+pub(super) fn optional_word(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({"type": "string", "nullable": true, "maxLength": 32})
+}
+
 /// The generator keeps the real schema in its definitions: inline transforms run after this, so
 /// both the reference and what it points to must be opened where they stand.
 fn open(schema: &mut Schema) {

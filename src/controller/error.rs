@@ -16,6 +16,9 @@ pub enum Error {
     /// The API server refuses what the object describes; the rest of the object is served.
     #[error("{0}")]
     Refused(String),
+    /// An object that this one describes is somebody else's; the rest of the object is served.
+    #[error("{0}")]
+    Taken(String),
     /// The API server failed.
     #[error("kubernetes api: {action}")]
     Kube {
@@ -38,10 +41,16 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Invalid(_) | Self::Refused(_) => "InvalidSpec",
-            Self::Conflict(_) => "Conflict",
+            Self::Conflict(_) | Self::Taken(_) => "Conflict",
             Self::Kube { source: kube::Error::Api(s), .. } if s.is_forbidden() => "Forbidden",
             Self::Kube { .. } => "ApiError",
         }
+    }
+
+    /// Whether all the rest of what was decided is written, and is to be on record.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Taken(_))
     }
 
     /// What the `Ready` condition says of it: a spec or claim that cannot stand is known to fail,
@@ -79,7 +88,7 @@ impl Error {
         match self {
             Self::Invalid(_) => None,
             Self::Conflict(_) => Some(Duration::from_secs(10)),
-            Self::Refused(_) => Some(Duration::from_secs(1)),
+            Self::Refused(_) | Self::Taken(_) => Some(Duration::from_secs(1)),
             Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
         }
     }

@@ -19,7 +19,7 @@ use kube::{
     },
 };
 
-use report::{complain, publish, report, report_unreadable};
+use report::{announce, complain, publish, report, report_unreadable};
 
 use crate::{api::Kind, metrics::Metrics, runtime::watch};
 
@@ -274,7 +274,9 @@ async fn pass_or_complain<R: Reconciler>(
             // Nothing is decided for it any more: its series must not look as if.
             ctx.reconciler.forget(&object.namespace().unwrap_or_default(), &object.name_any());
         }
-        complain(object, ctx, error).await;
+        if !error.is_partial() {
+            complain(object, ctx, error).await;
+        }
     }
     result
 }
@@ -287,8 +289,22 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
     let applied = ctx.reconciler.apply(object, plan.desired).await;
     // What was decided is reported even if a write failed: the failure is reported after it.
     publish(object, ctx, &plan.notices).await;
-    publish(object, ctx, &applied?).await;
-    report(object, ctx, plan.status, &plan.conditions).await?;
+    let (told, error) = match applied {
+        Ok(told) => (told, None),
+        Err(error) if error.is_partial() => (vec![], Some(error)),
+        Err(error) => return Err(error),
+    };
+    publish(object, ctx, &told).await;
+    let mut conditions = plan.conditions;
+    if let Some(error) = &error {
+        announce(object, ctx, error).await;
+        conditions.retain(|condition| condition.type_ != error.verdict().type_);
+        conditions.push(error.verdict());
+    }
+    report(object, ctx, plan.status, &conditions).await?;
+    if let Some(error) = error {
+        return Err(error);
+    }
     Ok(Action::requeue(ctx.schedule.until_next(Instant::now(), plan.period)))
 }
 

@@ -1,8 +1,12 @@
 //! What a pass tells: events, conditions, status.
-use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    jiff::Timestamp,
+};
 use kube::{
-    Resource, ResourceExt,
-    api::{Patch, PatchParams},
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
     core::DeserializeGuard,
     runtime::events::{Event, EventType},
 };
@@ -26,30 +30,78 @@ pub(super) async fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, n
                 ..ObjectReference::default()
             }),
         };
-        if let Err(error) = ctx.recorder.publish(&event, &object.object_ref(&())).await {
+        let reference = object.object_ref(&());
+        let published = if object.name_any().len() > LONGEST_NAME {
+            publish_shortened(ctx, event, reference).await
+        } else {
+            ctx.recorder.publish(&event, &reference).await
+        };
+        if let Err(error) = published {
             tracing::debug!(%error, reason = notice.reason, "event not published");
         }
     }
 }
 
+/// The longest name of an object whose events the client library can name: it appends a dot and the
+/// time in 16 digits, and a name ends at 253.
+const LONGEST_NAME: usize = 236;
+
+/// Publishes an event about an object whose name is too long to begin the event's name with: one that
+/// counts no repetitions.
+async fn publish_shortened<R: Reconciler>(
+    ctx: &Context<R>,
+    event: Event,
+    regarding: ObjectReference,
+) -> kube::Result<()> {
+    let now = Timestamp::now();
+    let name = regarding.name.as_deref().unwrap_or_default();
+    let name = name[..name.floor_char_boundary(LONGEST_NAME)].trim_end_matches(['.', '-']);
+    let namespace = regarding.namespace.clone();
+    let object = events::v1::Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            namespace: namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        action: Some(event.action),
+        event_time: Some(MicroTime(now)),
+        note: event.note,
+        reason: Some(event.reason),
+        regarding: Some(regarding),
+        related: event.secondary,
+        reporting_controller: Some(FIELD_MANAGER.into()),
+        reporting_instance: Some(FIELD_MANAGER.into()),
+        type_: Some(match event.type_ {
+            EventType::Normal => "Normal".into(),
+            EventType::Warning => "Warning".into(),
+        }),
+        ..events::v1::Event::default()
+    };
+    // Events of objects without a namespace stand in this one.
+    let namespace = namespace.as_deref().unwrap_or("default");
+    let api = Api::<events::v1::Event>::namespaced(ctx.client.clone(), namespace);
+    api.create(&PostParams::default(), &object).await.map(drop)
+}
+
 /// Tells of a failed pass where its owner looks: the condition and an event, both best effort.
 pub(super) async fn complain<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, error: &Error) {
+    announce(object, ctx, error).await;
+    let status = object.status().cloned().unwrap_or_default();
+    if let Err(error) = report(object, ctx, status, &[error.verdict()]).await {
+        tracing::debug!(error = error.to_text(), "condition not written");
+    }
+}
+
+/// The event of an error, unless the condition says the same already.
+pub(super) async fn announce<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, error: &Error) {
     let verdict = error.verdict();
     let mut status = object.status().cloned().unwrap_or_default();
     let known = R::Kind::conditions_mut(&mut status).iter().any(|c| {
         c.type_ == verdict.type_ && c.reason == verdict.reason && c.message == verdict.message
     });
     if !known {
-        let notice = Notice {
-            warning: true,
-            reason: verdict.reason,
-            note: verdict.message.clone(),
-            node: None,
-        };
-        publish(object, ctx, &[notice]).await;
-    }
-    if let Err(error) = report(object, ctx, status, &[verdict]).await {
-        tracing::debug!(error = error.to_text(), "condition not written");
+        let Verdict { reason, message: note, .. } = verdict;
+        publish(object, ctx, &[Notice { warning: true, reason, note, node: None }]).await;
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Outcome {
     },
     /// Refused for good, in its words: trying the same again would be refused again.
     Refused(String),
+    /// Not applied: another's Deployment has the name. Tried again at every pass.
+    Taken(String),
 }
 
 /// The Deployment that a `TrafficWatch` describes.

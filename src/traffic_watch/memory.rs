@@ -24,6 +24,8 @@ pub struct Memory {
     pub criteria: Arc<[Criterion]>,
     /// Why a measure had no answer, in the order of the criteria.
     pub problems: Vec<Option<String>>,
+    /// The key that was put on the nodes. The status says the same, but later.
+    pub key: Option<String>,
     /// How many nodes may be marked unfit.
     pub limit: usize,
     /// For how many judgements in a row the window has held too few scrapes.

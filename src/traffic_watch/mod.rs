@@ -3,6 +3,7 @@
 //! `query` writes the PromQL, `reading` sorts the answer by node, `evidence` says what it proves,
 //! `judgement` makes states of it (with `limits`, the breaker), `plan` says what to write, `report`
 //! words it, `children` builds the Deployment.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,7 @@ pub use deployments::DeploymentStore;
 pub use findings::Evaluation;
 pub use judgement::Transition;
 use judgement::{Observed, Stray};
+use memory::Memory;
 use plan::{Desired, NodeWrite};
 use query::Request;
 use reading::{Names, Reading};
@@ -132,7 +134,7 @@ impl Reconciler for TrafficWatchReconciler {
         Ok(Observed {
             now,
             tick: self.schedule.tick(Instant::now(), settings.interval),
-            stray: self.strays(watch, &nodes, |key| claims::has_heir(watch, key, all())),
+            stray: self.strays(watch, &memory, &nodes, |key| claims::has_heir(watch, key, all())),
             nodes,
             readings,
             memory,
@@ -181,7 +183,9 @@ impl Reconciler for TrafficWatchReconciler {
         let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
         // A loser of the claim never wrote; a holder whose key somebody else waits for leaves the
         // labels as they are, so that no node is without a verdict in between.
-        let keys = keys_of(watch).into_iter().filter(|key| !claims::has_heir(watch, key, all()));
+        let memory = self.decisions.get(&watch.namespace().unwrap_or_default(), &watch.name_any());
+        let keys = keys_of(watch, &memory).into_iter();
+        let keys = keys.filter(|key| !claims::has_heir(watch, key, all()));
         let removals: Vec<_> = keys
             .flat_map(|key| {
                 let carriers = self.nodes.carriers(&key);
@@ -210,12 +214,10 @@ fn readable(others: &Others) -> Vec<Arc<DeserializeGuard<TrafficWatch>>> {
     others.state()
 }
 
-/// The keys that this object may have put on nodes: the one it has, and the one it had.
-fn keys_of(watch: &TrafficWatch) -> Vec<String> {
-    let had = watch.status.as_ref().and_then(|status| status.label.clone());
-    let has = watch.label_key();
-    let had = had.filter(|had| *had != has);
-    had.into_iter().chain([has]).collect()
+/// The keys that this object may have put on nodes: the one it has, and those it had.
+fn keys_of(watch: &TrafficWatch, memory: &Memory) -> BTreeSet<String> {
+    let told = watch.status.as_ref().and_then(|status| status.label.clone());
+    told.into_iter().chain(memory.key.clone()).chain([watch.label_key()]).collect()
 }
 
 /// Whether `spec.deployment` can be made a Deployment.
@@ -288,6 +290,7 @@ impl TrafficWatchReconciler {
     fn strays(
         &self,
         watch: &TrafficWatch,
+        memory: &Memory,
         selected: &[crate::nodes::NodeFacts],
         has_heir: impl Fn(&str) -> bool,
     ) -> Vec<Stray> {
@@ -298,7 +301,8 @@ impl TrafficWatchReconciler {
         let current = watch.label_key();
         let is_selected =
             |node: &Arc<str>| selected.binary_search_by(|facts| facts.name.cmp(node)).is_ok();
-        let keys = keys_of(watch).into_iter().filter(|key| *key == current || !has_heir(key));
+        let keys = keys_of(watch, memory).into_iter();
+        let keys = keys.filter(|key| *key == current || !has_heir(key));
         keys.flat_map(|key| {
             let mut carriers = self.nodes.carriers(&key);
             if key == current {
@@ -321,10 +325,18 @@ impl TrafficWatchReconciler {
         if let Some(there) = there
             && !there.owner_references().iter().any(|o| Some(&o.uid) == watch.metadata.uid.as_ref())
         {
-            return Err(Error::Conflict(format!(
+            let text = format!(
                 "Deployment {namespace}/{name} exists and is not owned by this TrafficWatch; \
                  delete it or rename one of them"
-            )));
+            );
+            let outcome = Outcome::Taken(text.clone());
+            let known =
+                self.decisions.get(namespace, name).applied.as_ref().is_some_and(|applied| {
+                    applied.hash == child.hash && applied.outcome == outcome
+                });
+            self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
+            // Told once; then the condition stands, and the nodes are judged as ever.
+            return if known { Ok(()) } else { Err(Error::Taken(text)) };
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let outcome = match api.patch(name, &params, &Patch::Apply(&child.object)).await {
@@ -342,7 +354,7 @@ impl TrafficWatchReconciler {
         };
         let refused = match &outcome {
             Outcome::Refused(text) => Some(Error::Refused(format!("spec.deployment: {text}"))),
-            Outcome::Accepted { .. } => None,
+            Outcome::Accepted { .. } | Outcome::Taken(_) => None,
         };
         self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
         refused.map_or(Ok(()), Err)

@@ -144,6 +144,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
         tick: Some(seen.tick),
         criteria: judged.settings.criteria.clone().into(),
         problems: report::problems(&judged),
+        key: status.label.clone(),
         limit: judged.limit,
         short_window,
         summary: judged.summary,
@@ -266,7 +267,8 @@ fn must_apply(seen: &Observed, child: &Child) -> bool {
             // The store may lag behind our own apply: an older generation is no edit.
             *uid != now.uid || now.generation > *generation
         }
-        (Outcome::Accepted { .. }, None) => true,
+        // Nobody tells when another's goes.
+        (Outcome::Accepted { .. }, None) | (Outcome::Taken(_), _) => true,
     }
 }
 

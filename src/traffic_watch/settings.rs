@@ -203,7 +203,7 @@ fn share(path: &str, value: &IntOrString) -> Result<Share, Error> {
             .filter(|percent| *percent <= 100)
             .map(Share::Percent),
     };
-    let text = "must be a number that is not negative or a percentage from 0% to 100%";
+    let text = "must be a number from 0 to 2147483647 or a percentage from 0% to 100%";
     read.ok_or_else(|| invalid(path, text))
 }
 

@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::{ApiResource, GroupVersionKind},
+    core::GroupVersionKind,
     discovery::Scope,
 };
 use lab::{AuditEvent, ControlPlane, ControlPlaneOptions};
@@ -149,13 +149,25 @@ impl Bench {
 
     /// Creates a TrafficWatch as a client does that validates strictly.
     pub async fn create(&self, object: Value) -> kube::Result<DynamicObject> {
-        let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
-        let resource = ApiResource::from_gvk(&kind);
-        let object: DynamicObject = serde_json::from_value(object).expect("object");
-        let namespace = object.namespace().unwrap_or_else(|| "default".into());
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &namespace, &resource);
-        let params = PostParams { field_manager: Some("test".into()), ..PostParams::default() };
-        api.create(&params, &object).await
+        self.post(object, "").await
+    }
+
+    /// What the API server would say to the creation of a TrafficWatch.
+    pub async fn dry_run(&self, object: Value) -> kube::Result<DynamicObject> {
+        self.post(object, "&dryRun=All").await
+    }
+
+    /// The client library cannot ask for strict validation of what is created.
+    async fn post(&self, object: Value, further: &str) -> kube::Result<DynamicObject> {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+        let path =
+            format!("/apis/traffic.example.com/v1alpha1/namespaces/{namespace}/trafficwatches");
+        let request = http::Request::post(format!(
+            "{path}?fieldManager=test&fieldValidation=Strict{further}"
+        ));
+        let request = request.header("Content-Type", "application/json");
+        let body = serde_json::to_vec(&object).expect("JSON");
+        self.client.request(request.body(body).expect("request")).await
     }
 
     /// Starts the operator; it ends with the value returned.
@@ -310,6 +322,11 @@ impl Operator {
             .sum()
     }
 
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).expect("log")
+    }
+
     pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill");
@@ -345,7 +362,8 @@ pub async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) ->
     eventually_or(what, check, async || String::new()).await
 }
 
-async fn eventually_or<T>(
+/// The same; what is said at the end also has the state of things.
+pub async fn eventually_or<T>(
     what: &str,
     mut check: impl AsyncFnMut() -> Option<T>,
     otherwise: impl AsyncFn() -> String,

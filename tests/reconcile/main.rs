@@ -10,6 +10,8 @@ mod fields;
 mod judging;
 mod leadership;
 mod lifecycle;
+mod limits;
 mod policies;
 mod prometheus;
 mod samples;
+mod schema;

@@ -186,13 +186,15 @@ pub struct TrafficWatchSpec {
     /// down but leaves room for one. The worst are marked first; who is marked keeps the mark; the
     /// rest are Suppressed and keep the label "false".
     #[serde(default = "defaults::max_unfit")]
-    #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')").message("maxUnfit must be a number that is not negative or a percentage from 0% to 100%, e.g. \"50%\""))]
+    #[schemars(extend("nullable" = false))]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')").message("maxUnfit must be a number from 0 to 2147483647 or a percentage from 0% to 100%, e.g. \"50%\""))]
     pub max_unfit: IntOrString,
 
     /// How many judged nodes stay fit whatever they measure: a number, or a percentage that is
     /// rounded up. With 1, a cluster of one node is never marked.
     #[serde(default = "defaults::min_fit")]
-    #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')").message("minFit must be a number that is not negative or a percentage from 0% to 100%, e.g. 1"))]
+    #[schemars(extend("nullable" = false))]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')").message("minFit must be a number from 0 to 2147483647 or a percentage from 0% to 100%, e.g. 1"))]
     pub min_fit: IntOrString,
 
     /// What happens to a single node whose evidence stays away.
@@ -205,8 +207,11 @@ pub struct TrafficWatchSpec {
     #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("prometheus must be the name of an endpoint in the operator's configuration (lower case letters, digits and '-'), e.g. \"default\"; a URL is not accepted"))]
     pub prometheus: String,
 
-    /// Also taints unfit nodes, with the label's key, the value "true" and this effect. Off if absent.
+    /// Also taints unfit nodes, with the label's key, the value "true" and this effect:
+    /// `PreferNoSchedule` or `NoSchedule`. Off if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::optional_word")]
+    #[x_kube(validation = Rule::new("self in ['PreferNoSchedule', 'NoSchedule']").message("taint must be PreferNoSchedule or NoSchedule; what makes pods leave a node is spec.eviction"))]
     pub taint: Option<TaintEffect>,
 
     /// Evicts pods of the Deployment from nodes that stay unfit, through the Eviction API, so that

@@ -13,11 +13,15 @@ use super::super::{
 use super::status::is_past;
 use crate::{controller::Verdict, nodes::NodeFacts, prometheus::QueryError};
 
-/// What the API server said when it refused the Deployment that is still wanted.
-pub(in super::super) fn refused(child: Option<&Child>, memory: &Memory) -> Option<String> {
+/// Why the Deployment that is still wanted cannot be: the reason, and what the API server said.
+pub(in super::super) fn refused(
+    child: Option<&Child>,
+    memory: &Memory,
+) -> Option<(&'static str, String)> {
     let applied = memory.applied.as_ref().filter(|a| Some(a.hash) == child.map(|c| c.hash))?;
     match &applied.outcome {
-        Outcome::Refused(text) => Some(format!("spec.deployment: {text}")),
+        Outcome::Refused(text) => Some(("InvalidSpec", format!("spec.deployment: {text}"))),
+        Outcome::Taken(text) => Some(("Conflict", text.clone())),
         Outcome::Accepted { .. } => None,
     }
 }
@@ -25,7 +29,7 @@ pub(in super::super) fn refused(child: Option<&Child>, memory: &Memory) -> Optio
 pub(in super::super) fn conditions(
     j: &Judgement<'_>,
     ready: bool,
-    refused: Option<String>,
+    refused: Option<(&'static str, String)>,
 ) -> Vec<Verdict> {
     let verdict = |type_, status, reason, message: String| Verdict {
         type_,
@@ -37,8 +41,8 @@ pub(in super::super) fn conditions(
     let ready = if j.seen.nodes.is_empty() {
         let message = "no node matches spec.nodeSelector; labels stay as they are";
         verdict("Ready", false, "NoNodes", message.into())
-    } else if let Some(refused) = refused {
-        verdict("Ready", false, "InvalidSpec", refused)
+    } else if let Some((reason, text)) = refused {
+        verdict("Ready", false, reason, text)
     } else if ready {
         verdict("Ready", true, "Judged", "every node with data has been judged".into())
     } else {

@@ -246,6 +246,33 @@ fn above_a_hundred_nodes_what_needs_attention_is_listed() {
     }
 }
 
+/// An object may have 1.5 MiB, the author's Deployment among them.
+#[test]
+fn the_status_of_ten_thousand_nodes_with_the_longest_names_stays_small() {
+    let names: Vec<_> = (0..10_000).map(|i| format!("n{i:0>252}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let criterion = |i| json!({"name": format!("c{i:0>62}"), "query": "x", "max": 10});
+    let criteria: Vec<_> = (0..10).map(criterion).collect();
+    let at_once = json!({"fit": 1, "unfit": 1});
+    let spec = json!({"maxBandwidthPercent": "60", "criteria": criteria, "consecutive": at_once});
+    let mut w = World::new(&names, spec);
+    let says: Vec<_> =
+        (0..10_000).map(|i| if i % 10 < 6 { Percent(99.0) } else { Percent(1.0) }).collect();
+    let all = vec![Some(says.as_slice()); 11];
+    let step = w.judge_all(&all);
+    let status = w.watch.status.as_ref().unwrap();
+    let summary = Summary { nodes: 10_000, fit: 4000, unfit: 5000, unknown: 0, suppressed: 1000 };
+    assert_eq!((status.summary, status.nodes.len()), (Some(summary), 100));
+    assert!(status.nodes_truncated && status.nodes.values().all(|node| node.unfit));
+    let size = serde_json::to_string(status).unwrap().len();
+    assert!(size < 300 << 10, "{size} bytes");
+    let messages: usize = step.conditions.iter().map(|c| c.message.len()).sum();
+    assert!(messages < 4096, "{messages} bytes");
+    let limited = step.conditions.iter().find(|c| c.type_ == "PlacementLimited").unwrap();
+    assert!(limited.message.contains("at most 5000 of 10000"), "{}", limited.message);
+    assert!(step.notices.len() < 50, "{} events", step.notices.len());
+}
+
 #[test]
 fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
     let mut w = World::new(&["a", "b", "c"], json!({}));

@@ -1,0 +1,127 @@
+//! Every way in which a single value of a spec can be wrong.
+use serde_json::{Value, json};
+
+use super::{
+    forms::Dice,
+    generator::{Node, Shape},
+};
+
+/// What is done to a good spec.
+#[derive(Clone, Debug)]
+pub enum Mistake {
+    Replace(Value),
+    Remove(String),
+    Add,
+    TooMany(usize),
+    Twice,
+}
+
+/// A spec with one mistake, and what the refusal must say.
+#[derive(Debug)]
+pub struct Broken {
+    pub spec: Value,
+    pub said: String,
+}
+
+/// Every mistake that can be made at one place.
+pub fn mistakes(node: &Node) -> Vec<Mistake> {
+    let types = |wrong: Value| wrong.as_array().cloned().unwrap_or_default();
+    let mut values = match &node.shape {
+        Shape::Deployment => types(json!(["text", 1, [], true])),
+        Shape::Words(words) => types(json!([7, {"a": 1}, "Nope", words[0].to_lowercase()])),
+        Shape::Flag => types(json!(["true", 1, []])),
+        Shape::Whole { least, most } => types(json!(["7", 1.5, {}, true, least - 1, most + 1])),
+        Shape::Text { or_whole: true, .. } => types(json!([true, {"a": 1}, [1], 1.5])),
+        Shape::Text { .. } => types(json!([7, true, {"a": 1}, ["a"]])),
+        Shape::Object { .. } | Shape::Map(_) => types(json!(["text", 7, [1]])),
+        Shape::List { .. } => types(json!(["text", 7, {"a": 1}])),
+    };
+    if let Shape::Text { form, least, most, .. } = &node.shape {
+        values.extend((form.bad)().as_array().expect("a list").iter().cloned());
+        values.extend(most.map(|most| json!("a".repeat(most + 1))));
+        values.extend((*least > 0).then(|| json!("")));
+    }
+    let mut all: Vec<_> = values.into_iter().map(Mistake::Replace).collect();
+    match &node.shape {
+        Shape::Object { fields } => {
+            all.push(Mistake::Add);
+            let required = fields.iter().filter(|field| field.required);
+            all.extend(required.map(|field| Mistake::Remove(field.name.clone())));
+        }
+        Shape::List { most, keys, .. } => {
+            all.extend(most.map(Mistake::TooMany));
+            all.extend((!keys.is_empty()).then_some(Mistake::Twice));
+        }
+        _ => {}
+    }
+    // The whole spec has no path of its own, and is never replaced.
+    all.retain(|mistake| !node.path.is_empty() || !matches!(mistake, Mistake::Replace(_)));
+    all
+}
+
+/// Makes a mistake in a good spec that has something at this place.
+pub fn make(root: &Node, node: &Node, mistake: &Mistake, dice: &mut Dice) -> Broken {
+    let (mut spec, place) = (0..2000)
+        .find_map(|_| {
+            let spec = root.spec(dice);
+            let places = places(&spec, &node.path);
+            (!places.is_empty()).then(|| (spec, dice.one(&places)))
+        })
+        .unwrap_or_else(|| panic!("no generated spec has spec.{}", node.path));
+    let at = spec.pointer_mut(&place).expect("a place");
+    let path = path(&place);
+    let said = match mistake {
+        Mistake::Replace(value) => {
+            *at = value.clone();
+            path
+        }
+        Mistake::Remove(field) => {
+            at.as_object_mut().expect("an object").remove(field);
+            format!("{path}.{field}: Required value")
+        }
+        Mistake::Add => {
+            at["unheardOf"] = json!(1);
+            format!("unknown field \"{path}.unheardOf\"")
+        }
+        Mistake::TooMany(most) => {
+            *at = node.items(most + 1, dice).into();
+            path
+        }
+        Mistake::Twice => {
+            let item = node.items(1, dice).remove(0);
+            *at = json!([item, item]);
+            format!("{path}[1]: Duplicate value")
+        }
+    };
+    Broken { spec, said }
+}
+
+/// The JSON pointers of a pattern like `criteria[].max` in a spec.
+fn places(spec: &Value, pattern: &str) -> Vec<String> {
+    let steps = pattern.replace("[]", ".[]").replace("{}", ".[]");
+    let mut found = vec![String::new()];
+    for step in steps.split('.').filter(|step| !step.is_empty()) {
+        let next = |place: &String| -> Vec<String> {
+            let here = spec.pointer(place).expect("a place");
+            let keys: Vec<String> = match (step, here) {
+                ("[]", Value::Array(items)) => (0..items.len()).map(|i| i.to_string()).collect(),
+                ("[]", Value::Object(map)) => map.keys().cloned().collect(),
+                (name, here) => here.get(name).map(|_| name.to_owned()).into_iter().collect(),
+            };
+            let escaped = keys.into_iter().map(|key| key.replace('~', "~0").replace('/', "~1"));
+            escaped.map(|key| format!("{place}/{key}")).collect()
+        };
+        found = found.iter().flat_map(next).collect();
+    }
+    let there = |place: &String| spec.pointer(place).is_some_and(|value| !value.is_null());
+    found.into_iter().filter(there).collect()
+}
+
+/// A JSON pointer as the API server writes it: `spec.criteria[0].max`.
+fn path(pointer: &str) -> String {
+    let steps = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+    steps.fold("spec".to_owned(), |path, step| match step.parse::<usize>() {
+        Ok(index) => format!("{path}[{index}]"),
+        Err(_) => format!("{path}.{step}"),
+    })
+}

@@ -1,0 +1,335 @@
+//! Specs of the generator, served: each becomes Ready or says why not, and one object goes through
+//! all of them.
+use futures::future::join_all;
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use proptest::{prelude::Strategy, strategy::Just};
+use serde_json::{Map, Value, json};
+
+use super::{
+    SEED,
+    forms::{Dice, QUERIES},
+    schema,
+};
+use crate::{
+    admission::object,
+    bench::{Bench, Operator, eventually, eventually_or, run},
+    judging::deployment,
+    prometheus::Sample,
+};
+
+/// How many specs are served of each kind: invalid, paused, without a node, and others.
+const SHARES: [usize; 4] = [4, 3, 5, 13];
+
+/// These tests ask much of a machine that may have others to serve.
+const LEASE: &str = "15s";
+
+/// The name of the neighbour that must never notice anything.
+const BESIDE: &str = "beside";
+
+/// What the condition Ready may say of a spec.
+#[derive(Debug, PartialEq)]
+enum Expected {
+    /// Only the operator can see it: the path that the message begins with.
+    Invalid(&'static str),
+    Paused,
+    NoNodes,
+    Served,
+}
+
+impl Expected {
+    fn of(spec: &Value, nodes: &[Node]) -> Self {
+        let selector = &spec["nodeSelector"];
+        let expressions = selector["matchExpressions"].as_array().cloned().unwrap_or_default();
+        let is_good = |e: &Value| {
+            let values = e["values"].as_array().is_some_and(|values| !values.is_empty());
+            match e["operator"].as_str() {
+                Some("In" | "NotIn") => values,
+                Some("Exists" | "DoesNotExist") => !values,
+                _ => false,
+            }
+        };
+        let is_selected = |node: &&Node| {
+            let label = |key: &Value| node.labels().get(key.as_str().unwrap_or_default());
+            let pairs = selector["matchLabels"].as_object().cloned().unwrap_or_default();
+            let pairs = pairs.into_iter().all(|(k, v)| label(&json!(k)).is_some_and(|l| *l == v));
+            pairs
+                && expressions.iter().all(|e| {
+                    let label = label(&e["key"]);
+                    let values = e["values"].as_array().cloned().unwrap_or_default();
+                    let listed = label.is_some_and(|label| values.iter().any(|v| v == label));
+                    match e["operator"].as_str() {
+                        Some("In") => listed,
+                        Some("NotIn") => !listed,
+                        Some("Exists") => label.is_some(),
+                        _ => label.is_none(),
+                    }
+                })
+        };
+        if !expressions.iter().all(is_good) {
+            Self::Invalid("spec.nodeSelector.matchExpressions[")
+        } else if spec["prometheus"].as_str().is_some_and(|name| name != "default") {
+            Self::Invalid("spec.prometheus: no endpoint")
+        } else if spec["paused"] == true {
+            Self::Paused
+        } else if !nodes.iter().any(|node| is_selected(&node)) {
+            Self::NoNodes
+        } else {
+            Self::Served
+        }
+    }
+
+    fn allows(&self, ready: &Value) -> bool {
+        let message = ready["message"].as_str().unwrap_or_default();
+        match (self, ready["status"].as_str(), ready["reason"].as_str()) {
+            (Self::Invalid(path), Some("False"), Some("InvalidSpec")) => message.starts_with(path),
+            (Self::Paused, Some("False"), Some("Paused"))
+            | (Self::NoNodes, Some("False"), Some("NoNodes"))
+            // Long intervals and directions without data are waited for.
+            | (Self::Served, Some("True"), Some("Judged"))
+            | (Self::Served, Some("False"), Some("Judging")) => !message.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+/// A spec, by the number that its dice were thrown with.
+struct Case {
+    number: u64,
+    spec: Value,
+    expected: Expected,
+}
+
+/// The first specs of the generator, but not too many of a kind.
+fn cases(nodes: &[Node]) -> Vec<Case> {
+    let schema = schema();
+    let mut left = SHARES;
+    let mut cases = vec![];
+    for number in 0..2000 {
+        let spec = schema.spec(&mut Dice::new(SEED, number));
+        let expected = Expected::of(&spec, nodes);
+        let kind = match expected {
+            Expected::Invalid(_) => 0,
+            Expected::Paused => 1,
+            Expected::NoNodes => 2,
+            Expected::Served => 3,
+        };
+        if left[kind] > 0 {
+            left[kind] -= 1;
+            cases.push(Case { number, spec, expected });
+        }
+    }
+    assert_eq!(left, [0; 4], "too few specs of a kind");
+    // The rare kinds came last.
+    let order = (0..cases.len()).collect::<Vec<_>>();
+    let order = Dice::new(SEED, 0).draw(Just(order).prop_shuffle());
+    let mut cases: Vec<_> = order.into_iter().zip(cases).collect();
+    cases.sort_by_key(|(place, _)| *place);
+    cases.into_iter().map(|(_, case)| case).collect()
+}
+
+/// Four nodes, the last of them in another zone; node-2 is busy in every respect.
+async fn nodes(bench: &Bench) -> Vec<Node> {
+    for node in ["node-1", "node-2", "node-3", "node-4"] {
+        bench.node(node).await;
+        let (percent, own) = if node == "node-2" { ("99", "1000000") } else { ("1", "0") };
+        let bytes = Some("100000");
+        bench.prometheus.set(node, Sample { percent: Some(percent), bytes, age: Some("1") });
+        for query in QUERIES {
+            bench.prometheus.own(query, node, own);
+        }
+        let zone = if node == "node-4" { "b" } else { "a" };
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"zone": zone}}}));
+        bench.nodes().patch(node, &PatchParams::default(), &patch).await.expect("zone");
+    }
+    bench.nodes().list(&ListParams::default()).await.expect("nodes").items
+}
+
+/// Waits until the present spec was seen and the condition Ready says what is expected of it.
+async fn settled(bench: &Bench, name: &str, case: &Case) {
+    let what = format!("seed {SEED}, case {}: {name} to be {:?}", case.number, case.expected);
+    let holds = async || {
+        let watch = bench.watches("default").get(name).await.expect("TrafficWatch");
+        let status = serde_json::to_value(&watch.status).expect("status");
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+        let seen = status["observedGeneration"].as_i64() == watch.metadata.generation;
+        (seen && ready.is_some_and(|ready| case.expected.allows(ready))).then_some(())
+    };
+    eventually_or(&what, holds, async || bench.status(name).await.to_string()).await;
+}
+
+/// The operator lives and goes on judging the neighbour.
+async fn is_well(operator: &mut Operator, what: &str) {
+    let ended = operator.child.try_wait().expect("wait");
+    assert!(ended.is_none(), "{what}: the operator ended: {ended:?}");
+    let beside = format!("name=\"{BESIDE}\"");
+    let name = "traffic_operator_trafficwatch_last_success_timestamp_seconds";
+    let last = operator.metric(name, &[&beside]).await;
+    #[expect(clippy::cast_precision_loss, reason = "a time of day")]
+    let age = Timestamp::now().as_millisecond() as f64 / 1000.0 - last;
+    // Its interval is one second.
+    assert!(age < 4.0, "{what}: {BESIDE} was last judged {age} s ago");
+}
+
+#[test]
+fn each_good_spec_becomes_ready_or_says_why_not() {
+    run(async |bench| {
+        let cases = cases(&nodes(&bench).await);
+        bench.watch(BESIDE, json!({})).await;
+        for Case { number, spec, .. } in &cases {
+            let (name, mut spec) = (format!("case-{number}"), spec.clone());
+            // Two of one label would be a conflict, which other tests are about.
+            spec["label"] = name.as_str().into();
+            bench.create(object(&name, &spec)).await.expect("accepted");
+        }
+        let mut operator = bench.operator_with("operator-1", LEASE);
+        operator.ready().await;
+        let name = |case: &Case| format!("case-{}", case.number);
+        let all = cases.iter().map(async |case| settled(&bench, &name(case), case).await);
+        join_all(all).await;
+        is_well(&mut operator, "all").await;
+        assert!(!operator.log().contains("panicked"), "{}", operator.log());
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+#[test]
+fn one_object_walks_from_each_spec_to_the_next_and_back() {
+    run(async |bench| {
+        let cases = cases(&nodes(&bench).await);
+        bench.watch(BESIDE, json!({})).await;
+        let mut operator = bench.operator_with("operator-1", LEASE);
+        bench.condition(BESIDE, "Ready", "True", "Judged").await;
+        bench
+            .create(object("walker", &json!({"maxBandwidthPercent": "60"})))
+            .await
+            .expect("accepted");
+        for case in cases.iter().chain(cases.iter().rev().skip(1)) {
+            replace(&bench, case).await;
+            settled(&bench, "walker", case).await;
+            let what = format!("seed {SEED}, case {}", case.number);
+            if case.expected == Expected::Served && case.spec["mode"] != "Observe" {
+                let prefix = case.spec["label"].as_str().unwrap_or("walker");
+                only_keys(&bench, &[prefix, BESIDE], &what).await;
+            }
+            is_well(&mut operator, &what).await;
+        }
+        bench.watches("default").delete("walker", &DeleteParams::default()).await.expect("delete");
+        only_keys(&bench, &[BESIDE], "deleted").await;
+        let failed = ["name=\"beside\"", "result=\"failed\""];
+        let failed =
+            operator.metric("traffic_operator_trafficwatch_evaluations_total", &failed).await;
+        assert!(failed < 0.5, "{BESIDE}: {failed} failed evaluations");
+        assert!(!operator.log().contains("panicked"), "{}", operator.log());
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+/// A selection that is empty keeps the labels; a new prefix given meanwhile must not make them
+/// forgotten.
+#[test]
+fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
+    run(async |bench| {
+        nodes(&bench).await;
+        bench.watch("walker", json!({"label": "first", "taint": "NoSchedule"})).await;
+        let operator = bench.operator();
+        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
+        let step = async |spec: Value, reason: &str, status: &str| {
+            let patch = Patch::Merge(json!({"spec": spec}));
+            let params = PatchParams::default();
+            bench.watches("default").patch("walker", &params, &patch).await.expect("patch");
+            bench.condition("walker", "Ready", status, reason).await;
+        };
+        let none = json!({"label": "second", "nodeSelector": {"matchLabels": {"zone": "none"}}});
+        step(none, "NoNodes", "False").await;
+        assert_eq!(
+            bench.label("node-2", "first.traffic.example.com/unfit").await.as_deref(),
+            Some("true")
+        );
+        step(json!({"label": "third", "nodeSelector": null}), "Judged", "True").await;
+        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("true")).await;
+        only_keys(&bench, &["third"], "the first label").await;
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+/// A Deployment of somebody else's stopped the judgement, and the record of the label with it.
+#[test]
+fn a_deployment_of_anothers_neither_stops_the_judgement_nor_leaves_a_label_behind() {
+    run(async |bench| {
+        nodes(&bench).await;
+        let foreign = json!({"metadata": {"name": "walker"}, "spec": deployment()});
+        let foreign = serde_json::from_value(foreign).expect("Deployment");
+        bench.deployments().create(&PostParams::default(), &foreign).await.expect("create");
+        let at_once = json!({"fit": 1, "unfit": 1});
+        let spec = json!({"label": "first", "consecutive": at_once, "deployment": deployment()});
+        bench.watch("walker", spec).await;
+        let operator = bench.operator();
+        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
+        bench.condition("walker", "Ready", "False", "Conflict").await;
+        for prefix in ["second", "third"] {
+            let patch = Patch::Merge(json!({"spec": {"label": prefix}}));
+            let params = PatchParams::default();
+            bench.watches("default").patch("walker", &params, &patch).await.expect("patch");
+            let key = format!("{prefix}.traffic.example.com/unfit");
+            bench.until_label("node-2", &key, Some("true")).await;
+        }
+        only_keys(&bench, &["third"], "the labels before").await;
+        // The nodes are judged as ever, and the name is taken as soon as it is free.
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("false")).await;
+        bench.condition("walker", "Ready", "False", "Conflict").await;
+        bench.deployments().delete("walker", &DeleteParams::default()).await.expect("delete");
+        bench.condition("walker", "Ready", "True", "Judged").await;
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+/// Replaces the whole spec, as somebody does who edits it.
+async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) {
+    let api = bench.watches("default");
+    let old = api.get("walker").await.expect("walker");
+    let old = serde_json::to_value(&old.spec).expect("spec");
+    let patch = Patch::Merge(json!({"spec": difference(&old, spec)}));
+    let params = PatchParams::default();
+    if let Err(error) = api.patch("walker", &params, &patch).await {
+        panic!("seed {SEED}, case {number}: {spec}\n  is refused: {error}");
+    }
+}
+
+/// The merge patch that makes `new` of `old`.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let gone = old.keys().filter(|key| !new.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let nothing = Value::Null;
+    let there = new
+        .iter()
+        .map(|(key, value)| (key.clone(), difference(old.get(key).unwrap_or(&nothing), value)));
+    gone.chain(there).collect::<Map<_, _>>().into()
+}
+
+/// Waits until no node has a label or taint of ours but those with these prefixes.
+async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
+    let what = format!("{what}: only labels and taints of {prefixes:?}");
+    let holds = async || {
+        let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
+        let foreign = nodes.iter().flat_map(keys).find(|key| {
+            let ours = |prefix: &&str| *key == format!("{prefix}.traffic.example.com/unfit");
+            !prefixes.iter().any(ours)
+        });
+        foreign.is_none().then_some(())
+    };
+    eventually(&what, holds).await;
+}
+
+/// The keys of ours that a node has.
+fn keys(node: &Node) -> Vec<String> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let keys = taints.map(|taint| taint.key.clone()).chain(node.labels().keys().cloned());
+    keys.filter(|key| key.ends_with(".traffic.example.com/unfit")).collect()
+}
