@@ -171,8 +171,8 @@ async fn is_well(operator: &mut Operator, what: &str) {
     let last = operator.metric(name, &[&beside]).await;
     #[expect(clippy::cast_precision_loss, reason = "a time of day")]
     let age = Timestamp::now().as_millisecond() as f64 / 1000.0 - last;
-    // Its interval is one second.
-    assert!(age < 4.0, "{what}: {BESIDE} was last judged {age} s ago");
+    // Its interval is one second; the machine may have others to serve.
+    assert!(age < 8.0, "{what}: {BESIDE} was last judged {age} s ago");
 }
 
 #[test]
