@@ -45,8 +45,8 @@ pub struct Observed {
     pub insecure: bool,
     /// The Deployment as it is.
     pub deployment: Option<DeploymentFacts>,
-    /// The Deployment's pods, if any may be evicted now.
-    pub pods: Vec<PodFacts>,
+    /// The Deployment's pods, if any may be evicted now; or why they are not known.
+    pub pods: Result<Vec<PodFacts>, String>,
 }
 
 /// A node with a label or taint that is to go.

@@ -121,15 +121,12 @@ impl Reconciler for TrafficWatchReconciler {
                 let leave = memory.nodes.iter().any(|(_, n)| plan::stayed_unfit(n, *after, now));
                 if leave {
                     // Nodes are judged whether or not pods can be listed.
-                    self.pods(watch, deployment).await.unwrap_or_else(|error| {
-                        tracing::warn!(error = error.to_text(), "no pod is evicted");
-                        vec![]
-                    })
+                    self.pods(watch, deployment).await.map_err(|error| error.to_text())
                 } else {
-                    vec![]
+                    Ok(vec![])
                 }
             }
-            _ => vec![],
+            _ => Ok(vec![]),
         };
         Ok(Observed {
             now,

@@ -18,7 +18,7 @@ use crate::{
         TrafficWatch, TrafficWatchStatus,
         traffic_watch::{Mode, NodeState, TaintEffect},
     },
-    controller::{Error, Plan, Verdict},
+    controller::{Error, Notice, Plan, Verdict},
     nodes::Carrier,
 };
 
@@ -127,7 +127,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
     let nodes = if enforce { node_writes(&judged) } else { vec![] };
-    let evictions = if enforce { evictions(&judged) } else { vec![] };
+    let evictions = if enforce { evictions(&judged) } else { Ok(vec![]) };
     let child = child.filter(|_| enforce && ready);
     let short_window = short_window(&judged);
     let conditions =
@@ -135,6 +135,14 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let mut notices = report::changes(&judged);
     notices.extend(report::news(judged.watch, &conditions));
     notices.extend(report::window_too_short(&judged, short_window));
+    let unlisted = evictions.as_ref().err().map(|error| Notice {
+        warning: true,
+        reason: "EvictionFailed",
+        note: format!("no pod is evicted: {error}"),
+        node: None,
+    });
+    let refused = if unlisted.is_some() { Some(seen.now) } else { seen.memory.refused };
+    notices.extend(unlisted);
     let refresh = report::is_due(seen);
     let status = report::status(&judged, ready, refresh);
     let (conditions, reworded) = report::settled(&judged, conditions);
@@ -159,7 +167,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
             seen.memory.refreshed
         },
         reworded: if reworded { Some(seen.now) } else { seen.memory.reworded },
-        refused: seen.memory.refused,
+        refused,
         nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
     };
     let measured = seen.readings.is_some();
@@ -168,7 +176,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
         desired: Desired {
             nodes,
             deployment: child.filter(|child| must_apply(seen, child)),
-            evictions,
+            evictions: evictions.unwrap_or_default(),
             memory: Some(memory),
             transitions: judged.changes.into_iter().filter_map(|c| c.transition).collect(),
             evaluation,
@@ -216,25 +224,26 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
 }
 
 /// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
-fn evictions(judged: &Judgement<'_>) -> Vec<PodFacts> {
-    let Some((after, most)) = judged.settings.eviction else { return vec![] };
+fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
+    let Some((after, most)) = judged.settings.eviction else { return Ok(vec![]) };
     let refused = judged.seen.memory.refused;
     let pause = after.min(REFUSAL_PAUSE);
     let waits = refused.is_some_and(|at| judged.seen.now.duration_since(at).unsigned_abs() < pause);
     if !judged.is_new() || waits {
-        return vec![];
+        return Ok(vec![]);
     }
     let nodes = || judged.seen.nodes.iter().zip(&judged.nodes);
     let room = nodes().any(|(facts, node)| node.state == NodeState::Fit && facts.schedulable);
     if !room {
-        return vec![];
+        return Ok(vec![]);
     }
     let mut unfit: Vec<_> =
         nodes().filter(|(_, node)| stayed_unfit(node, after, judged.seen.now)).collect();
     unfit.sort_by_key(|(_, node)| node.since);
     let names: Vec<_> = unfit.into_iter().map(|(facts, _)| Arc::clone(&facts.name)).collect();
     let before = judged.seen.now.as_second() - i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
-    evictions::choose(&judged.seen.pods, &names, before, most).into_iter().cloned().collect()
+    let pods = judged.seen.pods.as_ref().map_err(Clone::clone)?;
+    Ok(evictions::choose(pods, &names, before, most).into_iter().cloned().collect())
 }
 
 /// Whether a node has been unfit for at least `after`.

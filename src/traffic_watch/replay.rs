@@ -251,7 +251,7 @@ impl Replay {
             claim: Claim::Ours,
             insecure: false,
             deployment: None,
-            pods: vec![],
+            pods: Ok(vec![]),
         };
         let plan = plan(&self.watch, &observed)?;
         for write in plan.desired.nodes {

@@ -40,7 +40,8 @@ struct World {
     watch: TrafficWatch,
     labels: BTreeMap<String, Option<String>>,
     taints: BTreeMap<String, String>,
-    pods: Vec<PodFacts>,
+    /// `None`: they cannot be listed.
+    pods: Option<Vec<PodFacts>>,
     memory: Memory,
     tick: u64,
     second: i64,
@@ -73,7 +74,7 @@ impl World {
             watch: serde_json::from_value(watch).unwrap(),
             labels: nodes.iter().map(|&n| (n.to_owned(), None)).collect(),
             taints: BTreeMap::new(),
-            pods: vec![],
+            pods: Some(vec![]),
             memory: Memory::default(),
             tick: 0,
             second: 1_000_000,
@@ -101,7 +102,7 @@ impl World {
             claim: Claim::Ours,
             insecure: false,
             deployment: None,
-            pods: self.pods.clone(),
+            pods: self.pods.clone().ok_or_else(|| "forbidden".to_owned()),
         }
     }
 

@@ -335,7 +335,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     });
     let spec = json!({"deployment": deployment, "eviction": {"after": "1m"}, "minFit": 0, "maxUnfit": "100%"});
     let mut w = World::new(&["a", "b"], spec);
-    w.pods = vec![pod("p", "a"), pod("q", "a")];
+    w.pods = Some(vec![pod("p", "a"), pod("q", "a")]);
     let busy = [Percent(99.0), Percent(1.0)];
     w.judge(&busy);
     w.judge(&busy);
@@ -348,6 +348,12 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     for _ in 0..5 {
         assert!(w.judge(&busy).evicted.is_empty());
     }
+    assert_eq!(w.judge(&busy).evicted, ["p"]);
+    // Pods that cannot be listed are told of, once in that time.
+    let pods = w.pods.take();
+    let told: Vec<_> = (0..6).map(|_| w.judge(&busy).notices).collect();
+    assert_eq!(told.concat(), ["EvictionFailed"]);
+    w.pods = pods;
     assert_eq!(w.judge(&busy).evicted, ["p"]);
     // Passes of the same tick are one judgement.
     let reading = w.reading(&busy);
