@@ -13,6 +13,7 @@
 //!   `live` shows what it decides now.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
+//! - [`selector`]: which labels match.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
@@ -27,6 +28,8 @@ pub mod metrics;
 pub mod nodes;
 pub mod prometheus;
 pub mod runtime;
+pub mod selector;
+mod slim;
 pub mod traffic_watch;
 
 /// How this operator names itself to the API server and to Prometheus.
