@@ -13,6 +13,7 @@
 //!   `live` shows what it decides now.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
+//! - [`pods`]: what is known of the pods, read slim.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
@@ -25,6 +26,7 @@ pub mod inspect;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;
+pub mod pods;
 pub mod prometheus;
 pub mod runtime;
 pub mod traffic_watch;
