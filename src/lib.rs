@@ -14,6 +14,7 @@
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
+//! - [`pods`]: what is known of the pods, read slim.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
@@ -26,6 +27,7 @@ pub mod inspect;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;
+pub mod pods;
 pub mod prometheus;
 pub mod runtime;
 pub mod selector;
