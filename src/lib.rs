@@ -11,6 +11,7 @@
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
+//! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
@@ -28,6 +29,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod nodes;
 pub mod pods;
+pub mod placement;
 pub mod prometheus;
 pub mod runtime;
 pub mod selector;
