@@ -14,6 +14,8 @@
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`pods`]: what is known of the pods, read slim.
+//! - [`webhook`]: injects the agent into pods as they are created: `injection` decides and patches (pure),
+//!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
@@ -30,6 +32,7 @@ pub mod pods;
 pub mod prometheus;
 pub mod runtime;
 pub mod traffic_watch;
+pub mod webhook;
 
 /// How this operator names itself to the API server and to Prometheus.
 pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));
