@@ -16,6 +16,8 @@
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read slim.
+//! - [`webhook`]: injects the agent into pods as they are created: `injection` decides and patches (pure),
+//!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
@@ -35,6 +37,7 @@ pub mod runtime;
 pub mod selector;
 mod slim;
 pub mod traffic_watch;
+pub mod webhook;
 
 /// How this operator names itself to the API server and to Prometheus.
 pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));

@@ -61,7 +61,7 @@ impl Resources {
         Self { requests, limits }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let Self { requests, limits } = self;
         ![requests.cpu, requests.memory, limits.cpu, limits.memory].into_iter().any(Amount::is_some)
     }
@@ -139,7 +139,7 @@ mod tests {
 
     use super::{super::PodObject, *};
 
-    fn class(spec: Value) -> Qos {
+    fn class(spec: &Value) -> Qos {
         serde_json::from_value::<PodObject>(json!({"spec": spec})).unwrap().qos()
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn the_class_is_the_api_servers() {
         let both = json!({"cpu": "100m", "memory": "64Mi"});
         let of = |resources: Value| {
-            class(json!({"containers": [{"name": "a", "resources": resources}]}))
+            class(&json!({"containers": [{"name": "a", "resources": resources}]}))
         };
         assert_eq!(of(json!({})), Qos::BestEffort);
         assert_eq!(of(json!({"limits": {"ephemeral-storage": "1G"}})), Qos::BestEffort);
@@ -169,7 +169,7 @@ mod tests {
         let both = json!({"limits": {"cpu": "1100m", "memory": "1Gi"}, "requests": {"cpu": 1.1, "memory": "1Gi"}});
         let with = |init: Value| {
             class(
-                json!({"containers": [{"resources": both}], "initContainers": [{"resources": init}]}),
+                &json!({"containers": [{"resources": both}], "initContainers": [{"resources": init}]}),
             )
         };
         assert_eq!(with(both.clone()), Qos::Guaranteed);
@@ -180,7 +180,7 @@ mod tests {
     fn resources_of_the_pod_take_the_place_of_its_containers() {
         let both = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
         let containers = json!([{"resources": {"requests": {"cpu": "1m"}}}]);
-        assert_eq!(class(json!({"resources": both, "containers": containers})), Qos::Guaranteed);
-        assert_eq!(class(json!({"resources": {}, "containers": containers})), Qos::Burstable);
+        assert_eq!(class(&json!({"resources": both, "containers": containers})), Qos::Guaranteed);
+        assert_eq!(class(&json!({"resources": {}, "containers": containers})), Qos::Burstable);
     }
 }

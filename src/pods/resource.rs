@@ -219,10 +219,10 @@ impl PodObject {
         Qos::of(self.spec.resources.as_ref(), containers)
     }
 
-    /// Whether it has resources as a whole, beside those of its containers.
+    /// Whether it has CPU or memory as a whole, beside its containers.
     #[must_use]
     pub fn has_pod_resources(&self) -> bool {
-        self.spec.resources.is_some()
+        self.spec.resources.is_some_and(|resources| !resources.is_empty())
     }
 }
 

@@ -108,12 +108,13 @@ struct Container {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Port {
     #[serde(default, deserialize_with = "nullable")]
     name: Box<str>,
-    container_port: Option<i64>,
-    host_port: Option<i64>,
+    #[serde(rename = "containerPort")]
+    number: Option<i64>,
+    #[serde(rename = "hostPort")]
+    of_host: Option<i64>,
     protocol: Option<Box<str>>,
 }
 
@@ -273,8 +274,8 @@ impl From<Port> for resource::Port {
         let number = |n: Option<i64>| n.and_then(|n| u16::try_from(n).ok()).unwrap_or_default();
         Self {
             name: port.name,
-            container_port: number(port.container_port),
-            host_port: number(port.host_port),
+            container_port: number(port.number),
+            host_port: number(port.of_host),
             protocol: port.protocol.unwrap_or_else(|| "TCP".into()),
         }
     }
