@@ -12,12 +12,14 @@
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
+//! - [`agent`]: the process that probes the pods of a NetworkProber: it needs no API server.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
 //! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
 //! - [`cli`]: the command line; its doc comments are the help text.
+pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod controller;
