@@ -11,6 +11,7 @@
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
+//! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`agent`]: the process that probes the pods of a NetworkProber: it needs no API server.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
@@ -27,6 +28,7 @@ pub mod inspect;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;
+pub mod placement;
 pub mod prometheus;
 pub mod runtime;
 pub mod traffic_watch;
