@@ -13,6 +13,7 @@
 //!   `live` shows what it decides now.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
+//! - [`agent`]: the process that probes the pods of a NetworkProber: it needs no API server.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read slim.
@@ -23,6 +24,7 @@
 //! - [`manifests`]: what `deploy/` is generated from.
 //! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
 //! - [`cli`]: the command line; its doc comments are the help text.
+pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod controller;

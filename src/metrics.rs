@@ -268,7 +268,7 @@ impl Inner {
     }
 }
 
-mod process;
+pub(crate) mod process;
 
 #[cfg(test)]
 mod tests {
