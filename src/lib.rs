@@ -11,6 +11,12 @@
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
+//! - [`network_prober`]: measures round-trip time and loss between pods. `world` keeps what every
+//!   replica knows as one snapshot, from the pure `settings`, `scope` (which namespaces), `members`
+//!   (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
+//!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
+//! - [`webhook`]: puts the agent into pods: certificates, server, patches.
+//! - [`agent`]: the agent itself: whom, when, how, and the metrics.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`agent`]: the process that probes the pods of a NetworkProber: it needs no API server.
@@ -31,6 +37,7 @@ pub mod controller;
 pub mod inspect;
 pub mod manifests;
 pub mod metrics;
+pub mod network_prober;
 pub mod nodes;
 pub mod pods;
 pub mod placement;

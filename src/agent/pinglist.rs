@@ -3,6 +3,8 @@ use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::api::network_prober::Protocol;
+
 /// The least period: what `spec.pollingPeriod` allows at least, so that no list makes an agent flood
 /// its peers.
 pub const LEAST_PERIOD: Duration = Duration::from_millis(100);
@@ -75,33 +77,6 @@ pub struct Peer {
     pub node: String,
     /// The zone of that node; "" if unknown.
     pub zone: String,
-}
-
-/// How a peer is probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Protocol {
-    /// A new connection and `GET /ping`.
-    Http,
-    /// A new connection.
-    Tcp,
-    /// One packet there and back.
-    Udp,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
-
-    /// The value of the label `protocol`.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
 }
 
 impl Pinglist {
