@@ -3,11 +3,17 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
+use reqwest::Url;
 
-use super::{prometheus::PrometheusArgs, series::SeriesArgs, values::lease_duration};
+use super::{
+    prometheus::PrometheusArgs,
+    series::SeriesArgs,
+    values::{https_url, lease_duration, lifetime},
+};
 use crate::{
     manifests,
     runtime::{self, log::LogFormat},
+    webhook::certificates::Lifetimes,
 };
 
 /// Flags of `run`.
@@ -53,6 +59,32 @@ pub struct RunArgs {
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
 
+    /// Where the webhook and the pinglists are served, over TLS.
+    #[arg(long, env = "TRAFFIC_OPERATOR_WEBHOOK_ADDRESS", value_name = "ADDRESS:PORT")]
+    #[arg(default_value = "0.0.0.0:9443")]
+    pub webhook_address: SocketAddr,
+
+    /// Where the API server and the agents reach it, for an operator that runs outside of the cluster
+    /// [default: the Service traffic-operator-webhook].
+    #[arg(long, env = "TRAFFIC_OPERATOR_WEBHOOK_URL", value_name = "URL", value_parser = https_url)]
+    pub webhook_url: Option<Url>,
+
+    /// The image of agents whose NetworkProber names none [default: that of this operator's own pod].
+    #[arg(long, env = "TRAFFIC_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
+    pub agent_image: Option<String>,
+
+    /// How long the webhook's authority is valid; another takes its place after two thirds of it. At
+    /// least 1m, and at least three halves of the certificate's.
+    #[arg(long, env = "TRAFFIC_OPERATOR_AUTHORITY_LIFETIME", value_name = "DURATION")]
+    #[arg(default_value = "365d", value_parser = lifetime)]
+    pub authority_lifetime: Duration,
+
+    /// How long the webhook's certificate is valid; another takes its place after two thirds of it. At
+    /// least 1m.
+    #[arg(long, env = "TRAFFIC_OPERATOR_CERTIFICATE_LIFETIME", value_name = "DURATION")]
+    #[arg(default_value = "90d", value_parser = lifetime)]
+    pub certificate_lifetime: Duration,
+
     /// How log lines are written.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
     #[arg(value_enum, default_value_t = LogFormat::Text)]
@@ -83,6 +115,16 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             name: args.lease_name.clone(),
             identity: args.identity.clone().unwrap_or_else(runtime::identity),
             duration: args.lease_duration,
+        },
+        webhook: runtime::webhook::WebhookConfig {
+            address: args.webhook_address,
+            url: args.webhook_url.clone(),
+            agent_image: args.agent_image.clone(),
+            pod: args.identity.clone(),
+            lifetimes: Lifetimes {
+                authority: args.authority_lifetime,
+                leaf: args.certificate_lifetime,
+            },
         },
     };
     runtime.block_on(runtime::run(config))
@@ -127,6 +169,8 @@ mod tests {
             ("--lease-duration", "4s"),
             ("--lease-duration", "15500ms"),
             ("--admin-address", "8080"),
+            ("--webhook-url", "http://operator:9443"),
+            ("--certificate-lifetime", "30s"),
             ("--log-format", "xml"),
         ] {
             let error = parse(&[flag, value]).unwrap_err().to_string();

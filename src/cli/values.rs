@@ -9,6 +9,22 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("must be more than zero".into()) } else { Ok(duration) }
 }
 
+/// How long a certificate lives: a minute is long enough for every replica to read the next one.
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration < Duration::from_mins(1) { Err("must be at least 1m".into()) } else { Ok(duration) }
+}
+
+/// The API server speaks TLS to webhooks, and nothing else.
+pub(super) fn https_url(text: &str) -> Result<reqwest::Url, String> {
+    let url = reqwest::Url::parse(text).map_err(|error| error.to_string())?;
+    if url.scheme() == "https" && url.host_str().is_some() && url.path() == "/" {
+        Ok(url)
+    } else {
+        Err("must be https://host or https://host:port".into())
+    }
+}
+
 /// Whole seconds, because that is what a Lease can say; five, because a renewal may take one.
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;

@@ -16,7 +16,7 @@ use crate::{
     controller::MANAGED_BY,
     pods::{HASH_ANNOTATION, INJECTED_BY_ANNOTATION, METRICS_PORT},
     webhook::{
-        configuration::{self, Registration},
+        configuration::{self, Interception},
         injection::{self, Recipe},
     },
 };
@@ -173,9 +173,9 @@ impl Family<'_> {
 
     /// What sends the selected pods to the webhook; nothing if no namespace is in scope.
     #[must_use]
-    pub fn webhook(&self, registration: &Registration<'_>) -> Option<Child> {
-        let webhooks = configuration::webhooks(registration)?;
-        Some(self.child(ChildKind::Webhook, None, &self.webhook_name(), webhooks))
+    pub fn webhook(&self, interception: &Interception<'_>) -> Option<Child> {
+        let configuration = configuration::configuration(interception)?;
+        Some(self.child(ChildKind::Webhook, None, interception.object, configuration))
     }
 
     /// The name of its `MutatingWebhookConfiguration`.

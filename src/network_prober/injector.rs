@@ -8,7 +8,7 @@ use crate::{
     pods::PodObject,
     webhook::{
         injection::{self, SkipReason},
-        server::{Injector, Verdict},
+        review::{Injector, Verdict},
     },
 };
 
@@ -28,17 +28,17 @@ fn decide(
     pod: &PodObject,
 ) -> Verdict {
     if !snapshot.synced {
-        return Verdict::Unknown("this replica has not listed the NetworkProbers yet".into());
+        return Verdict::Unknown("this replica has not listed the NetworkProbers yet");
     }
     let Some(view) = snapshot.get(prober_namespace, prober) else {
-        return Verdict::Unknown(format!("no NetworkProber {prober_namespace}/{prober}"));
+        return Verdict::Unknown("no such NetworkProber");
     };
     let settings = match &view.settings {
         Ok(settings) => settings,
-        Err(text) => return Verdict::Unknown(text.clone()),
+        Err(_) => return Verdict::Unknown("the spec of the NetworkProber is invalid"),
     };
     let Some(recipe) = &view.recipe else {
-        return Verdict::Unknown("the agent's image is not known".into());
+        return Verdict::Unknown("the image of agents is not known");
     };
     // The API server's own filter is older than ours by as long as a watch takes.
     let matches = settings.pods.matches(|key| pod.label(key));
@@ -48,7 +48,7 @@ fn decide(
         Some(Standing::Excluded) => return Verdict::Skip(SkipReason::NamespaceExcluded),
         Some(Standing::OptedOut) => return Verdict::Skip(SkipReason::OptedOut),
         Some(Standing::Allowed) | None => {
-            return Verdict::Unknown("the pod is not selected any more".into());
+            return Verdict::Unknown("the pod is not selected any more");
         }
     }
     // A pod that is being created may not say in which namespace.
@@ -63,5 +63,5 @@ fn decide(
     if view.members.is_failing() {
         return Verdict::Skip(SkipReason::AgentFailing);
     }
-    Verdict::Inject(recipe.clone())
+    Verdict::Inject(Box::new(recipe.clone()))
 }

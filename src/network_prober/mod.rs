@@ -16,10 +16,8 @@ use tokio::sync::watch as signal;
 
 use crate::{
     api::{NetworkProber, NetworkProberStatus},
-    controller::{
-        Error, FIELD_MANAGER, MANAGED_BY, Notice, Plan, Reconciler, error::is_refusal,
-    },
-    webhook::configuration::ClientConfig,
+    controller::{Error, FIELD_MANAGER, MANAGED_BY, Notice, Plan, Reconciler, error::is_refusal},
+    webhook::{certificates::Bundle, configuration::Endpoint},
 };
 
 pub mod children;
@@ -47,13 +45,6 @@ use world::{Key, World};
 /// For how long it is believed which kinds the API server has.
 const DISCOVERY: Duration = Duration::from_secs(60);
 
-/// Where the API server reaches the webhook.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// A Service, or a URL for an operator outside of the cluster.
-    pub client: ClientConfig,
-}
-
 /// How long after a refusal the same object is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
@@ -79,7 +70,7 @@ pub struct NetworkProberReconciler {
     client: kube::Client,
     world: World,
     owned: Owned,
-    bundle: signal::Receiver<Option<String>>,
+    bundle: signal::Receiver<Option<Bundle>>,
     endpoint: Endpoint,
     discovered: Mutex<Discovered>,
     problems: Mutex<HashMap<ChildKey, Problem>>,
@@ -94,7 +85,7 @@ impl NetworkProberReconciler {
         client: kube::Client,
         world: World,
         owned: Owned,
-        bundle: signal::Receiver<Option<String>>,
+        bundle: signal::Receiver<Option<Bundle>>,
         endpoint: Endpoint,
     ) -> Self {
         let (discovered, problems) = (Mutex::default(), Mutex::default());
@@ -105,7 +96,8 @@ impl NetworkProberReconciler {
     /// certificates did.
     pub fn triggers(
         &self,
-    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<> {
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<>
+    {
         let (world, bundle) = (self.world.clone(), self.bundle.clone());
         let rotated = futures::stream::unfold(bundle, |mut bundle| async move {
             bundle.changed().await.ok()?;
@@ -133,7 +125,8 @@ impl NetworkProberReconciler {
                 let has = |kind: &ChildKind| list.resources.iter().any(|r| r.kind == kind.as_str());
                 ChildKind::MONITORING.into_iter().filter(has).collect()
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => BTreeSet::new(),
+            // The server says so in plain text where there is nothing of the group.
+            Err(kube::Error::Api(status)) if status.code == 404 => BTreeSet::new(),
             Err(error) => return Err(Error::kube("discover monitoring.coreos.com")(error)),
         };
         let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +142,10 @@ impl NetworkProberReconciler {
         }
     }
 
-    async fn look(&self, key: &ChildKey) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
+    async fn look(
+        &self,
+        key: &ChildKey,
+    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
         match self.api(key).get_metadata_opt(&key.name).await {
             Ok(found) => Ok(found),
             Err(error) => Err(Error::kube("get child")(error)),
@@ -218,7 +214,11 @@ impl NetworkProberReconciler {
 
     /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and go:
     /// they are looked at.
-    async fn look_at_monitoring(&self, prober: &NetworkProber, kinds: &BTreeSet<ChildKind>) -> Result<Vec<ChildKey>, Error> {
+    async fn look_at_monitoring(
+        &self,
+        prober: &NetworkProber,
+        kinds: &BTreeSet<ChildKind>,
+    ) -> Result<Vec<ChildKey>, Error> {
         let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
         let mut existing = Vec::new();
         for kind in kinds {
@@ -278,7 +278,7 @@ impl Reconciler for NetworkProberReconciler {
         Ok(Observed {
             view: view.map(Arc::clone),
             setup: self.world.setup().clone(),
-            bundle: self.bundle.borrow().clone(),
+            bundle: self.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
             endpoint: self.endpoint.clone(),
             monitoring,
             existing,

@@ -11,10 +11,10 @@ use super::{
 use crate::{
     api::{
         NetworkProber, NetworkProberStatus,
-        network_prober::{Delivery, Mode},
+        network_prober::{Delivery, FailurePolicy, Mode},
     },
     controller::{Error, Plan},
-    webhook::configuration::Registration,
+    webhook::configuration::{Endpoint, FailurePolicy as OnFailure, Interception},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ pub struct Observed {
     /// The certificates that the API server and the agents are to trust, as PEM.
     pub bundle: Option<String>,
     /// Where the API server reaches the webhook.
-    pub endpoint: super::Endpoint,
+    pub endpoint: Endpoint,
     /// Which kinds of the prometheus-operator the API server has.
     pub monitoring: BTreeSet<ChildKind>,
     /// Our children of this object that exist.
@@ -129,22 +129,28 @@ fn children(
     let namespaces = namespaces(settings, view);
     if !needs_ca || ca.is_some() {
         let members = &view.members.members;
-        let maps = namespaces.iter().map(|namespace| {
-            family.config_map(namespace, members, ca.unwrap_or_default())
-        });
+        let maps = namespaces
+            .iter()
+            .map(|namespace| family.config_map(namespace, members, ca.unwrap_or_default()));
         children.extend(maps);
     }
     match settings.mode {
         Mode::Sidecar => {
             if let Some(bundle) = ca {
-                children.extend(family.webhook(&Registration {
+                let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
+                children.extend(family.webhook(&Interception {
+                    object: &family.webhook_name(),
+                    labels: &BTreeMap::new(),
                     prober: (&settings.namespace, &settings.name),
-                    client: &observed.endpoint.client,
-                    ca_bundle: bundle,
                     pod_selector: &settings.pod_selector,
-                    namespaces: view.scope.allowed().into_iter().collect(),
+                    namespaces: &allowed,
                     operator_namespace: observed.setup.tenancy.operator(),
-                    failure_policy: settings.failure_policy,
+                    endpoint: &observed.endpoint,
+                    ca_bundle: bundle,
+                    failure_policy: match settings.failure_policy {
+                        FailurePolicy::Ignore => OnFailure::Ignore,
+                        FailurePolicy::Fail => OnFailure::Fail,
+                    },
                 }));
             }
         }

@@ -22,7 +22,7 @@ use super::{
     pinglists::Served,
     world::{Snapshot, World},
 };
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, runtime::shutdown::Shutdown};
 
 /// Where pinglists are served.
 pub const PATH: &str = "/pinglist";
@@ -52,6 +52,7 @@ struct Inner {
     world: World,
     client: Client,
     metrics: Metrics,
+    shutdown: Shutdown,
     tokens: Mutex<HashMap<String, (String, Instant)>>,
 }
 
@@ -66,8 +67,8 @@ enum Refusal {
 impl Agents {
     /// Answers from what this replica knows.
     #[must_use]
-    pub fn new(world: World, client: Client, metrics: Metrics) -> Self {
-        Self(Arc::new(Inner { world, client, metrics, tokens: Mutex::default() }))
+    pub fn new(world: World, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
+        Self(Arc::new(Inner { world, client, metrics, shutdown, tokens: Mutex::default() }))
     }
 
     /// The route.
@@ -98,7 +99,8 @@ impl Agents {
             return Err(Refusal::Unauthorized("not a token of this cluster for this service\n"));
         }
         let extra = status.user.and_then(|user| user.extra).unwrap_or_default();
-        let uid = extra.get("authentication.kubernetes.io/pod-uid").and_then(|v| v.first().cloned());
+        let uid =
+            extra.get("authentication.kubernetes.io/pod-uid").and_then(|v| v.first().cloned());
         let uid = uid.ok_or(Refusal::Unauthorized("the token is not bound to a pod\n"))?;
         let mut tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() >= TOKENS {
@@ -135,8 +137,12 @@ impl Agents {
                 Err(_) => return found.map(|served| list(&served)),
             };
             let left = until.saturating_duration_since(Instant::now());
-            let changed = timeout(left, snapshots.changed()).await;
-            if !matches!(changed, Ok(Ok(()))) {
+            let changed = tokio::select! {
+                changed = timeout(left, snapshots.changed()) => matches!(changed, Ok(Ok(()))),
+                // The agent comes back, to another replica.
+                () = self.0.shutdown.begun() => false,
+            };
+            if !changed {
                 return found.map(|served| unchanged(&served));
             }
         }

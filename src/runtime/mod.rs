@@ -11,9 +11,11 @@ use tokio::{
 use crate::{
     controller::{self, schedule::Schedule},
     metrics::Metrics,
+    network_prober::{Gauges, NetworkProberReconciler, Owned, world::World},
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Shared},
     traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
+    webhook::certificates::{CertificateKeeper, Certificates},
 };
 
 pub mod admin;
@@ -23,11 +25,13 @@ pub mod log;
 pub mod shutdown;
 pub mod status_page;
 pub mod watch;
+pub mod webhook;
 
 use admin::Readiness;
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
 use status_page::Live;
+use webhook::WebhookConfig;
 
 /// How long passes under way may take to end: half of the pod's grace period, which also has to hold
 /// the release of the lease.
@@ -44,8 +48,10 @@ pub struct Config {
     pub own_queries: bool,
     /// Where the admin server listens.
     pub admin_address: SocketAddr,
-    /// The lease.
+    /// The lease; its namespace is the operator's own.
     pub lease: LeaseConfig,
+    /// The webhook.
+    pub webhook: WebhookConfig,
 }
 
 /// An identity for processes that are told none.
@@ -84,12 +90,42 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let served = admin::serve(config.admin_address, router, shutdown.begun());
     tasks.spawn(async move { served.await.map(|()| "admin server") });
 
+    let nodes = NodeStore::default();
+    let follow = nodes.clone().follow(client.clone(), metrics.clone());
+    tasks.spawn(async move {
+        follow.await;
+        Ok("watch of nodes")
+    });
+    let namespace = config.lease.namespace.clone();
+    let (world, certificates) = {
+        let started = webhook::start(
+            &config.webhook,
+            &namespace,
+            (&client, &metrics),
+            nodes.clone(),
+            (&readiness, &shutdown),
+            &mut tasks,
+        );
+        tokio::select! {
+            signal = terminated() => {
+                tracing::info!(signal = signal?, "stopped before it began");
+                return Ok(());
+            }
+            started = started => started?,
+        }
+    };
+
     let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence);
     let leader = Leader {
         client,
         metrics,
         live,
         decisions,
+        nodes,
+        world,
+        certificates,
+        webhook: config.webhook,
+        namespace,
         endpoints,
         readiness: readiness.clone(),
         shutdown: shutdown.clone(),
@@ -123,6 +159,11 @@ struct Leader {
     metrics: Metrics,
     live: Arc<Live>,
     decisions: Decisions,
+    nodes: NodeStore,
+    world: World,
+    certificates: Certificates,
+    webhook: WebhookConfig,
+    namespace: String,
     endpoints: Endpoints,
     readiness: Readiness,
     shutdown: Shutdown,
@@ -152,19 +193,54 @@ impl Leader {
         why
     }
 
-    /// Starts stores and controllers; a kind is one more block here.
+    /// Starts stores and controllers; a kind is one more line here.
     fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
-        let nodes = NodeStore::default();
+        self.probe_networks(tasks);
+        self.watch_traffic(tasks);
+    }
+
+    fn probe_networks(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+        let names = self.webhook.names(&self.namespace);
+        let keeper = CertificateKeeper::new(
+            self.client.clone(),
+            &self.namespace,
+            self.webhook.lifetimes,
+            names,
+            &self.certificates,
+        );
+        tasks.spawn(async move { match keeper.keep().await {} });
+        self.metrics.register(Box::new(Gauges(self.world.clone())));
+        let owned = Owned::default();
+        let follow = owned.clone().follow(self.client.clone(), self.metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of agents' objects")
+        });
+        let reconciler = NetworkProberReconciler::new(
+            self.client.clone(),
+            self.world.clone(),
+            owned.clone(),
+            self.certificates.bundle(),
+            self.webhook.endpoint(),
+        );
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (world, stop) = (self.world.clone(), self.shutdown.begun());
+        tasks.spawn(async move {
+            // Without them everything would look as if it had to be made, or was gone.
+            world.synced().await;
+            owned.synced().await;
+            let (triggers, schedule) = (reconciler.triggers(), Schedule::default());
+            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
+            Ok("controller of networkprobers")
+        });
+    }
+
+    fn watch_traffic(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         let deployments = DeploymentStore::default();
         self.metrics.register(Box::new(self.decisions.clone()));
         for what in ["nodes", "deployments", "trafficwatches"] {
             self.readiness.expect(what);
         }
-        let follow = nodes.clone().follow(self.client.clone(), self.metrics.clone());
-        tasks.spawn(async move {
-            follow.await;
-            Ok("watch of nodes")
-        });
         let follow = deployments.clone().follow(self.client.clone(), self.metrics.clone());
         tasks.spawn(async move {
             follow.await;
@@ -172,14 +248,14 @@ impl Leader {
         });
         tasks.spawn(async move {
             // Without the nodes every node would look deleted.
-            nodes.synced().await;
+            self.nodes.synced().await;
             self.readiness.reached("nodes");
             deployments.synced().await;
             self.readiness.reached("deployments");
             let schedule = Schedule::default();
             let reconciler = TrafficWatchReconciler {
                 client: self.client.clone(),
-                nodes,
+                nodes: self.nodes,
                 deployments,
                 prometheus: self.endpoints,
                 own_queries: self.own_queries,

@@ -44,6 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The name under which the operator writes.
 pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
+/// The image of agents where a NetworkProber names none.
+pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
+
 /// Runs one test with a fresh bench.
 pub fn run<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
     RUNTIME.block_on(async {
@@ -186,16 +189,16 @@ impl Bench {
             .plane
             .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
             .expect("kubeconfig");
-        let address = {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-            free.local_addr().expect("address")
-        };
+        let (address, webhook) = (free_address(), free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
             .arg("run")
             .args(prometheus)
             .args(["--admin-address", &address.to_string()])
+            .args(["--webhook-address", &webhook.to_string()])
+            .args(["--webhook-url", &format!("https://{webhook}")])
+            .args(["--agent-image", AGENT_IMAGE])
             .args(["--log", "info,traffic_operator=debug"])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
@@ -205,7 +208,8 @@ impl Bench {
             .stderr(File::create(&log).expect("log"))
             .spawn()
             .expect("operator");
-        Operator { child, url: format!("http://{address}"), log }
+        let (url, webhook) = (format!("http://{address}"), format!("https://{webhook}"));
+        Operator { child, url, webhook, log }
     }
 
     pub async fn status(&self, name: &str) -> Value {
@@ -294,6 +298,8 @@ impl Bench {
 pub struct Operator {
     pub child: Child,
     pub url: String,
+    /// Where the API server and agents reach it.
+    pub webhook: String,
     log: PathBuf,
 }
 
@@ -355,6 +361,12 @@ impl Drop for Operator {
             let _ = std::fs::remove_file(&self.log);
         }
     }
+}
+
+/// A port that nobody listens on at the moment.
+fn free_address() -> std::net::SocketAddr {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("address")
 }
 
 /// Polls until there is something; panics with what was waited for.

@@ -12,6 +12,7 @@ mod leadership;
 mod lifecycle;
 mod limits;
 mod policies;
+mod probing;
 mod prometheus;
 mod samples;
 mod schema;

@@ -1,0 +1,197 @@
+//! What every replica does for `NetworkProber`s: knows the pods, answers the API server and the agents.
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use reqwest::Url;
+use tokio::task::JoinSet;
+
+use super::{admin::Readiness, shutdown::Shutdown};
+use crate::{
+    metrics::Metrics,
+    network_prober::{
+        Agents, PINGLIST_PATH, WorldInjector,
+        scope::Tenancy,
+        world::{Setup, World},
+    },
+    nodes::NodeStore,
+    webhook::{
+        certificates::{CertificateKeeper, Certificates, Lifetimes, NAME},
+        configuration::Endpoint,
+        review::Outcome,
+        server::{self, Observer, Server},
+    },
+};
+
+/// Since when the API server starts init containers that always restart before the others and ends
+/// them after.
+const NATIVE_SIDECARS: (u32, u32) = (1, 29);
+
+/// How long after a failure the API server is asked again.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// The name of the operator's container in its own pod.
+const CONTAINER: &str = "operator";
+
+/// What the webhook needs to know.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it is reached, if not by its Service.
+    pub url: Option<Url>,
+    /// The image of agents.
+    pub agent_image: Option<String>,
+    /// The name of the operator's own pod, if it runs in one.
+    pub pod: Option<String>,
+    /// How long certificates are valid.
+    pub lifetimes: Lifetimes,
+}
+
+impl WebhookConfig {
+    /// Where the API server finds the webhook.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        match &self.url {
+            Some(url) => Endpoint::Url(url.as_str().to_owned()),
+            None => Endpoint::Service,
+        }
+    }
+
+    fn pinglist_url(&self, namespace: &str) -> String {
+        match &self.url {
+            Some(url) => format!("{}{PINGLIST_PATH}", url.as_str().trim_end_matches('/')),
+            None => format!("https://{NAME}.{namespace}.svc{PINGLIST_PATH}"),
+        }
+    }
+
+    /// The names that the certificate has to have.
+    #[must_use]
+    pub fn names(&self, namespace: &str) -> Vec<String> {
+        let mut names = CertificateKeeper::service_names(namespace);
+        names.extend(self.url.as_ref().and_then(|url| url.host_str()).map(Into::into));
+        names
+    }
+
+    /// Asks the API server what a replica has to know of itself, until it answers.
+    async fn setup(&self, client: &Client, namespace: &str) -> Setup {
+        let own_image = match &self.agent_image {
+            Some(image) => Some(image.clone()),
+            None => self.own_image(client, namespace).await,
+        };
+        Setup {
+            tenancy: Tenancy::of(namespace),
+            own_image,
+            pinglist_url: self.pinglist_url(namespace),
+            native_sidecars: native_sidecars(client).await,
+        }
+    }
+
+    /// The image of the operator's own pod; `None` outside of one.
+    async fn own_image(&self, client: &Client, namespace: &str) -> Option<String> {
+        let pod = self.pod.as_deref()?;
+        let api = Api::<Pod>::namespaced(client.clone(), namespace);
+        loop {
+            match api.get_opt(pod).await {
+                Ok(found) => {
+                    let containers = found?.spec?.containers;
+                    let ours = containers.into_iter().find(|container| container.name == CONTAINER);
+                    return ours?.image;
+                }
+                Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                    tracing::warn!(%status.message, "the operator's own image is not known");
+                    return None;
+                }
+                Err(error) => tracing::warn!(%error, "reading the own pod failed, trying again"),
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+}
+
+/// Counts what the webhook answers.
+struct Counted(Metrics);
+
+impl Observer for Counted {
+    fn answered(&self, outcome: &Outcome, took: Duration) {
+        self.0.injection(outcome.result(), outcome.skip_reason(), took);
+    }
+}
+
+async fn native_sidecars(client: &Client) -> bool {
+    loop {
+        match client.apiserver_version().await {
+            Ok(version) => {
+                // Some vendors append a plus sign.
+                let number = |text: &str| {
+                    text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().ok()
+                };
+                let version = (number(&version.major), number(&version.minor));
+                return matches!(version, (Some(a), Some(b)) if (a, b) >= NATIVE_SIDECARS);
+            }
+            Err(error) => tracing::warn!(%error, "asking for the version failed, trying again"),
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+/// Starts what every replica runs, and returns what it knows.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub async fn start(
+    config: &WebhookConfig,
+    namespace: &str,
+    (client, metrics): (&Client, &Metrics),
+    nodes: NodeStore,
+    (readiness, shutdown): (&Readiness, &Shutdown),
+    tasks: &mut JoinSet<anyhow::Result<&'static str>>,
+) -> anyhow::Result<(World, Certificates)> {
+    let world = World::new(config.setup(client, namespace).await, nodes);
+    tracing::info!(
+        agent_image = world.setup().own_image.as_deref().unwrap_or("unknown"),
+        native_sidecars = world.setup().native_sidecars,
+        "serving NetworkProbers"
+    );
+    let certificates = Certificates::default();
+    readiness.expect("certificate");
+    readiness.expect("networkprobers");
+    let follow = world.clone().follow(client.clone(), metrics.clone());
+    tasks.spawn(async move {
+        follow.await;
+        Ok("watch of NetworkProbers")
+    });
+    let (follower, client_, metrics_) = (certificates.clone(), client.clone(), metrics.clone());
+    let namespace = namespace.to_owned();
+    tasks.spawn(async move {
+        let never = follower.follow(client_, &namespace, metrics_).await;
+        match never {}
+    });
+    let (ready, mut bundle) = (readiness.clone(), certificates.bundle());
+    let (known, told) = (world.clone(), metrics.clone());
+    tasks.spawn(async move {
+        known.synced().await;
+        ready.reached("networkprobers");
+        loop {
+            if let Some(bundle) = bundle.borrow_and_update().as_ref() {
+                ready.reached("certificate");
+                told.certificate_ends("ca", bundle.authority_not_after);
+                told.certificate_ends("leaf", bundle.leaf_not_after);
+            }
+            bundle.changed().await.context("the certificates are gone")?;
+        }
+    });
+    let agents =
+        Agents::new(world.clone(), client.clone(), metrics.clone(), shutdown.clone()).router();
+    let injector = Arc::new(WorldInjector(world.clone()));
+    let router = server::router(injector, Arc::new(Counted(metrics.clone()))).merge(agents);
+    let address = config.address;
+    let server = Server::bind(address, &certificates);
+    let server =
+        server.await.with_context(|| format!("--webhook-address {address}: cannot listen"))?;
+    tracing::info!(address = %server.address()?, "serving the webhook and pinglists");
+    let served = server.run(router, shutdown.begun());
+    tasks.spawn(async move { served.await.context("webhook server").map(|()| "webhook server") });
+    Ok((world, certificates))
+}
