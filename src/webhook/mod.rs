@@ -6,4 +6,14 @@
 //! - [`certificates`]: our own authority and certificate: what is due (pure), who writes it, who reads it.
 //! - [`server`]: HTTPS, on every replica.
 pub mod certificates;
+pub mod configuration;
 pub mod injection;
+pub mod review;
+pub mod server;
+
+/// FNV-1a: its value is the same in every version of this program and of its libraries.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

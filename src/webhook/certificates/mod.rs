@@ -5,6 +5,8 @@
 //! is asked to trust a certificate has been told of its authority before. [`next`] decides what is due.
 use std::time::Duration;
 
+#[cfg(test)]
+mod io_tests;
 mod issue;
 mod keeper;
 mod published;

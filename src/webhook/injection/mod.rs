@@ -82,11 +82,7 @@ impl Recipe {
         // Debug output separates and quotes its parts, and maps are sorted: equal recipes have equal
         // text, different ones differ.
         let text = format!("{parts:?}{:?}{:?}", self.config_map, self.resources);
-        // FNV-1a, because its value is the same in every version of this program and of its libraries.
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("{hash:016x}")
+        format!("{:016x}", crate::webhook::fnv(text.bytes()))
     }
 }
 

@@ -1,0 +1,213 @@
+//! Which creations of pods the API server asks about, for one `NetworkProber`.
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use serde_json::{Value, json};
+
+use super::certificates;
+
+/// Namespaces whose pods are never asked about: a cluster must come up without us.
+const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
+
+/// How long the API server waits, in seconds. With `Ignore` every creation takes this long while the
+/// webhook hangs, and there is no circuit breaker; an answer takes about a millisecond.
+const TIMEOUT_SECONDS: u32 = 2;
+
+/// The longest name of a webhook.
+const MAX_NAME: usize = 253;
+
+/// Where the API server finds the webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The Service in the operator's namespace.
+    Service,
+    /// Elsewhere, as `https://host:port`: an operator that runs outside of the cluster.
+    Url(String),
+}
+
+/// What happens to a pod while the webhook is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// It is created without the agent.
+    #[default]
+    Ignore,
+    /// It is not created.
+    Fail,
+}
+
+/// All that one configuration depends on.
+#[derive(Clone, Debug)]
+pub struct Interception<'a> {
+    /// The name of the configuration.
+    pub object: &'a str,
+    /// Labels of the configuration, beside `app.kubernetes.io/managed-by`.
+    pub labels: &'a BTreeMap<String, String>,
+    /// The `NetworkProber`: namespace and name.
+    pub prober: (&'a str, &'a str),
+    /// Which pods.
+    pub pod_selector: &'a LabelSelector,
+    /// In which namespaces: those that consent now.
+    pub namespaces: &'a BTreeSet<String>,
+    /// The operator's own namespace, which is never asked about.
+    pub operator_namespace: &'a str,
+    /// Where the webhook is.
+    pub endpoint: &'a Endpoint,
+    /// What the API server trusts, PEM.
+    pub ca_bundle: &'a str,
+    /// What happens while the webhook is away.
+    pub failure_policy: FailurePolicy,
+}
+
+/// Whether pods of this namespace are never asked about.
+#[must_use]
+pub fn is_excluded(namespace: &str, operator_namespace: &str) -> bool {
+    NEVER.contains(&namespace) || namespace == operator_namespace
+}
+
+/// The `MutatingWebhookConfiguration`, for server-side apply; `None` when there is no namespace to
+/// ask about (an empty list would be refused, and no list would be all namespaces).
+#[must_use]
+pub fn configuration(of: &Interception<'_>) -> Option<Value> {
+    let asked = of.namespaces.iter().filter(|name| !is_excluded(name, of.operator_namespace));
+    let namespaces: Vec<_> = asked.collect();
+    if namespaces.is_empty() {
+        return None;
+    }
+    let (namespace, name) = of.prober;
+    let path = format!("/mutate/{namespace}/{name}");
+    let mut client = match of.endpoint {
+        Endpoint::Service => json!({"service": {
+            "namespace": of.operator_namespace, "name": certificates::NAME, "path": path, "port": 443
+        }}),
+        Endpoint::Url(base) => json!({"url": format!("{}{path}", base.trim_end_matches('/'))}),
+    };
+    client["caBundle"] = json!(ByteString(of.ca_bundle.as_bytes().to_vec()));
+    let mut labels = of.labels.clone();
+    labels.insert("app.kubernetes.io/managed-by".into(), "traffic-operator".into());
+    Some(json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": of.object, "labels": labels},
+        "webhooks": [{
+            "name": webhook_name(namespace, name),
+            "clientConfig": client,
+            "rules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                "operations": ["CREATE"], "scope": "Namespaced"
+            }],
+            "objectSelector": of.pod_selector,
+            "namespaceSelector": {"matchExpressions": [{
+                "key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces
+            }]},
+            "failurePolicy": match of.failure_policy {
+                FailurePolicy::Ignore => "Ignore",
+                FailurePolicy::Fail => "Fail",
+            },
+            "sideEffects": "None",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            // Asked again when a later webhook changed the pod: it may have removed the agent.
+            "reinvocationPolicy": "IfNeeded",
+            "matchPolicy": "Equivalent",
+            "admissionReviewVersions": ["v1"]
+        }]
+    }))
+}
+
+/// The name of the webhook: a domain name that says whose it is. The name of an object alone may be
+/// as long as this may be; then it is cut, and told apart by a hash.
+fn webhook_name(namespace: &str, name: &str) -> String {
+    let rest = format!(".{namespace}.probes.bigmikes.io");
+    let whole = format!("{name}{rest}");
+    if whole.len() <= MAX_NAME {
+        return whole;
+    }
+    let hash = super::fnv(name.bytes());
+    let room = MAX_NAME.saturating_sub(rest.len() + "-".len() + 16);
+    let cut: String = name.chars().take(room).collect();
+    format!("{}-{hash:016x}{rest}", cut.trim_end_matches(['.', '-']))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+
+    use super::*;
+
+    fn build(namespaces: &[&str], endpoint: &Endpoint, name: &str) -> Option<Value> {
+        let selector = LabelSelector {
+            match_labels: Some([("app".to_owned(), "a".to_owned())].into()),
+            ..LabelSelector::default()
+        };
+        configuration(&Interception {
+            object: "traffic-operator-probing-mesh",
+            labels: &[("owner".to_owned(), "probing.mesh".to_owned())].into(),
+            prober: ("probing", name),
+            pod_selector: &selector,
+            namespaces: &namespaces.iter().map(|&name| name.to_owned()).collect(),
+            operator_namespace: "traffic-operator-system",
+            endpoint,
+            ca_bundle: "PEM",
+            failure_policy: FailurePolicy::Ignore,
+        })
+    }
+
+    #[test]
+    fn the_whole_object() {
+        let built = build(&["b", "a"], &Endpoint::Service, "mesh").unwrap();
+        let typed: MutatingWebhookConfiguration = serde_json::from_value(built.clone()).unwrap();
+        // Nothing that the API does not know, and nothing that it would add.
+        assert_eq!(serde_json::to_value(&typed).unwrap(), built);
+        let webhook = &built["webhooks"][0];
+        assert_eq!(webhook["name"], "mesh.probing.probes.bigmikes.io");
+        assert_eq!(
+            webhook["clientConfig"],
+            json!({"caBundle": "UEVN", "service": {
+            "namespace": "traffic-operator-system", "name": "traffic-operator-webhook", "port": 443, "path": "/mutate/probing/mesh"}})
+        );
+        assert_eq!(webhook["objectSelector"], json!({"matchLabels": {"app": "a"}}));
+        let names = json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]});
+        assert_eq!(webhook["namespaceSelector"], names);
+        for (key, value) in [
+            ("failurePolicy", json!("Ignore")),
+            ("timeoutSeconds", json!(2)),
+            ("reinvocationPolicy", json!("IfNeeded")),
+            ("sideEffects", json!("None")),
+        ] {
+            assert_eq!(webhook[key], value);
+        }
+        assert_eq!(built["metadata"]["labels"]["app.kubernetes.io/managed-by"], "traffic-operator");
+    }
+
+    #[test]
+    fn invariant_5_and_original_3_the_cluster_and_the_operator_come_up_without_it() {
+        let all =
+            ["kube-system", "kube-public", "kube-node-lease", "traffic-operator-system", "apps"];
+        let built = build(&all, &Endpoint::Service, "mesh").unwrap();
+        let selector = &built["webhooks"][0]["namespaceSelector"]["matchExpressions"];
+        assert_eq!(selector.as_array().unwrap().len(), 1);
+        assert_eq!(selector[0]["values"], json!(["apps"]));
+        assert_eq!(build(&all[..4], &Endpoint::Service, "mesh"), None);
+        assert_eq!(build(&[], &Endpoint::Service, "mesh"), None);
+    }
+
+    #[test]
+    fn an_operator_outside_of_the_cluster() {
+        let built = build(&["a"], &Endpoint::Url("https://10.0.0.1:9443/".into()), "mesh").unwrap();
+        let client = &built["webhooks"][0]["clientConfig"];
+        assert_eq!(client["url"], "https://10.0.0.1:9443/mutate/probing/mesh");
+        assert_eq!(client.get("service"), None);
+    }
+
+    #[test]
+    fn names_stay_valid_and_different_however_long() {
+        let name = |end: char| format!("{}.{end}", "a".repeat(251));
+        let names = ['a', 'b'].map(|end| {
+            let built = build(&["a"], &Endpoint::Service, &name(end)).unwrap();
+            built["webhooks"][0]["name"].as_str().unwrap().to_owned()
+        });
+        assert_ne!(names[0], names[1]);
+        assert!(names.iter().all(|name| name.len() <= MAX_NAME && !name.contains("..")));
+        let dotted = webhook_name("n", &"a.".repeat(126));
+        assert!(dotted.len() <= MAX_NAME && !dotted.contains(".-"), "{dotted}");
+    }
+}

@@ -1,0 +1,300 @@
+//! `AdmissionReview` in, `AdmissionReview` out. The answer is always "allowed": what measures the
+//! network must not keep anybody's pod from being created.
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::injection::{self, Recipe, SkipReason};
+use crate::pods::PodObject;
+
+/// What decides: the operator's knowledge of its `NetworkProber` objects. It is asked inside of a
+/// request that holds up the creation of a pod, so it reads memory only.
+pub trait Injector: Send + Sync + 'static {
+    /// Whether this prober (`(namespace, name)`) wants its agent in a pod that is about to be created
+    /// in `namespace`. The pod may have no name, and no namespace of its own.
+    ///
+    /// What the pod itself says ([`injection::skip_reason`]) is asked afterwards.
+    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Verdict;
+}
+
+/// What an [`Injector`] says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It gets this agent, unless it says otherwise itself.
+    Inject(Box<Recipe>),
+    /// It gets none.
+    Skip(SkipReason),
+    /// Nothing is known of this prober: there is none, or the operator has not read everything yet.
+    Unknown(&'static str),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The pod gets the agent.
+    Injected,
+    /// The pod gets none.
+    Skipped(SkipReason),
+    /// This was no creation of a Pod.
+    NotAPod,
+    /// The pod gets none because of an error.
+    Failed(String),
+}
+
+impl Outcome {
+    /// The label `result`.
+    #[must_use]
+    pub fn result(&self) -> &'static str {
+        match self {
+            Self::Injected => "injected",
+            Self::Skipped(_) | Self::NotAPod => "skipped",
+            Self::Failed(_) => "error",
+        }
+    }
+
+    /// The label `skip_reason`; empty when there is none.
+    #[must_use]
+    pub fn skip_reason(&self) -> &'static str {
+        match self {
+            Self::Skipped(reason) => reason.as_str(),
+            Self::NotAPod => "NotAPod",
+            Self::Injected | Self::Failed(_) => "",
+        }
+    }
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The review, JSON.
+    pub body: Vec<u8>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// A request without a uid cannot be answered: the API server compares it.
+#[derive(Debug, thiserror::Error)]
+#[error("this is no AdmissionReview of admission.k8s.io/v1: {0}")]
+pub struct Unreadable(String);
+
+#[derive(Deserialize)]
+struct ReviewIn<'a> {
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: String,
+    kind: Option<Kind>,
+    sub_resource: Option<String>,
+    operation: Option<String>,
+    namespace: Option<String>,
+    /// As text: it is read once, and only what is looked at.
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    group: Option<String>,
+    version: Option<String>,
+    kind: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewOut {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    uid: String,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+}
+
+/// Answers one request for one prober (`(namespace, name)`).
+///
+/// # Errors
+/// When the request is none: it has no uid that could be answered.
+pub fn answer(
+    body: &[u8],
+    prober: (&str, &str),
+    injector: &dyn Injector,
+) -> Result<Answer, Unreadable> {
+    let review: ReviewIn = serde_json::from_slice(body).map_err(|e| Unreadable(e.to_string()))?;
+    let request = review.request.ok_or_else(|| Unreadable("it has no request".into()))?;
+    let (patch, outcome) = match consider(&request, prober, injector) {
+        Ok(patch) => (Some(patch), Outcome::Injected),
+        Err(outcome) => (None, outcome),
+    };
+    let response = Response {
+        uid: request.uid,
+        allowed: true,
+        patch_type: patch.as_ref().map(|_| "JSONPatch"),
+        patch: patch.map(ByteString),
+    };
+    let review =
+        ReviewOut { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", response };
+    let body = serde_json::to_vec(&review).map_err(|e| Unreadable(e.to_string()))?;
+    Ok(Answer { body, outcome })
+}
+
+/// The patch, or why there is none.
+fn consider(
+    request: &Request<'_>,
+    prober: (&str, &str),
+    injector: &dyn Injector,
+) -> Result<Vec<u8>, Outcome> {
+    if !request.is_creation_of_a_pod() {
+        return Err(Outcome::NotAPod);
+    }
+    let failed = |what: &str| Outcome::Failed(what.to_owned());
+    let object = request.object.ok_or_else(|| failed("the request has no object"))?;
+    let pod: PodObject =
+        serde_json::from_str(object.get()).map_err(|e| Outcome::Failed(format!("pod: {e}")))?;
+    // What is about to be created may name its namespace in the request only.
+    let namespace = request.namespace.as_deref().or(pod.metadata.namespace.as_deref());
+    let recipe = match injector.decide(prober, namespace.unwrap_or_default(), &pod) {
+        Verdict::Inject(recipe) => recipe,
+        Verdict::Skip(reason) => return Err(Outcome::Skipped(reason)),
+        Verdict::Unknown(why) => return Err(failed(why)),
+    };
+    if let Some(reason) = injection::skip_reason(&pod, &recipe) {
+        return Err(Outcome::Skipped(reason));
+    }
+    let ops = injection::patch(&pod, &recipe);
+    if ops.is_empty() {
+        return Err(failed("the pod has no containers"));
+    }
+    serde_json::to_vec(&ops).map_err(|e| Outcome::Failed(format!("patch: {e}")))
+}
+
+impl Request<'_> {
+    fn is_creation_of_a_pod(&self) -> bool {
+        let of =
+            |text: &Option<String>, expected: &str| text.as_deref().unwrap_or_default() == expected;
+        let pod = self.kind.as_ref().is_some_and(|kind| {
+            of(&kind.group, "") && of(&kind.version, "v1") && of(&kind.kind, "Pod")
+        });
+        pod && of(&self.sub_resource, "") && of(&self.operation, "CREATE")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::webhook::injection::{Delivery, Resources};
+
+    struct Says(Verdict);
+
+    impl Injector for Says {
+        fn decide(&self, prober: (&str, &str), namespace: &str, _: &PodObject) -> Verdict {
+            assert_eq!((prober, namespace), (("ns", "mesh"), "apps"));
+            self.0.clone()
+        }
+    }
+
+    fn recipe() -> Verdict {
+        Verdict::Inject(Box::new(Recipe {
+            prober: "ns/mesh".into(),
+            image: "i".into(),
+            own_image: true,
+            http_port: 8080,
+            prometheus_port: 2112,
+            delivery: Delivery::ConfigMap,
+            config_map: "mesh".into(),
+            resources: Resources::default(),
+            native_sidecar: true,
+        }))
+    }
+
+    fn pod() -> Value {
+        // No name and no namespace: a ReplicaSet's pod as it arrives.
+        json!({"metadata": {"generateName": "p-"}, "spec": {"containers": [{"name": "app"}]}})
+    }
+
+    fn request(change: impl Fn(&mut Value)) -> Value {
+        let mut request = json!({
+            "uid": "the-uid", "operation": "CREATE", "namespace": "apps",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "object": pod(), "oldObject": null, "dryRun": false, "userInfo": {"username": "u"}
+        });
+        change(&mut request);
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    }
+
+    fn ask(request: &Value, verdict: Verdict) -> (Value, Outcome) {
+        let answer =
+            answer(request.to_string().as_bytes(), ("ns", "mesh"), &Says(verdict)).unwrap();
+        let review: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(review["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(review["kind"], "AdmissionReview");
+        let response = &review["response"];
+        assert_eq!((&response["uid"], &response["allowed"]), (&json!("the-uid"), &json!(true)));
+        (response.clone(), answer.outcome)
+    }
+
+    #[test]
+    fn a_pod_gets_its_patch() {
+        let (response, outcome) = ask(&request(|_| {}), recipe());
+        assert_eq!((outcome.result(), outcome.skip_reason()), ("injected", ""));
+        assert_eq!(response["patchType"], "JSONPatch");
+        let ByteString(patch) = serde_json::from_value(response["patch"].clone()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        let mut pod = pod();
+        json_patch::patch(&mut pod, &patch).unwrap();
+        assert_eq!(pod["spec"]["initContainers"][0]["name"], "net-prober");
+    }
+
+    #[test]
+    fn invariant_4_everything_else_is_allowed_without_a_patch() {
+        let skip = |reason| (Verdict::Skip(reason), "skipped", reason.as_str());
+        let plain = request(|_| {});
+        let sub = request(|r| r["subResource"] = json!("ephemeralcontainers"));
+        let update = request(|r| r["operation"] = json!("UPDATE"));
+        let other = request(|r| r["kind"]["kind"] = json!("Deployment"));
+        let group = request(|r| r["kind"]["group"] = json!("example.com"));
+        let host = request(|r| r["object"]["spec"]["hostNetwork"] = json!(true));
+        let broken = request(|r| r["object"]["spec"] = json!("not an object"));
+        let empty = request(|r| r["object"] = json!({}));
+        let null = request(|r| r["object"] = json!(null));
+        for (request, (verdict, result, reason)) in [
+            (&plain, skip(SkipReason::OtherProber)),
+            (&plain, skip(SkipReason::NamespaceNotConsenting)),
+            (&plain, (Verdict::Unknown("not synced"), "error", "")),
+            (&sub, (recipe(), "skipped", "NotAPod")),
+            (&update, (recipe(), "skipped", "NotAPod")),
+            (&other, (recipe(), "skipped", "NotAPod")),
+            (&group, (recipe(), "skipped", "NotAPod")),
+            (&host, (recipe(), "skipped", "HostNetwork")),
+            (&broken, (recipe(), "error", "")),
+            (&empty, (recipe(), "error", "")),
+            (&null, (recipe(), "error", "")),
+        ] {
+            let (response, outcome) = ask(request, verdict);
+            assert_eq!((outcome.result(), outcome.skip_reason()), (result, reason), "{request}");
+            assert_eq!((response.get("patch"), response.get("patchType")), (None, None));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_answered_is_said_to_be_so() {
+        for body in ["", "{", "[]", "{}", r#"{"request": null}"#, r#"{"request": {}}"#] {
+            let error = answer(body.as_bytes(), ("ns", "mesh"), &Says(recipe())).unwrap_err();
+            assert!(error.to_string().contains("AdmissionReview"), "{body}");
+        }
+    }
+}

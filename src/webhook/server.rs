@@ -1,0 +1,177 @@
+//! HTTPS on every replica: admission requests of the API server, and whatever is merged beside them.
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Path, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use axum_server::{
+    Handle, Server as HttpServer,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
+use hyper_util::rt::TokioTimer;
+use tokio::net::TcpListener;
+
+use super::{
+    certificates::Certificates,
+    review::{self, Injector, Outcome},
+};
+
+mod connections;
+#[cfg(test)]
+mod tests;
+
+use connections::Limited;
+
+/// The largest body of an admission request. An object in etcd has at most 1.5 MiB, and JSON is
+/// larger than what is stored; the API server sends one object of a creation.
+const BODY_LIMIT: usize = 4 << 20;
+
+/// How long a body may take to arrive. The API server gives up after two seconds.
+const BODY_DEADLINE: Duration = Duration::from_secs(3);
+
+/// How long a TLS handshake may take: several round trips over a bad network, which is what this
+/// product is for.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a connection may wait for the head of its next request. Longer than the 90 s after which
+/// Go's client, which the API server is, closes an idle connection itself: were we first, a request
+/// that is just being sent would be lost.
+const IDLE: Duration = Duration::from_secs(100);
+
+/// How often an HTTP/2 connection is asked whether it is alive, and how long it may think: the API
+/// server's may have vanished with its node.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+
+/// Connections at a time: 5,000 agents that all came here because the other replica restarts, the
+/// old ones of those not closed yet, and the API servers. Each holds a file descriptor and some 30 kB.
+const CONNECTIONS: usize = 12_000;
+
+/// How long requests under way may take to end at shutdown: half of the pod's grace period, as
+/// everywhere in this operator.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Where requests are counted.
+pub trait Observer: Send + Sync + 'static {
+    /// A request was answered after this time.
+    fn answered(&self, outcome: &Outcome, took: Duration);
+}
+
+/// The admission endpoint: `POST /mutate/{namespace}/{name}` of a `NetworkProber`. Merge other routers
+/// into it to serve them beside.
+pub fn router(injector: Arc<dyn Injector>, observer: Arc<dyn Observer>) -> Router {
+    let state = Admission { injector, observer };
+    Router::new().route("/mutate/{namespace}/{name}", post(mutate)).with_state(state)
+}
+
+#[derive(Clone)]
+struct Admission {
+    injector: Arc<dyn Injector>,
+    observer: Arc<dyn Observer>,
+}
+
+async fn mutate(
+    State(admission): State<Admission>,
+    Path((namespace, name)): Path<(String, String)>,
+    body: Body,
+) -> Response {
+    let start = Instant::now();
+    let refuse = |status: StatusCode, why: String| {
+        tracing::warn!(
+            prober = format!("{namespace}/{name}"),
+            why,
+            "admission request not answered"
+        );
+        admission.observer.answered(&Outcome::Failed(why.clone()), start.elapsed());
+        (status, why).into_response()
+    };
+    let body = match tokio::time::timeout(BODY_DEADLINE, to_bytes(body, BODY_LIMIT)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive".into()),
+    };
+    match review::answer(&body, (&namespace, &name), admission.injector.as_ref()) {
+        Ok(answer) => {
+            if let Outcome::Failed(why) = &answer.outcome {
+                tracing::warn!(
+                    prober = format!("{namespace}/{name}"),
+                    why,
+                    "pod admitted without agent"
+                );
+            }
+            admission.observer.answered(&answer.outcome, start.elapsed());
+            ([(header::CONTENT_TYPE, "application/json")], answer.body).into_response()
+        }
+        Err(error) => refuse(StatusCode::BAD_REQUEST, error.to_string()),
+    }
+}
+
+/// A server that is bound, and serves when it is [run](Server::run).
+pub struct Server {
+    listener: TcpListener,
+    config: RustlsConfig,
+    connections: usize,
+}
+
+impl Server {
+    /// Binds `address`. Handshakes are refused until the first certificate is installed.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, or TLS not be set up.
+    pub async fn bind(address: SocketAddr, certificates: &Certificates) -> io::Result<Self> {
+        let config = certificates.server_config().map_err(io::Error::other)?;
+        let config = RustlsConfig::from_config(Arc::new(config));
+        let listener = TcpListener::bind(address).await?;
+        Ok(Self { listener, config, connections: CONNECTIONS })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `shutdown`, and then lets what is under way end. Long requests should end by
+    /// themselves when they hear of the shutdown.
+    ///
+    /// # Errors
+    /// When connections cannot be accepted any more.
+    pub async fn run(
+        self,
+        router: Router,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
+        let handle = Handle::new();
+        let acceptor = RustlsAcceptor::new(self.config)
+            .handshake_timeout(HANDSHAKE_DEADLINE)
+            .acceptor(Limited::new(self.connections));
+        let mut server = HttpServer::<SocketAddr>::from_listener(self.listener)
+            .acceptor(acceptor)
+            .handle(handle.clone());
+        let http = server.http_builder();
+        http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING.0)
+            .keep_alive_timeout(PING.1);
+        let serving = server.serve(router.into_make_service());
+        let mut serving = std::pin::pin!(serving);
+        tokio::select! {
+            ended = &mut serving => return ended,
+            () = shutdown => handle.graceful_shutdown(Some(DRAIN)),
+        }
+        serving.await
+    }
+}
