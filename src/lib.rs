@@ -11,6 +11,7 @@
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
+//! - [`network_prober`]: measures the network between pods; `rules` is what Prometheus makes of it.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
@@ -25,6 +26,7 @@ pub mod controller;
 pub mod inspect;
 pub mod manifests;
 pub mod metrics;
+pub mod network_prober;
 pub mod nodes;
 pub mod placement;
 pub mod prometheus;
