@@ -81,7 +81,7 @@ deny: ## Check licences, sources and banned crates of the dependencies.
 	hack/deny
 
 .PHONY: generate manifests
-generate: ## Write deploy/crds and deploy/rbac from the code.
+generate: ## Write deploy/crds, deploy/rbac and deploy/monitoring from the code.
 	cargo run --quiet --bin traffic-operator -- manifests --output-dir deploy
 manifests: generate ## The same as generate.
 

@@ -15,16 +15,14 @@
 //!   replica knows as one snapshot, from the pure `settings`, `scope` (which namespaces), `members`
 //!   (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
 //!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
-//! - [`webhook`]: puts the agent into pods: certificates, server, patches.
-//! - [`agent`]: the agent itself: whom, when, how, and the metrics.
+//! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
+//!   `server`, `review` and `certificates` are how the API server reaches it.
+//! - [`agent`]: the process that probes the pods of a `NetworkProber`: it needs no API server.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
-//! - [`agent`]: the process that probes the pods of a NetworkProber: it needs no API server.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read slim.
-//! - [`webhook`]: injects the agent into pods as they are created: `injection` decides and patches (pure),
-//!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.

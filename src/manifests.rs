@@ -1,9 +1,14 @@
-//! What `deploy/crds` and `deploy/rbac` are generated from.
+//! What `deploy/crds`, `deploy/rbac` and `deploy/monitoring` are generated from.
+use std::time::Duration;
+
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::api::{KINDS, Permission};
+use crate::{
+    api::{KINDS, Permission},
+    network_prober::rules::rules,
+};
 
 /// The name of everything that is installed once.
 pub const NAME: &str = "traffic-operator";
@@ -13,6 +18,13 @@ pub const WEBHOOK: &str = "traffic-operator-webhook";
 
 /// The namespace the operator runs in.
 pub const NAMESPACE: &str = "traffic-operator-system";
+
+/// The rules of the `NetworkProber` in `deploy/samples`, as a rule file for a Prometheus without the
+/// prometheus-operator: not an object of Kubernetes.
+pub const RULES: &str = "monitoring/networkprober.rules.yaml";
+const SAMPLE: &str = "default/networkprober-sample";
+/// The default of `spec.pollingPeriod`.
+const SAMPLE_PERIOD: Duration = Duration::from_secs(10);
 
 /// One generated file.
 pub struct File {
@@ -33,6 +45,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         let name = crd.metadata.name.clone().unwrap_or_default();
         files.push(File { path: format!("crds/{name}.yaml"), text: yaml(&[crd])? });
     }
+    files.push(File { path: RULES.into(), text: yaml(&[rules(SAMPLE, SAMPLE_PERIOD)])? });
     files.push(File { path: "rbac/rbac.yaml".into(), text: yaml(&rbac())? });
     Ok(files)
 }

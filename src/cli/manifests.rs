@@ -9,7 +9,7 @@ use crate::manifests;
 /// Flags of `manifests`.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestsArgs {
-    /// Write the files into this directory instead (`crds/` and `rbac/` below it).
+    /// Write the files into this directory instead (`crds/`, `rbac/` and `monitoring/` below it).
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }
@@ -18,7 +18,8 @@ pub struct ManifestsArgs {
 pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
     let files = manifests::files()?;
     let Some(dir) = args.output_dir else {
-        for file in files {
+        // What is printed can be given to kubectl.
+        for file in files.iter().filter(|file| file.path != manifests::RULES) {
             print!("{}", file.text);
         }
         return Ok(());

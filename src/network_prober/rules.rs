@@ -85,10 +85,9 @@ pub fn rules(prober: &str, period: Duration) -> Value {
             recorded.push(json!({"record": node, "expr": blame, "labels": {PROBER: prober}}));
         }
     }
-    json!({"groups": [
-        {"name": "networkprober-pairs", "rules": recorded},
-        {"name": "networkprober-alerts", "rules": alerts(prober, &job, period)},
-    ]})
+    // One group: the rules of a group see what those before them have just recorded.
+    recorded.extend(alerts(prober, &job, period));
+    json!({"groups": [{"name": "networkprober", "rules": recorded}]})
 }
 
 /// Probes of a pair and protocol without which a window says nothing: half of what one pair of pods
@@ -179,7 +178,7 @@ fn alerts(prober: &str, job: &str, period: Duration) -> Vec<Value> {
             summary: format!("Agents of NetworkProber {prober} lack processor time."),
             description: format!(
                 "For 10 minutes agents of NetworkProber {prober} have skipped more than every twentieth probe, \
-                 because they were not scheduled in time; now {{{{ $value }}}} agents. What they measure is not the \
+                 because they were not scheduled in time (agents now: {{{{ $value }}}}). What they measure is not the \
                  network alone."
             ),
         },
@@ -190,7 +189,7 @@ fn alerts(prober: &str, job: &str, period: Duration) -> Vec<Value> {
             summary: format!("Agents of NetworkProber {prober} probe nobody."),
             description: format!(
                 "For 10 minutes agents of NetworkProber {prober} have been scraped and have probed nobody, although \
-                 they should; now {{{{ $value }}}} agents. Their nodes are measured less, or not at all."
+                 they should (agents now: {{{{ $value }}}}). Their nodes are measured less, or not at all."
             ),
         },
     ]

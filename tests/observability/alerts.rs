@@ -1,6 +1,8 @@
 //! Alerts: what they say, and that promtool has seen each fire, stay silent and resolve.
-use crate::files::{Scratch, files_in, promtool, read, root, to_yaml, yaml};
-use crate::reading::{AlertTests, alerts, rule_spec};
+use crate::files::{Scratch, files_in, promtool, read, root, to_yaml};
+use crate::reading::{
+    alert_tests, alerts, operator_alerts, operator_rules, prober_alerts, prober_rules,
+};
 use std::collections::BTreeSet;
 
 #[test]
@@ -47,6 +49,12 @@ const GAPS: &[(&str, &str)] = &[
     ("the workload suffers from it", "TrafficOperatorDeploymentUnavailable"),
     ("labels cannot be written", "TrafficOperatorNodeWriteErrors"),
     ("passes fail", "TrafficOperatorReconcileErrors"),
+    ("pods start without an agent", "TrafficOperatorPodsUncovered"),
+    ("nobody will trust the webhook", "TrafficOperatorWebhookCertificateExpiring"),
+    ("a node loses packets", "NetworkProberLossHigh"),
+    ("a node is slow", "NetworkProberLatencyHigh"),
+    ("the measurement measures its own node", "NetworkProberStarved"),
+    ("nothing is measured", "NetworkProberSilent"),
 ];
 
 #[test]
@@ -65,15 +73,16 @@ fn nothing_goes_wrong_in_silence() {
 /// Only the leader exports decisions, and a pod's name lives shorter than an alert.
 #[test]
 fn every_alert_survives_a_change_of_leader() {
-    let file: AlertTests = yaml(&root().join("monitoring/tests/alerts_test.yml"));
-    for alert in alerts() {
+    let tests = alert_tests();
+    for alert in operator_alerts() {
         let name = &alert.name;
         for label in ["job=", "job=~", "instance=", "pod=", "pod)", "pod,"] {
             assert!(!alert.expr.contains(label), "{name}: depends on {label}: {}", alert.expr);
         }
-        let aggregated = ["sum by", "max by", "absent("].iter().any(|op| alert.expr.contains(op));
+        let aggregated =
+            ["sum by", "max by", "min by", "absent("].iter().any(|op| alert.expr.contains(op));
         assert!(aggregated, "{name}: not aggregated over the pods: {}", alert.expr);
-        let tested = file.tests.iter().any(|test| {
+        let tested = tests.iter().any(|test| {
             test.name.starts_with(name.as_str())
                 && test.name.contains("change of leader")
                 && test.alert_rule_test.iter().any(|expected| expected.alertname == *name)
@@ -86,11 +95,10 @@ fn every_alert_survives_a_change_of_leader() {
 /// expects it, and a test that expects it and later does not.
 #[test]
 fn every_alert_is_tested_three_ways() {
-    let file: AlertTests = yaml(&root().join("monitoring/tests/alerts_test.yml"));
+    let tests = alert_tests();
     for alert in alerts() {
         // One list per test: whether the alert is expected, in the order of time as written.
-        let runs: Vec<Vec<bool>> = file
-            .tests
+        let runs: Vec<Vec<bool>> = tests
             .iter()
             .map(|test| {
                 let of_alert = test.alert_rule_test.iter().filter(|t| t.alertname == alert.name);
@@ -111,11 +119,31 @@ fn every_alert_is_tested_three_ways() {
     }
 }
 
+/// Each prober has rules of its own in the same Prometheus.
+#[test]
+fn every_alert_of_a_prober_names_it() {
+    for alert in prober_alerts() {
+        assert_eq!(alert.labels["prober"], "default/networkprober-sample", "{}", alert.name);
+        assert_eq!(alert.labels["namespace"], "default", "{}", alert.name);
+        assert!(
+            !alert.expr.contains("instance"),
+            "{}: a pod's address: {}",
+            alert.name,
+            alert.expr
+        );
+    }
+}
+
 #[test]
 fn promtool_accepts_and_tests_the_rules() {
-    let dir = Scratch::new("rules");
-    let rules = dir.write("rules.yml", &to_yaml(&rule_spec()));
-    promtool(&["check", "rules", "--lint=all", "--lint-fatal", &rules]);
-    let tests = read(&root().join("monitoring/tests/alerts_test.yml"));
-    promtool(&["test", "rules", &dir.write("alerts_test.yml", &tests)]);
+    for (test, rules) in
+        [("alerts_test.yml", operator_rules()), ("networkprober_test.yml", prober_rules())]
+    {
+        let dir = Scratch::new(test);
+        let rules = dir.write("rules.yml", &to_yaml(&rules));
+        promtool(&["check", "rules", "--lint=all", "--lint-fatal", &rules]);
+        let text = read(&root().join("monitoring/tests").join(test));
+        promtool(&["test", "rules", &dir.write(test, &text)]);
+    }
+    assert_eq!(files_in("monitoring/tests", "yml").len(), 2, "a file of tests that nobody runs");
 }

@@ -10,5 +10,6 @@ mod examples;
 mod features;
 mod files;
 mod manifests;
+mod names;
 mod objects;
 mod reading;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use traffic_operator::metrics::NAMES;
+use traffic_operator::manifests;
 
 #[derive(Deserialize)]
 pub struct Alert {
@@ -35,20 +35,48 @@ pub struct AlertExpectation {
     pub exp_alerts: Vec<Value>,
 }
 
-pub fn rule_spec() -> Value {
+/// The rules about the operator itself.
+pub fn operator_rules() -> Value {
     yaml::<Value>(&root().join("monitoring/prometheusrule.yaml"))["spec"].clone()
 }
 
-pub fn alerts() -> Vec<Alert> {
-    let groups = rule_spec()["groups"].as_array().expect("groups").clone();
-    let rules =
-        groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default());
-    let alerts: Vec<Alert> = rules
-        .filter(|rule| rule["alert"].is_string())
-        .map(|rule| serde_json::from_value(rule).expect("an alert"))
-        .collect();
+/// The rules of a `NetworkProber`, as they are shipped.
+pub fn prober_rules() -> Value {
+    yaml(&root().join("deploy").join(manifests::RULES))
+}
+
+/// Every rule of a rule file.
+pub fn rules(file: &Value) -> Vec<Value> {
+    let groups = file["groups"].as_array().expect("groups");
+    groups.iter().flat_map(|group| group["rules"].as_array().expect("rules").clone()).collect()
+}
+
+fn alerts_of(file: &Value) -> Vec<Alert> {
+    let rules = rules(file).into_iter().filter(|rule| rule["alert"].is_string());
+    let alerts: Vec<_> =
+        rules.map(|rule| serde_json::from_value(rule).expect("an alert")).collect();
     assert!(!alerts.is_empty());
     alerts
+}
+
+pub fn operator_alerts() -> Vec<Alert> {
+    alerts_of(&operator_rules())
+}
+
+pub fn prober_alerts() -> Vec<Alert> {
+    alerts_of(&prober_rules())
+}
+
+pub fn alerts() -> Vec<Alert> {
+    let mut alerts = operator_alerts();
+    alerts.extend(prober_alerts());
+    alerts
+}
+
+/// The promtool tests of all rules.
+pub fn alert_tests() -> Vec<AlertTest> {
+    let files = files_in("monitoring/tests", "yml");
+    files.iter().flat_map(|file| yaml::<AlertTests>(file).tests).collect()
 }
 
 /// Every dashboard with the name of its file.
@@ -89,26 +117,24 @@ pub fn expressions() -> Vec<(String, String)> {
             }
         }
     }
-    all.extend(alerts().into_iter().map(|alert| (alert.name, alert.expr)));
+    for rule in rules(&operator_rules()).into_iter().chain(rules(&prober_rules())) {
+        let text = |key: &str| rule[key].as_str().unwrap_or_default().to_owned();
+        all.push((text("alert") + &text("record"), text("expr")));
+    }
     all
 }
 
-/// The names of our own metrics in a text: `traffic_operator_*` and `process_*`.
+/// How the names of our own metrics begin, and of what we record.
+const OURS: [&str; 4] = ["traffic_operator_", "process_", "netprober_", "netprober:"];
+
+/// The names of our own metrics in a text.
 pub fn metric_names(text: &str) -> BTreeSet<String> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'))
-        .filter(|word| word.starts_with("traffic_operator_") || word.starts_with("process_"))
+        .filter(|word| OURS.iter().any(|prefix| word.starts_with(prefix)))
         // A prefix in prose (`traffic_operator_`) is no name.
-        .filter(|word| !word.ends_with('_'))
+        .filter(|word| !word.ends_with(['_', ':']))
         .map(str::to_owned)
         .collect()
-}
-
-pub fn is_exported(name: &str) -> bool {
-    let histogram = ["_bucket", "_sum", "_count"]
-        .iter()
-        .find_map(|suffix| name.strip_suffix(suffix))
-        .filter(|family| family.ends_with("_seconds"));
-    NAMES.contains(&name) || histogram.is_some_and(|family| NAMES.contains(&family))
 }
 
 pub fn documents() -> Vec<PathBuf> {
