@@ -64,6 +64,8 @@ pub struct Prober {
     ttl: Duration,
     clock: Clock,
     list: Option<Pinglist>,
+    /// The list is kept but not followed: its source may yet say that it was right all the time.
+    expired: bool,
     confirmed: Instant,
     timing: watch::Sender<Timing>,
     targets: BTreeSet<Target>,
@@ -82,6 +84,7 @@ impl Prober {
             ttl,
             clock: Clock::new(),
             list: None,
+            expired: false,
             confirmed: Instant::now(),
             timing: watch::Sender::new(timing),
             targets: BTreeSet::new(),
@@ -124,14 +127,19 @@ impl Prober {
             Refresh::Unchanged => {
                 self.metrics.refreshed(Refreshed::Unchanged);
                 self.confirmed = Instant::now();
+                if self.expired
+                    && let Some(list) = self.list.take()
+                {
+                    self.follow(list);
+                }
             }
             Refresh::Error => self.metrics.refreshed(Refreshed::Error),
         }
     }
 
-    /// When the list stops being good; `None` without a list.
+    /// When the list stops being good; `None` without one that is.
     fn expires(&self) -> Option<Instant> {
-        let list = self.list.as_ref()?;
+        let list = self.list.as_ref().filter(|_| !self.expired)?;
         self.confirmed.checked_add(self.ttl.max(list.period.saturating_mul(PERIODS)))
     }
 
@@ -141,7 +149,7 @@ impl Prober {
             age = %humantime::format_duration(Duration::from_secs(self.confirmed.elapsed().as_secs())),
             "nobody confirms the list of peers: probing stops"
         );
-        self.list = None;
+        self.expired = true;
         self.metrics.set_list(0, super::pinglist::DEFAULT_PERIOD);
         self.replace(BTreeSet::new());
     }
@@ -161,6 +169,7 @@ impl Prober {
         // Running probes are finished first: only what follows them is moved.
         self.timing.send_if_modified(|now| std::mem::replace(now, timing) != timing);
         self.list = Some(list);
+        self.expired = false;
         self.replace(targets);
     }
 

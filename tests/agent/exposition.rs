@@ -1,0 +1,122 @@
+//! The page in both of its forms.
+use traffic_operator::agent::metrics::NAMES;
+
+use crate::stage::{ALL, Agent, config, entry, get, get_bytes};
+
+const ACCEPT: &str = "Accept: application/vnd.google.protobuf;\
+                      proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
+                      application/openmetrics-text;q=0.5\r\n";
+
+/// One field of a protobuf message: its number, and its bytes if it has any.
+struct Field<'a>(u64, &'a [u8]);
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (byte, rest) = bytes.split_first().expect("more bytes");
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(length);
+    *bytes = rest;
+    taken
+}
+
+fn fields(mut message: &[u8]) -> Vec<Field<'_>> {
+    let mut fields = Vec::new();
+    while !message.is_empty() {
+        let tag = varint(&mut message);
+        let bytes = match tag & 7 {
+            0 => {
+                varint(&mut message);
+                &[]
+            }
+            1 => take(&mut message, 8),
+            2 => {
+                let length = usize::try_from(varint(&mut message)).unwrap();
+                take(&mut message, length)
+            }
+            5 => take(&mut message, 4),
+            other => unreachable!("wire type {other}"),
+        };
+        fields.push(Field(tag >> 3, bytes));
+    }
+    fields
+}
+
+fn find<'a>(message: &'a [u8], number: u64) -> Vec<&'a [u8]> {
+    fields(message).iter().filter(|field| field.0 == number).map(|field| field.1).collect()
+}
+
+/// Names and messages of the families of a page.
+fn families(mut page: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut families = Vec::new();
+    while !page.is_empty() {
+        let length = usize::try_from(varint(&mut page)).unwrap();
+        let message = take(&mut page, length);
+        let name = String::from_utf8(find(message, 1)[0].to_vec()).unwrap();
+        families.push((name, message.to_vec()));
+    }
+    families
+}
+
+fn probing() -> (Agent, Agent) {
+    let (agent, peer) = (Agent::start(), Agent::start());
+    agent.publish(&config(200, 200, ALL, &[entry("b", "127.0.0.2", peer.port)]));
+    agent.page_with("each protocol", |page| {
+        ["http", "tcp", "udp"].iter().all(|protocol| {
+            page.probes("b", &[("protocol", protocol), ("result", "success")]) >= 2.0
+        })
+    });
+    (agent, peer)
+}
+
+#[test]
+fn both_forms_have_every_metric() {
+    let (agent, _peer) = probing();
+    let (headers, body) = get(agent.metrics_port, "/metrics", "").unwrap();
+    assert!(headers.contains("content-type: application/openmetrics-text"), "{headers}");
+    for name in NAMES {
+        let found = |line: &str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_count"))
+        };
+        assert!(body.lines().any(found), "{name} is not on the page:\n{body}");
+    }
+    let (headers, body) = get_bytes(agent.metrics_port, "/metrics", ACCEPT).unwrap();
+    assert!(headers.contains("application/vnd.google.protobuf"), "{headers}");
+    let families: Vec<_> = families(&body).into_iter().map(|(name, _)| name).collect();
+    for name in NAMES {
+        assert!(families.iter().any(|family| family == name), "{name} is not in {families:?}");
+    }
+    assert_eq!(families.len(), NAMES.len(), "{families:?}");
+}
+
+/// Classic buckets, sparse ones, spans of those: fields 3, 5 (schema) and 12 of `Histogram`, which is
+/// field 7 of `Metric`, which is field 4 of `MetricFamily`.
+#[test]
+fn round_trips_are_native_and_classic_and_the_originals_classic_only() {
+    let (agent, _peer) = probing();
+    let (_, body) = get_bytes(agent.metrics_port, "/metrics", ACCEPT).unwrap();
+    for (name, buckets, native) in [
+        // With and without the bucket +Inf: the library's choice.
+        ("netprober_rtt_seconds", [17, 18], true),
+        ("netprober_scheduling_delay_seconds", [10, 11], true),
+        ("netprober_interpod_latency_s", [25, 26], false),
+    ] {
+        let families = families(&body);
+        let (_, family) = families.iter().find(|(of, _)| of == name).expect(name);
+        for metric in find(family, 4) {
+            let histogram = find(metric, 7)[0];
+            assert!(buckets.contains(&find(histogram, 3).len()), "{name}");
+            assert_eq!(!find(histogram, 12).is_empty(), native, "{name}");
+        }
+    }
+}

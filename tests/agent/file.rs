@@ -1,0 +1,110 @@
+//! `config.json`: what the kubelet does to it while we run.
+use std::fs;
+
+use crate::stage::{ALL, Agent, config, entry};
+
+#[test]
+fn the_original_file_and_its_three_variables_are_enough() {
+    let (agent, peer) = (Agent::start(), Agent::start());
+    agent.publish(&format!(
+        r#"{{"endpointsMap":{{"me":{{"ip":"127.0.0.1","port":"{}"}},"b":{{"ip":"127.0.0.2","port":"{}"}}}},"pollingPeriod":200000000}}"#,
+        agent.port, peer.port
+    ));
+    let labels = [("dest_pod_name", "b"), ("dest_ip", "127.0.0.2")];
+    let page = agent
+        .page_with("probes", |page| page.sum("netprober_interpod_latency_s_count", &labels) >= 3.0);
+    assert!(page.sum("netprober_peers", &[]) == 1.0);
+    assert!(!page.text.contains(r#"protocol="tcp""#));
+}
+
+#[test]
+fn another_period_is_followed_without_a_restart() {
+    let (agent, peer) = (Agent::start(), Agent::start());
+    let of = |period| config(period, 0, r#"["TCP"]"#, &[entry("b", "127.0.0.2", peer.port)]);
+    // Nothing would come for an hour.
+    agent.publish(&of(3_600_000));
+    agent.page_with("the list", |page| page.sum("netprober_peers", &[]) == 1.0);
+    agent.publish(&of(100));
+    let page = agent.page_with("probes", |page| page.successes("b") >= 20.0);
+    agent.publish(&of(3_600_000));
+    let changed = page.lists() + 1.0;
+    let page = agent.page_with("the next list", |page| page.lists() >= changed);
+    let looks = |page: &crate::stage::Page| {
+        page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")])
+    };
+    let until = looks(&page) + 3.0;
+    let later = agent.page_with("three looks", |page| looks(page) >= until);
+    // One may have been under way.
+    assert!(later.probes("b", &[]) <= page.probes("b", &[]) + 1.0, "{}", later.text);
+}
+
+#[test]
+fn a_broken_file_keeps_the_last_list_and_is_told_once() {
+    let (agent, peer) = (Agent::start(), Agent::start());
+    let good = config(200, 200, ALL, &[entry("b", "127.0.0.2", peer.port)]);
+    agent.publish(&good);
+    let page = agent.page_with("probes", |page| page.successes("b") >= 3.0);
+    let errors = |page: &crate::stage::Page| {
+        page.sum("netprober_pinglist_refreshes_total", &[("result", "error")])
+    };
+    let before = errors(&page);
+    agent.publish(&good[..good.len() - 5]);
+    let page = agent.page_with("an error", |page| errors(page) > before);
+    let more = page.successes("b") + 40.0;
+    let page = agent.page_with("it probes on", |page| page.successes("b") >= more);
+    assert!((errors(&page) - before - 1.0).abs() < 0.5, "{}", page.text);
+    assert_eq!(agent.log().matches("is not usable").count(), 1, "{}", agent.log());
+    // Not a change, but the file is good again.
+    agent.publish(&good);
+    let page = agent.page_with("it is good", |page| {
+        agent.log().contains("file is good") && page.successes("b") > more
+    });
+    assert!(page.lists() == 1.0, "{}", page.text);
+}
+
+#[test]
+fn a_list_that_nobody_confirms_is_given_up_and_taken_up_again() {
+    let (agent, peer) = (Agent::with(&[("NET_PROBER_PINGLIST_TTL", "2s")], &[]), Agent::start());
+    let good = config(100, 100, ALL, &[entry("b", "127.0.0.2", peer.port)]);
+    agent.publish(&good);
+    agent.page_with("probes", |page| page.successes("b") >= 3.0);
+    let path = agent.directory().path("config.json");
+    fs::rename(&path, agent.directory().path("away")).unwrap();
+    let page = agent.page_with("given up", |page| page.sum("netprober_peers", &[]) == 0.0);
+    assert!(!page.text.contains("node-b"), "{}", page.text);
+    assert!(agent.log().contains("probing stops"), "{}", agent.log());
+    fs::rename(agent.directory().path("away"), &path).unwrap();
+    agent.page_with("taken up", |page| page.successes("b") >= 3.0);
+}
+
+/// Three in two zones: each has exactly one prober in each zone.
+#[test]
+fn neighbours_are_worked_out_by_each_agent() {
+    let names = ["a", "b", "c", "d"];
+    let agents = names.map(|name| {
+        let variables = [("NET_PROBER_POD_NAMESPACE", "ns"), ("NET_PROBER_POD_NAME", name)];
+        Agent::with(&variables, &[])
+    });
+    let entries: Vec<_> = names
+        .iter()
+        .zip(&agents)
+        .map(|(name, agent)| entry(name, "127.0.0.1", agent.port))
+        .collect();
+    let text = config(500, 400, r#"["TCP"]"#, &entries)
+        .replace("zone-a", "zone-1")
+        .replace("zone-b", "zone-1")
+        .replace("zone-c", "zone-2")
+        .replace("zone-d", "zone-2")
+        .replace(
+            r#","pollingPeriod""#,
+            r#","neighbours":{"inZone":1,"perOtherZone":1},"pollingPeriod""#,
+        );
+    agents.iter().for_each(|agent| agent.publish(&text));
+    let pages: Vec<_> =
+        agents.iter().map(|agent| agent.page_with("a list", |page| page.lists() == 1.0)).collect();
+    for name in names {
+        let probers =
+            pages.iter().filter(|page| page.text.contains(&format!(r#"dst_node="node-{name}""#)));
+        assert_eq!(probers.count(), 2, "{name}");
+    }
+}

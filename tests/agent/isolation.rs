@@ -1,0 +1,56 @@
+//! Peers do not influence each other, and an agent that was not run blames nobody.
+use crate::stage::{ALL, Agent, BlackHole, config, entry};
+
+#[test]
+fn twenty_dead_peers_neither_slow_nor_bias_a_healthy_one() {
+    let (agent, healthy) = (Agent::start(), Agent::start());
+    let hole = BlackHole::new();
+    let mut entries = vec![entry("healthy", "127.0.0.2", healthy.port)];
+    for i in 0..20 {
+        entries.push(entry(&format!("dead-{i}"), &format!("127.0.1.{i}"), hole.port));
+    }
+    agent.publish(&config(500, 400, ALL, &entries));
+    let page = agent.page_with("twenty of each", |page| {
+        (0..20).all(|i| page.failures(&format!("dead-{i}")) >= 60.0)
+    });
+    let most = (0..20).map(|i| page.probes(&format!("dead-{i}"), &[])).fold(0.0, f64::max);
+    let of = page.probes("healthy", &[]);
+    // Three protocols, of which each may be a slot behind and one in flight.
+    assert!(of + page.skipped() >= most - 6.0, "{of} of {most}: {}", page.text);
+    for i in 0..20 {
+        assert!(page.successes(&format!("dead-{i}")) == 0.0);
+    }
+    let measured = page.sum("netprober_rtt_seconds_count", &[("dst_node", "node-healthy")]);
+    assert!((measured - page.successes("healthy")).abs() < 0.5, "{}", page.text);
+    assert!((page.sum("netprober_rtt_seconds_count", &[]) - measured).abs() < 0.5);
+}
+
+/// Stopped for several periods: the answers wait in our sockets, and the timers have all run out.
+#[test]
+fn an_agent_that_was_not_run_skips_and_blames_nobody() {
+    let (agent, peer, clock) = (Agent::start(), Agent::start(), Agent::start());
+    let to_peer = config(1000, 1000, ALL, &[entry("b", "127.0.0.2", peer.port)]);
+    agent.publish(&to_peer);
+    clock.publish(&to_peer);
+    agent.page_with("it probes", |page| page.successes("b") >= 6.0);
+    agent.signal("STOP");
+    let now = clock.page().probes("b", &[]);
+    clock.page_with("five periods", |page| page.probes("b", &[]) >= now + 15.0);
+    agent.signal("CONT");
+    let page = agent.page_with("it skips", |page| {
+        page.sum("netprober_skipped_probes_total", &[("reason", "starved")]) >= 9.0
+    });
+    assert!(page.failures("b") == 0.0, "{}", page.text);
+    assert!(page.sum("netprober_skipped_probes_total", &[("reason", "busy")]) == 0.0);
+    let before = page.successes("b");
+    agent.page_with("it goes on", |page| page.successes("b") >= before + 6.0);
+}
+
+/// Whoever is probed sees by whom.
+#[test]
+fn incoming_peers_are_counted_by_address() {
+    let (agent, peer) = (Agent::start(), Agent::start());
+    agent.publish(&config(500, 400, ALL, &[entry("b", "127.0.0.2", peer.port)]));
+    peer.page_with("one peer", |page| page.sum("netprober_incoming_peers", &[]) == 1.0);
+    assert!(agent.page().sum("netprober_incoming_peers", &[]) == 0.0);
+}

@@ -1,0 +1,10 @@
+//! Real agents, as processes on loopback: what they probe, what they say of it, and what they
+//! survive. The first module has one test for every defect of the original agent.
+mod exposition;
+mod file;
+mod isolation;
+mod lifecycle;
+mod originals;
+mod packets;
+mod pull;
+mod stage;
