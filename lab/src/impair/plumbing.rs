@@ -13,6 +13,8 @@ pub(super) const HERE: &str = "hold1";
 /// The routing table with nothing but the way to here, and the preference of the rules that use it: any number that
 /// neither the kernel (0, 32766, 32767) nor kube-proxy uses.
 const TABLE: &str = "77";
+/// The preference of the rule before those: what stays on the node does not come this way.
+const BEFORE: &str = "76";
 /// The nftables table of the node that keeps connection tracking away.
 const TRACKING: &str = "lab-impair";
 
@@ -46,10 +48,15 @@ pub(super) fn connect(network: &str) -> Result<()> {
 /// Leads the packets between the node's pods and other nodes' this way.
 pub(super) fn divert(config: &Config) -> Result<()> {
     let Config { network, pods, own, .. } = config;
-    for (device, from, to) in [("cni0", own, pods), ("eth0", pods, own)] {
-        let rule = ["rule", "add", "pref", TABLE, "iif", device, "from", from, "to", to];
+    for (preference, device, from, to, table) in [
+        // Pods on one node reach each other by the bridge, but by a Service through the node's routing.
+        (BEFORE, "cni0", own, own, "main"),
+        (TABLE, "cni0", own, pods, TABLE),
+        (TABLE, "eth0", pods, own, TABLE),
+    ] {
+        let rule = ["rule", "add", "pref", preference, "iif", device, "from", from, "to", to];
         let words: Vec<&str> =
-            ["-n", network].into_iter().chain(rule).chain(["lookup", TABLE]).collect();
+            ["-n", network].into_iter().chain(rule).chain(["lookup", table]).collect();
         output("ip", &words)?;
     }
     Ok(())
@@ -57,9 +64,11 @@ pub(super) fn divert(config: &Config) -> Result<()> {
 
 /// Leads the packets their ordinary way again; what is held at the moment still arrives.
 pub(crate) fn divert_no_more(network: &str) -> Result<()> {
-    let rules = output("ip", &["-n", network, "rule", "show", "pref", TABLE])?;
-    for _ in rules.lines() {
-        output("ip", &["-n", network, "rule", "del", "pref", TABLE])?;
+    for preference in [TABLE, BEFORE] {
+        let rules = output("ip", &["-n", network, "rule", "show", "pref", preference])?;
+        for _ in rules.lines() {
+            output("ip", &["-n", network, "rule", "del", "pref", preference])?;
+        }
     }
     Ok(())
 }
