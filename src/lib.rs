@@ -11,8 +11,13 @@
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
+//! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
+//! - [`selector`]: which labels match.
+//! - [`pods`]: what is known of the pods, read slim.
+//! - [`webhook`]: injects the agent into pods as they are created: `injection` decides and patches (pure),
+//!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
@@ -25,9 +30,14 @@ pub mod inspect;
 pub mod manifests;
 pub mod metrics;
 pub mod nodes;
+pub mod pods;
+pub mod placement;
 pub mod prometheus;
 pub mod runtime;
+pub mod selector;
+mod slim;
 pub mod traffic_watch;
+pub mod webhook;
 
 /// How this operator names itself to the API server and to Prometheus.
 pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));

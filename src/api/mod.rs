@@ -7,10 +7,12 @@ use kube::{Api, Client, CustomResourceExt, Resource};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub mod go;
+pub mod network_prober;
 mod quantity;
 mod schema;
 pub mod traffic_watch;
 
+pub use network_prober::{NetworkProber, NetworkProberSpec, NetworkProberStatus};
 pub use quantity::{InvalidQuantity, parse_quantity};
 pub use traffic_watch::{TrafficWatch, TrafficWatchSpec, TrafficWatchStatus};
 
@@ -43,8 +45,10 @@ pub struct Permission {
 }
 
 /// Every kind the operator serves, in the order they are installed.
-pub const KINDS: &[KindInfo] =
-    &[KindInfo { crd: TrafficWatch::crd, permissions: traffic_watch::PERMISSIONS }];
+pub const KINDS: &[KindInfo] = &[
+    KindInfo { crd: TrafficWatch::crd, permissions: traffic_watch::PERMISSIONS },
+    KindInfo { crd: NetworkProber::crd, permissions: network_prober::PERMISSIONS },
+];
 
 /// What the generic controller needs to know of a kind.
 pub trait Kind:

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::{
     Client, Resource, ResourceExt,
     api::PatchParams,
@@ -15,7 +15,7 @@ use kube::{
         controller::{self, Action},
         events::{Recorder, Reporter},
         finalizer,
-        reflector::Store,
+        reflector::{ObjectRef, Store},
     },
 };
 
@@ -126,12 +126,13 @@ impl<R: Reconciler> Context<R> {
     }
 }
 
-/// Runs one kind's loop until `shutdown`.
+/// Runs one kind's loop until `shutdown`; `triggers` name objects to look at though they did not change.
 pub async fn run<R: Reconciler>(
     client: Client,
     reconciler: R,
     schedule: schedule::Schedule,
     metrics: Metrics,
+    triggers: impl Stream<Item = ObjectRef<DeserializeGuard<R::Kind>>> + Send + 'static,
     synced: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
@@ -141,6 +142,7 @@ pub async fn run<R: Reconciler>(
         // Unbounded: a pass waits for Prometheus most of the time, and when that hangs every object
         // has to be told within its own interval, not after those before it in a queue.
         .with_config(Config::default())
+        .reconcile_on(triggers)
         .graceful_shutdown_on(shutdown);
     let objects = controller.store();
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };

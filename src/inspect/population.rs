@@ -5,8 +5,9 @@ use kube::{Api, Client, api::ListParams, runtime::watcher::Event};
 
 use super::cluster::describe;
 use crate::{
-    nodes::{Identity, NodeFacts, NodeObject, NodeSelector, NodeStore, host},
+    nodes::{Identity, NodeFacts, NodeObject, NodeStore, host},
     prometheus::decode::Labels,
+    selector::Selector,
 };
 
 /// The nodes.
@@ -72,7 +73,7 @@ impl Population {
     /// The judged ones that are there at a moment, by name, with their value of the label `key`.
     /// Series tell no labels: all of theirs are judged.
     #[must_use]
-    pub fn select(&self, selector: &NodeSelector, key: &str, now: i64) -> Vec<NodeFacts> {
+    pub fn select(&self, selector: &Selector, key: &str, now: i64) -> Vec<NodeFacts> {
         match self {
             Self::Cluster(store) => store.select(selector, key),
             Self::Series(names) => names

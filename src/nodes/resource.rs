@@ -1,12 +1,10 @@
 //! `Node` as it comes from the API server, reduced while it is being read.
-use std::borrow::Cow;
-
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Resource, core::ClusterResourceScope};
+use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::api::CAPACITY_ANNOTATION;
+use crate::{api::CAPACITY_ANNOTATION, slim::slim};
 
 /// A Node without what the operator never looks at.
 ///
@@ -106,29 +104,7 @@ fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
     })
 }
 
-impl Resource for NodeObject {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Node::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Node::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Node::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Node::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+slim!(NodeObject as Node, ClusterResourceScope);
 
 #[cfg(test)]
 mod tests {

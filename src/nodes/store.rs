@@ -8,8 +8,8 @@ use futures::StreamExt;
 use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
-use super::{Identity, NodeObject, NodeSelector};
-use crate::{api::CAPACITY_ANNOTATION, metrics::Metrics, runtime::watch};
+use super::{Identity, NodeObject};
+use crate::{api::CAPACITY_ANNOTATION, metrics::Metrics, runtime::watch, selector::Selector};
 
 /// How the keys of our labels and taints end.
 const KEY_SUFFIX: &str = ".traffic.example.com/unfit";
@@ -240,14 +240,14 @@ impl NodeStore {
 
     /// Whether a selection has any node.
     #[must_use]
-    pub fn any(&self, selector: &NodeSelector) -> bool {
+    pub fn any(&self, selector: &Selector) -> bool {
         let state = self.read();
         state.nodes.values().any(|node| selector.matches(|key| node.label(key).map(|v| &**v)))
     }
 
     /// The nodes of a selection, by name, with their value of the label `key`.
     #[must_use]
-    pub fn select(&self, selector: &NodeSelector, key: &str) -> Vec<NodeFacts> {
+    pub fn select(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
         let state = self.read();
         let mut nodes: Vec<_> = state
             .nodes
@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn labels(store: &NodeStore) -> Vec<(String, Option<String>)> {
-        let nodes = store.select(&NodeSelector::linux(), "key");
+        let nodes = store.select(&Selector::linux(), "key");
         nodes
             .iter()
             .map(|n| (n.name.to_string(), n.label.as_ref().map(ToString::to_string)))

@@ -156,6 +156,8 @@ impl Call {
             Method::GET if watches => ("watch", false),
             Method::GET if named => ("get", false),
             Method::GET => ("list", false),
+            // Who somebody is, asked by a POST: nothing is stored, and every replica may ask.
+            Method::POST if resource == "tokenreviews" => ("create", false),
             Method::POST => ("create", true),
             Method::PUT => ("update", true),
             Method::PATCH => ("patch", true),
@@ -193,6 +195,13 @@ mod tests {
                 true,
             ),
             (Method::GET, "/version", "list", "version", false),
+            (
+                Method::POST,
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                "create",
+                "tokenreviews",
+                false,
+            ),
         ] {
             let call = Call::of(&method, &path.parse().unwrap());
             assert_eq!(

@@ -193,7 +193,10 @@ impl Leader {
             let readiness = self.readiness;
             let synced = move || readiness.reached("trafficwatches");
             let stop = self.shutdown.begun();
-            controller::run(self.client, reconciler, schedule, self.metrics, synced, stop).await;
+            // Everything it looks at comes with its own ticks.
+            let none = futures::stream::pending();
+            controller::run(self.client, reconciler, schedule, self.metrics, none, synced, stop)
+                .await;
             Ok("controller of trafficwatches")
         });
     }

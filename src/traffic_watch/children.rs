@@ -2,13 +2,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::{Resource, ResourceExt, core::Selector};
+use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value, json};
 
 use crate::{
     api::{TrafficWatch, traffic_watch::Placement},
     controller::{Error, MANAGED_BY},
-    nodes::NodeSelector,
+    selector::Selector,
 };
 
 /// A Deployment as it should be.
@@ -89,7 +89,7 @@ pub fn deployment(watch: &TrafficWatch) -> Result<Option<Child>, Error> {
 pub fn selector(watch: &TrafficWatch) -> Option<Selector> {
     let selector = watch.spec.deployment.as_ref()?.get("selector")?;
     let selector: LabelSelector = serde_json::from_value(selector.clone()).ok()?;
-    Selector::try_from(selector).ok()
+    Selector::new(&selector).ok()
 }
 
 /// Server-side apply refuses nulls that a client-side create would drop.
@@ -178,7 +178,7 @@ fn check_selector(spec: &Value) -> Result<(), Error> {
             "spec.deployment.selector: is empty; set matchLabels to labels of the template".into(),
         );
     }
-    let requirements = match NodeSelector::new(&selector) {
+    let requirements = match Selector::new(&selector) {
         Ok(requirements) => requirements,
         Err(error) => return invalid(format!("spec.deployment.selector.{error}")),
     };

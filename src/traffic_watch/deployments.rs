@@ -8,14 +8,14 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, ResourceExt,
     core::{NamespaceResourceScope, ObjectMeta, PartialObjectMeta},
     runtime::watcher::Event,
 };
 use serde::Deserialize;
 use tokio::sync::watch as signal;
 
-use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
+use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch, slim::slim};
 
 type Key = (String, String);
 type Deployments = HashMap<Key, DeploymentFacts>;
@@ -143,29 +143,4 @@ fn facts(object: &DeploymentObject) -> DeploymentFacts {
     }
 }
 
-impl Resource for DeploymentObject {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        Deployment::kind(&())
-    }
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        Deployment::group(&())
-    }
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        Deployment::version(&())
-    }
-    fn api_version((): &()) -> std::borrow::Cow<'_, str> {
-        Deployment::api_version(&())
-    }
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        Deployment::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+slim!(DeploymentObject as Deployment, NamespaceResourceScope);

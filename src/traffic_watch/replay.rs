@@ -20,8 +20,9 @@ use super::{
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     controller::{Error, Verdict},
-    nodes::{Identity, NodeFacts, NodeSelector},
+    nodes::{Identity, NodeFacts},
     prometheus::{Answer, QueryError, decode},
+    selector::Selector,
 };
 
 /// What one judgement asks.
@@ -87,7 +88,7 @@ impl Inquiry {
 
     /// The nodes that are judged.
     #[must_use]
-    pub fn selector(&self) -> &NodeSelector {
+    pub fn selector(&self) -> &Selector {
         &self.settings.selector
     }
 

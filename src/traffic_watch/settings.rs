@@ -18,8 +18,9 @@ use crate::{
         traffic_watch::{Consecutive, Criterion as CriterionSpec, UnknownAction},
     },
     controller::Error,
-    nodes::{NodeFacts, NodeSelector},
+    nodes::NodeFacts,
     prometheus::promql::{self, PromqlError},
+    selector::Selector,
 };
 
 /// The name of the measure that `maxBandwidthPercent` and `maxBandwidth` are the threshold of.
@@ -33,7 +34,7 @@ pub struct Settings {
     /// Bits per second of every node, if the spec says so.
     pub capacity: Option<f64>,
     /// The judged nodes.
-    pub selector: NodeSelector,
+    pub selector: Selector,
     /// Judgements in a row.
     pub consecutive: Consecutive,
     /// The breaker.
@@ -95,8 +96,8 @@ impl Settings {
         let spec = &watch.spec;
         let capacity = spec.capacity.as_ref().map(|q| bits("capacity", q)).transpose()?;
         let selector = match &spec.node_selector {
-            None => NodeSelector::linux(),
-            Some(selector) => NodeSelector::new(selector)
+            None => Selector::linux(),
+            Some(selector) => Selector::new(selector)
                 .map_err(|text| Error::Invalid(format!("spec.nodeSelector.{text}")))?,
         };
         let mut criteria: Vec<_> = bandwidth(spec)?.into_iter().collect();

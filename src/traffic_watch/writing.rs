@@ -92,7 +92,7 @@ impl TrafficWatchReconciler {
     ) -> Result<Vec<PodFacts>, Error> {
         let namespace = watch.namespace().unwrap_or_default();
         let Some(selector) = children::selector(watch) else { return Ok(vec![]) };
-        let params = ListParams::default().labels_from(&selector).limit(PAGE_SIZE);
+        let params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
         let sets =
             Api::<PartialObjectMeta<ReplicaSet>>::namespaced(self.client.clone(), &namespace);
         let sets = pages(&sets, params.clone(), "list ReplicaSets").await?;

@@ -5,8 +5,9 @@ use super::{Asked, Check, Endpoint, Exporter, Facts, some};
 use crate::{
     api::{CAPACITY_ANNOTATION, parse_quantity},
     inspect::{cluster::name_of, figures::span},
-    nodes::{Identity, NodeObject, NodeSelector, Resolution},
+    nodes::{Identity, NodeObject, Resolution},
     prometheus::{Class, QueryError},
+    selector::Selector,
 };
 
 /// The least number of samples within a window: `rate` is blind with one, and a window of fewer
@@ -208,13 +209,13 @@ fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a 
     let mut selectors: Vec<_> = watches
         .filter(|watch| asked.watches.contains(&name_of(watch)))
         .filter_map(|watch| match &watch.spec.node_selector {
-            None => Some(NodeSelector::linux()),
+            None => Some(Selector::linux()),
             // One that cannot be read is told by the check of the object.
-            Some(selector) => NodeSelector::new(selector).ok(),
+            Some(selector) => Selector::new(selector).ok(),
         })
         .collect();
     if asked.watches.is_empty() {
-        selectors.push(NodeSelector::linux());
+        selectors.push(Selector::linux());
     }
     let is_judged = |node: &&NodeObject| {
         let labels = node.metadata.labels.as_ref();

@@ -11,7 +11,7 @@ use crate::{
         TrafficWatch,
         traffic_watch::{Mode, NodeState},
     },
-    nodes::NodeSelector,
+    selector::Selector,
     traffic_watch::view::{MeasureView, NodeView, View, WatchView},
 };
 
@@ -324,12 +324,11 @@ fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
 
 /// What of a selector the labels do not fulfil.
 fn mismatches(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> Vec<String> {
-    let matches =
-        |selector: &NodeSelector| selector.matches(|key| labels.get(key).map(String::as_str));
+    let matches = |selector: &Selector| selector.matches(|key| labels.get(key).map(String::as_str));
     let has = |key: &str| labels.get(key).map_or("no such label".into(), |v| format!("{v:?}"));
     let Some(selector) = selector else {
         let key = "kubernetes.io/os";
-        return if matches(&NodeSelector::linux()) {
+        return if matches(&Selector::linux()) {
             vec![]
         } else {
             vec![format!(
@@ -354,7 +353,7 @@ fn mismatches(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String
     });
     labels_of
         .chain(expressions)
-        .filter_map(|(one, text)| match NodeSelector::new(&one) {
+        .filter_map(|(one, text)| match Selector::new(&one) {
             Ok(one) => (!matches(&one)).then_some(text),
             Err(invalid) => Some(format!("spec.nodeSelector.{invalid}")),
         })

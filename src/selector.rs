@@ -1,9 +1,10 @@
-//! Label selectors over nodes.
+//! Label selectors, over whatever has labels.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use std::fmt;
 
 /// A checked selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSelector(Vec<Requirement>);
+pub struct Selector(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Requirement {
@@ -13,7 +14,7 @@ enum Requirement {
     DoesNotExist(String),
 }
 
-impl NodeSelector {
+impl Selector {
     /// Every Linux node: the exporters and their device names are Linux'.
     #[must_use]
     pub fn linux() -> Self {
@@ -56,6 +57,12 @@ impl NodeSelector {
         Ok(Self(requirements))
     }
 
+    /// Whether it matches everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether labels match; `get` looks one up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| match requirement {
@@ -68,6 +75,24 @@ impl NodeSelector {
             Requirement::Exists(key) => get(key).is_some(),
             Requirement::DoesNotExist(key) => get(key).is_none(),
         })
+    }
+}
+
+/// As the parameter `labelSelector` of a list or watch.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, requirement) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            match requirement {
+                Requirement::In(key, values) => write!(f, "{key} in ({})", values.join(","))?,
+                Requirement::NotIn(key, values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Requirement::Exists(key) => f.write_str(key)?,
+                Requirement::DoesNotExist(key) => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -96,7 +121,7 @@ mod tests {
             ("Exists", &[], true, false),
             ("DoesNotExist", &[], false, true),
         ] {
-            let selector = NodeSelector::new(&expression(operator, values)).unwrap();
+            let selector = Selector::new(&expression(operator, values)).unwrap();
             assert_eq!(selector.matches(|key| (key == "zone").then_some("a")), in_a, "{operator}");
             assert_eq!(selector.matches(|_| None), in_none, "{operator}");
         }
@@ -104,8 +129,20 @@ mod tests {
             match_labels: Some([("zone".into(), "a".into())].into()),
             ..LabelSelector::default()
         };
-        assert!(!NodeSelector::new(&labels).unwrap().matches(|_| Some("b")));
-        assert!(NodeSelector::new(&LabelSelector::default()).unwrap().matches(|_| None));
+        assert!(!Selector::new(&labels).unwrap().matches(|_| Some("b")));
+        assert!(Selector::new(&LabelSelector::default()).unwrap().matches(|_| None));
+    }
+
+    #[test]
+    fn is_written_as_the_api_server_reads_it() {
+        for (operator, values, text) in [
+            ("In", &["a", "b"][..], "zone in (a,b)"),
+            ("NotIn", &["a"], "zone notin (a)"),
+            ("Exists", &[], "zone"),
+            ("DoesNotExist", &[], "!zone"),
+        ] {
+            assert_eq!(Selector::new(&expression(operator, values)).unwrap().to_string(), text);
+        }
     }
 
     #[test]
@@ -115,7 +152,7 @@ mod tests {
             ("Exists", &["a"], "matchExpressions[0].values"),
             ("Gt", &["1"], "matchExpressions[0].operator"),
         ] {
-            let error = NodeSelector::new(&expression(operator, values)).unwrap_err();
+            let error = Selector::new(&expression(operator, values)).unwrap_err();
             assert!(error.starts_with(path), "{error}");
         }
     }

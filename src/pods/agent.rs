@@ -1,0 +1,155 @@
+//! What a pod shows of the prober's agent in it.
+use super::resource::{Container, PodObject};
+
+/// The name of the agent's container, the original operator's.
+pub const AGENT_CONTAINER: &str = "net-prober";
+/// The name of the agent's volume, the original operator's.
+pub const AGENT_VOLUME: &str = "net-prober-vol";
+/// The name of the port that answers probes.
+pub const PING_PORT: &str = "np-ping";
+/// The name of the port that serves the agent's metrics.
+pub const METRICS_PORT: &str = "np-prometheus";
+
+/// The agent in a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentFacts<'a> {
+    /// Its image.
+    pub image: &'a str,
+    /// Where it answers probes.
+    pub ping_port: u16,
+    /// Where it serves metrics; `None` when no port has that name.
+    pub prometheus_port: Option<u16>,
+    /// It is a native sidecar: an init container that always restarts.
+    pub native: bool,
+    /// It is an init container that does *not* always restart: another webhook dropped the field,
+    /// and the pod waits for it for ever.
+    pub stripped: bool,
+    /// Why the kubelet waits with it, e.g. `ImagePullBackOff`.
+    pub waiting: Option<&'a str>,
+    /// Whether it runs.
+    pub running: bool,
+}
+
+impl PodObject {
+    /// The agent in this pod: a container of its name that has the port of its name. The original
+    /// operator's is one, a container that only happens to have the name is not.
+    #[must_use]
+    pub fn agent(&self) -> Option<AgentFacts<'_>> {
+        let find = |list: &'_ Option<Box<[Container]>>| -> Option<usize> {
+            list.as_ref()?.iter().position(|c| &*c.name == AGENT_CONTAINER && ping(c).is_some())
+        };
+        let (init, main) = (&self.spec.init_containers, &self.spec.containers);
+        let (container, is_init) = match find(init) {
+            Some(place) => (init.as_ref()?.get(place)?, true),
+            None => (main.as_ref()?.get(find(main)?)?, false),
+        };
+        Some(AgentFacts {
+            image: &container.image,
+            ping_port: ping(container)?,
+            prometheus_port: named(container, METRICS_PORT),
+            native: is_init && container.restarts_always,
+            stripped: is_init && !container.restarts_always,
+            waiting: self.status.agent_waiting.as_deref(),
+            running: self.status.agent_running,
+        })
+    }
+
+    /// Whether a container other than the agent declares this port. TCP and UDP both count: the
+    /// agent answers on both.
+    #[must_use]
+    pub fn takes_port(&self, port: u16) -> bool {
+        let others = self.all_containers().filter(|c| &*c.name != AGENT_CONTAINER);
+        others.flat_map(|c| &c.ports).any(|p| p.container_port == port && &*p.protocol != "SCTP")
+    }
+
+    /// Whether anything here has a name that the injection needs and is not the agent's.
+    #[must_use]
+    pub fn takes_names(&self) -> bool {
+        let agent = self.agent().is_some();
+        // A volume that outlived its container (another webhook removed that) is ours by annotation.
+        let by_us = self.annotation(super::INJECTED_BY_ANNOTATION).is_some();
+        let container = self.all_containers().any(|c| &*c.name == AGENT_CONTAINER);
+        let volume = self.volumes().unwrap_or_default().iter().any(|name| &**name == AGENT_VOLUME);
+        !agent && (container || (volume && !by_us))
+    }
+}
+
+fn ping(container: &Container) -> Option<u16> {
+    named(container, PING_PORT)
+}
+
+fn named(container: &Container, name: &str) -> Option<u16> {
+    container.ports.iter().find(|port| &*port.name == name).map(|port| port.container_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: &Value, status: &Value) -> PodObject {
+        serde_json::from_value(json!({"spec": spec, "status": status})).unwrap()
+    }
+
+    fn container(restart: Option<&str>) -> Value {
+        json!({"name": "net-prober", "image": "i", "restartPolicy": restart, "ports": [
+            {"name": "np-ping", "containerPort": 8080}, {"name": "np-prometheus", "containerPort": 2112}]})
+    }
+
+    #[test]
+    fn the_agent_is_found_wherever_it_was_injected() {
+        let native = pod(
+            &json!({"initContainers": [{"name": "x"}, container(Some("Always"))]}),
+            &json!({"initContainerStatuses": [{"name": "net-prober", "state": {"running": {"startedAt": null}}}]}),
+        );
+        let facts = AgentFacts {
+            image: "i",
+            ping_port: 8080,
+            prometheus_port: Some(2112),
+            native: true,
+            stripped: false,
+            waiting: None,
+            running: true,
+        };
+        assert_eq!(native.agent(), Some(facts));
+        let ordinary = pod(
+            &json!({"containers": [container(None)]}),
+            &json!({"containerStatuses": [{"name": "net-prober", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}),
+        );
+        let waiting = Some("ImagePullBackOff");
+        let facts = AgentFacts { native: false, waiting, running: false, ..facts };
+        assert_eq!(ordinary.agent(), Some(facts));
+    }
+
+    #[test]
+    fn a_dropped_restart_policy_is_seen() {
+        let stripped = pod(&json!({"initContainers": [container(None)]}), &json!({}));
+        let facts = stripped.agent().unwrap();
+        assert!(facts.stripped && !facts.native);
+    }
+
+    #[test]
+    fn a_name_alone_is_no_agent() {
+        let own =
+            pod(&json!({"containers": [{"name": "net-prober", "image": "author"}]}), &json!({}));
+        assert!(own.agent().is_none() && own.takes_names());
+        let volume =
+            pod(&json!({"containers": [], "volumes": [{"name": "net-prober-vol"}]}), &json!({}));
+        assert!(volume.takes_names());
+        let ours = pod(
+            &json!({"containers": [container(None)], "volumes": [{"name": "net-prober-vol"}]}),
+            &json!({}),
+        );
+        assert!(!ours.takes_names());
+    }
+
+    #[test]
+    fn a_port_is_taken_by_others_only() {
+        let spec = json!({"containers": [container(None), {"name": "a", "ports": [
+            {"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}, {"containerPort": 9, "protocol": "SCTP"}]}]});
+        let pod = pod(&spec, &json!({}));
+        assert!(pod.takes_port(80) && pod.takes_port(53));
+        assert!(!pod.takes_port(9) && !pod.takes_port(8080));
+    }
+}

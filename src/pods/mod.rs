@@ -1,0 +1,12 @@
+//! What the operator knows of pods: what an injector and a list of peers need. Nothing else is kept.
+mod agent;
+mod qos;
+mod resource;
+mod wire;
+
+pub use agent::{AGENT_CONTAINER, AGENT_VOLUME, AgentFacts, METRICS_PORT, PING_PORT};
+pub use qos::Qos;
+pub use resource::{
+    Container, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECT_ANNOTATION, INJECTED_BY_ANNOTATION,
+    MIRROR_ANNOTATION, Owner, PodObject, Port,
+};

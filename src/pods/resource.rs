@@ -1,0 +1,367 @@
+//! `Pod` as it comes from the API server, reduced while it is being read.
+use std::{borrow::Cow, net::IpAddr};
+
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Resource, core::NamespaceResourceScope};
+use serde::Deserialize;
+
+use super::{
+    qos::{Qos, Resources},
+    wire,
+};
+
+/// Written by the injection with the value `true`, as the original operator did; an author who sets
+/// it to anything opts out.
+pub const DEPLOYED_ANNOTATION: &str = "netprober-container-deployed";
+/// `"false"` opts out.
+pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
+/// Whose agent was injected: `<namespace>/<name>`.
+pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
+/// What was injected: the hash of the recipe.
+pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
+/// Set by the kubelet on the mirror of a static pod, which nobody can change.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// A Pod without what the operator never looks at.
+///
+/// It serves an admission request, whose object may lack anything, and a watch of thousands of
+/// pods. A Pod in full is 5 to 50 kB; text that is skipped is never allocated. What is absent or
+/// null is empty.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "wire::Pod")]
+pub struct PodObject {
+    /// Names, uid, resource version, times, labels; of the annotations only those named in this
+    /// module, of the owner references only the controller (its kind, name and uid).
+    ///
+    /// `annotations` is `None` when the Pod has no such object, and empty when it has one without
+    /// anything of ours.
+    pub metadata: ObjectMeta,
+    /// Whether there is a `metadata` object to add to.
+    pub(crate) has_metadata: bool,
+    pub(super) spec: Spec,
+    pub(super) status: Status,
+}
+
+/// The part of a Pod's `spec` that is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spec {
+    pub node: Option<Box<str>>,
+    pub host_network: bool,
+    pub windows: bool,
+    pub restart_policy: Option<Box<str>>,
+    /// The user of every container that names none.
+    pub run_as_user: Option<i64>,
+    /// `None`: there is no such array.
+    pub containers: Option<Box<[Container]>>,
+    pub init_containers: Option<Box<[Container]>>,
+    pub volumes: Option<Box<[Box<str>]>>,
+    /// Resources of the pod as a whole.
+    pub resources: Option<Resources>,
+}
+
+/// The part of a Pod's `status` that is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Status {
+    pub phase: Option<Box<str>>,
+    pub ips: Box<[IpAddr]>,
+    pub ready: bool,
+    pub agent_running: bool,
+    pub agent_waiting: Option<Box<str>>,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, Default)]
+pub struct Container {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its image.
+    pub image: Box<str>,
+    /// Whether its own restart policy is `Always`, which makes a sidecar of an init container.
+    pub restarts_always: bool,
+    /// Its declared ports.
+    pub ports: Box<[Port]>,
+    pub(super) resources: Resources,
+}
+
+/// A declared port of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Port {
+    /// Its name, or empty.
+    pub name: Box<str>,
+    /// Its number; 0 is none.
+    pub container_port: u16,
+    /// The port of the node that leads to it; 0 is none.
+    pub host_port: u16,
+    /// `TCP` (also when none is given), `UDP`, `SCTP`.
+    pub protocol: Box<str>,
+}
+
+/// The controller of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// E.g. `ReplicaSet`, `Job`.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+}
+
+impl PodObject {
+    /// Whether all its containers have ended for good.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    /// Whether its condition `Ready` is true.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.status.ready
+    }
+
+    /// Whether it is being deleted.
+    #[must_use]
+    pub fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Its addresses, the primary one first; texts that are no address are left out.
+    #[must_use]
+    pub fn ips(&self) -> &[IpAddr] {
+        &self.status.ips
+    }
+
+    /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`, or nothing yet.
+    #[must_use]
+    pub fn phase(&self) -> Option<&str> {
+        self.status.phase.as_deref()
+    }
+
+    /// The node it runs on.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.spec.node.as_deref()
+    }
+
+    /// Whether it lives in its node's network.
+    #[must_use]
+    pub fn is_host_network(&self) -> bool {
+        self.spec.host_network
+    }
+
+    /// Whether it says that it is for Windows, by `os.name` or by its node selector.
+    #[must_use]
+    pub fn is_windows(&self) -> bool {
+        self.spec.windows
+    }
+
+    /// Whether it is the mirror of a static pod.
+    #[must_use]
+    pub fn is_mirror(&self) -> bool {
+        self.annotation(MIRROR_ANNOTATION).is_some()
+    }
+
+    /// Whether it is meant to end: a Job's, or one that does not always restart.
+    #[must_use]
+    pub fn runs_to_completion(&self) -> bool {
+        self.controller().is_some_and(|owner| owner.kind == "Job")
+            || matches!(self.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"))
+    }
+
+    /// The user that containers without one of their own run as.
+    #[must_use]
+    pub fn run_as_user(&self) -> Option<i64> {
+        self.spec.run_as_user
+    }
+
+    /// The value of one of the annotations that are kept.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The owner that controls it.
+    #[must_use]
+    pub fn controller(&self) -> Option<Owner<'_>> {
+        let owner = self.metadata.owner_references.as_ref()?.first()?;
+        Some(Owner { kind: &owner.kind, name: &owner.name, uid: &owner.uid })
+    }
+
+    /// Its containers; `None` when there is no such array.
+    #[must_use]
+    pub fn containers(&self) -> Option<&[Container]> {
+        self.spec.containers.as_deref()
+    }
+
+    /// Its init containers; `None` when there is no such array.
+    #[must_use]
+    pub fn init_containers(&self) -> Option<&[Container]> {
+        self.spec.init_containers.as_deref()
+    }
+
+    /// The names of its volumes; `None` when there is no such array.
+    #[must_use]
+    pub fn volumes(&self) -> Option<&[Box<str>]> {
+        self.spec.volumes.as_deref()
+    }
+
+    /// Every container that is not a debugging one, init containers first.
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
+        let (init, main) = (&self.spec.init_containers, &self.spec.containers);
+        init.iter().chain(main).flatten()
+    }
+
+    /// Its quality of service, as the API server will compute it.
+    #[must_use]
+    pub fn qos(&self) -> Qos {
+        let containers = self.all_containers().map(|container| &container.resources);
+        Qos::of(self.spec.resources.as_ref(), containers)
+    }
+
+    /// Whether it has CPU or memory as a whole, beside its containers.
+    #[must_use]
+    pub fn has_pod_resources(&self) -> bool {
+        self.spec.resources.is_some_and(|resources| !resources.is_empty())
+    }
+}
+
+impl Resource for PodObject {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Pod::kind(&())
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        Pod::group(&())
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        Pod::version(&())
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        Pod::plural(&())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(value: Value) -> PodObject {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn keeps_only_what_is_looked_at() {
+        let pod = pod(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "p", "generateName": "p-", "namespace": "n", "uid": "u",
+                "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"app": "a"},
+                "annotations": {MIRROR_ANNOTATION: "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+                "managedFields": [{"manager": "kubelet"}],
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "1"},
+                    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "2", "controller": true}
+                ]
+            },
+            "spec": {
+                "nodeName": "node-1", "volumes": [{"name": "v", "emptyDir": {}}],
+                "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "b"}],
+                    "ports": [{"containerPort": 80, "hostPort": 8080}]}]
+            },
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "hostIPs": [],
+                "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}, {"ip": "nonsense"}],
+                "conditions": [{"type": "Ready", "status": "True"}]}
+        }));
+        assert_eq!(pod.metadata.annotations.as_ref().unwrap().len(), 1);
+        assert_eq!(pod.metadata.managed_fields, None);
+        assert_eq!(pod.metadata.labels.as_ref().unwrap()["app"], "a");
+        assert_eq!(pod.metadata.generate_name.as_deref(), Some("p-"));
+        assert!(pod.metadata.creation_timestamp.is_some() && pod.is_mirror());
+        assert_eq!(pod.controller(), Some(Owner { kind: "ReplicaSet", name: "r", uid: "2" }));
+        assert_eq!((pod.node(), pod.phase()), (Some("node-1"), Some("Running")));
+        assert_eq!(pod.volumes().unwrap(), ["v".into()]);
+        let port = &pod.containers().unwrap()[0].ports[0];
+        assert_eq!((port.container_port, port.host_port, &*port.protocol), (80, 8080, "TCP"));
+        assert!(pod.is_ready() && !pod.is_finished() && !pod.is_terminating());
+        assert_eq!(pod.ips().len(), 2);
+    }
+
+    #[test]
+    fn one_address_is_read_where_the_list_is_missing() {
+        let one = pod(json!({"status": {"podIP": "fd00::7", "podIPs": null}}));
+        assert_eq!(one.ips(), ["fd00::7".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn anything_may_be_missing_or_null() {
+        for value in [
+            json!({}),
+            json!({"metadata": null, "spec": null, "status": null}),
+            json!({"metadata": {}, "spec": {}, "status": {}}),
+            json!({
+                "metadata": {"annotations": null, "labels": null, "ownerReferences": null, "creationTimestamp": null,
+                    "deletionTimestamp": null, "name": null},
+                "spec": {"containers": null, "initContainers": null, "volumes": null, "os": null, "nodeSelector": null,
+                    "hostNetwork": null, "resources": null, "securityContext": null, "restartPolicy": null},
+                "status": {"conditions": null, "containerStatuses": null, "initContainerStatuses": null}
+            }),
+        ] {
+            let pod = pod(value);
+            assert!(!pod.is_ready() && !pod.is_mirror() && !pod.is_windows());
+            assert!(pod.agent().is_none() && !pod.takes_port(80));
+            assert!(pod.containers().is_none() && pod.volumes().is_none() && pod.ips().is_empty());
+            assert_eq!((pod.qos(), pod.controller()), (Qos::BestEffort, None));
+        }
+        let empty = json!({
+            "spec": {
+                "containers": [null, {"name": null, "ports": [null], "resources": null}, {"ports": null,
+                    "resources": {"requests": null, "limits": {"cpu": null, "memory": 0}}}],
+                "volumes": [null, {}], "nodeSelector": {"a": null}
+            },
+            "status": {"conditions": [null], "podIPs": [null], "containerStatuses": [null, {"name": "net-prober", "state": null}]}
+        });
+        let pod = pod(empty);
+        assert_eq!((pod.containers().unwrap().len(), pod.qos()), (3, Qos::BestEffort));
+        assert!(pod.has_metadata || pod.metadata == ObjectMeta::default());
+    }
+
+    #[test]
+    fn no_annotations_are_not_the_same_as_none_of_ours() {
+        let has = |value| pod(json!({"metadata": value})).metadata.annotations.is_some();
+        assert!(!has(json!({})) && !has(json!({"annotations": null})));
+        assert!(has(json!({"annotations": {}})) && has(json!({"annotations": {"a": "b"}})));
+        // To the API server null is the empty text: preset all the same.
+        let null = pod(json!({"metadata": {"annotations": {DEPLOYED_ANNOTATION: null}}}));
+        assert_eq!(null.annotation(DEPLOYED_ANNOTATION), Some(""));
+    }
+
+    #[test]
+    fn windows_by_its_own_word_or_by_its_nodes() {
+        assert!(pod(json!({"spec": {"os": {"name": "windows"}}})).is_windows());
+        let selected = json!({"spec": {"nodeSelector": {"kubernetes.io/os": "windows"}}});
+        assert!(pod(selected).is_windows());
+        assert!(!pod(json!({"spec": {"os": {"name": "linux"}}})).is_windows());
+    }
+
+    #[test]
+    fn who_runs_to_completion() {
+        let job = json!({"metadata": {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "1", "controller": true}]}});
+        assert!(pod(job).runs_to_completion());
+        for (policy, ends) in [("Never", true), ("OnFailure", true), ("Always", false)] {
+            assert_eq!(pod(json!({"spec": {"restartPolicy": policy}})).runs_to_completion(), ends);
+        }
+        assert!(!pod(json!({})).runs_to_completion());
+    }
+}

@@ -1,0 +1,310 @@
+//! The JSON of a Pod, as far as it is read: every field may be absent or null.
+use std::{collections::BTreeMap, net::IpAddr};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+
+use super::{
+    agent::AGENT_CONTAINER,
+    qos::Resources,
+    resource::{self, PodObject},
+};
+
+#[derive(Deserialize)]
+pub(super) struct Pod {
+    metadata: Option<Metadata>,
+    #[serde(default, deserialize_with = "nullable")]
+    spec: Spec,
+    #[serde(default, deserialize_with = "nullable")]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    generate_name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, Option<String>>>,
+    annotations: Option<Annotations>,
+    owner_references: Option<Vec<Option<Owner>>>,
+}
+
+/// The keys are those of the constants in [`resource`]; a test compares them.
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(default, rename = "netprober-container-deployed", deserialize_with = "present")]
+    deployed: Option<String>,
+    #[serde(default, rename = "probes.bigmikes.io/inject", deserialize_with = "present")]
+    inject: Option<String>,
+    #[serde(default, rename = "probes.bigmikes.io/injected-by", deserialize_with = "present")]
+    by: Option<String>,
+    #[serde(default, rename = "probes.bigmikes.io/injected-hash", deserialize_with = "present")]
+    hash: Option<String>,
+    #[serde(default, rename = "kubernetes.io/config.mirror", deserialize_with = "present")]
+    mirror: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    #[serde(default, deserialize_with = "nullable")]
+    kind: String,
+    #[serde(default, deserialize_with = "nullable")]
+    name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    uid: String,
+    #[serde(default, deserialize_with = "nullable")]
+    controller: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<Box<str>>,
+    #[serde(default, deserialize_with = "nullable")]
+    host_network: bool,
+    os: Option<Os>,
+    node_selector: Option<NodeSelector>,
+    restart_policy: Option<Box<str>>,
+    security_context: Option<SecurityContext>,
+    containers: Option<Vec<Option<Container>>>,
+    init_containers: Option<Vec<Option<Container>>>,
+    volumes: Option<Vec<Option<Named>>>,
+    resources: Option<Resources>,
+}
+
+#[derive(Deserialize)]
+struct Os {
+    name: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct NodeSelector {
+    #[serde(rename = "kubernetes.io/os")]
+    os: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct SecurityContext {
+    #[serde(rename = "runAsUser")]
+    run_as_user: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default, deserialize_with = "nullable")]
+    name: Box<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    image: Box<str>,
+    restart_policy: Option<Box<str>>,
+    ports: Option<Vec<Option<Port>>>,
+    #[serde(default, deserialize_with = "nullable")]
+    resources: Resources,
+}
+
+#[derive(Default, Deserialize)]
+struct Port {
+    #[serde(default, deserialize_with = "nullable")]
+    name: Box<str>,
+    #[serde(rename = "containerPort")]
+    number: Option<i64>,
+    #[serde(rename = "hostPort")]
+    of_host: Option<i64>,
+    protocol: Option<Box<str>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default, deserialize_with = "nullable")]
+    name: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    phase: Option<Box<str>>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<Box<str>>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Option<Vec<Option<Address>>>,
+    conditions: Option<Vec<Option<Condition>>>,
+    container_statuses: Option<Vec<Option<ContainerStatus>>>,
+    init_container_statuses: Option<Vec<Option<ContainerStatus>>>,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    ip: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type", default, deserialize_with = "nullable")]
+    type_: Box<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    status: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct ContainerStatus {
+    #[serde(default, deserialize_with = "nullable")]
+    name: Box<str>,
+    state: Option<State>,
+}
+
+#[derive(Deserialize)]
+struct State {
+    running: Option<IgnoredAny>,
+    waiting: Option<Waiting>,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    #[serde(default, deserialize_with = "nullable")]
+    reason: Box<str>,
+}
+
+/// Null is the type's empty value, as it is to the API server.
+fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A key that is there is there, also with null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    nullable(deserializer).map(Some)
+}
+
+impl From<Pod> for PodObject {
+    fn from(pod: Pod) -> Self {
+        Self {
+            has_metadata: pod.metadata.is_some(),
+            metadata: pod.metadata.map(ObjectMeta::from).unwrap_or_default(),
+            spec: pod.spec.into(),
+            status: pod.status.into(),
+        }
+    }
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(metadata: Metadata) -> Self {
+        let annotations = metadata.annotations.map(|found| {
+            let known = [
+                (resource::DEPLOYED_ANNOTATION, found.deployed),
+                (resource::INJECT_ANNOTATION, found.inject),
+                (resource::INJECTED_BY_ANNOTATION, found.by),
+                (resource::HASH_ANNOTATION, found.hash),
+                (resource::MIRROR_ANNOTATION, found.mirror),
+            ];
+            known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        });
+        let owners = metadata.owner_references.into_iter().flatten().flatten();
+        let controller = owners.into_iter().find(|owner| owner.controller);
+        let labels = metadata.labels.map(|labels| {
+            labels.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect()
+        });
+        Self {
+            name: metadata.name,
+            generate_name: metadata.generate_name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            creation_timestamp: metadata.creation_timestamp,
+            deletion_timestamp: metadata.deletion_timestamp,
+            labels,
+            annotations,
+            owner_references: controller.map(|owner| {
+                vec![OwnerReference {
+                    kind: owner.kind,
+                    name: owner.name,
+                    uid: owner.uid,
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]
+            }),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Spec> for resource::Spec {
+    fn from(spec: Spec) -> Self {
+        let containers = |list: Option<Vec<Option<Container>>>| {
+            list.map(|list| list.into_iter().map(|c| c.unwrap_or_default().into()).collect())
+        };
+        let os = spec.os.and_then(|os| os.name);
+        let selected = spec.node_selector.and_then(|selector| selector.os);
+        Self {
+            node: spec.node_name,
+            host_network: spec.host_network,
+            windows: [os, selected].iter().flatten().any(|name| &**name == "windows"),
+            restart_policy: spec.restart_policy,
+            run_as_user: spec.security_context.and_then(|context| context.run_as_user),
+            containers: containers(spec.containers),
+            init_containers: containers(spec.init_containers),
+            volumes: spec
+                .volumes
+                .map(|list| list.into_iter().map(|v| v.unwrap_or_default().name).collect()),
+            resources: spec.resources,
+        }
+    }
+}
+
+impl From<Container> for resource::Container {
+    fn from(container: Container) -> Self {
+        let ports = container.ports.into_iter().flatten();
+        Self {
+            name: container.name,
+            image: container.image,
+            restarts_always: container.restart_policy.as_deref() == Some("Always"),
+            ports: ports.map(|port| port.unwrap_or_default().into()).collect(),
+            resources: container.resources,
+        }
+    }
+}
+
+impl From<Port> for resource::Port {
+    fn from(port: Port) -> Self {
+        let number = |n: Option<i64>| n.and_then(|n| u16::try_from(n).ok()).unwrap_or_default();
+        Self {
+            name: port.name,
+            container_port: number(port.number),
+            host_port: number(port.of_host),
+            protocol: port.protocol.unwrap_or_else(|| "TCP".into()),
+        }
+    }
+}
+
+impl From<Status> for resource::Status {
+    fn from(status: Status) -> Self {
+        let listed = status.pod_ips.into_iter().flatten().flatten().filter_map(|a| a.ip);
+        let mut ips: Vec<_> = listed.filter_map(|ip| ip.parse().ok()).collect();
+        if ips.is_empty() {
+            ips.extend(status.pod_ip.and_then(|ip| ip.parse::<IpAddr>().ok()));
+        }
+        let statuses = [status.init_container_statuses, status.container_statuses];
+        let agent = statuses.into_iter().flatten().flatten().flatten();
+        let state = agent.into_iter().find(|s| &*s.name == AGENT_CONTAINER).and_then(|s| s.state);
+        let (running, waiting) = state.map_or((false, None), |s| {
+            (s.running.is_some(), s.waiting.map(|waiting| waiting.reason))
+        });
+        Self {
+            phase: status.phase,
+            ips: ips.into(),
+            ready: status
+                .conditions
+                .iter()
+                .flatten()
+                .flatten()
+                .any(|c| &*c.type_ == "Ready" && &*c.status == "True"),
+            agent_running: running,
+            agent_waiting: waiting,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Objects of Kubernetes reduced while they are being read: what is skipped is never allocated.
+
+/// Gives a reduced type the identity of the full one, so that the client lists and watches it.
+///
+/// `slim!(NodeObject as Node, ClusterResourceScope)`: the reduced type has a field `metadata`.
+macro_rules! slim {
+    ($reduced:ty as $full:ty, $scope:ty) => {
+        impl kube::Resource for $reduced {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                <$full as kube::Resource>::kind(&())
+            }
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                <$full as kube::Resource>::group(&())
+            }
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                <$full as kube::Resource>::version(&())
+            }
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                <$full as kube::Resource>::plural(&())
+            }
+            fn meta(&self) -> &kube::core::ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+pub(crate) use slim;

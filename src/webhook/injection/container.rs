@@ -1,0 +1,170 @@
+//! The agent's container and volume.
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{Delivery, Recipe, Resources};
+use crate::{
+    api::parse_quantity,
+    pods::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT, PodObject, Qos},
+};
+
+/// Where the volume is mounted, as in the original.
+const MOUNT: &str = "/etc/netprober";
+
+/// The user `nonroot` of our own image and of the distroless ones.
+const NONROOT: u32 = 65532;
+
+/// How long the token that shows the pod's identity to the operator is valid, in seconds. An hour;
+/// the kubelet renews it at four fifths, and the server accepts no less than ten minutes.
+const TOKEN_SECONDS: u32 = 3600;
+
+/// Whom the token is for: nobody else accepts it.
+const TOKEN_AUDIENCE: &str = "traffic-operator";
+
+/// The processor time an agent of a Guaranteed pod has when the recipe names no limit. Such a pod
+/// cannot be without one, and an agent that is throttled measures its own throttling: 50 ms of each
+/// second are some ten times what 16 peers at a period of 10 s need.
+const GUARANTEED_CPU: &str = "50m";
+
+/// The same for memory: the agent is one static program with a small heap.
+const GUARANTEED_MEMORY: &str = "64Mi";
+
+/// Readable by every user, written in decimal as the original does: 0644.
+const MODE: u32 = 420;
+
+/// The container.
+pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
+    let mut container = json!({
+        "name": AGENT_CONTAINER,
+        "image": recipe.image,
+        // A pod of somebody else must not wait for a registry at every start.
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "env": environment(recipe),
+        // No readiness probe: a sidecar's readiness is its pod's.
+        "ports": [
+            {"name": PING_PORT, "containerPort": recipe.http_port, "protocol": "TCP"},
+            {"name": METRICS_PORT, "containerPort": recipe.prometheus_port, "protocol": "TCP"},
+        ],
+        "volumeMounts": [{"name": AGENT_VOLUME, "mountPath": MOUNT, "readOnly": true}],
+        "resources": resources(pod, &recipe.resources),
+        "securityContext": security_context(pod, recipe),
+    });
+    if recipe.own_image {
+        container["args"] = json!(["agent", "probe"]);
+    }
+    if recipe.native_sidecar {
+        container["restartPolicy"] = json!("Always");
+    }
+    container
+}
+
+/// What the Pod Security Standard "restricted" asks of a container.
+///
+/// The kubelet does not start a container that must not be root and whose user is root, or is not a
+/// number; a native sidecar that does not start keeps the whole pod from starting. So the user is
+/// named where it would be neither our image's number (which the kubelet reads from the image) nor
+/// one that the author chose for the pod: when the pod's is root, and when the image is not ours.
+/// Elsewhere it is left open, because clusters that assign users by namespace (`OpenShift`) refuse a
+/// fixed one.
+fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
+    let mut context = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": true,
+        "runAsNonRoot": true,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    let named = match pod.run_as_user() {
+        Some(user) => user == 0,
+        None => !recipe.own_image,
+    };
+    if named {
+        context["runAsUser"] = json!(NONROOT);
+        context["runAsGroup"] = json!(NONROOT);
+    }
+    context
+}
+
+fn environment(recipe: &Recipe) -> Value {
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}});
+    let mut all = vec![
+        json!({"name": "HTTP_PORT", "value": recipe.http_port.to_string()}),
+        json!({"name": "HTTP_PROMETHEUS_PORT", "value": recipe.prometheus_port.to_string()}),
+        json!({"name": "NET_PROBER_CONFIG_FILE", "value": format!("{MOUNT}/config.json")}),
+        field("NET_PROBER_POD_NAMESPACE", "metadata.namespace"),
+        field("NET_PROBER_POD_NAME", "metadata.name"),
+        field("NET_PROBER_POD_IPS", "status.podIPs"),
+        field("NET_PROBER_NODE", "spec.nodeName"),
+        json!({"name": "NET_PROBER_PROBER", "value": recipe.prober}),
+        json!({"name": "NET_PROBER_DELIVERY", "value": recipe.delivery.as_str()}),
+    ];
+    if let Delivery::Pull { url } = &recipe.delivery {
+        all.push(json!({"name": "NET_PROBER_PINGLIST_URL", "value": url}));
+    }
+    Value::Array(all)
+}
+
+/// The volume. Nothing in it can keep the pod from starting: the map is optional, and a token is
+/// issued for every pod.
+pub(super) fn volume(recipe: &Recipe) -> Value {
+    let mut sources = vec![json!({"configMap": {"name": recipe.config_map, "optional": true}})];
+    if matches!(recipe.delivery, Delivery::Pull { .. }) {
+        sources.push(json!({"serviceAccountToken": {
+            "path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS
+        }}));
+    }
+    json!({"name": AGENT_VOLUME, "projected": {"defaultMode": MODE, "sources": sources}})
+}
+
+/// The agent's resources, such that the pod's class of service stays what it is.
+fn resources(pod: &PodObject, asked: &Resources) -> Value {
+    let mut given = asked.clone();
+    if pod.has_pod_resources() {
+        // They are the agent's too; the sum over the containers must not exceed them.
+        given.retain(|name| !(counts(name) || name.starts_with("hugepages-")));
+    } else {
+        match pod.qos() {
+            Qos::BestEffort => given.retain(|name| !counts(name)),
+            Qos::Burstable => {}
+            Qos::Guaranteed => {
+                for (name, least) in [("cpu", GUARANTEED_CPU), ("memory", GUARANTEED_MEMORY)] {
+                    let amount = guaranteed(asked, name, least);
+                    given.requests.insert(name.into(), amount.clone());
+                    given.limits.insert(name.into(), amount);
+                }
+            }
+        }
+    }
+    let mut object = Map::new();
+    for (key, amounts) in [("requests", given.requests), ("limits", given.limits)] {
+        if !amounts.is_empty() {
+            object.insert(key.into(), json!(amounts));
+        }
+    }
+    Value::Object(object)
+}
+
+/// Whether this resource decides the class.
+fn counts(name: &str) -> bool {
+    matches!(name, "cpu" | "memory")
+}
+
+/// What is both requested and allowed: the limit, else the larger of the request and `least`.
+fn guaranteed(asked: &Resources, name: &str, least: &str) -> String {
+    let size = |text: &str| parse_quantity(text).unwrap_or_default();
+    let of = |amounts: &BTreeMap<String, String>| {
+        amounts.get(name).filter(|text| size(text) > 0.0).cloned()
+    };
+    of(&asked.limits)
+        .or_else(|| of(&asked.requests).filter(|text| size(text) > size(least)))
+        .unwrap_or_else(|| least.into())
+}
+
+impl Resources {
+    fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.requests.retain(|name, _| keep(name));
+        self.limits.retain(|name, _| keep(name));
+    }
+}

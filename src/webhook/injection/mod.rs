@@ -1,0 +1,212 @@
+//! Whether a pod gets the prober's agent.
+//!
+//! [`skip_reason`] is asked by the webhook for a pod that is about to be created, and by the report
+//! of coverage for pods that exist; both mean the same by the same word. [`patch`] says how.
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::pods::{DEPLOYED_ANNOTATION, INJECT_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject};
+
+mod container;
+mod patch;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use patch::{Op, patch};
+
+/// How the agent of one `NetworkProber` is built into a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The `NetworkProber`, as `<namespace>/<name>`.
+    pub prober: String,
+    /// The agent's image.
+    pub image: String,
+    /// The image is the operator's own: it is told by its arguments to be an agent.
+    pub own_image: bool,
+    /// Where the agent answers probes.
+    pub http_port: u16,
+    /// Where the agent serves metrics.
+    pub prometheus_port: u16,
+    /// How the agent learns of its peers.
+    pub delivery: Delivery,
+    /// The `ConfigMap` in the pod's namespace that is mounted (if it is there).
+    pub config_map: String,
+    /// What the agent asks for, as far as the pod's quality of service allows.
+    pub resources: Resources,
+    /// The server knows init containers that always restart (1.29 and newer).
+    pub native_sidecar: bool,
+}
+
+/// How the agent learns of its peers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Delivery {
+    /// From a mounted `ConfigMap`, as the original agent does.
+    ConfigMap,
+    /// From the operator.
+    Pull {
+        /// Where the pinglist is.
+        url: String,
+    },
+}
+
+impl Delivery {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Pull { .. } => "Pull",
+        }
+    }
+}
+
+/// Requests and limits of the agent, by resource name; quantities as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Resources {
+    /// What is reserved.
+    pub requests: BTreeMap<String, String>,
+    /// What is allowed.
+    pub limits: BTreeMap<String, String>,
+}
+
+impl Recipe {
+    /// What a running pod must be restarted for when it changes, as 16 hexadecimal digits.
+    ///
+    /// Image, ports, delivery and resources; neither the version of the server nor whose recipe it
+    /// is (which stands in an annotation of its own).
+    #[must_use]
+    pub fn hash(&self) -> String {
+        let parts =
+            (&self.image, self.own_image, self.http_port, self.prometheus_port, &self.delivery);
+        // Debug output separates and quotes its parts, and maps are sorted: equal recipes have equal
+        // text, different ones differ.
+        let text = format!("{parts:?}{:?}{:?}", self.config_map, self.resources);
+        // FNV-1a, because its value is the same in every version of this program and of its libraries.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    }
+}
+
+/// Why a pod does not get the agent, or has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SkipReason {
+    /// It lives in its node's network: two such pods of a node would fight for the agent's ports, and
+    /// what they measure is the node.
+    HostNetwork,
+    /// Its author, or its namespace's, does not want the agent.
+    OptedOut,
+    /// A container of it declares one of the agent's ports.
+    PortTaken,
+    /// A container or a volume of it has the name of the agent's and is not the agent's.
+    NameTaken,
+    /// The agent is a Linux program.
+    Windows,
+    /// The mirror of a static pod: the kubelet runs it as it stands in a file.
+    MirrorPod,
+    /// It is meant to end, and on a server without native sidecars the agent would keep it.
+    JobOnOldServer,
+    /// Another `NetworkProber` has it.
+    OtherProber,
+    /// It has the agent.
+    AlreadyInjected,
+    /// Agents of this recipe do not start: not one more pod is made to wait for one.
+    AgentFailing,
+    /// A namespace that is never touched: the system's and the operator's.
+    NamespaceExcluded,
+    /// Its namespace does not consent to this `NetworkProber`.
+    NamespaceNotConsenting,
+    /// Nothing shows that the webhook was asked: the pod is older, or the webhook was away.
+    CreatedBefore,
+    /// The webhook's annotations are there, its container is not: another webhook removed it.
+    Stripped,
+}
+
+impl SkipReason {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::HostNetwork,
+        Self::OptedOut,
+        Self::PortTaken,
+        Self::NameTaken,
+        Self::Windows,
+        Self::MirrorPod,
+        Self::JobOnOldServer,
+        Self::OtherProber,
+        Self::AlreadyInjected,
+        Self::AgentFailing,
+        Self::NamespaceExcluded,
+        Self::NamespaceNotConsenting,
+        Self::CreatedBefore,
+        Self::Stripped,
+    ];
+
+    /// The word in metrics and in the status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HostNetwork => "HostNetwork",
+            Self::OptedOut => "OptedOut",
+            Self::PortTaken => "PortTaken",
+            Self::NameTaken => "NameTaken",
+            Self::Windows => "Windows",
+            Self::MirrorPod => "MirrorPod",
+            Self::JobOnOldServer => "JobOnOldServer",
+            Self::OtherProber => "OtherProber",
+            Self::AlreadyInjected => "AlreadyInjected",
+            Self::AgentFailing => "AgentFailing",
+            Self::NamespaceExcluded => "NamespaceExcluded",
+            Self::NamespaceNotConsenting => "NamespaceNotConsenting",
+            Self::CreatedBefore => "CreatedBefore",
+            Self::Stripped => "Stripped",
+        }
+    }
+}
+
+impl std::fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why this pod, by itself, does not get the agent. Whether it is selected, and what its namespace
+/// says, is decided before.
+///
+/// The agent's container decides whether it is there, not an annotation: annotations are copied with
+/// templates, and other webhooks remove containers.
+#[must_use]
+pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
+    if pod.is_mirror() {
+        return Some(SkipReason::MirrorPod);
+    }
+    let injected_by = pod.annotation(INJECTED_BY_ANNOTATION);
+    if injected_by.is_some_and(|prober| prober != recipe.prober) {
+        return Some(SkipReason::OtherProber);
+    }
+    // Without a name it is the original operator's, whose agents answer ours.
+    if pod.agent().is_some() {
+        return Some(SkipReason::AlreadyInjected);
+    }
+    if pod.is_host_network() {
+        return Some(SkipReason::HostNetwork);
+    }
+    if pod.is_windows() {
+        return Some(SkipReason::Windows);
+    }
+    // Any value opts out, as it did with the original operator; unless it was us who wrote it and
+    // another webhook removed the container since.
+    let preset = pod.annotation(DEPLOYED_ANNOTATION).is_some() && injected_by.is_none();
+    let refused = pod.annotation(INJECT_ANNOTATION);
+    if preset || refused.is_some_and(|value| value.trim().eq_ignore_ascii_case("false")) {
+        return Some(SkipReason::OptedOut);
+    }
+    if !recipe.native_sidecar && pod.runs_to_completion() {
+        return Some(SkipReason::JobOnOldServer);
+    }
+    if pod.takes_port(recipe.http_port) || pod.takes_port(recipe.prometheus_port) {
+        return Some(SkipReason::PortTaken);
+    }
+    pod.takes_names().then_some(SkipReason::NameTaken)
+}

@@ -1,0 +1,115 @@
+//! The JSON patch (RFC 6902) that adds the agent to a pod.
+//!
+//! Only `add`, and computed from what exists in the JSON as it came: a Pod that is read into types
+//! and written again loses every field that the types do not know.
+//!
+//! Service meshes are left alone. To keep a mesh's proxy out of the measurement its author excludes
+//! the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and `…OutboundPorts`,
+//! `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's template. Adding these
+//! here would not do the same: on a pod they *replace* what the namespace and the mesh exclude, so
+//! that other ports of the application change their behaviour; excluding an outbound port takes the
+//! encryption from everything the application says to that port; and Istio's webhook has read them
+//! before ours is asked.
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Recipe, container, skip_reason};
+use crate::pods::{
+    AGENT_VOLUME, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject,
+};
+
+/// One operation: `add`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "op", rename = "add")]
+pub struct Op {
+    /// Where, as a JSON pointer.
+    pub path: String,
+    /// What.
+    pub value: Value,
+}
+
+impl Op {
+    fn new(path: impl Into<String>, value: Value) -> Self {
+        Self { path: path.into(), value }
+    }
+}
+
+/// The operations that add the agent; none when there is a reason not to, or nothing to add it to
+/// (a Pod without containers is no Pod).
+#[must_use]
+pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
+    let bare = pod.containers().unwrap_or_default().is_empty();
+    if bare || skip_reason(pod, recipe).is_some() {
+        return Vec::new();
+    }
+    let mut ops = annotations(pod, recipe);
+    ops.extend(volumes(pod, recipe));
+    let agent = container::container(pod, recipe);
+    // The first to start and the last to end, so that it measures all of the pod's life.
+    ops.push(match pod.init_containers() {
+        _ if !recipe.native_sidecar => Op::new("/spec/containers/-", agent),
+        Some(_) => Op::new("/spec/initContainers/0", agent),
+        None => Op::new("/spec/initContainers", json!([agent])),
+    });
+    ops
+}
+
+fn volumes(pod: &PodObject, recipe: &Recipe) -> Option<Op> {
+    let volume = container::volume(recipe);
+    match pod.volumes() {
+        // Ours, left by whoever removed the container: two of a name are refused.
+        Some(names) if names.iter().any(|name| &**name == AGENT_VOLUME) => None,
+        Some(_) => Some(Op::new("/spec/volumes/-", volume)),
+        None => Some(Op::new("/spec/volumes", json!([volume]))),
+    }
+}
+
+fn annotations(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
+    let ours = [
+        (DEPLOYED_ANNOTATION, "true".to_owned()),
+        (INJECTED_BY_ANNOTATION, recipe.prober.clone()),
+        (HASH_ANNOTATION, recipe.hash()),
+    ];
+    if pod.metadata.annotations.is_some() {
+        // To add what is there is to replace it: nothing is written over but an outdated hash, which
+        // is ours alone.
+        let missing = ours.into_iter().filter(|(key, value)| match pod.annotation(key) {
+            Some(present) => *key == HASH_ANNOTATION && present != value,
+            None => true,
+        });
+        let add = |(key, value): (&str, String)| {
+            Op::new(format!("/metadata/annotations/{}", escape(key)), value.into())
+        };
+        return missing.map(add).collect();
+    }
+    let all: Map<_, _> = ours.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    if pod.has_metadata {
+        vec![Op::new("/metadata/annotations", all.into())]
+    } else {
+        vec![Op::new("/metadata", json!({"annotations": all}))]
+    }
+}
+
+/// A key as a part of a JSON pointer (RFC 6901).
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_escaped_tilde_first() {
+        assert_eq!(escape("a.b/c~d/~1"), "a.b~1c~0d~1~01");
+    }
+
+    #[test]
+    fn an_operation_as_the_api_server_reads_it() {
+        let op = Op::new("/a", json!(1));
+        assert_eq!(
+            serde_json::to_value(op).unwrap(),
+            json!({"op": "add", "path": "/a", "value": 1})
+        );
+    }
+}
