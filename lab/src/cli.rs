@@ -53,6 +53,12 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+    /// Play the network prober on a cluster, and say PASS or FAIL.
+    DemoProber {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
     /// Take down the cluster, and whatever killed runs have left.
     Down,
     /// Say what runs or is left on this machine.
@@ -198,6 +204,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Up { capacity, images, bare } => interruptible(up(capacity, images, bare))?,
         Command::Demo { keep } => {
             let passed = interruptible(demo::run(keep))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::DemoProber { keep } => {
+            let passed = interruptible(demo::prober::run(keep))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,

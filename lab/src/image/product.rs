@@ -36,6 +36,9 @@ pub fn product(binary: &Path, reference: &str) -> Image {
 /// The name of the original prober's agent image, as its sample has it.
 pub const ORIGINAL_AGENT_REFERENCE: &str = "docker.io/bigmikes/kube-net-prober:test-version-v8";
 
+/// The same name as that sample writes it.
+pub(crate) const ORIGINAL_AGENT_SAMPLE_NAME: &str = "bigmikes/kube-net-prober:test-version-v8";
+
 /// Describes an image under the name of the original agent's: the product's binary, started as its agent.
 ///
 /// The original cannot be pulled here; under its name the original's sample runs as it was published. As there, all it
