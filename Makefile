@@ -108,8 +108,8 @@ docker-push: ## Push the image with Docker.
 
 .PHONY: install
 install: ## Install the custom resource definitions.
-	$(KUBECTL) apply -f deploy/crds/trafficwatches.traffic.example.com.yaml
-	$(KUBECTL) wait --for=condition=Established --timeout=30s -f deploy/crds/trafficwatches.traffic.example.com.yaml
+	$(KUBECTL) apply -k deploy/crds
+	$(KUBECTL) wait --for=condition=Established --timeout=30s -k deploy/crds
 
 .PHONY: uninstall
 uninstall: ## Delete all custom resources, then their definitions; print what is left.

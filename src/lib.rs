@@ -11,8 +11,15 @@
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
+//! - [`network_prober`]: measures round-trip time and loss between pods. `world` keeps what every
+//!   replica knows as one snapshot, from the pure `settings`, `scope` (which namespaces), `members`
+//!   (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
+//!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
+//! - [`webhook`]: puts the agent into pods: certificates, server, patches.
+//! - [`agent`]: the agent itself: whom, when, how, and the metrics.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
+//! - [`agent`]: the process that probes the pods of a NetworkProber: it needs no API server.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read slim.
@@ -23,12 +30,14 @@
 //! - [`manifests`]: what `deploy/` is generated from.
 //! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
 //! - [`cli`]: the command line; its doc comments are the help text.
+pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod controller;
 pub mod inspect;
 pub mod manifests;
 pub mod metrics;
+pub mod network_prober;
 pub mod nodes;
 pub mod placement;
 pub mod pods;

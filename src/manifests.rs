@@ -8,6 +8,9 @@ use crate::api::{KINDS, Permission};
 /// The name of everything that is installed once.
 pub const NAME: &str = "traffic-operator";
 
+/// The name of the webhook's Service and of the Secret with its keys.
+pub const WEBHOOK: &str = "traffic-operator-webhook";
+
 /// The namespace the operator runs in.
 pub const NAMESPACE: &str = "traffic-operator-system";
 
@@ -93,6 +96,12 @@ pub(crate) fn rbac() -> Vec<Value> {
             {
                 "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
                 "resourceNames": [NAME], "verbs": ["get", "update"],
+            },
+            // The webhook's keys; the only Secret that is ever read unless a configuration names one.
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+            {
+                "apiGroups": [""], "resources": ["secrets"],
+                "resourceNames": [WEBHOOK], "verbs": ["get", "list", "watch", "update"],
             },
         ],
     }));

@@ -22,7 +22,15 @@ pub const PREFIX: &str = "traffic_operator";
 pub const NAMES: &[&str] = &[
     "traffic_operator_api_requests_total",
     "traffic_operator_build_info",
+    "traffic_operator_injector_cert_not_after_seconds",
+    "traffic_operator_injector_request_duration_seconds",
+    "traffic_operator_injector_requests_total",
+    "traffic_operator_injector_uncovered_pods",
     "traffic_operator_leader",
+    "traffic_operator_networkprober_estimated_series",
+    "traffic_operator_networkprober_pinglist_agents",
+    "traffic_operator_networkprober_pinglist_requests_total",
+    "traffic_operator_networkprober_pods",
     "traffic_operator_prometheus_request_duration_seconds",
     "traffic_operator_prometheus_requests_total",
     "traffic_operator_reconcile_duration_seconds",
@@ -53,6 +61,10 @@ pub const NAMES: &[&str] = &[
 /// Bounds of what takes a network round trip: 1 ms to 10 s, the deadline of every call.
 const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
 
+/// Bounds of what a pod's creation waits for: 100 µs to the webhook's timeout.
+const ADMISSION_SECONDS: [f64; 9] =
+    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.025, 0.25, 2.0];
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The metrics of this process; clones share them.
@@ -71,6 +83,11 @@ struct Inner {
     watch_restarts: Family<Resource, Counter>,
     store_objects: Family<Resource, Gauge>,
     leader: Gauge<i64, AtomicI64>,
+    injections: Family<Injection, Counter>,
+    injection_duration: Histogram,
+    certificates: Family<Certificate, Gauge>,
+    pinglist_agents: Gauge,
+    pinglist_requests: Family<Code, Counter>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -112,6 +129,22 @@ struct Resource {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Injection {
+    result: &'static str,
+    skip_reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Certificate {
+    certificate: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Code {
+    code: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ApiCall {
     verb: &'static str,
     resource: String,
@@ -143,6 +176,11 @@ impl Metrics {
             watch_restarts: Family::default(),
             store_objects: Family::default(),
             leader: Gauge::default(),
+            injections: Family::default(),
+            injection_duration: Histogram::new(ADMISSION_SECONDS),
+            certificates: Family::default(),
+            pinglist_agents: Gauge::default(),
+            pinglist_requests: Family::default(),
         };
         let mut registry = Registry::default();
         inner.register(registry.sub_registry_with_prefix(PREFIX));
@@ -221,6 +259,27 @@ impl Metrics {
         self.0.leader.set(i64::from(leads));
     }
 
+    /// Counts one pod that the API server asked about: `injected`, `skipped` for a reason, or `error`.
+    pub fn injection(&self, result: &'static str, skip_reason: &'static str, took: Duration) {
+        self.0.injections.get_or_create(&Injection { result, skip_reason }).inc();
+        self.0.injection_duration.observe(took.as_secs_f64());
+    }
+
+    /// Sets when the certificate `ca` or `leaf` ends, in Unix seconds.
+    pub fn certificate_ends(&self, certificate: &'static str, at: i64) {
+        self.0.certificates.get_or_create(&Certificate { certificate }).set(at);
+    }
+
+    /// Agents that came to wait for a change of their pinglist (or, negative, went).
+    pub fn pinglist_agents(&self, change: i64) {
+        self.0.pinglist_agents.inc_by(change);
+    }
+
+    /// Counts one answer to an agent that asked for its pinglist.
+    pub fn pinglist_request(&self, code: u16) {
+        self.0.pinglist_requests.get_or_create(&Code { code }).inc();
+    }
+
     fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
         self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -262,13 +321,38 @@ impl Inner {
             self.watch_restarts.clone(),
         );
         r.register("store_objects", "Objects kept in memory", self.store_objects.clone());
+        r.register(
+            "injector_requests",
+            "Pods that the API server asked the webhook about",
+            self.injections.clone(),
+        );
+        r.register(
+            "injector_request_duration_seconds",
+            "How long the webhook takes for a pod",
+            self.injection_duration.clone(),
+        );
+        r.register(
+            "injector_cert_not_after_seconds",
+            "When the webhook's certificates end, in Unix seconds",
+            self.certificates.clone(),
+        );
+        r.register(
+            "networkprober_pinglist_agents",
+            "Agents that wait for a change of their pinglist at this replica",
+            self.pinglist_agents.clone(),
+        );
+        r.register(
+            "networkprober_pinglist_requests",
+            "Answers to agents that asked for their pinglist",
+            self.pinglist_requests.clone(),
+        );
         r.register("leader", "1 while this process leads", self.leader.clone());
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         r.register("build", "The version of this process", version);
     }
 }
 
-mod process;
+pub(crate) mod process;
 
 #[cfg(test)]
 mod tests {
@@ -283,6 +367,10 @@ mod tests {
         metrics.api_request("get", "nodes", 200);
         metrics.watch_restarted("nodes");
         metrics.stored("nodes", 1);
+        metrics.injection("skipped", "HostNetwork", Duration::ZERO);
+        metrics.certificate_ends("ca", 1);
+        metrics.pinglist_agents(1);
+        metrics.pinglist_request(200);
         let page = metrics.encode().unwrap();
         let families: Vec<_> = page
             .lines()

@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod agent;
 mod backtest;
 mod cluster;
 mod completions;
@@ -37,6 +38,8 @@ pub struct Cli {
 enum Command {
     /// Run the operator.
     Run(Box<RunArgs>),
+    /// Run one of the processes that work in the pods.
+    Agent(agent::AgentArgs),
     /// Check everything the operator needs, and say how to repair what is missing.
     Doctor(doctor::DoctorArgs),
     /// Say why something is as it is.
@@ -78,6 +81,7 @@ impl Cli {
         let done = |()| ExitCode::SUCCESS;
         let result = match self.command {
             Command::Run(args) => run::run(&args).map(done),
+            Command::Agent(args) => agent::run(args).map(done),
             Command::Doctor(args) => doctor::run(&args),
             Command::Explain(args) => explain::run(args).map(done),
             Command::Evaluate(args) => evaluate::run(&args).map(done),

@@ -94,6 +94,14 @@ impl Error {
     }
 }
 
+/// Whether the API server would refuse the same object again.
+#[must_use]
+pub fn is_refusal(status: &kube::core::Status) -> bool {
+    matches!(status.code, 400 | 422)
+        // A field that the server does not know fails while the patch is typed, as code 500.
+        || status.message.contains("field not declared in schema")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

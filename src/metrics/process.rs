@@ -12,7 +12,7 @@ const USER_HZ: f64 = 100.0;
 
 /// The process this code runs in.
 #[derive(Debug)]
-pub(super) struct Process;
+pub(crate) struct Process;
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {

@@ -14,6 +14,9 @@ use crate::{api::CAPACITY_ANNOTATION, metrics::Metrics, runtime::watch, selector
 /// How the keys of our labels and taints end.
 const KEY_SUFFIX: &str = ".traffic.example.com/unfit";
 
+/// The label that says which zone a node is in.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
 /// What one judgement needs to know of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
@@ -263,6 +266,14 @@ impl NodeStore {
             .collect();
         nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         nodes
+    }
+
+    /// The zone of a node; "" if it has none or is not known.
+    #[must_use]
+    pub fn zone(&self, node: &str) -> String {
+        let state = self.read();
+        let zone = state.nodes.get(node).and_then(|node| node.label(ZONE_LABEL));
+        zone.map(ToString::to_string).unwrap_or_default()
     }
 
     /// The nodes that carry `key` as a label or taint, by name.

@@ -108,6 +108,30 @@ pub struct Owner<'a> {
 }
 
 impl PodObject {
+    /// Its name; empty before the API server has given it one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Its UID.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
     /// Whether all its containers have ended for good.
     #[must_use]
     pub fn is_finished(&self) -> bool {

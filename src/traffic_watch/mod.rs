@@ -18,7 +18,9 @@ use tokio::sync::Semaphore;
 
 use crate::{
     api::{TrafficWatch, TrafficWatchStatus, traffic_watch::Mode},
-    controller::{Error, FIELD_MANAGER, Notice, Plan, Reconciler, schedule::Schedule},
+    controller::{
+        Error, FIELD_MANAGER, Notice, Plan, Reconciler, error::is_refusal, schedule::Schedule,
+    },
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Class, Client, Endpoints, QueryError, Shared},
@@ -356,11 +358,4 @@ impl TrafficWatchReconciler {
         self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
         refused.map_or(Ok(()), Err)
     }
-}
-
-/// Whether the API server would refuse the same object again.
-fn is_refusal(status: &kube::core::Status) -> bool {
-    matches!(status.code, 400 | 422)
-        // A field that the server does not know fails while the patch is typed, as code 500.
-        || status.message.contains("field not declared in schema")
 }

@@ -5,4 +5,5 @@
 //! - [`configuration`]: which requests the API server sends here (pure).
 //! - [`certificates`]: our own authority and certificate: what is due (pure), who writes it, who reads it.
 //! - [`server`]: HTTPS, on every replica.
+pub mod certificates;
 pub mod injection;

@@ -34,6 +34,21 @@ pub enum Protocol {
     Udp,
 }
 
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
+
+    /// The value of the label `protocol`.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
 /// How agents learn whom to probe.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Delivery {

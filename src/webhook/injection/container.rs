@@ -60,6 +60,18 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
     container
 }
 
+/// The container and its volume for a pod that has nothing else: it may ask for what it likes, and is
+/// no init container.
+pub(super) fn standalone(recipe: &Recipe) -> (Value, Value) {
+    let mut container = container(&PodObject::default(), recipe);
+    let Resources { requests, limits } = &recipe.resources;
+    container["resources"] = json!({"requests": requests, "limits": limits});
+    if let Some(container) = container.as_object_mut() {
+        container.remove("restartPolicy");
+    }
+    (container, volume(recipe))
+}
+
 /// What the Pod Security Standard "restricted" asks of a container.
 ///
 /// The kubelet does not start a container that must not be root and whose user is root, or is not a

@@ -171,6 +171,12 @@ impl std::fmt::Display for SkipReason {
     }
 }
 
+/// The agent's container and volume for a pod of its own, as in a `DaemonSet`.
+#[must_use]
+pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
+    container::standalone(recipe)
+}
+
 /// Why this pod, by itself, does not get the agent. Whether it is selected, and what its namespace
 /// says, is decided before.
 ///

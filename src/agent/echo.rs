@@ -1,0 +1,218 @@
+//! The packets of the UDP echo, and what a reply means.
+//!
+//! ```text
+//! 0      4 magic "NPE1"
+//! 4      1 kind: 0 request, 1 reply
+//! 5      3 zero
+//! 8      8 nonce, big-endian: chosen at random by the prober for each socket
+//! 16     8 sequence number, big-endian
+//! 24    40 zero
+//! ```
+//!
+//! A reply is as long as its request, so that nobody is amplified, and only requests are
+//! answered, so that two echo servers never keep each other busy.
+use std::hash::{BuildHasher, RandomState};
+
+/// Every packet: what a small real one takes (a DNS question, a voice sample), and what the
+/// headers of any tunnel leave room for.
+pub const LENGTH: usize = 64;
+
+const MAGIC: [u8; 4] = *b"NPE1";
+
+/// How far back replies are told apart: a reply that is 64 periods late is nobody's concern.
+const WINDOW: u64 = 64;
+
+/// What is in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Whether it is the answer.
+    pub reply: bool,
+    /// Whose.
+    pub nonce: u64,
+    /// Which.
+    pub sequence: u64,
+}
+
+impl Packet {
+    /// The bytes on the wire.
+    #[must_use]
+    pub fn encode(&self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = u8::from(self.reply);
+        bytes[8..16].copy_from_slice(&self.nonce.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes
+    }
+
+    /// What the bytes say; `None` unless every one of them is as it must be.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LENGTH] = bytes.try_into().ok()?;
+        let number = |at: usize| {
+            bytes[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let packet = Self { reply: bytes[4] == 1, nonce: number(8), sequence: number(16) };
+        (packet.encode() == *bytes).then_some(packet)
+    }
+
+    /// What the echo server sends back; nothing to what is no request.
+    #[must_use]
+    pub fn answer(&self) -> Option<Self> {
+        (!self.reply).then_some(Self { reply: true, ..*self })
+    }
+}
+
+/// A number that a stranger cannot guess: the standard library's hash keys come from the system.
+#[must_use]
+pub fn nonce() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+/// What a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The first to its request, and no later request was answered before.
+    First,
+    /// The first to its request, after that to a later one.
+    Reordered,
+    /// Another to the same request.
+    Duplicate,
+    /// To nothing that we asked, or so long ago that we do not remember.
+    Foreign,
+}
+
+/// The requests of one socket and their replies.
+#[derive(Clone, Copy, Debug)]
+pub struct Replies {
+    nonce: u64,
+    next: u64,
+    /// The highest answered, and which of the `WINDOW` below it were (bit 0: itself).
+    highest: Option<u64>,
+    answered: u64,
+}
+
+impl Replies {
+    /// Nothing was sent yet.
+    #[must_use]
+    pub const fn new(nonce: u64) -> Self {
+        Self { nonce, next: 0, highest: None, answered: 0 }
+    }
+
+    /// The next request.
+    pub fn send(&mut self) -> Packet {
+        let sequence = self.next;
+        self.next = self.next.wrapping_add(1);
+        Packet { reply: false, nonce: self.nonce, sequence }
+    }
+
+    /// What a reply is, now that it came.
+    pub fn receive(&mut self, packet: &Packet) -> Reply {
+        if !packet.reply || packet.nonce != self.nonce || packet.sequence >= self.next {
+            return Reply::Foreign;
+        }
+        let Some(highest) = self.highest.filter(|highest| packet.sequence <= *highest) else {
+            let ahead = self.highest.map_or(WINDOW, |highest| packet.sequence - highest);
+            let shift = u32::try_from(ahead).unwrap_or(u32::MAX);
+            self.answered = self.answered.checked_shl(shift).unwrap_or(0) | 1;
+            self.highest = Some(packet.sequence);
+            return Reply::First;
+        };
+        let back = highest - packet.sequence;
+        if back >= WINDOW {
+            return Reply::Foreign;
+        }
+        let bit = 1_u64 << back;
+        if self.answered & bit != 0 {
+            return Reply::Duplicate;
+        }
+        self.answered |= bit;
+        Reply::Reordered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    #[test]
+    fn replies_are_told_apart() {
+        let mut replies = Replies::new(7);
+        for _ in 0..100 {
+            replies.send();
+        }
+        let mut receive = |sequence| replies.receive(&Packet { reply: true, nonce: 7, sequence });
+        for (sequence, expected) in [
+            (0, Reply::First),
+            (0, Reply::Duplicate),
+            (2, Reply::First),
+            (1, Reply::Reordered),
+            (1, Reply::Duplicate),
+            (2, Reply::Duplicate),
+            (70, Reply::First),
+            (7, Reply::Reordered),
+            (6, Reply::Foreign),
+            (100, Reply::Foreign),
+        ] {
+            assert_eq!(receive(sequence), expected, "{sequence}");
+        }
+        assert_eq!(replies.receive(&Packet { reply: true, nonce: 8, sequence: 3 }), Reply::Foreign);
+        let request = Packet { reply: false, nonce: 7, sequence: 80 };
+        assert_eq!(replies.receive(&request), Reply::Foreign);
+    }
+
+    proptest! {
+        #[test]
+        fn packets_survive_the_wire(reply: bool, nonce: u64, sequence: u64) {
+            let packet = Packet { reply, nonce, sequence };
+            prop_assert_eq!(Packet::decode(&packet.encode()), Some(packet));
+        }
+
+        #[test]
+        fn one_wrong_byte_is_never_taken_for_a_padding(at in 0..LENGTH, byte: u8, nonce: u64) {
+            let good = Packet { reply: false, nonce, sequence: 3 }.encode();
+            let mut bytes = good;
+            bytes[at] = byte;
+            if let Some(packet) = Packet::decode(&bytes) {
+                prop_assert_eq!(packet.encode(), bytes);
+                prop_assert!(bytes == good || (4..5).contains(&at) || (8..24).contains(&at));
+            }
+        }
+
+        #[test]
+        fn nothing_malformed_is_answered_and_no_answer_is_longer(bytes in vec(any::<u8>(), 0..200)) {
+            let answer = Packet::decode(&bytes).and_then(|packet| packet.answer());
+            prop_assert!(answer.is_none_or(|answer| answer.encode().len() <= bytes.len()));
+        }
+
+        #[test]
+        fn an_answer_is_never_answered(nonce: u64, sequence: u64) {
+            let answer = Packet { reply: false, nonce, sequence }.answer();
+            prop_assert_eq!(answer.and_then(|answer| answer.answer()), None);
+        }
+
+        /// Against the plain definition, within the window.
+        #[test]
+        fn each_request_is_answered_first_once(order in vec(0u64..60, 0..200)) {
+            let mut replies = Replies::new(1);
+            for _ in 0..60 {
+                replies.send();
+            }
+            let mut seen = BTreeSet::new();
+            for sequence in order {
+                let expected = match (seen.contains(&sequence), seen.last()) {
+                    (true, _) => Reply::Duplicate,
+                    (false, Some(last)) if *last > sequence => Reply::Reordered,
+                    (false, _) => Reply::First,
+                };
+                seen.insert(sequence);
+                let packet = Packet { reply: true, nonce: 1, sequence };
+                prop_assert_eq!(replies.receive(&packet), expected);
+            }
+        }
+    }
+}

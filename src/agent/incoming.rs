@@ -1,0 +1,56 @@
+//! Who probes us: the other half of a measurement, for a peer that hears nobody is cut off.
+use std::{collections::HashMap, net::IpAddr, time::Duration};
+
+use tokio::time::Instant;
+
+/// The most addresses that are remembered: four times the members of the largest cluster a full mesh
+/// is thinkable in, and a bound on what strangers can make us keep (some 100 kB).
+const MOST: usize = 4096;
+
+/// When each address was heard last.
+#[derive(Debug, Default)]
+pub(super) struct Incoming(HashMap<IpAddr, Instant>);
+
+impl Incoming {
+    /// Notes that somebody was heard; `window` is how long that counts.
+    pub fn note(&mut self, from: IpAddr, now: Instant, window: Duration) {
+        if self.0.len() >= MOST && !self.0.contains_key(&from) {
+            self.prune(now, window);
+            if self.0.len() >= MOST {
+                return;
+            }
+        }
+        self.0.insert(from, now);
+    }
+
+    /// How many were heard within the window; the others are forgotten.
+    pub fn count(&mut self, now: Instant, window: Duration) -> usize {
+        self.prune(now, window);
+        self.0.len()
+    }
+
+    fn prune(&mut self, now: Instant, window: Duration) {
+        self.0.retain(|_, last| now.saturating_duration_since(*last) <= window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn only_the_window_counts_and_memory_is_bounded() {
+        let (window, start) = (Duration::from_secs(3), Instant::now());
+        let mut incoming = Incoming::default();
+        for i in 0..10_000_u32 {
+            incoming.note(Ipv4Addr::from(i).into(), start, window);
+        }
+        assert_eq!(incoming.count(start, window), MOST);
+        // Whoever is known stays, a stranger has no place, until the window has passed.
+        incoming.note(Ipv4Addr::from(0).into(), start + window, window);
+        incoming.note(Ipv4Addr::from(77_777).into(), start + window * 2, window);
+        assert_eq!(incoming.count(start + window * 2, window), 2);
+    }
+}

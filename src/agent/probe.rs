@@ -1,0 +1,175 @@
+//! One probe: what it may come to, and how long it took.
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
+
+use super::{metrics::Series, pinglist::Protocol, target::Target};
+
+mod http;
+mod kernel;
+mod udp;
+
+/// Why a probe failed: the label `reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No answer in time.
+    Timeout,
+    /// The host is there and nobody listens.
+    Refused,
+    /// The network says that there is no way.
+    Unreachable,
+    /// The connection broke before the answer was complete.
+    Reset,
+    /// An HTTP status other than 200.
+    Status,
+    /// Anything else, such as no file descriptor left.
+    Other,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Timeout, Self::Refused, Self::Unreachable, Self::Reset, Self::Status, Self::Other];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Reset => "reset",
+            Self::Status => "status",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether a probe of that protocol can fail like this.
+    #[must_use]
+    pub const fn possible(self, protocol: Protocol) -> bool {
+        match self {
+            Self::Timeout | Self::Refused | Self::Unreachable | Self::Other => true,
+            Self::Reset => !matches!(protocol, Protocol::Udp),
+            Self::Status => matches!(protocol, Protocol::Http),
+        }
+    }
+
+    /// What an error of a socket means.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            // The kernel's own: it gave up sending again.
+            Kind::TimedOut => Self::Timeout,
+            Kind::ConnectionRefused => Self::Refused,
+            Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
+                Self::Unreachable
+            }
+            Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::BrokenPipe
+            | Kind::NotConnected
+            | Kind::UnexpectedEof => Self::Reset,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// An answered probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// From the first packet to the answer, by the monotonic clock.
+    pub rtt: Duration,
+    /// The kernel's smoothed round-trip time, if there was a connection to ask about: TCP.
+    pub smoothed: Option<Duration>,
+}
+
+/// What became of a slot that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered in time.
+    Success(Answer),
+    /// Not.
+    Failure(Reason),
+    /// This process was away while it waited: the answer may have come in time.
+    Void,
+}
+
+/// Probes one target. Holds what lives longer than one probe: the socket of UDP.
+pub enum Probe {
+    /// A connection and a request.
+    Http(SocketAddr),
+    /// A connection.
+    Tcp(SocketAddr),
+    /// A packet.
+    Udp(udp::Udp),
+}
+
+impl Probe {
+    /// Ready to probe; nothing is sent yet.
+    #[must_use]
+    pub fn new(target: &Target, series: &Series) -> Self {
+        match target.protocol {
+            Protocol::Http => Self::Http(target.address),
+            Protocol::Tcp => Self::Tcp(target.address),
+            Protocol::Udp => Self::Udp(udp::Udp::new(target.address, series.strays.clone())),
+        }
+    }
+
+    /// Probes once, for `timeout` at most. `patience` is how much later than that the end may be
+    /// seen before the result says more about this process than about the peer.
+    pub async fn once(&mut self, timeout: Duration, patience: Duration) -> Outcome {
+        let started = Instant::now();
+        let answer = timeout_at(started + timeout, self.answer()).await;
+        judge(answer.ok(), started.elapsed(), timeout, patience)
+    }
+
+    async fn answer(&mut self) -> Result<Answer, Reason> {
+        match self {
+            Self::Http(address) => http::get(*address).await,
+            Self::Tcp(address) => connect(*address).await,
+            Self::Udp(udp) => udp.echo().await,
+        }
+    }
+
+    /// What is to be done between probes, for as long as it is polled: packets that come late are
+    /// read. Never returns.
+    pub async fn idle(&mut self) -> std::convert::Infallible {
+        match self {
+            Self::Http(_) | Self::Tcp(_) => std::future::pending().await,
+            Self::Udp(udp) => udp.idle().await,
+        }
+    }
+}
+
+/// `answer` is `None` when time was up.
+fn judge(
+    answer: Option<Result<Answer, Reason>>,
+    took: Duration,
+    timeout: Duration,
+    patience: Duration,
+) -> Outcome {
+    if took > timeout + patience {
+        return Outcome::Void;
+    }
+    match answer {
+        // What is there when time is up is still taken: it may be older than the timer.
+        Some(Ok(answer)) if answer.rtt <= timeout => Outcome::Success(answer),
+        Some(Ok(_)) | None => Outcome::Failure(Reason::Timeout),
+        Some(Err(reason)) => Outcome::Failure(reason),
+    }
+}
+
+/// The time of `connect()` is one round trip without any application; the connection is closed.
+async fn connect(address: SocketAddr) -> Result<Answer, Reason> {
+    let started = Instant::now();
+    let stream = TcpStream::connect(address).await.map_err(|error| Reason::of(&error))?;
+    let rtt = started.elapsed();
+    Ok(Answer { rtt, smoothed: kernel::smoothed_rtt(&stream) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The path of a user: a new connection, `GET /ping`, and the time until the headers are there.
+use std::{error::Error as _, io, net::SocketAddr, pin::pin};
+
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::{
+    body::{Bytes, Incoming},
+    client::conn::http1,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time::Instant};
+
+use super::{Answer, Reason};
+
+/// How much of a body is read before the connection is closed: the agent's is 5 bytes, and
+/// whatever else answers there shall not send us its front page.
+const BODY: usize = 4096;
+
+/// One request on a connection of its own, which is closed in any case when this ends.
+pub(super) async fn get(address: SocketAddr) -> Result<Answer, Reason> {
+    let started = Instant::now();
+    let stream = TcpStream::connect(address).await.map_err(|error| Reason::of(&error))?;
+    // Nothing follows the request that it could be sent together with.
+    stream.set_nodelay(true).map_err(|error| Reason::of(&error))?;
+    let (mut sender, connection) =
+        http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|e| reason(&e))?;
+    // `SocketAddr` writes IPv6 addresses in brackets.
+    let request = Request::get("/ping")
+        .header(header::HOST, address.to_string())
+        .header(header::USER_AGENT, crate::USER_AGENT)
+        .header(header::CONNECTION, "close")
+        .body(Empty::new())
+        .map_err(|_| Reason::Other)?;
+    let exchange = pin!(async {
+        let response = sender.send_request(request).await.map_err(|error| reason(&error))?;
+        let rtt = started.elapsed();
+        let status = response.status();
+        drain(response.into_body()).await?;
+        if status == StatusCode::OK {
+            Ok(Answer { rtt, smoothed: None })
+        } else {
+            Err(Reason::Status)
+        }
+    });
+    let mut connection = pin!(connection);
+    let mut over = false;
+    let mut exchange = exchange;
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut exchange => return answer,
+            // It does the input and output; the exchange learns of its errors by itself.
+            _ = &mut connection, if !over => over = true,
+        }
+    }
+}
+
+async fn drain(mut body: Incoming) -> Result<(), Reason> {
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| reason(&error))?;
+        read += frame.data_ref().map_or(0, Bytes::len);
+        if read > BODY {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn reason(error: &hyper::Error) -> Reason {
+    if let Some(error) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        return Reason::of(error);
+    }
+    // The peer closed the connection in the middle of its answer, or before it.
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        return Reason::Reset;
+    }
+    Reason::Other
+}

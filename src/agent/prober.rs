@@ -1,0 +1,254 @@
+//! The probing itself: one task per target, so that a target that does not answer costs its own task
+//! a timeout and nobody anything else.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, bail};
+use tokio::{
+    sync::{mpsc, watch},
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    members::Identity,
+    metrics::{Metrics, Refreshed, Series, Skipped},
+    pinglist::Pinglist,
+    probe::{Outcome, Probe},
+    schedule::{Schedule, Start},
+    source::Refresh,
+    target::{self, Target},
+};
+
+/// A list lives for so many periods at least: with a period of minutes, ten minutes without the
+/// operator are nothing.
+const PERIODS: u32 = 10;
+
+/// How often a target is probed, and how long an answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Timing {
+    period: Duration,
+    timeout: Duration,
+}
+
+/// Moments by the wall clock at the start and by the monotonic clock from then on: slots stay where
+/// they were over a restart, and a clock that is set does not move them.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    started: Instant,
+    epoch: Duration,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), epoch }
+    }
+
+    fn now(&self) -> Duration {
+        self.epoch + self.started.elapsed()
+    }
+
+    fn instant(&self, due: Duration) -> Instant {
+        self.started + due.saturating_sub(self.epoch)
+    }
+}
+
+/// Keeps the probes as the lists say.
+pub struct Prober {
+    who: Identity,
+    metrics: Metrics,
+    /// How long a list is good that nobody confirms.
+    ttl: Duration,
+    clock: Clock,
+    list: Option<Pinglist>,
+    confirmed: Instant,
+    timing: watch::Sender<Timing>,
+    targets: BTreeSet<Target>,
+    running: BTreeMap<Target, AbortHandle>,
+    tasks: JoinSet<()>,
+}
+
+impl Prober {
+    /// Probes nobody yet.
+    #[must_use]
+    pub fn new(who: Identity, metrics: Metrics, ttl: Duration) -> Self {
+        let timing = Timing { period: Duration::MAX, timeout: Duration::MAX };
+        Self {
+            who,
+            metrics,
+            ttl,
+            clock: Clock::new(),
+            list: None,
+            confirmed: Instant::now(),
+            timing: watch::Sender::new(timing),
+            targets: BTreeSet::new(),
+            running: BTreeMap::new(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Runs until the source of lists ends.
+    ///
+    /// # Errors
+    /// When a task died.
+    pub async fn run(mut self, mut lists: mpsc::Receiver<Refresh>) -> anyhow::Result<()> {
+        loop {
+            let expires = self.expires();
+            tokio::select! {
+                refresh = lists.recv() => match refresh {
+                    Some(refresh) => self.refresh(refresh),
+                    None => return Ok(()),
+                },
+                () = sleep_until(expires.unwrap_or_else(Instant::now)), if expires.is_some() => {
+                    self.expire();
+                }
+                Some(ended) = self.tasks.join_next() => match ended {
+                    Err(error) if error.is_cancelled() => {}
+                    Err(error) => return Err(error).context("a probe"),
+                    Ok(()) => bail!("a probe ended by itself"),
+                },
+            }
+        }
+    }
+
+    fn refresh(&mut self, refresh: Refresh) {
+        match refresh {
+            Refresh::Changed(list) => {
+                self.metrics.refreshed(Refreshed::Changed);
+                self.confirmed = Instant::now();
+                self.follow(*list);
+            }
+            Refresh::Unchanged => {
+                self.metrics.refreshed(Refreshed::Unchanged);
+                self.confirmed = Instant::now();
+            }
+            Refresh::Error => self.metrics.refreshed(Refreshed::Error),
+        }
+    }
+
+    /// When the list stops being good; `None` without a list.
+    fn expires(&self) -> Option<Instant> {
+        let list = self.list.as_ref()?;
+        self.confirmed.checked_add(self.ttl.max(list.period.saturating_mul(PERIODS)))
+    }
+
+    /// Fails closed: addresses of long ago belong to somebody else by now.
+    fn expire(&mut self) {
+        tracing::warn!(
+            age = %humantime::format_duration(Duration::from_secs(self.confirmed.elapsed().as_secs())),
+            "nobody confirms the list of peers: probing stops"
+        );
+        self.list = None;
+        self.metrics.set_list(0, super::pinglist::DEFAULT_PERIOD);
+        self.replace(BTreeSet::new());
+    }
+
+    fn follow(&mut self, list: Pinglist) {
+        let targets = target::targets(&list, &self.who);
+        tracing::info!(
+            peers = list.peers.len(),
+            targets = targets.len(),
+            unreachable = target::unreachable(&list, &self.who),
+            period = %humantime::format_duration(list.period),
+            timeout = %humantime::format_duration(list.timeout),
+            "list of peers"
+        );
+        self.metrics.set_list(list.peers.len(), list.period);
+        let timing = Timing { period: list.period, timeout: list.timeout };
+        // Running probes are finished first: only what follows them is moved.
+        self.timing.send_if_modified(|now| std::mem::replace(now, timing) != timing);
+        self.list = Some(list);
+        self.replace(targets);
+    }
+
+    fn replace(&mut self, targets: BTreeSet<Target>) {
+        for gone in self.targets.difference(&targets) {
+            if let Some(task) = self.running.remove(gone) {
+                task.abort();
+            }
+        }
+        self.metrics.forget(&target::stale(&self.targets, &targets));
+        for target in targets.difference(&self.targets) {
+            let series = self.metrics.series(target);
+            let prober = Slots {
+                probe: Probe::new(target, &series),
+                identity: target.identity.clone(),
+                series,
+                metrics: self.metrics.clone(),
+                clock: self.clock,
+            };
+            let task = self.tasks.spawn(prober.run(self.timing.subscribe()));
+            self.running.insert(target.clone(), task);
+        }
+        self.targets = targets;
+    }
+}
+
+/// The slots of one target, one after the other.
+struct Slots {
+    probe: Probe,
+    identity: String,
+    series: Series,
+    metrics: Metrics,
+    clock: Clock,
+}
+
+impl Slots {
+    async fn run(mut self, mut timing: watch::Receiver<Timing>) {
+        loop {
+            let Timing { period, timeout } = *timing.borrow_and_update();
+            let schedule = Schedule::new(&self.identity, period);
+            let timeout = timeout.min(schedule.longest_probe());
+            let mut slot = schedule.next(self.clock.now());
+            loop {
+                let due = self.clock.instant(schedule.due(slot));
+                tokio::select! {
+                    biased;
+                    changed = timing.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    () = sleep_until(due) => {}
+                    never = self.probe.idle() => match never {},
+                }
+                slot = self.slot(&schedule, slot, due, timeout).await;
+            }
+        }
+    }
+
+    /// Does what is to be done in a slot, and says which one is next. Each slot is counted once: as a
+    /// success, as a failure, or as skipped.
+    async fn slot(
+        &mut self,
+        schedule: &Schedule,
+        slot: u64,
+        due: Instant,
+        timeout: Duration,
+    ) -> u64 {
+        let late = due.elapsed();
+        self.metrics.delayed(late);
+        let mut lost = Skipped::Starved;
+        match schedule.start(late, timeout) {
+            Start::Starved => self.metrics.skipped(Skipped::Starved, 1),
+            Start::Now => match self.probe.once(timeout, schedule.longest_delay(timeout)).await {
+                Outcome::Success(answer) => {
+                    lost = Skipped::Busy;
+                    self.series.success(answer.rtt, answer.smoothed);
+                }
+                Outcome::Failure(reason) => {
+                    lost = Skipped::Busy;
+                    self.series.failure(reason);
+                }
+                Outcome::Void => self.metrics.skipped(Skipped::Starved, 1),
+            },
+        }
+        // A little late is soon enough (see `Schedule::start`); what is later is lost.
+        let patience = schedule.longest_delay(timeout);
+        let next = schedule.next(self.clock.now().saturating_sub(patience)).max(slot + 1);
+        self.metrics.skipped(lost, next - slot - 1);
+        next
+    }
+}

@@ -1,0 +1,277 @@
+//! The objects that a `NetworkProber` owns.
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use kube::{
+    api::ApiResource,
+    core::{GroupVersionKind, Resource as _},
+};
+use serde_json::{Value, json};
+
+use super::{members::Member, pinglists::config_json, rules, settings::Settings};
+use crate::{
+    api::{NetworkProber, network_prober::Delivery},
+    controller::MANAGED_BY,
+    pods::{HASH_ANNOTATION, INJECTED_BY_ANNOTATION, METRICS_PORT},
+    webhook::{
+        configuration::{self, Registration},
+        injection::{self, Recipe},
+    },
+};
+
+/// The label with the UID of the `NetworkProber` that an object belongs to: owner references cannot
+/// reach from one namespace into another, nor out of a namespace.
+pub const OWNER_UID: &str = "probes.bigmikes.io/owner-uid";
+
+/// The annotation with its namespace and name.
+pub const OWNER: &str = "probes.bigmikes.io/owner";
+
+/// The largest `config.json`, in bytes: an object is at most 1 MiB in the API server, base64 takes a
+/// third more, and names and `ca.crt` have to fit beside it.
+pub const LARGEST_FILE: usize = 700_000;
+
+/// The kinds of children.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChildKind {
+    /// What agents read: `config.json`, `ca.crt`.
+    ConfigMap,
+    /// What sends pods to the webhook.
+    Webhook,
+    /// The agents of mode `DaemonSet`.
+    DaemonSet,
+    /// What has Prometheus scrape the agents.
+    PodMonitor,
+    /// Recording rules and alerts.
+    PrometheusRule,
+}
+
+impl ChildKind {
+    /// The kinds that are watched: those that every API server has.
+    pub const WATCHED: [Self; 3] = [Self::ConfigMap, Self::Webhook, Self::DaemonSet];
+
+    /// The kinds of the prometheus-operator.
+    pub const MONITORING: [Self; 2] = [Self::PodMonitor, Self::PrometheusRule];
+
+    /// The kind's name in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Webhook => "MutatingWebhookConfiguration",
+            Self::DaemonSet => "DaemonSet",
+            Self::PodMonitor => "PodMonitor",
+            Self::PrometheusRule => "PrometheusRule",
+        }
+    }
+
+    /// How the API server calls it.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        let (group, plural) = match self {
+            Self::ConfigMap => ("", "configmaps"),
+            Self::Webhook => ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+            Self::DaemonSet => ("apps", "daemonsets"),
+            Self::PodMonitor => ("monitoring.coreos.com", "podmonitors"),
+            Self::PrometheusRule => ("monitoring.coreos.com", "prometheusrules"),
+        };
+        let gvk = GroupVersionKind::gvk(group, "v1", self.as_str());
+        ApiResource::from_gvk_with_plural(&gvk, plural)
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChildKey {
+    /// Its kind.
+    pub kind: ChildKind,
+    /// Its namespace; `None` for a cluster-scoped one.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::fmt::Display for ChildKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, namespace, name } = self;
+        match namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{name}", kind.as_str()),
+            None => write!(f, "{} {name}", kind.as_str()),
+        }
+    }
+}
+
+/// An object as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    /// Which.
+    pub key: ChildKey,
+    /// The whole object, for server-side apply.
+    pub object: Value,
+    /// The same without the fields that older definitions of the kind do not have, if there are any.
+    pub fallback: Option<Value>,
+    /// Changes exactly when the object does.
+    pub hash: u64,
+}
+
+/// Who owns the children, and what they are called.
+pub struct Family<'a> {
+    /// The object itself.
+    pub prober: &'a NetworkProber,
+    /// Its checked spec.
+    pub settings: &'a Settings,
+}
+
+impl Family<'_> {
+    fn child(&self, kind: ChildKind, namespace: Option<&str>, name: &str, body: Value) -> Child {
+        let resource = kind.resource();
+        let settings = self.settings;
+        let mut object = json!({
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {
+                "name": name,
+                "labels": {
+                    "app.kubernetes.io/managed-by": MANAGED_BY,
+                    "app.kubernetes.io/part-of": "traffic-operator",
+                    OWNER_UID: settings.uid,
+                },
+                "annotations": {OWNER: settings.key()},
+            },
+        });
+        if let Some(namespace) = namespace {
+            object["metadata"]["namespace"] = namespace.into();
+            if namespace == settings.namespace
+                && let Some(owner) = self.prober.controller_owner_ref(&())
+            {
+                object["metadata"]["ownerReferences"] = json!([owner]);
+            }
+        }
+        merge(&mut object, body);
+        let mut hasher = DefaultHasher::new();
+        // The maps of serde_json are sorted: equal objects are equal texts.
+        object.to_string().hash(&mut hasher);
+        let key = ChildKey { kind, namespace: namespace.map(Into::into), name: name.into() };
+        Child { key, object, fallback: None, hash: hasher.finish() }
+    }
+
+    /// What the agents of one namespace read.
+    #[must_use]
+    pub fn config_map(&self, namespace: &str, members: &[Member], ca: &str) -> Child {
+        let settings = self.settings;
+        let body = match settings.delivery {
+            Delivery::Pull => json!({"data": {"ca.crt": ca}}),
+            // As the original wrote it: a consumer of binaryData finds nothing in data.
+            Delivery::ConfigMap => {
+                let file = k8s_openapi::ByteString(config_json(settings, members));
+                json!({"binaryData": {"config.json": file}})
+            }
+        };
+        self.child(ChildKind::ConfigMap, Some(namespace), &settings.name, body)
+    }
+
+    /// What sends the selected pods to the webhook; nothing if no namespace is in scope.
+    #[must_use]
+    pub fn webhook(&self, registration: &Registration<'_>) -> Option<Child> {
+        let webhooks = configuration::webhooks(registration)?;
+        Some(self.child(ChildKind::Webhook, None, &self.webhook_name(), webhooks))
+    }
+
+    /// The name of its `MutatingWebhookConfiguration`.
+    #[must_use]
+    pub fn webhook_name(&self) -> String {
+        format!("traffic-operator.{}.{}", self.settings.namespace, self.settings.name)
+    }
+
+    /// One agent on each node.
+    #[must_use]
+    pub fn daemon_set(&self, recipe: &Recipe) -> Child {
+        let settings = self.settings;
+        let labels = settings.agent_labels();
+        let hash = recipe.hash();
+        let (container, volume) = injection::standalone(recipe);
+        let body = json!({"spec": {
+            "selector": {"matchLabels": labels},
+            // A fleet of thousands is replaced in minutes, and most of it always measures.
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": {
+                "metadata": {
+                    "labels": labels,
+                    "annotations": {INJECTED_BY_ANNOTATION: settings.key(), HASH_ANNOTATION: hash},
+                },
+                "spec": {
+                    "automountServiceAccountToken": false,
+                    "enableServiceLinks": false,
+                    "nodeSelector": {"kubernetes.io/os": "linux"},
+                    // A node that nothing else may run on is one whose network is to be known.
+                    "tolerations": [{"operator": "Exists"}],
+                    "securityContext": {
+                        "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container],
+                    "volumes": [volume],
+                },
+            },
+        }});
+        self.child(ChildKind::DaemonSet, Some(&settings.namespace), &settings.name, body)
+    }
+
+    /// What has Prometheus scrape the agents of these namespaces.
+    #[must_use]
+    pub fn pod_monitor<'n>(&self, namespaces: impl IntoIterator<Item = &'n str>) -> Child {
+        let settings = self.settings;
+        let names: Vec<_> = namespaces.into_iter().collect();
+        let interval = humantime::format_duration(settings.monitoring.interval.into()).to_string();
+        let mut spec = json!({
+            "selector": settings.pod_selector,
+            "namespaceSelector": {"matchNames": names},
+            "podMetricsEndpoints": [{
+                "port": METRICS_PORT,
+                "interval": interval.replace(' ', ""),
+                "honorLabels": false,
+                "relabelings": [
+                    {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
+                ],
+            }],
+        });
+        let old = spec.clone();
+        // Rules and dashboards read the classic buckets; the native ones stand beside them.
+        spec["scrapeClassicHistograms"] = true.into();
+        let mut child = self.monitoring(ChildKind::PodMonitor, spec);
+        child.fallback = Some(self.monitoring(ChildKind::PodMonitor, old).object);
+        child
+    }
+
+    /// Loss and round-trip time by pair and by node, and alerts on them.
+    #[must_use]
+    pub fn prometheus_rule(&self) -> Child {
+        let spec = rules::rules(&self.settings.key(), self.settings.period);
+        self.monitoring(ChildKind::PrometheusRule, spec)
+    }
+
+    fn monitoring(&self, kind: ChildKind, spec: Value) -> Child {
+        let settings = self.settings;
+        let labels: &BTreeMap<_, _> = &settings.monitoring.labels;
+        let body = json!({"metadata": {"labels": labels}, "spec": spec});
+        self.child(kind, Some(&settings.namespace), &settings.name, body)
+    }
+}
+
+/// Adds `from` to `to`; what both have stays as it is in `to`, unless both are objects.
+fn merge(to: &mut Value, from: Value) {
+    match (to, from) {
+        (Value::Object(to), Value::Object(from)) => {
+            for (key, value) in from {
+                match to.get_mut(&key) {
+                    Some(there) => merge(there, value),
+                    None => {
+                        to.insert(key, value);
+                    }
+                }
+            }
+        }
+        // Labels of ours win over the author's.
+        (_, _) => {}
+    }
+}

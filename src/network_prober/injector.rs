@@ -1,0 +1,67 @@
+//! What the webhook does with a pod, decided from what this replica knows.
+use super::{
+    members::is_claimed,
+    scope::Standing,
+    world::{Snapshot, World},
+};
+use crate::{
+    pods::PodObject,
+    webhook::{
+        injection::{self, SkipReason},
+        server::{Injector, Verdict},
+    },
+};
+
+/// Answers the webhook from the snapshot.
+pub struct WorldInjector(pub World);
+
+impl Injector for WorldInjector {
+    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Verdict {
+        decide(&self.0.snapshot(), prober, namespace, pod)
+    }
+}
+
+fn decide(
+    snapshot: &Snapshot,
+    (prober_namespace, prober): (&str, &str),
+    namespace: &str,
+    pod: &PodObject,
+) -> Verdict {
+    if !snapshot.synced {
+        return Verdict::Unknown("this replica has not listed the NetworkProbers yet".into());
+    }
+    let Some(view) = snapshot.get(prober_namespace, prober) else {
+        return Verdict::Unknown(format!("no NetworkProber {prober_namespace}/{prober}"));
+    };
+    let settings = match &view.settings {
+        Ok(settings) => settings,
+        Err(text) => return Verdict::Unknown(text.clone()),
+    };
+    let Some(recipe) = &view.recipe else {
+        return Verdict::Unknown("the agent's image is not known".into());
+    };
+    // The API server's own filter is older than ours by as long as a watch takes.
+    let matches = settings.pods.matches(|key| pod.label(key));
+    match view.scope.standing(namespace) {
+        Some(Standing::Allowed) if matches => {}
+        Some(Standing::NotConsenting) => return Verdict::Skip(SkipReason::NamespaceNotConsenting),
+        Some(Standing::Excluded) => return Verdict::Skip(SkipReason::NamespaceExcluded),
+        Some(Standing::OptedOut) => return Verdict::Skip(SkipReason::OptedOut),
+        Some(Standing::Allowed) | None => {
+            return Verdict::Unknown("the pod is not selected any more".into());
+        }
+    }
+    // A pod that is being created may not say in which namespace.
+    let mut placed = pod.clone();
+    placed.metadata.namespace = Some(namespace.to_owned());
+    if is_claimed(&snapshot.older(&settings.rank), &placed) {
+        return Verdict::Skip(SkipReason::OtherProber);
+    }
+    if let Some(reason) = injection::skip_reason(pod, recipe) {
+        return Verdict::Skip(reason);
+    }
+    if view.members.is_failing() {
+        return Verdict::Skip(SkipReason::AgentFailing);
+    }
+    Verdict::Inject(recipe.clone())
+}

@@ -1,0 +1,346 @@
+//! Serves [`NetworkProber`]: observes, applies; what is decided stands in `plan`.
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{Stream, StreamExt};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::reflector::{ObjectRef, Store},
+};
+use tokio::sync::watch as signal;
+
+use crate::{
+    api::{NetworkProber, NetworkProberStatus},
+    controller::{
+        Error, FIELD_MANAGER, MANAGED_BY, Notice, Plan, Reconciler, error::is_refusal,
+    },
+    webhook::configuration::ClientConfig,
+};
+
+pub mod children;
+mod gauges;
+mod injector;
+pub mod members;
+mod owned;
+pub mod pinglists;
+mod plan;
+mod report;
+pub mod rules;
+pub mod scope;
+mod serving;
+pub mod settings;
+pub mod world;
+
+use children::{Child, ChildKey, ChildKind};
+pub use gauges::Gauges;
+pub use injector::WorldInjector;
+pub use owned::Owned;
+use plan::{Desired, Observed};
+pub use serving::{AUDIENCE, Agents, PATH as PINGLIST_PATH};
+use world::{Key, World};
+
+/// For how long it is believed which kinds the API server has.
+const DISCOVERY: Duration = Duration::from_secs(60);
+
+/// Where the API server reaches the webhook.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// A Service, or a URL for an operator outside of the cluster.
+    pub client: ClientConfig,
+}
+
+/// How long after a refusal the same object is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// The kinds of the prometheus-operator that the API server has, and when that was looked up.
+type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
+
+/// Why an object could not be applied: its fingerprint, and when that was.
+struct Problem {
+    hash: u64,
+    at: Instant,
+    taken: bool,
+    text: String,
+}
+
+impl Problem {
+    fn error(&self) -> Error {
+        if self.taken { Error::Taken(self.text.clone()) } else { Error::Refused(self.text.clone()) }
+    }
+}
+
+/// What the controller works with.
+pub struct NetworkProberReconciler {
+    client: kube::Client,
+    world: World,
+    owned: Owned,
+    bundle: signal::Receiver<Option<String>>,
+    endpoint: Endpoint,
+    discovered: Mutex<Discovered>,
+    problems: Mutex<HashMap<ChildKey, Problem>>,
+}
+
+type Others = Store<DeserializeGuard<NetworkProber>>;
+
+impl NetworkProberReconciler {
+    /// A controller over what this replica knows.
+    #[must_use]
+    pub fn new(
+        client: kube::Client,
+        world: World,
+        owned: Owned,
+        bundle: signal::Receiver<Option<String>>,
+        endpoint: Endpoint,
+    ) -> Self {
+        let (discovered, problems) = (Mutex::default(), Mutex::default());
+        Self { client, world, owned, bundle, endpoint, discovered, problems }
+    }
+
+    /// The objects to look at though they did not change: their pods, their children or the
+    /// certificates did.
+    pub fn triggers(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<> {
+        let (world, bundle) = (self.world.clone(), self.bundle.clone());
+        let rotated = futures::stream::unfold(bundle, |mut bundle| async move {
+            bundle.changed().await.ok()?;
+            Some(((), bundle))
+        });
+        let rotated = rotated.flat_map(move |()| {
+            let keys: Vec<_> = world.snapshot().views.keys().cloned().collect();
+            futures::stream::iter(keys)
+        });
+        let changes = futures::stream::select(self.world.changes(), self.owned.changes());
+        futures::stream::select(changes, rotated)
+            .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
+    }
+
+    /// Which kinds of the prometheus-operator the API server has.
+    async fn monitoring(&self) -> Result<BTreeSet<ChildKind>, Error> {
+        let known = self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((at, kinds)) = known
+            && at.elapsed() < DISCOVERY
+        {
+            return Ok(kinds);
+        }
+        let kinds = match self.client.list_api_group_resources("monitoring.coreos.com/v1").await {
+            Ok(list) => {
+                let has = |kind: &ChildKind| list.resources.iter().any(|r| r.kind == kind.as_str());
+                ChildKind::MONITORING.into_iter().filter(has).collect()
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => BTreeSet::new(),
+            Err(error) => return Err(Error::kube("discover monitoring.coreos.com")(error)),
+        };
+        let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
+        *discovered = Some((Instant::now(), BTreeSet::clone(&kinds)));
+        Ok(kinds)
+    }
+
+    fn api(&self, key: &ChildKey) -> Api<DynamicObject> {
+        let resource = key.kind.resource();
+        match &key.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    async fn look(&self, key: &ChildKey) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
+        match self.api(key).get_metadata_opt(&key.name).await {
+            Ok(found) => Ok(found),
+            Err(error) => Err(Error::kube("get child")(error)),
+        }
+    }
+
+    async fn apply_child(&self, prober: &NetworkProber, child: Child) -> Result<(), Error> {
+        let uid = prober.uid().unwrap_or_default();
+        let owner = key_of(prober);
+        if !self.owned.has(&child.key, &uid)
+            && let Some(there) = self.look(&child.key).await?
+            && !is_ours(&there, &owner)
+        {
+            return Err(Error::Taken(format!(
+                "{} exists and does not belong to this NetworkProber; delete it or rename one of them",
+                child.key
+            )));
+        }
+        let api = self.api(&child.key);
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let mut applied = api.patch(&child.key.name, &params, &Patch::Apply(&child.object)).await;
+        if let (Err(kube::Error::Api(status)), Some(fallback)) = (&applied, &child.fallback)
+            && is_refusal(status)
+        {
+            applied = api.patch(&child.key.name, &params, &Patch::Apply(fallback)).await;
+        }
+        match applied {
+            Ok(object) => {
+                self.owned.wrote(&child.key, &owner, child.hash, &object.metadata);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if is_refusal(&status) => {
+                Err(Error::Refused(format!("{}: {}", child.key, status.message)))
+            }
+            Err(source) => Err(Error::Kube { action: "apply child", source }),
+        }
+    }
+
+    /// What was wrong with the same object a moment ago: it is not tried at every pass.
+    fn problem(&self, key: &ChildKey, hash: u64) -> Option<Error> {
+        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = problems.get(key).filter(|p| p.hash == hash && p.at.elapsed() < TRY_AGAIN);
+        known.map(Problem::error)
+    }
+
+    fn remember(&self, key: ChildKey, hash: u64, error: &Error) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.retain(|_, problem| problem.at.elapsed() < TRY_AGAIN);
+        problems.entry(key).or_insert_with(|| Problem {
+            hash,
+            at: Instant::now(),
+            taken: matches!(error, Error::Taken(_)),
+            text: error.to_string(),
+        });
+    }
+
+    async fn delete_child(&self, key: &ChildKey) -> Result<(), Error> {
+        match self.api(key).delete(&key.name, &DeleteParams::background()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(Error::kube("delete child")(error)),
+        }
+        self.owned.deleted(key);
+        Ok(())
+    }
+
+    /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and go:
+    /// they are looked at.
+    async fn look_at_monitoring(&self, prober: &NetworkProber, kinds: &BTreeSet<ChildKind>) -> Result<Vec<ChildKey>, Error> {
+        let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
+        let mut existing = Vec::new();
+        for kind in kinds {
+            let (namespace, name) = owner.clone();
+            let key = ChildKey { kind: *kind, namespace: Some(namespace), name };
+            match self.look(&key).await? {
+                Some(there) if is_ours(&there, &owner) => {
+                    let version = there.metadata.generation.and_then(|g| u64::try_from(g).ok());
+                    if version != self.owned.applied_version(&key) {
+                        self.owned.differs(&key);
+                    }
+                    if there.labels().get(children::OWNER_UID) == Some(&uid) {
+                        existing.push(key);
+                    }
+                }
+                _ => self.owned.differs(&key),
+            }
+        }
+        Ok(existing)
+    }
+}
+
+fn key_of(prober: &NetworkProber) -> Key {
+    (prober.namespace().unwrap_or_default(), prober.name_any())
+}
+
+/// Whether an object was made by us for this owner, or for an earlier one of the same name.
+fn is_ours(there: &PartialObjectMeta<DynamicObject>, owner: &Key) -> bool {
+    let managed = there.labels().get("app.kubernetes.io/managed-by");
+    managed.is_some_and(|by| by == MANAGED_BY)
+        && owned::owner(&there.metadata).as_ref() == Some(owner)
+}
+
+impl Reconciler for NetworkProberReconciler {
+    type Kind = NetworkProber;
+    type Observed = Observed;
+    type Desired = Desired;
+    const NAME: &'static str = "networkprober";
+    const FINALIZER: &'static str = "probes.bigmikes.io/agents";
+
+    /// The webhook's object is cluster-scoped, and other namespaces have `ConfigMap`s: neither goes with
+    /// its owner.
+    fn needs_cleanup(&self, _: &NetworkProber) -> bool {
+        true
+    }
+
+    async fn observe(&self, prober: &NetworkProber, _: &Others) -> Result<Observed, Error> {
+        let key = key_of(prober);
+        let snapshot = self.world.snapshot();
+        let view = snapshot.get(&key.0, &key.1).filter(|view| {
+            prober.metadata.uid.as_ref() == Some(&view.uid)
+                && prober.metadata.generation == view.generation
+        });
+        let monitoring = self.monitoring().await?;
+        let mut existing = self.owned.of(&prober.uid().unwrap_or_default());
+        existing.extend(self.look_at_monitoring(prober, &monitoring).await?);
+        Ok(Observed {
+            view: view.map(Arc::clone),
+            setup: self.world.setup().clone(),
+            bundle: self.bundle.borrow().clone(),
+            endpoint: self.endpoint.clone(),
+            monitoring,
+            existing,
+            unchanged: self.owned.unchanged(&key),
+        })
+    }
+
+    fn plan(
+        prober: &NetworkProber,
+        observed: &Observed,
+    ) -> Result<Plan<Desired, NetworkProberStatus>, Error> {
+        plan::plan(prober, observed)
+    }
+
+    async fn apply(&self, prober: &NetworkProber, desired: Desired) -> Result<Vec<Notice>, Error> {
+        // One that cannot be written does not keep the others from being written.
+        let mut first = None;
+        for child in desired.apply {
+            let (key, hash) = (child.key.clone(), child.hash);
+            let known = self.problem(&key, hash);
+            let result = match known {
+                Some(error) => Err(error),
+                None => self.apply_child(prober, child).await,
+            };
+            match result {
+                Err(error) if error.is_partial() => {
+                    self.remember(key, hash, &error);
+                    first = first.or(Some(error));
+                }
+                other => other?,
+            }
+        }
+        for key in &desired.delete {
+            self.delete_child(key).await?;
+        }
+        first.map_or(Ok(vec![]), Err)
+    }
+
+    async fn cleanup(&self, prober: &NetworkProber, _: &Others) -> Result<Vec<Notice>, Error> {
+        let (namespace, _) = key_of(prober);
+        let ours = self.owned.of(&prober.uid().unwrap_or_default());
+        // What stands beside its owner goes with it.
+        let beyond: Vec<_> =
+            ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&namespace)).collect();
+        for key in &beyond {
+            self.delete_child(key).await?;
+        }
+        self.owned.forget(&key_of(prober));
+        let notice = (!beyond.is_empty()).then(|| Notice {
+            warning: false,
+            reason: "Removed",
+            note: format!(
+                "removed {} objects outside of this namespace; agents in running pods stay until \
+                 their pods are restarted",
+                beyond.len()
+            ),
+            node: None,
+        });
+        Ok(notice.into_iter().collect())
+    }
+
+    fn forget(&self, namespace: &str, name: &str) {
+        self.owned.forget(&(namespace.to_owned(), name.to_owned()));
+    }
+}

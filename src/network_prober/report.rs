@@ -1,0 +1,174 @@
+//! What is told: status, conditions, events.
+use super::{
+    children::ChildKind,
+    plan::Observed,
+    settings::Settings,
+    world::View,
+};
+use crate::{
+    api::{
+        NetworkProber, NetworkProberStatus,
+        network_prober::{Mode, NotInjected},
+    },
+    controller::{Notice, Verdict},
+};
+
+/// How many pods the status lists: it is to stay readable, and small to write.
+const LISTED: usize = 100;
+
+/// Before its pods were listed.
+pub(super) fn waiting() -> Verdict {
+    verdict("Ready", None, "Starting", "the selected pods are not listed yet".into())
+}
+
+fn verdict(type_: &'static str, status: Option<bool>, reason: &'static str, message: String) -> Verdict {
+    Verdict { type_, status, reason, message }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The figures.
+pub(super) fn status(settings: &Settings, view: &View) -> NetworkProberStatus {
+    let members = &view.members;
+    let all = members.members.iter().map(|member| member.key(&settings.namespace));
+    let not_injected = members.not_injected.iter();
+    NetworkProberStatus {
+        observed_generation: None,
+        pods: all.take(LISTED).collect(),
+        selected: count(members.selected),
+        injected: count(members.injected),
+        need_restart: count(members.need_restart),
+        not_injected: not_injected
+            .map(|(reason, number)| NotInjected {
+                reason: (*reason).to_owned(),
+                count: count(*number),
+            })
+            .collect(),
+        pinglist_version: Some(view.pinglists.version.clone()),
+        estimated_series: count(view.pinglists.estimated_series),
+        conditions: vec![],
+    }
+}
+
+/// Ready, Covered, Monitored.
+pub(super) fn conditions(settings: &Settings, view: &View, observed: &Observed) -> Vec<Verdict> {
+    vec![ready(settings, view, observed), covered(view), monitored(settings, observed)]
+}
+
+fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
+    let members = &view.members;
+    if let Some((_, why)) = &members.failing
+        && members.is_failing()
+    {
+        let text = format!(
+            "agents of the image {} cannot start ({why}): no further pod gets one until one of them \
+             runs or the spec changes",
+            view.recipe.as_ref().map_or("", |recipe| &recipe.image)
+        );
+        return verdict("Ready", Some(false), "AgentFailing", text);
+    }
+    if observed.bundle.is_none() {
+        let text = "the webhook has no certificate yet".into();
+        return verdict("Ready", None, "CertificatePending", text);
+    }
+    if settings.mode == Mode::Sidecar && view.scope.allowed().is_empty() {
+        let text = "no namespace is in scope: see spec.namespaceSelector and the annotation \
+                    probes.bigmikes.io/allow";
+        return verdict("Ready", Some(false), "NoNamespace", text.into());
+    }
+    let text = match settings.mode {
+        Mode::Sidecar => "new pods get an agent, and agents their peers",
+        Mode::DaemonSet => "nodes have an agent, and agents their peers",
+    };
+    verdict("Ready", Some(true), "Serving", text.into())
+}
+
+fn covered(view: &View) -> Verdict {
+    let members = &view.members;
+    if members.selected == 0 {
+        return verdict("Covered", None, "NoPods", "no pod is selected".into());
+    }
+    if members.uncovered() == 0 {
+        let text = "every selected pod has an agent";
+        return verdict("Covered", Some(true), "AllInjected", text.into());
+    }
+    let reasons = members.not_injected.iter().map(|(reason, count)| format!("{count} {reason}"));
+    let reasons: Vec<_> = reasons.collect();
+    let mut text = format!(
+        "{} of {} selected pods have no agent: {}",
+        members.uncovered(),
+        members.selected,
+        reasons.join(", ")
+    );
+    if members.not_injected.contains_key("CreatedBefore") {
+        text.push_str("; CreatedBefore: a restart (kubectl rollout restart) gives them one");
+    }
+    verdict("Covered", Some(false), "NotInjected", text)
+}
+
+fn monitored(settings: &Settings, observed: &Observed) -> Verdict {
+    let monitoring = &settings.monitoring;
+    let wanted = [
+        (monitoring.pod_monitor, ChildKind::PodMonitor, "podMonitor"),
+        (monitoring.prometheus_rule, ChildKind::PrometheusRule, "prometheusRule"),
+    ];
+    let wanted: Vec<_> = wanted.into_iter().filter(|(wanted, ..)| *wanted).collect();
+    if wanted.is_empty() {
+        let text = "spec.monitoring switches PodMonitor and PrometheusRule off";
+        return verdict("Monitored", Some(false), "SwitchedOff", text.into());
+    }
+    let absent: Vec<_> =
+        wanted.iter().filter(|(_, kind, _)| !observed.monitoring.contains(kind)).collect();
+    if absent.is_empty() {
+        let text = "Prometheus is told by a PodMonitor and a PrometheusRule of this name";
+        return verdict("Monitored", Some(true), "Applied", text.into());
+    }
+    let kinds: Vec<_> = absent.iter().map(|(_, kind, _)| kind.as_str()).collect();
+    let fields: Vec<_> =
+        absent.iter().map(|(.., field)| format!("spec.monitoring.{field}: false")).collect();
+    let text = format!(
+        "the API server knows no {}: install the prometheus-operator, or scrape the port \
+         np-prometheus in another way and set {}",
+        kinds.join(" and no "),
+        fields.join(", ")
+    );
+    verdict("Monitored", Some(false), "KindAbsent", text)
+}
+
+/// What changed since the status was written.
+pub(super) fn notices(prober: &NetworkProber, view: &View) -> Vec<Notice> {
+    let before = prober.status.clone().unwrap_or_default();
+    let members = &view.members;
+    let mut notices = Vec::new();
+    let (told, now) = (before.need_restart, count(members.need_restart));
+    if now > told {
+        notices.push(Notice {
+            warning: false,
+            reason: "NeedRestart",
+            note: format!(
+                "{now} pods have an agent of an earlier spec (image, ports, delivery or resources); \
+                 restart them when it suits you: kubectl rollout restart"
+            ),
+            node: None,
+        });
+    }
+    let known = |reason: &str| before.not_injected.iter().any(|one| one.reason == reason);
+    for (reason, number) in members.not_injected.iter().filter(|(reason, _)| !known(reason)) {
+        notices.push(Notice {
+            warning: true,
+            reason: "NotInjected",
+            note: format!("selected pods without an agent: {number} {reason}"),
+            node: None,
+        });
+    }
+    if let Some((number, why)) = members.failing.as_ref().filter(|_| members.is_failing()) {
+        let known = before.conditions.iter().any(|c| c.type_ == "Ready" && c.reason == "AgentFailing");
+        if !known {
+            let note = format!("{number} agents cannot start: {why}; no further pod gets one");
+            notices.push(Notice { warning: true, reason: "AgentFailing", note, node: None });
+        }
+    }
+    notices
+}

@@ -1,0 +1,336 @@
+//! What Prometheus makes of the agents' measurements: the rules that each `NetworkProber` owns.
+//!
+//! **Pairs.** Everything is told for pairs of nodes, whatever the number of pods on them, and for the
+//! worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is lost and HTTP with
+//! it. A pair that was probed too seldom (see [`enough`]) has no value.
+//!
+//! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more than
+//! half* of the paths to it, or of those from it, whichever is worse: the lower median. One bad peer among
+//! three spoils a third of the paths of the two others, and all of its own. The usual median is not
+//! enough: of two paths, one bad, it makes a half, and in a cluster of three nodes one bad node would
+//! blame everybody. Between two nodes alone the blame is shared: nothing could tell them apart. Paths
+//! from a node to itself leave no node and are no evidence about it.
+//!
+//! **Absence is never a verdict.** Who is not probed has no value, neither 0 nor 1. Who is probed and never
+//! answers has a loss of 1, although it has no round-trip time and may not be scraped itself.
+//!
+//! Everything is said twice: over five minutes for people and alerts, over one for who has to act
+//! (criteria of a `TrafficWatch`), which needs scrapes at most 30 seconds apart.
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::prometheus::promql::string;
+
+/// The label of everything recorded: which prober measured it, as `<namespace>/<name>`.
+pub const PROBER: &str = "prober";
+
+/// The names of the recorded series.
+pub const NAMES: &[&str] = &[
+    "netprober:pair_loss:ratio5m",
+    "netprober:pair_loss:ratio1m",
+    "netprober:pair_rtt_seconds:p99_5m",
+    "netprober:pair_rtt_seconds:p99_1m",
+    "netprober:node_loss:ratio5m",
+    "netprober:node_loss:ratio1m",
+    "netprober:node_rtt_seconds:p99_5m",
+    "netprober:node_rtt_seconds:p99_1m",
+];
+
+/// The windows, each also as PromQL writes it; so end the names of what is recorded over it.
+const WINDOWS: [(Duration, &str); 2] = [(LONG, "5m"), (Duration::from_mins(1), "1m")];
+
+/// What people and alerts look back on: ten scrapes 30 seconds apart, thirty probes 10 seconds apart.
+const LONG: Duration = Duration::from_mins(5);
+
+/// What a pair is.
+const PAIR: &str = "src_node, src_zone, dst_node, dst_zone";
+
+/// A node loses too much: every twentieth probe on more than half of its paths. A healthy network loses one in
+/// ten thousand or less (Pingmesh), TCP slows down from one in a hundred; one lost probe of the 30 in the
+/// window of one pair must not be enough.
+const LOSS: f64 = 0.05;
+
+/// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one second.
+const LATENCY: Duration = Duration::from_millis(100);
+
+/// An agent does not get the processor time it needs: every twentieth probe is not sent in time. What it
+/// does measure then says more about its own node than about the network.
+const STARVED: f64 = 0.05;
+
+/// Agents keep the last list of peers for so long, or for as many periods.
+const LAST_LIST: (Duration, u32) = (Duration::from_mins(10), 10);
+
+/// Where the runbooks are served.
+const RUNBOOKS: &str = "https://traffic.example.com/docs/runbooks";
+
+/// The `spec` of a `PrometheusRule`, which is also a whole rule file of Prometheus.
+///
+/// `prober` is `<namespace>/<name>`, which is the job of its agents too; `period` is the time from one
+/// probe of a peer to the next. Probes that are more than half a window apart leave that window empty.
+#[must_use]
+pub fn rules(prober: &str, period: Duration) -> Value {
+    let job = format!("job={}", string(prober));
+    let mut recorded = Vec::new();
+    for (window, suffix) in WINDOWS {
+        let enough = enough(window, period);
+        let pairs = [
+            (format!("netprober:pair_loss:ratio{suffix}"), loss(&job, suffix, enough)),
+            (format!("netprober:pair_rtt_seconds:p99_{suffix}"), latency(&job, suffix, enough)),
+        ];
+        for (name, expr) in pairs {
+            let node = name.replace(":pair_", ":node_");
+            let blame = blame(&format!("{name}{{{PROBER}={}}}", string(prober)));
+            recorded.push(json!({"record": name, "expr": expr, "labels": {PROBER: prober}}));
+            recorded.push(json!({"record": node, "expr": blame, "labels": {PROBER: prober}}));
+        }
+    }
+    json!({"groups": [
+        {"name": "networkprober-pairs", "rules": recorded},
+        {"name": "networkprober-alerts", "rules": alerts(prober, &job, period)},
+    ]})
+}
+
+/// Probes of a pair and protocol without which a window says nothing: half of what one pair of pods
+/// should make, so that an agent that just came, just went or is starved is no evidence; but
+/// ten are enough at any rate, and one is needed at any.
+fn enough(window: Duration, period: Duration) -> u64 {
+    // A period of no length is refused elsewhere; here it must not divide.
+    let probes = window.as_millis() / period.as_millis().max(1);
+    u64::try_from(probes / 2).unwrap_or(u64::MAX).clamp(1, 10)
+}
+
+/// A pair's loss in its worst protocol.
+///
+/// A series of failures exists only after the first failure, hence the zeros beside it.
+fn loss(job: &str, range: &str, enough: u64) -> String {
+    let probes = |selector: &str| {
+        format!(
+            "sum by (protocol, {PAIR}) (increase(netprober_probes_total{{{selector}}}[{range}]))"
+        )
+    };
+    let (all, failed) = (probes(job), probes(&format!("{job}, result=\"failure\"")));
+    format!("max by ({PAIR}) (({failed} or 0 * {all}) / ({all} >= {enough}))")
+}
+
+/// A pair's 99th percentile in its slowest protocol. Only answers have a round-trip time, so that enough of
+/// them are needed, and not only enough probes.
+///
+/// Of the classic buckets: every Prometheus has them, if it also keeps native histograms then by
+/// `scrapeClassicHistograms`.
+fn latency(job: &str, range: &str, enough: u64) -> String {
+    let by = format!("protocol, {PAIR}");
+    format!(
+        "max by ({PAIR}) (histogram_quantile(0.99, sum by (le, {by}) \
+         (rate(netprober_rtt_seconds_bucket{{{job}}}[{range}]))) \
+         and on ({by}) sum by ({by}) (increase(netprober_rtt_seconds_count{{{job}}}[{range}])) >= {enough})"
+    )
+}
+
+/// What a node is to blame for, given a series of pairs.
+fn blame(pairs: &str) -> String {
+    let of = |end: &str| {
+        // Between two nodes, not from a node to itself: dst_node is set to src_node, and what matches is left out.
+        let between = format!(
+            "({pairs} unless on (src_node, dst_node) \
+             label_replace(group by (src_node) ({pairs}), \"dst_node\", \"$1\", \"src_node\", \"(.*)\"))"
+        );
+        // The greatest value that is not above the median: the median itself, or the lower of the two.
+        let median = format!(
+            "max by ({end}) ({between} <= on ({end}) group_left () quantile by ({end}) (0.5, {between}))"
+        );
+        format!("label_replace({median}, \"node\", \"$1\", \"{end}\", \"(.*)\")")
+    };
+    format!("max by (node) ({} or {})", of("dst_node"), of("src_node"))
+}
+
+fn alerts(prober: &str, job: &str, period: Duration) -> Vec<Value> {
+    let of = format!("{{{PROBER}={}}}", string(prober));
+    let latency = LATENCY.min(period / 2).as_secs_f64();
+    vec![
+        Alert {
+            name: "NetworkProberLossHigh",
+            expr: format!("netprober:node_loss:ratio5m{of} > {LOSS}"),
+            // With the window it is longer than a node needs to restart.
+            wait: "5m",
+            summary: "Probes to or from node {{ $labels.node }} are lost.".into(),
+            description: format!(
+                "For 5 minutes more than {}% of the probes of NetworkProber {prober} have failed on more than half \
+                 of the paths to or from node {{{{ $labels.node }}}}; now {{{{ $value | humanizePercentage }}}}.",
+                LOSS * 100.0
+            ),
+        },
+        Alert {
+            name: "NetworkProberLatencyHigh",
+            expr: format!("netprober:node_rtt_seconds:p99_5m{of} > {latency}"),
+            wait: "5m",
+            summary: "Node {{ $labels.node }} answers slowly.".into(),
+            description: format!(
+                "For 5 minutes the 99th percentile of the round-trip times of NetworkProber {prober} has been above \
+                 {latency}s on more than half of the paths to or from node {{{{ $labels.node }}}}; now \
+                 {{{{ $value | humanizeDuration }}}}."
+            ),
+        },
+        Alert {
+            name: "NetworkProberStarved",
+            expr: starved(job),
+            // Longer than what a node does when many pods start at once.
+            wait: "10m",
+            summary: format!("Agents of NetworkProber {prober} lack processor time."),
+            description: format!(
+                "For 10 minutes agents of NetworkProber {prober} have skipped more than every twentieth probe, \
+                 because they were not scheduled in time; now {{{{ $value }}}} agents. What they measure is not the \
+                 network alone."
+            ),
+        },
+        Alert {
+            name: "NetworkProberSilent",
+            expr: silent(job, period),
+            wait: "10m",
+            summary: format!("Agents of NetworkProber {prober} probe nobody."),
+            description: format!(
+                "For 10 minutes agents of NetworkProber {prober} have been scraped and have probed nobody, although \
+                 they should; now {{{{ $value }}}} agents. Their nodes are measured less, or not at all."
+            ),
+        },
+    ]
+    .into_iter()
+    .map(|alert| alert.rule(prober))
+    .collect()
+}
+
+/// How many agents are starved.
+fn starved(job: &str) -> String {
+    let rate = |metric: &str, more: &str| {
+        format!("sum by (namespace, pod) (rate({metric}{{{job}{more}}}[5m]))")
+    };
+    let skipped = rate("netprober_skipped_probes_total", ", reason=\"starved\"");
+    let sent = rate("netprober_probes_total", "");
+    // Who sends nothing at all any more may have no series of probes.
+    format!("count({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {STARVED}) > 0")
+}
+
+/// How many agents probe nobody and should.
+///
+/// - Only our own agents count their probes and have `netprober_build_info`.
+/// - Who just started has no rate yet; in a long rollout there is always somebody who just started.
+/// - Who is alone, or on no circle of the ring, is told so by a list without peers. When the list is
+///   too old, there are no peers either: that is the silence that is meant.
+fn silent(job: &str, period: Duration) -> String {
+    let quiet = LONG.max(period.saturating_mul(3));
+    let quiet = quiet.as_secs();
+    let list = LAST_LIST.0.max(period.saturating_mul(LAST_LIST.1)).as_secs();
+    let by = "namespace, pod";
+    format!(
+        "count(group by ({by}) (netprober_build_info{{{job}}}) \
+         and on ({by}) (time() - process_start_time_seconds{{{job}}} > {quiet}) \
+         unless on ({by}) sum by ({by}) (increase(netprober_probes_total{{{job}}}[{quiet}s])) > 0 \
+         unless on ({by}) (netprober_peers{{{job}}} == 0 \
+         and on ({by}) netprober_pinglist_age_seconds{{{job}}} < {list})) > 0"
+    )
+}
+
+struct Alert {
+    name: &'static str,
+    expr: String,
+    wait: &'static str,
+    summary: String,
+    description: String,
+}
+
+impl Alert {
+    fn rule(self, prober: &str) -> Value {
+        let mut labels = json!({"severity": "warning", PROBER: prober});
+        // The prometheus-operator routes the alerts of a namespace by this label.
+        if let Some((namespace, _)) = prober.split_once('/') {
+            labels["namespace"] = namespace.into();
+        }
+        json!({
+            "alert": self.name,
+            "expr": self.expr,
+            "for": self.wait,
+            "labels": labels,
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "runbook_url": format!("{RUNBOOKS}/{}.md", self.name),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prometheus::promql::check_vector;
+
+    /// Every rule: its name and its expression.
+    fn all(prober: &str, period: Duration) -> Vec<(String, String)> {
+        let rules = rules(prober, period);
+        let groups = rules["groups"].as_array().unwrap().iter();
+        let rules = groups.flat_map(|group| group["rules"].as_array().unwrap().clone());
+        let text = |rule: &Value, key: &str| rule[key].as_str().unwrap_or_default().to_owned();
+        rules.map(|r| (text(&r, "record") + &text(&r, "alert"), text(&r, "expr"))).collect()
+    }
+
+    #[test]
+    fn everything_recorded_is_listed() {
+        let rules = all("shop/web", Duration::from_secs(10));
+        let mut recorded: Vec<_> =
+            rules.iter().map(|(name, _)| name.as_str()).filter(|n| n.contains(':')).collect();
+        let mut names = NAMES.to_vec();
+        recorded.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(recorded, names);
+    }
+
+    #[test]
+    fn every_selector_is_about_this_prober_and_every_rule_is_promql() {
+        for prober in ["shop/web", r#"odd"} or vector(1)"#] {
+            for (name, expr) in all(prober, Duration::from_millis(100)) {
+                assert!(check_vector(&expr).is_ok(), "{name}: {expr}");
+                for selector in expr.split("netprober").skip(1) {
+                    let labels = selector.split_once('{').unwrap().1;
+                    let own =
+                        [format!("job={}", string(prober)), format!("prober={}", string(prober))];
+                    assert!(own.iter().any(|own| labels.starts_with(own)), "{name}: {selector}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_the_probes_are_enough_but_never_none() {
+        let minutes = Duration::from_mins;
+        for (window, period, expected) in [
+            (minutes(5), Duration::from_secs(10), 10),
+            (minutes(1), Duration::from_secs(10), 3),
+            (minutes(5), Duration::from_millis(100), 10),
+            (minutes(5), minutes(1), 2),
+            (minutes(1), minutes(5), 1),
+            (minutes(1), Duration::ZERO, 10),
+        ] {
+            assert_eq!(enough(window, period), expected, "{window:?} {period:?}");
+        }
+    }
+
+    /// A threshold above the timeout would never be reached.
+    #[test]
+    fn fast_probes_are_judged_by_their_own_period() {
+        let of = |period| {
+            let rules = all("shop/web", period);
+            rules.into_iter().find(|(name, _)| name == "NetworkProberLatencyHigh").unwrap().1
+        };
+        assert!(of(Duration::from_secs(10)).ends_with("> 0.1"));
+        assert!(of(Duration::from_millis(100)).ends_with("> 0.05"));
+    }
+
+    /// The periods of a day and more, which nothing forbids.
+    #[test]
+    fn the_longest_period_is_no_trouble() {
+        for (name, expr) in all("shop/web", Duration::from_hours(24 * 365)) {
+            let checked = check_vector(&expr);
+            assert!(checked.is_ok(), "{name}: {checked:?}: {expr}");
+        }
+    }
+}

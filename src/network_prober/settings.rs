@@ -1,0 +1,267 @@
+//! A spec, read and checked.
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::ResourceRequirements,
+    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+};
+use kube::ResourceExt;
+
+use super::scope::Tenancy;
+use crate::{
+    api::{
+        NetworkProber,
+        network_prober::{Delivery, FailurePolicy, Mode, Monitoring, Protocol},
+    },
+    controller::Error,
+    placement::ring::Neighbours,
+    selector::Selector,
+};
+
+/// The most pods of a full mesh: 9,900 pairs, 280,000 series of the original metric.
+pub const LARGEST_MESH: usize = 100;
+
+/// Older first, ties by namespace and name.
+pub type Rank = (Option<i64>, String, String);
+
+/// A spec whose text fields were read.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace of the object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Which of two that select the same pod has it: the lower.
+    pub rank: Rank,
+    /// The pods.
+    pub pods: Selector,
+    /// The selector as it was written, for the API server.
+    pub pod_selector: LabelSelector,
+    /// The namespaces; `None` is its own.
+    pub namespaces: Option<Selector>,
+    /// Where agents run.
+    pub mode: Mode,
+    /// Where agents answer probes.
+    pub http_port: u16,
+    /// Where agents serve metrics.
+    pub prometheus_port: u16,
+    /// Each peer is probed once in this time.
+    pub period: Duration,
+    /// A probe without an answer for this long has failed.
+    pub timeout: Duration,
+    /// The author's image, if it is not our own.
+    pub image: Option<String>,
+    /// By which protocols.
+    pub probes: Vec<Protocol>,
+    /// How many probe each pod.
+    pub neighbours: Neighbours,
+    /// How agents learn whom to probe.
+    pub delivery: Delivery,
+    /// Whether the original's metric is exported too.
+    pub original_metrics: bool,
+    /// What the API server does without us.
+    pub failure_policy: FailurePolicy,
+    /// What the agent's container requests.
+    pub requests: BTreeMap<String, String>,
+    /// What it may use.
+    pub limits: BTreeMap<String, String>,
+    /// What Prometheus gets.
+    pub monitoring: Monitoring,
+}
+
+impl Settings {
+    /// Reads a spec. The schema has refused what is wrong here, except in objects that are older than
+    /// the schema.
+    ///
+    /// # Errors
+    /// The path of the field and what is wrong with it.
+    pub fn of(prober: &NetworkProber, tenancy: &Tenancy) -> Result<Self, Error> {
+        let spec = &prober.spec;
+        let pods = selector("podSelector", &spec.pod_selector)?;
+        if pods.is_empty() && !spec.select_all {
+            let text = "an empty selector selects every pod; if that is meant, set spec.selectAll: true";
+            return Err(invalid("podSelector", text));
+        }
+        let namespace = prober.namespace().unwrap_or_default();
+        let namespaces = spec.namespace_selector.as_ref();
+        let namespaces = namespaces.map(|s| selector("namespaceSelector", s)).transpose()?;
+        if tenancy.is_excluded(&namespace) && namespaces.is_none() {
+            let text = format!("needed here: pods of the namespace {namespace} are never selected");
+            return Err(invalid("namespaceSelector", text));
+        }
+        let (http_port, prometheus_port) = (
+            port("httpPort", &spec.http_port)?,
+            port("httpPrometheusPort", &spec.http_prometheus_port)?,
+        );
+        if http_port == prometheus_port {
+            return Err(invalid("httpPrometheusPort", "must differ from spec.httpPort"));
+        }
+        let period = duration("pollingPeriod", spec.polling_period, Duration::from_millis(100))?;
+        let timeout = match spec.timeout {
+            None => period.min(Duration::from_secs(1)),
+            Some(timeout) => duration("timeout", timeout, Duration::from_millis(1))?,
+        };
+        if timeout > period {
+            return Err(invalid("timeout", "must not be longer than spec.pollingPeriod"));
+        }
+        if spec.mode == Mode::DaemonSet && labels_of_agents(&spec.pod_selector).is_empty() {
+            let text = "in mode DaemonSet the agents' pods get these labels: matchLabels alone, at least one";
+            return Err(invalid("podSelector", text));
+        }
+        let image = spec.agent_image.clone();
+        if image.as_ref().is_some_and(|image| image.trim().is_empty()) {
+            return Err(invalid("agentImage", "is empty; leave it out for the operator's own image"));
+        }
+        let default = if image.is_some() { Delivery::ConfigMap } else { Delivery::Pull };
+        let created = prober.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        let resources = ResourceRequirements {
+            requests: Some(spec.injection.resources.requests.clone()),
+            limits: Some(spec.injection.resources.limits.clone()),
+            claims: None,
+        };
+        let texts = |map: Option<BTreeMap<String, _>>| {
+            let quantity =
+                |q: k8s_openapi::apimachinery::pkg::api::resource::Quantity| q.0.trim().to_owned();
+            map.into_iter().flatten().map(|(key, value)| (key, quantity(value))).collect()
+        };
+        Ok(Self {
+            uid: prober.uid().unwrap_or_default(),
+            rank: (created, namespace.clone(), prober.name_any()),
+            namespace,
+            name: prober.name_any(),
+            pods,
+            pod_selector: spec.pod_selector.clone(),
+            namespaces,
+            mode: spec.mode,
+            http_port,
+            prometheus_port,
+            period,
+            timeout,
+            delivery: spec.delivery.unwrap_or(default),
+            image,
+            probes: spec.probes.clone(),
+            neighbours: Neighbours {
+                in_zone: spec.neighbours.in_zone as usize,
+                per_other_zone: spec.neighbours.per_other_zone as usize,
+            },
+            original_metrics: spec.original_metrics,
+            failure_policy: spec.injection.failure_policy,
+            requests: texts(resources.requests),
+            limits: texts(resources.limits),
+            monitoring: spec.monitoring.clone(),
+        })
+    }
+
+    /// `<namespace>/<name>`: how agents, annotations, the job of the `PodMonitor` and other objects name
+    /// it.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The labels of the agents' pods in mode `DaemonSet`.
+    #[must_use]
+    pub fn agent_labels(&self) -> BTreeMap<String, String> {
+        labels_of_agents(&self.pod_selector)
+    }
+
+    /// Whether everybody probes everybody.
+    #[must_use]
+    pub fn is_full_mesh(&self) -> bool {
+        self.neighbours.in_zone == 0 && self.neighbours.per_other_zone == 0
+    }
+}
+
+fn labels_of_agents(selector: &LabelSelector) -> BTreeMap<String, String> {
+    if selector.match_expressions.iter().flatten().next().is_some() {
+        return BTreeMap::new();
+    }
+    selector.match_labels.clone().unwrap_or_default()
+}
+
+fn invalid(path: &str, text: impl std::fmt::Display) -> Error {
+    Error::Invalid(format!("spec.{path}: {text}"))
+}
+
+fn selector(path: &str, selector: &LabelSelector) -> Result<Selector, Error> {
+    Selector::new(selector).map_err(|text| Error::Invalid(format!("spec.{path}.{text}")))
+}
+
+fn port(path: &str, port: &IntOrString) -> Result<u16, Error> {
+    let read = match port {
+        IntOrString::Int(number) => u16::try_from(*number).ok(),
+        IntOrString::String(text) => text.parse().ok(),
+    };
+    let shown = match port {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::String(text) => format!("{text:?}"),
+    };
+    read.filter(|port| *port > 0)
+        .ok_or_else(|| invalid(path, format!("{shown} is no port from 1 to 65535")))
+}
+
+fn duration(path: &str, value: kube::core::Duration, least: Duration) -> Result<Duration, Error> {
+    let std = Duration::from(value);
+    if value.is_negative() || std < least {
+        let least = humantime::format_duration(least);
+        return Err(invalid(path, format!("must be at least {least}")));
+    }
+    Ok(std)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(spec: serde_json::Value) -> Result<Settings, Error> {
+        let prober: NetworkProber = serde_json::from_value(serde_json::json!({
+            "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
+            "metadata": {"name": "np", "namespace": "team"}, "spec": spec,
+        }))
+        .unwrap();
+        Settings::of(&prober, &Tenancy::of("traffic-operator-system"))
+    }
+
+    /// The original's sample, word for word.
+    #[test]
+    fn the_original_sample_is_read_with_the_original_delivery() {
+        let settings = read(serde_json::json!({
+            "podSelector": {"matchLabels": {"app": "net-prober"}}, "httpPort": "9090",
+            "pollingPeriod": "10s", "httpPrometheusPort": "1222",
+            "agentImage": "bigmikes/kube-net-prober:test-version-v8"
+        }))
+        .unwrap();
+        assert_eq!((settings.http_port, settings.prometheus_port), (9090, 1222));
+        assert_eq!(settings.delivery, Delivery::ConfigMap);
+        assert_eq!((settings.period.as_secs(), settings.timeout.as_secs()), (10, 1));
+        let own = read(serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}})).unwrap();
+        assert_eq!((own.delivery, own.http_port, own.prometheus_port), (Delivery::Pull, 8080, 2112));
+    }
+
+    /// What the API server refuses too, for objects that are older than the schema.
+    #[test]
+    fn bad_values_are_named_by_their_path() {
+        let app = serde_json::json!({"matchLabels": {"app": "a"}});
+        for (change, path) in [
+            (serde_json::json!({"podSelector": {}}), "spec.podSelector"),
+            (serde_json::json!({"httpPort": "http"}), "spec.httpPort"),
+            (serde_json::json!({"httpPort": 0}), "spec.httpPort"),
+            (serde_json::json!({"httpPrometheusPort": "70000"}), "spec.httpPrometheusPort"),
+            (serde_json::json!({"httpPrometheusPort": 8080}), "spec.httpPrometheusPort"),
+            (serde_json::json!({"pollingPeriod": "0s"}), "spec.pollingPeriod"),
+            (serde_json::json!({"pollingPeriod": "1s", "timeout": "2s"}), "spec.timeout"),
+            (serde_json::json!({"agentImage": " "}), "spec.agentImage"),
+            (
+                serde_json::json!({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}),
+                "spec.podSelector.matchExpressions[0]",
+            ),
+        ] {
+            let mut spec = serde_json::json!({"podSelector": app});
+            spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            let error = read(spec).unwrap_err().to_string();
+            assert!(error.starts_with(path), "{error}");
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! What every replica knows: the `NetworkProber`s, the namespaces and the selected pods, and what
+//! follows from them, as one immutable [`Snapshot`].
+//!
+//! The webhook, the pinglists and the controller read the snapshot; none of them asks the API server.
+//! Each distinct selection is one watch that the API server filters: without a `NetworkProber` no pod
+//! is watched.
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{
+    Stream, StreamExt,
+    stream::{AbortHandle, BoxStream, SelectAll, abortable},
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::{
+        reflector::{self, Store},
+        watcher::{self, Event},
+    },
+};
+use tokio::{sync::watch as signal, time::Instant};
+
+use super::{
+    members::{self, Members, Selection},
+    pinglists::Pinglists,
+    scope::{ALLOW, INJECT, NamespaceFacts, Scope, Tenancy},
+    settings::{Rank, Settings},
+};
+use crate::{
+    api::{NetworkProber, network_prober::Delivery},
+    metrics::Metrics,
+    nodes::NodeStore,
+    pods::PodObject,
+    runtime::watch,
+    webhook::injection::{self, Recipe},
+};
+
+/// How long changes are collected: a rollout is many pods in a moment, and peers are to learn of each
+/// within three seconds.
+const COLLECT: Duration = Duration::from_millis(200);
+
+/// How often the nodes' zones are looked at again though no pod changed.
+const REFRESH: Duration = Duration::from_secs(30);
+
+/// What one replica is told at its start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Which namespaces are never touched.
+    pub tenancy: Tenancy,
+    /// Our own image, for agents.
+    pub own_image: Option<String>,
+    /// Where agents get their pinglists.
+    pub pinglist_url: String,
+    /// Whether the API server knows native sidecars (1.29).
+    pub native_sidecars: bool,
+}
+
+/// One `NetworkProber` as it stands.
+#[derive(Debug)]
+pub struct View {
+    /// Its UID.
+    pub uid: String,
+    /// Its generation.
+    pub generation: Option<i64>,
+    /// The checked spec, or what is wrong with it.
+    pub settings: Result<Settings, String>,
+    /// Its namespaces.
+    pub scope: Scope,
+    /// What it injects, if an image is known.
+    pub recipe: Option<Recipe>,
+    /// Whether its pods were listed.
+    pub synced: bool,
+    /// Its pods.
+    pub members: Members,
+    /// Who probes whom.
+    pub pinglists: Pinglists,
+}
+
+impl View {
+    fn is_same(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.generation == other.generation
+            && self.synced == other.synced
+            && self.scope == other.scope
+            && self.members == other.members
+            && self.pinglists.version == other.pinglists.version
+    }
+}
+
+/// By namespace and name.
+pub type Key = (String, String);
+
+/// Everything, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The `NetworkProber`s.
+    pub views: BTreeMap<Key, Arc<View>>,
+    /// Whether `NetworkProber`s and namespaces were listed.
+    pub synced: bool,
+}
+
+impl Snapshot {
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<View>> {
+        self.views.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The older ones than `rank`, whose pods are theirs.
+    #[must_use]
+    pub fn older(&self, rank: &Rank) -> Vec<(&Settings, &Scope)> {
+        let all = self.views.values().filter_map(|view| {
+            let settings = view.settings.as_ref().ok()?;
+            Some((settings, &view.scope))
+        });
+        all.filter(|(settings, _)| settings.rank < *rank).collect()
+    }
+}
+
+/// The snapshot and what keeps it up to date; clones share it.
+#[derive(Clone)]
+pub struct World(Arc<Inner>);
+
+struct Inner {
+    setup: Setup,
+    nodes: NodeStore,
+    snapshot: signal::Sender<Arc<Snapshot>>,
+}
+
+impl World {
+    /// A world that knows nothing yet.
+    #[must_use]
+    pub fn new(setup: Setup, nodes: NodeStore) -> Self {
+        Self(Arc::new(Inner { setup, nodes, snapshot: signal::Sender::default() }))
+    }
+
+    /// What this replica was told.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.0.setup
+    }
+
+    /// What is known now.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.0.snapshot.borrow())
+    }
+
+    /// To wait for changes.
+    #[must_use]
+    pub fn subscribe(&self) -> signal::Receiver<Arc<Snapshot>> {
+        self.0.snapshot.subscribe()
+    }
+
+    /// Waits until `NetworkProber`s and namespaces were listed.
+    pub async fn synced(&self) {
+        let mut snapshots = self.subscribe();
+        // The sender lives in `self`.
+        let _ = snapshots.wait_for(|snapshot| snapshot.synced).await;
+    }
+
+    /// The objects that changed, or whose surroundings did, for ever.
+    pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
+        let snapshots = self.subscribe();
+        let state = (snapshots, Arc::new(Snapshot::default()));
+        futures::stream::unfold(state, |(mut snapshots, before)| async move {
+            snapshots.changed().await.ok()?;
+            let now = Arc::clone(&snapshots.borrow_and_update());
+            let changed: Vec<_> = now
+                .views
+                .iter()
+                .filter(|(key, view)| {
+                    before.views.get(*key).is_none_or(|old| !Arc::ptr_eq(old, view))
+                })
+                .map(|(key, _)| key.clone())
+                .collect();
+            Some((futures::stream::iter(changed), (snapshots, now)))
+        })
+        .flatten()
+    }
+
+    /// Follows the cluster for ever.
+    pub async fn follow(self, client: Client, metrics: Metrics) {
+        self.0.nodes.synced().await;
+        let mut follower = Follower::new(self, client, metrics);
+        loop {
+            follower.step().await;
+        }
+    }
+}
+
+/// What is watched of the pods: a namespace or all of them, and the labels.
+type Watched = (Option<String>, String);
+
+struct PodWatch {
+    store: Store<PodObject>,
+    stop: AbortHandle,
+    synced: bool,
+}
+
+/// The one task that keeps the snapshot.
+struct Follower {
+    world: World,
+    client: Client,
+    metrics: Metrics,
+    probers: Store<DeserializeGuard<NetworkProber>>,
+    namespaces: Store<PartialObjectMeta<Namespace>>,
+    objects: SelectAll<BoxStream<'static, Seen>>,
+    pods: HashMap<Watched, PodWatch>,
+    synced: (bool, bool),
+    /// When the snapshot is made anew.
+    due: Option<Instant>,
+}
+
+/// Something that a watch has brought.
+enum Seen {
+    Probers(bool),
+    Namespaces(bool),
+    Pods(Watched, bool),
+    Failed(&'static str, watcher::Error),
+}
+
+fn seen<K>(
+    events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+    resource: &'static str,
+    what: impl Fn(bool) -> Seen + Send + 'static,
+) -> BoxStream<'static, Seen> {
+    let each = move |event| match event {
+        Ok(event) => what(matches!(event, Event::InitDone)),
+        Err(error) => Seen::Failed(resource, error),
+    };
+    events.map(each).boxed()
+}
+
+impl Follower {
+    fn new(world: World, client: Client, metrics: Metrics) -> Self {
+        let (probers, prober_writer) = reflector::store();
+        let (namespaces, namespace_writer) = reflector::store();
+        let mut objects = SelectAll::new();
+        let events = watch::follow(Api::all(client.clone()), watch::config());
+        let events = reflector::reflector(prober_writer, events);
+        objects.push(seen(events, "networkprobers", Seen::Probers));
+        let events = watch::follow(Api::all(client.clone()), watch::config());
+        let events = reflector::reflector(namespace_writer, events);
+        objects.push(seen(events, "namespaces", Seen::Namespaces));
+        Self {
+            world,
+            client,
+            metrics,
+            probers,
+            namespaces,
+            objects,
+            pods: HashMap::new(),
+            synced: (false, false),
+            due: None,
+        }
+    }
+
+    async fn step(&mut self) {
+        let due = self.due.unwrap_or_else(|| Instant::now() + REFRESH);
+        tokio::select! {
+            Some(seen) = self.objects.next() => self.take(seen),
+            () = tokio::time::sleep_until(due) => {
+                self.due = None;
+                self.publish();
+            }
+        }
+    }
+
+    fn take(&mut self, seen: Seen) {
+        match seen {
+            Seen::Probers(done) => self.synced.0 |= done,
+            Seen::Namespaces(done) => self.synced.1 |= done,
+            Seen::Pods(watched, done) => {
+                if let Some(watch) = self.pods.get_mut(&watched) {
+                    watch.synced |= done;
+                }
+            }
+            Seen::Failed(resource, error) => {
+                tracing::warn!(%error, "watch of {resource} failed, trying again");
+                self.metrics.watch_restarted(resource);
+                return;
+            }
+        }
+        self.due.get_or_insert_with(|| Instant::now() + COLLECT);
+    }
+
+    /// Makes the snapshot anew, if anything in it changed.
+    fn publish(&mut self) {
+        if self.synced != (true, true) {
+            return;
+        }
+        let probers = self.probers.state();
+        let setup = self.world.setup().clone();
+        let mut read: Vec<_> = probers
+            .iter()
+            .filter_map(|prober| prober.0.as_ref().ok())
+            .filter(|prober| prober.metadata.deletion_timestamp.is_none())
+            .map(|prober| (prober, Settings::of(prober, &setup.tenancy)))
+            .collect();
+        read.sort_by_key(|(prober, _)| (prober.creation_timestamp(), prober.namespace(), prober.name_any()));
+        self.watch_pods(read.iter().filter_map(|(_, settings)| settings.as_ref().ok()));
+        let namespaces: Vec<_> = self.namespaces.state().iter().map(|n| facts(n)).collect();
+        let before = self.world.snapshot();
+        let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+        for (prober, settings) in read {
+            let view = self.view(&setup, &snapshot, &namespaces, prober, settings);
+            let key = (prober.namespace().unwrap_or_default(), prober.name_any());
+            let view = match before.views.get(&key) {
+                Some(old) if old.is_same(&view) => Arc::clone(old),
+                _ => Arc::new(view),
+            };
+            snapshot.views.insert(key, view);
+        }
+        self.metrics.stored("networkprobers", snapshot.views.len());
+        self.metrics.stored("pods", self.pods.values().map(|watch| watch.store.len()).sum());
+        let same = before.synced
+            && before.views.len() == snapshot.views.len()
+            && snapshot.views.iter().all(|(key, view)| {
+                before.views.get(key).is_some_and(|old| Arc::ptr_eq(old, view))
+            });
+        if !same {
+            self.world.0.snapshot.send_replace(Arc::new(snapshot));
+        }
+    }
+
+    /// Watches what is selected, and nothing else.
+    fn watch_pods<'a>(&mut self, settings: impl Iterator<Item = &'a Settings>) {
+        let wanted: BTreeSet<Watched> = settings.map(watched).collect();
+        self.pods.retain(|watched, watch| {
+            let keep = wanted.contains(watched);
+            if !keep {
+                watch.stop.abort();
+            }
+            keep
+        });
+        for watched in wanted {
+            if self.pods.contains_key(&watched) {
+                continue;
+            }
+            let api = match &watched.0 {
+                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+                None => Api::all(self.client.clone()),
+            };
+            let (store, writer) = reflector::store();
+            let events = watch::follow(api, watch::config().labels(&watched.1));
+            let (events, stop) = abortable(reflector::reflector(writer, events));
+            let key = watched.clone();
+            let what = move |done| Seen::Pods(key.clone(), done);
+            self.objects.push(seen(events, "pods", what));
+            self.pods.insert(watched, PodWatch { store, stop, synced: false });
+        }
+    }
+
+    fn view(
+        &self,
+        setup: &Setup,
+        before: &Snapshot,
+        namespaces: &[NamespaceFacts],
+        prober: &NetworkProber,
+        settings: Result<Settings, crate::controller::Error>,
+    ) -> View {
+        let mut view = View {
+            uid: prober.uid().unwrap_or_default(),
+            generation: prober.metadata.generation,
+            settings: settings.map_err(|error| error.to_text()),
+            scope: Scope::default(),
+            recipe: None,
+            synced: false,
+            members: Members::default(),
+            pinglists: Pinglists::default(),
+        };
+        let Ok(settings) = &view.settings else { return view };
+        view.scope = Scope::of(settings, &setup.tenancy, namespaces);
+        view.recipe = recipe(settings, setup);
+        let Some(watch) = self.pods.get(&watched(settings)) else { return view };
+        view.synced = watch.synced;
+        let pods = watch.store.state();
+        let selection = Selection {
+            settings,
+            recipe: view.recipe.as_ref(),
+            scope: &view.scope,
+            older: &before.older(&settings.rank),
+            pods: &pods,
+        };
+        view.members = members::members(&selection, |node| self.world.0.nodes.zone(node));
+        view.pinglists = Pinglists::of_members(settings, &view.members);
+        view
+    }
+}
+
+fn watched(settings: &Settings) -> Watched {
+    let namespace = settings.namespaces.is_none().then(|| settings.namespace.clone());
+    (namespace, settings.pods.to_string())
+}
+
+fn facts(namespace: &PartialObjectMeta<Namespace>) -> NamespaceFacts {
+    let annotation = |key: &str| namespace.annotations().get(key).cloned();
+    NamespaceFacts {
+        name: namespace.name_any(),
+        labels: namespace.labels().clone(),
+        allow: annotation(ALLOW),
+        opted_out: annotation(INJECT).is_some_and(|value| value == "false"),
+    }
+}
+
+/// What a `NetworkProber` injects; `None` if it names no image and ours is not known.
+fn recipe(settings: &Settings, setup: &Setup) -> Option<Recipe> {
+    let image = settings.image.clone().or_else(|| setup.own_image.clone())?;
+    Some(Recipe {
+        prober: settings.key(),
+        image,
+        own_image: settings.image.is_none(),
+        http_port: settings.http_port,
+        prometheus_port: settings.prometheus_port,
+        delivery: match settings.delivery {
+            Delivery::ConfigMap => injection::Delivery::ConfigMap,
+            Delivery::Pull => injection::Delivery::Pull { url: setup.pinglist_url.clone() },
+        },
+        config_map: settings.name.clone(),
+        resources: injection::Resources {
+            requests: settings.requests.clone(),
+            limits: settings.limits.clone(),
+        },
+        native_sidecar: setup.native_sidecars,
+    })
+}

@@ -1,0 +1,194 @@
+//! The webhook's own certificate authority and certificate.
+//!
+//! Everything is in one Secret: the leader writes it ([`CertificateKeeper`]), every replica reads it
+//! ([`Certificates`]). An authority is in the published bundle for some time before it signs: whoever
+//! is asked to trust a certificate has been told of its authority before. [`next`] decides what is due.
+use std::time::Duration;
+
+mod issue;
+mod keeper;
+mod published;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use issue::IssueError;
+pub use keeper::{CertificateKeeper, KeepError};
+pub use published::{Bundle, Certificates};
+pub use secret::Defect;
+
+/// The name of the Secret and of the Service in front of the webhook.
+pub const NAME: &str = "traffic-operator-webhook";
+
+/// A time: seconds since the Unix epoch.
+pub type UnixSeconds = i64;
+
+/// How far certificates are dated back, in seconds: an hour of difference between clocks is more
+/// than Kubernetes itself survives.
+const BACKDATED: i64 = 3600;
+
+/// How long certificates live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// An authority.
+    pub authority: Duration,
+    /// The certificate of the server.
+    pub leaf: Duration,
+}
+
+impl Default for Lifetimes {
+    /// A year and 90 days: what public authorities issue, and a rotation four times a year is one
+    /// that is known to work.
+    fn default() -> Self {
+        let day = Duration::from_hours(24);
+        Self { authority: 365 * day, leaf: 90 * day }
+    }
+}
+
+/// An authority in the bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Its subject's common name; no two in a bundle share it.
+    pub name: String,
+    /// Its certificate, PEM.
+    pub certificate: String,
+    /// Its private key, PEM.
+    key: String,
+    /// When it entered the bundle.
+    pub created: UnixSeconds,
+    /// When it ends.
+    pub not_after: UnixSeconds,
+}
+
+/// The server's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// The certificate, PEM.
+    pub certificate: String,
+    /// Its private key, PEM.
+    key: String,
+    /// The name of the authority that signed it.
+    pub authority: String,
+    /// The host names and addresses it is for.
+    pub names: Vec<String>,
+    /// When it was signed.
+    pub issued: UnixSeconds,
+    /// When it ends; never after its authority does.
+    pub not_after: UnixSeconds,
+}
+
+/// All that the Secret holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The bundle, the oldest first.
+    pub authorities: Vec<Authority>,
+    /// The server's certificate.
+    pub leaf: Leaf,
+}
+
+/// Two thirds of a life: as long again as a third of it remains for whatever keeps the rotation from
+/// happening to be seen and mended.
+fn due_at(begin: UnixSeconds, end: UnixSeconds) -> UnixSeconds {
+    begin.saturating_add(end.saturating_sub(begin) / 3 * 2)
+}
+
+impl Authority {
+    /// When a successor is due.
+    #[must_use]
+    pub fn due_at(&self) -> UnixSeconds {
+        due_at(self.created, self.not_after)
+    }
+
+    /// From when on it signs: a hundredth of its life after it entered the bundle (3.65 days of a
+    /// year). At least 10 s, which is how long a watch may be silent before it is begun again; at most
+    /// a sixth of its life, so that of an authority's last third half remains for its last certificate.
+    #[must_use]
+    pub fn signs_from(&self) -> UnixSeconds {
+        let life = self.not_after.saturating_sub(self.created);
+        self.created.saturating_add((life / 100).max(10).min(life / 6))
+    }
+
+    fn is_valid(&self, now: UnixSeconds) -> bool {
+        self.created.saturating_sub(BACKDATED) <= now && now < self.not_after
+    }
+}
+
+impl State {
+    /// What clients are to trust: the certificates of all authorities, PEM.
+    #[must_use]
+    pub fn bundle(&self) -> String {
+        self.authorities.iter().map(|authority| authority.certificate.as_str()).collect()
+    }
+
+    /// When [`next`] has something to do, if nobody touches the state before.
+    #[must_use]
+    pub fn due_at(&self) -> UnixSeconds {
+        let signer = self.authorities.iter().find(|a| a.name == self.leaf.authority);
+        let newest = self.authorities.iter().max_by_key(|a| a.created);
+        let waiting = newest.filter(|newest| newest.name != self.leaf.authority);
+        // A certificate that ends with its authority cannot be had for longer.
+        let renewable = signer.filter(|signer| self.leaf.not_after < signer.not_after);
+        [
+            renewable.map(|_| due_at(self.leaf.issued, self.leaf.not_after)),
+            newest.map(Authority::due_at),
+            waiting.map(Authority::signs_from),
+            self.authorities.iter().map(|a| a.not_after).min(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        // Without authorities: at once.
+        .unwrap_or(UnixSeconds::MIN)
+    }
+}
+
+/// The authority that signs now, of those that are valid: the newest one that has been in the bundle
+/// for long enough, else the oldest.
+fn signer(authorities: &[Authority], now: UnixSeconds) -> Option<&Authority> {
+    let valid = || authorities.iter().filter(|authority| authority.is_valid(now));
+    let known = valid().filter(|authority| authority.signs_from() <= now);
+    known.max_by_key(|a| a.created).or_else(|| valid().min_by_key(|a| a.created))
+}
+
+/// What the state is to be now; `None` when it is that already.
+///
+/// Only the keys are random: what is due is a function of the arguments. The first authority, and one
+/// whose predecessors all ended while nobody looked, signs at once.
+///
+/// # Errors
+/// When keys or certificates cannot be made.
+pub fn next(
+    state: Option<&State>,
+    now: UnixSeconds,
+    lifetimes: Lifetimes,
+    names: &[String],
+) -> Result<Option<State>, IssueError> {
+    let before = state.map(|state| state.authorities.as_slice()).unwrap_or_default();
+    let mut authorities: Vec<_> = before.iter().filter(|a| now < a.not_after).cloned().collect();
+    let newest = authorities.iter().max_by_key(|authority| authority.created);
+    let due = newest.is_none_or(|newest| newest.due_at() <= now);
+    if due || !authorities.iter().any(|authority| authority.is_valid(now)) {
+        authorities.push(Authority::issue(now, lifetimes.authority)?);
+    }
+    let signer = signer(&authorities, now).ok_or(IssueError::Clock(now))?;
+    let end = now.saturating_add(seconds(lifetimes.leaf)).min(signer.not_after);
+    let current = state.map(|state| &state.leaf).filter(|leaf| {
+        let early = now < due_at(leaf.issued, leaf.not_after);
+        let last = end <= leaf.not_after && now < leaf.not_after;
+        leaf.authority == signer.name
+            && leaf.names == names
+            && leaf.issued.saturating_sub(BACKDATED) <= now
+            && (early || last)
+    });
+    let leaf = match current {
+        Some(leaf) => leaf.clone(),
+        None => Leaf::issue(signer, now, end, names)?,
+    };
+    let next = State { authorities, leaf };
+    Ok((state != Some(&next)).then_some(next))
+}
+
+fn seconds(duration: Duration) -> i64 {
+    // Some 10,000 years: further than the format of certificates goes.
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX).min(300_000_000_000)
+}

@@ -1,0 +1,149 @@
+//! What every replica reads of the Secret: the certificate it serves with, and the bundle.
+use std::{
+    convert::Infallible,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, runtime::watcher::Event};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tokio::sync::watch;
+
+use super::{Defect, NAME, State, UnixSeconds};
+use crate::{metrics::Metrics, runtime};
+
+/// What clients of this server are to trust, and when that ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    /// The certificates of the authorities, PEM: `caBundle` of the webhook configurations and `ca.crt`
+    /// of the agents.
+    pub pem: Arc<str>,
+    /// When the authority ends that signs now.
+    pub authority_not_after: UnixSeconds,
+    /// When the server's certificate ends.
+    pub leaf_not_after: UnixSeconds,
+}
+
+/// The certificates in use by this process; clones share them.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    current: Arc<Current>,
+    bundle: watch::Sender<Option<Bundle>>,
+    touched: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Current(RwLock<Option<Arc<CertifiedKey>>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Default for Certificates {
+    fn default() -> Self {
+        let (bundle, touched) = (watch::Sender::new(None), watch::Sender::new(()));
+        Self { current: Arc::default(), bundle, touched }
+    }
+}
+
+impl Certificates {
+    /// The bundle now and whenever it changes; `None` until the Secret was read.
+    #[must_use]
+    pub fn bundle(&self) -> watch::Receiver<Option<Bundle>> {
+        self.bundle.subscribe()
+    }
+
+    /// Told whenever the Secret changed in any way, so that the leader looks at it.
+    #[must_use]
+    pub fn touched(&self) -> watch::Receiver<()> {
+        self.touched.subscribe()
+    }
+
+    /// Serves with this state from the next connection on, and publishes its bundle.
+    ///
+    /// # Errors
+    /// When the certificate and its key are not a pair; what was served before still is.
+    pub fn install(&self, state: &State) -> Result<(), Defect> {
+        let key = Arc::new(state.certified_key()?);
+        let signer = state.authorities.iter().find(|a| a.name == state.leaf.authority);
+        let bundle = Bundle {
+            pem: state.bundle().into(),
+            authority_not_after: signer.map_or(0, |authority| authority.not_after),
+            leaf_not_after: state.leaf.not_after,
+        };
+        // The bundle first: who hears of it may be a little ahead of who is asked to trust it.
+        self.bundle.send_if_modified(|current| {
+            let changed = current.as_ref() != Some(&bundle);
+            *current = Some(bundle);
+            changed
+        });
+        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        Ok(())
+    }
+
+    /// The configuration of a TLS server that presents whatever is installed; until then it refuses
+    /// every handshake.
+    ///
+    /// # Errors
+    /// When the versions of TLS and the cryptography do not fit together.
+    pub fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::<Current>::clone(&self.current));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// Follows the Secret for ever. What cannot be read is said in the log, and the last good
+    /// certificate stays.
+    pub async fn follow(
+        &self,
+        client: kube::Client,
+        namespace: &str,
+        metrics: Metrics,
+    ) -> Infallible {
+        let api: Api<Secret> = Api::namespaced(client, namespace);
+        let only = runtime::watch::config().fields(&format!("metadata.name={NAME}"));
+        let mut events = std::pin::pin!(runtime::watch::follow(api, only));
+        loop {
+            match events.next().await {
+                Some(Ok(Event::InitApply(secret) | Event::Apply(secret))) => self.read(&secret),
+                Some(Ok(Event::Delete(_))) => {
+                    tracing::warn!(
+                        secret = NAME,
+                        "deleted; the certificate in use stays until the leader makes another"
+                    );
+                    self.touched.send_replace(());
+                }
+                // A first list without the Secret: the leader is about to create it, or to be told.
+                Some(Ok(Event::InitDone)) => self.touched.send_replace(()),
+                Some(Ok(Event::Init)) => {}
+                Some(Err(error)) => {
+                    metrics.watch_restarted("secrets");
+                    tracing::warn!(%error, "watch of the certificates failed, trying again");
+                }
+                // The stream is without end; were it to end, the certificate in use would stay.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn read(&self, secret: &Secret) {
+        match State::from_secret(secret).and_then(|state| self.install(&state)) {
+            Ok(()) => tracing::debug!(secret = NAME, "certificates read"),
+            Err(defect) => {
+                tracing::warn!(secret = NAME, %defect, "not what we wrote, the last good certificate stays");
+            }
+        }
+        self.touched.send_replace(());
+    }
+}
