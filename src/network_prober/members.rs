@@ -56,7 +56,6 @@ impl Member {
     }
 }
 
-
 /// What became of the selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
@@ -126,14 +125,18 @@ pub fn members(selection: &Selection<'_>, zone: impl Fn(&str) -> String) -> Memb
             Err(reason) => *found.not_injected.entry(reason).or_default() += 1,
         }
     }
-    found.members.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
+    found
+        .members
+        .sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
     found
 }
 
 /// In mode `DaemonSet` only the pods of our own `DaemonSet` count: others may have the same labels.
 fn is_ours_to_count(settings: &Settings, pod: &PodObject) -> bool {
     settings.mode == Mode::Sidecar
-        || pod.controller().is_some_and(|o| (o.kind, o.name) == ("DaemonSet", settings.name.as_str()))
+        || pod
+            .controller()
+            .is_some_and(|o| (o.kind, o.name) == ("DaemonSet", settings.name.as_str()))
             && pod.namespace() == settings.namespace
 }
 

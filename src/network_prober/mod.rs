@@ -16,9 +16,7 @@ use tokio::sync::watch as signal;
 
 use crate::{
     api::{NetworkProber, NetworkProberStatus},
-    controller::{
-        Error, FIELD_MANAGER, MANAGED_BY, Notice, Plan, Reconciler, error::is_refusal,
-    },
+    controller::{Error, FIELD_MANAGER, MANAGED_BY, Notice, Plan, Reconciler, error::is_refusal},
     webhook::configuration::ClientConfig,
 };
 
@@ -105,7 +103,8 @@ impl NetworkProberReconciler {
     /// certificates did.
     pub fn triggers(
         &self,
-    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<> {
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<>
+    {
         let (world, bundle) = (self.world.clone(), self.bundle.clone());
         let rotated = futures::stream::unfold(bundle, |mut bundle| async move {
             bundle.changed().await.ok()?;
@@ -149,7 +148,10 @@ impl NetworkProberReconciler {
         }
     }
 
-    async fn look(&self, key: &ChildKey) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
+    async fn look(
+        &self,
+        key: &ChildKey,
+    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
         match self.api(key).get_metadata_opt(&key.name).await {
             Ok(found) => Ok(found),
             Err(error) => Err(Error::kube("get child")(error)),
@@ -218,7 +220,11 @@ impl NetworkProberReconciler {
 
     /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and go:
     /// they are looked at.
-    async fn look_at_monitoring(&self, prober: &NetworkProber, kinds: &BTreeSet<ChildKind>) -> Result<Vec<ChildKey>, Error> {
+    async fn look_at_monitoring(
+        &self,
+        prober: &NetworkProber,
+        kinds: &BTreeSet<ChildKind>,
+    ) -> Result<Vec<ChildKey>, Error> {
         let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
         let mut existing = Vec::new();
         for kind in kinds {

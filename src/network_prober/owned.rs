@@ -10,7 +10,8 @@ use futures::{
     stream::{BoxStream, select_all},
 };
 use k8s_openapi::api::{
-    admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::DaemonSet, core::v1::ConfigMap,
+    admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::DaemonSet,
+    core::v1::ConfigMap,
 };
 use kube::{
     Api, Client, Resource,

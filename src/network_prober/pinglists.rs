@@ -78,8 +78,7 @@ impl Pinglists {
     #[must_use]
     pub fn of_members(settings: &Settings, members: &Members) -> Self {
         let targets = targets(settings, &members.members);
-        let peers: Vec<_> =
-            members.members.iter().map(|m| Arc::new(peer(settings, m))).collect();
+        let peers: Vec<_> = members.members.iter().map(|m| Arc::new(peer(settings, m))).collect();
         let mut lists = HashMap::with_capacity(peers.len() + members.guests.len());
         let mut whole = 0;
         let mut series = 0;

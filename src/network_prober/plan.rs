@@ -129,9 +129,9 @@ fn children(
     let namespaces = namespaces(settings, view);
     if !needs_ca || ca.is_some() {
         let members = &view.members.members;
-        let maps = namespaces.iter().map(|namespace| {
-            family.config_map(namespace, members, ca.unwrap_or_default())
-        });
+        let maps = namespaces
+            .iter()
+            .map(|namespace| family.config_map(namespace, members, ca.unwrap_or_default()));
         children.extend(maps);
     }
     match settings.mode {

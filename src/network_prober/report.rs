@@ -1,10 +1,5 @@
 //! What is told: status, conditions, events.
-use super::{
-    children::ChildKind,
-    plan::Observed,
-    settings::Settings,
-    world::View,
-};
+use super::{children::ChildKind, plan::Observed, settings::Settings, world::View};
 use crate::{
     api::{
         NetworkProber, NetworkProberStatus,
@@ -21,7 +16,12 @@ pub(super) fn waiting() -> Verdict {
     verdict("Ready", None, "Starting", "the selected pods are not listed yet".into())
 }
 
-fn verdict(type_: &'static str, status: Option<bool>, reason: &'static str, message: String) -> Verdict {
+fn verdict(
+    type_: &'static str,
+    status: Option<bool>,
+    reason: &'static str,
+    message: String,
+) -> Verdict {
     Verdict { type_, status, reason, message }
 }
 
@@ -164,7 +164,8 @@ pub(super) fn notices(prober: &NetworkProber, view: &View) -> Vec<Notice> {
         });
     }
     if let Some((number, why)) = members.failing.as_ref().filter(|_| members.is_failing()) {
-        let known = before.conditions.iter().any(|c| c.type_ == "Ready" && c.reason == "AgentFailing");
+        let known =
+            before.conditions.iter().any(|c| c.type_ == "Ready" && c.reason == "AgentFailing");
         if !known {
             let note = format!("{number} agents cannot start: {why}; no further pod gets one");
             notices.push(Notice { warning: true, reason: "AgentFailing", note, node: None });

@@ -98,7 +98,8 @@ impl Agents {
             return Err(Refusal::Unauthorized("not a token of this cluster for this service\n"));
         }
         let extra = status.user.and_then(|user| user.extra).unwrap_or_default();
-        let uid = extra.get("authentication.kubernetes.io/pod-uid").and_then(|v| v.first().cloned());
+        let uid =
+            extra.get("authentication.kubernetes.io/pod-uid").and_then(|v| v.first().cloned());
         let uid = uid.ok_or(Refusal::Unauthorized("the token is not bound to a pod\n"))?;
         let mut tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() >= TOKENS {

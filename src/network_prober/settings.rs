@@ -81,7 +81,8 @@ impl Settings {
         let spec = &prober.spec;
         let pods = selector("podSelector", &spec.pod_selector)?;
         if pods.is_empty() && !spec.select_all {
-            let text = "an empty selector selects every pod; if that is meant, set spec.selectAll: true";
+            let text =
+                "an empty selector selects every pod; if that is meant, set spec.selectAll: true";
             return Err(invalid("podSelector", text));
         }
         let namespace = prober.namespace().unwrap_or_default();
@@ -112,7 +113,10 @@ impl Settings {
         }
         let image = spec.agent_image.clone();
         if image.as_ref().is_some_and(|image| image.trim().is_empty()) {
-            return Err(invalid("agentImage", "is empty; leave it out for the operator's own image"));
+            return Err(invalid(
+                "agentImage",
+                "is empty; leave it out for the operator's own image",
+            ));
         }
         let default = if image.is_some() { Delivery::ConfigMap } else { Delivery::Pull };
         let created = prober.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
@@ -237,7 +241,10 @@ mod tests {
         assert_eq!(settings.delivery, Delivery::ConfigMap);
         assert_eq!((settings.period.as_secs(), settings.timeout.as_secs()), (10, 1));
         let own = read(serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}})).unwrap();
-        assert_eq!((own.delivery, own.http_port, own.prometheus_port), (Delivery::Pull, 8080, 2112));
+        assert_eq!(
+            (own.delivery, own.http_port, own.prometheus_port),
+            (Delivery::Pull, 8080, 2112)
+        );
     }
 
     /// What the API server refuses too, for objects that are older than the schema.

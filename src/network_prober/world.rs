@@ -303,7 +303,9 @@ impl Follower {
             .filter(|prober| prober.metadata.deletion_timestamp.is_none())
             .map(|prober| (prober, Settings::of(prober, &setup.tenancy)))
             .collect();
-        read.sort_by_key(|(prober, _)| (prober.creation_timestamp(), prober.namespace(), prober.name_any()));
+        read.sort_by_key(|(prober, _)| {
+            (prober.creation_timestamp(), prober.namespace(), prober.name_any())
+        });
         self.watch_pods(read.iter().filter_map(|(_, settings)| settings.as_ref().ok()));
         let namespaces: Vec<_> = self.namespaces.state().iter().map(|n| facts(n)).collect();
         let before = self.world.snapshot();
@@ -321,9 +323,10 @@ impl Follower {
         self.metrics.stored("pods", self.pods.values().map(|watch| watch.store.len()).sum());
         let same = before.synced
             && before.views.len() == snapshot.views.len()
-            && snapshot.views.iter().all(|(key, view)| {
-                before.views.get(key).is_some_and(|old| Arc::ptr_eq(old, view))
-            });
+            && snapshot
+                .views
+                .iter()
+                .all(|(key, view)| before.views.get(key).is_some_and(|old| Arc::ptr_eq(old, view)));
         if !same {
             self.world.0.snapshot.send_replace(Arc::new(snapshot));
         }
