@@ -137,7 +137,7 @@ async fn a_link_is_slow_and_mended(cluster: &Cluster) {
     let said = cluster.kubectl(&["exec", "client", "--", "wget", "-q", "-O", "-", url]).unwrap();
     assert_eq!(said, "hello\n");
     let counts = impaired.lift().await.unwrap();
-    assert!(counts.held > 10 && counts.failed == 0, "{counts:?}");
+    assert!(counts.held >= 10 && counts.failed == 0, "{counts:?}");
     eprintln!("100 ms: shortest round trip {slow} ms; mended {} ms, {counts:?}", ping());
 }
 
