@@ -27,6 +27,10 @@ help: ## List the targets.
 demo: image ## Run the product's main job on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
 	$(LAB) demo $(if $(KEEP),--keep)
 
+.PHONY: demo-prober
+demo-prober: image ## Run the network prober on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
+	$(LAB) demo-prober $(if $(KEEP),--keep)
+
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test

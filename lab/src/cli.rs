@@ -10,7 +10,9 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cluster::operator::{environment_file, write_environment};
-use crate::cluster::{self, Cluster, parse_rate, teardown_leftovers};
+use crate::cluster::{
+    self, Cluster, Impairment, parse_delay, parse_rate, parse_share, teardown_leftovers,
+};
 use crate::control_plane::{self, ControlPlane};
 use crate::image::{self, Compression};
 use crate::{cluster::leftovers, dashboard, demo, node, packages, progress, relay, sink, tools};
@@ -51,6 +53,12 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+    /// Play the network prober on a cluster, and say PASS or FAIL.
+    DemoProber {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
     /// Take down the cluster, and whatever killed runs have left.
     Down,
     /// Say what runs or is left on this machine.
@@ -65,6 +73,19 @@ enum Command {
         rate: String,
         /// For how long.
         seconds: u64,
+    },
+    /// Make the link of a node slow and lossy for its pods.
+    Impair {
+        /// The node, as node-2.
+        node: String,
+        /// For how long.
+        seconds: u64,
+        /// Share of the packets that are lost in each direction.
+        #[arg(long, default_value = "0%")]
+        loss: String,
+        /// What is added to each round trip.
+        #[arg(long, default_value = "0ms")]
+        delay: String,
     },
     /// Run kubectl on the cluster that is up.
     #[command(disable_help_flag = true)]
@@ -95,7 +116,8 @@ enum Command {
         #[arg(long)]
         allow_empty: bool,
     },
-    /// Put a static binary of the operator into an OCI image archive.
+    /// Put a static binary of the operator into an OCI image archive, and beside it into one under the name of the
+    /// original prober's agent, which runs as the agent.
     Image {
         /// The binary.
         #[arg(long)]
@@ -123,6 +145,9 @@ enum Command {
         #[arg(long)]
         listen: SocketAddr,
     },
+    /// Hold and lose packets of a node's pods.
+    #[command(hide = true)]
+    ImpairLine(crate::impair::Config),
     /// Be the first process of a node.
     #[command(hide = true)]
     NodeInit { config: PathBuf },
@@ -149,17 +174,24 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Relay { listen, network, target } => relay::run(listen, &network, &target)?,
         Command::Sink { listen } => sink::run(listen)?,
         Command::NodeInit { config } => node::run(&config)?,
+        Command::ImpairLine(config) => crate::impair::run(&config)?,
         Command::Guard { id } => cluster::run_guard(&id)?,
         Command::Tools { print } => ensure_tools(print)?,
         Command::Image { binary, reference, out } => {
-            let archive = image::product(&binary, &reference).write(&out, Compression::Gzip)?;
-            println!(
-                "{} {} {:.1} MB {}",
-                archive.reference,
-                archive.digest,
-                megabytes(archive.size),
-                out.display()
-            );
+            let agent = image::original_agent_archive(&out);
+            // The second one only travels from this disk to this disk.
+            for archive in [
+                image::product(&binary, &reference).write(&out, Compression::Gzip)?,
+                image::original_agent(&binary).write(&agent, Compression::None)?,
+            ] {
+                println!(
+                    "{} {} {:.1} MB {}",
+                    archive.reference,
+                    archive.digest,
+                    megabytes(archive.size),
+                    archive.path.display()
+                );
+            }
         }
         Command::Status => return Ok(status()),
         Command::Down => down()?,
@@ -174,7 +206,14 @@ fn run(command: Command) -> Result<ExitCode> {
             let passed = interruptible(demo::run(keep))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        Command::DemoProber { keep } => {
+            let passed = interruptible(demo::prober::run(keep))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
+        Command::Impair { node, seconds, loss, delay } => {
+            interruptible(impair(node, seconds, loss, delay))?;
+        }
         Command::Draw { file, prometheus, out, from, rate_interval, allow_empty } => {
             let options = dashboard::Options { prometheus, from, rate_interval };
             let size = interruptible(dashboard::write(&file, &options, &out, allow_empty))?;
@@ -273,6 +312,20 @@ async fn traffic(node: String, rate: String, seconds: u64) -> Result<()> {
     let traffic = cluster.traffic(&node, parse_rate(&rate)?, Duration::from_secs(seconds))?;
     let bytes = traffic.wait().await?;
     println!("{node} sent {:.1} MB in {seconds} s", megabytes(bytes));
+    Ok(())
+}
+
+async fn impair(node: String, seconds: u64, loss: String, delay: String) -> Result<()> {
+    let cluster = Cluster::attach().await?;
+    let impairment = Impairment { delay: parse_delay(&delay)?, loss: parse_share(&loss)? };
+    // The margin keeps it from ending by itself before it is ended here.
+    let (time, margin) = (Duration::from_secs(seconds), Duration::from_secs(10));
+    let impaired = cluster.impair(&node, impairment, time + margin).await?;
+    progress(&format!("{node}: {delay} on each round trip, {loss} lost in each direction"));
+    progress(Impairment::mechanism());
+    tokio::time::sleep(time).await;
+    let counts = impaired.lift().await?;
+    println!("{node}: {} packets held, {} lost in {seconds} s", counts.held, counts.lost);
     Ok(())
 }
 

@@ -21,7 +21,7 @@
 //!
 //! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
 //! `credentials` make identities, `control_plane` and `cluster` put the two levels together, `image` writes OCI
-//! archives, `demo` plays the product's main job on a cluster, `dashboard` draws dashboards.
+//! archives, `impair` slows links down, `demo` plays the product's main job on a cluster, `dashboard` draws dashboards.
 
 mod audit;
 pub mod cli;
@@ -31,6 +31,7 @@ mod credentials;
 pub mod dashboard;
 pub mod demo;
 pub mod image;
+mod impair;
 mod kubeconfig;
 mod node;
 pub mod packages;
@@ -44,7 +45,7 @@ mod wait;
 pub mod workspace;
 
 pub use audit::AuditEvent;
-pub use cluster::{Cluster, Options as ClusterOptions};
+pub use cluster::{Cluster, Impairment, Options as ClusterOptions};
 pub use control_plane::{ControlPlane, Options as ControlPlaneOptions};
 
 /// Tells the user what the lab is doing, on standard error: standard output belongs to results.

@@ -3,7 +3,10 @@
 //!
 //! All of them share one cluster, one after the other. It is started for the first that runs, and
 //! taken down at the end, whatever became of them.
+mod agents;
 mod insight;
+mod prober;
+mod probing;
 mod scenarios;
 mod stage;
 

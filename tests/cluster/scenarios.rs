@@ -7,10 +7,21 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
+    agents::{
+        a_peer_that_does_not_answer_costs_the_others_nothing, a_prober_at_rest_writes_nothing,
+        agents_open_no_more_files_however_long_they_probe, series_of_a_dead_peer_vanish,
+    },
     insight::{
         backtest_agrees_with_what_the_operator_did,
         pods_leave_a_node_that_stays_unfit_and_budgets_hold,
         why_a_node_is_unfit_is_answered_by_one_command,
+    },
+    probing::{
+        a_job_completes_beside_its_agent,
+        a_namespace_that_does_not_consent_gets_no_agents_and_its_pods_run,
+        a_pending_pod_blocks_no_other, deleting_a_prober_cleans_up_and_its_agents_harm_nobody,
+        match_expressions_are_honoured, the_original_prober_s_sample_runs_verbatim,
+        without_the_operator_pods_are_created_as_ever,
     },
     stage::Stage,
 };
@@ -45,6 +56,17 @@ scenarios![
     pods_leave_a_node_that_stays_unfit_and_budgets_hold,
     why_a_node_is_unfit_is_answered_by_one_command,
     backtest_agrees_with_what_the_operator_did,
+    the_original_prober_s_sample_runs_verbatim,
+    a_pending_pod_blocks_no_other,
+    without_the_operator_pods_are_created_as_ever,
+    a_namespace_that_does_not_consent_gets_no_agents_and_its_pods_run,
+    match_expressions_are_honoured,
+    a_job_completes_beside_its_agent,
+    deleting_a_prober_cleans_up_and_its_agents_harm_nobody,
+    a_peer_that_does_not_answer_costs_the_others_nothing,
+    series_of_a_dead_peer_vanish,
+    a_prober_at_rest_writes_nothing,
+    agents_open_no_more_files_however_long_they_probe,
     every_panel_of_the_dashboard_has_data,
     the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
     undeploy_leaves_no_label_behind,

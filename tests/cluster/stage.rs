@@ -12,7 +12,8 @@ use serde_json::Value;
 /// The longest that anything here takes to come true: rates, scrapes and roll-outs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
+/// Who the operator is for the API server.
+pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
 /// A cluster with the operator deployed.
 pub struct Stage {
@@ -26,7 +27,7 @@ impl Stage {
         let options = ClusterOptions {
             // The links are 10 Gbit/s; traffic that fills a tenth of them is enough.
             capacity: Some("1G".into()),
-            images: vec![image],
+            images: vec![lab::image::original_agent_archive(&image), image],
             ..ClusterOptions::default()
         };
         let cluster = Cluster::start(options).await?;

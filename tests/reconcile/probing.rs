@@ -58,7 +58,10 @@ impl Bench {
                 "state": {"running": {}}}],
         }});
         let params = PatchParams::default();
-        self.pods(namespace).patch_status(name, &params, &Patch::Merge(status)).await.expect("status");
+        self.pods(namespace)
+            .patch_status(name, &params, &Patch::Merge(status))
+            .await
+            .expect("status");
     }
 
     async fn prober_status(&self, name: &str) -> Value {
@@ -80,8 +83,13 @@ fn the_original_sample_gets_what_it_got() {
         eventually("the ConfigMap", async || maps.get_opt(&name).await.ok().flatten()).await;
         eventually("the webhook", async || {
             let status = bench.prober_status(&name).await;
-            status["conditions"].as_array()?.iter().any(|c| c["type"] == "Ready" && c["status"] == "True").then_some(())
-        }).await;
+            status["conditions"]
+                .as_array()?
+                .iter()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True")
+                .then_some(())
+        })
+        .await;
         let pod = bench.pod("default", "a", json!({})).await;
         println!("{}", serde_json::to_string_pretty(&pod).unwrap());
         bench.runs("default", "a", "10.1.0.1").await;
@@ -91,7 +99,8 @@ fn the_original_sample_gets_what_it_got() {
             let file: Value = serde_json::from_slice(&file.0).ok()?;
             println!("{file}");
             (file["endpointsMap"]["a"]["ip"] == "10.1.0.1").then_some(())
-        }).await;
+        })
+        .await;
         println!("{}", bench.prober_status(&name).await);
         let _ = (ListParams::default(), DeleteParams::default());
     });

@@ -6,6 +6,7 @@ mod cgroups;
 mod definitions;
 mod exposure;
 mod guard;
+mod impairment;
 mod monitoring;
 pub(crate) mod network;
 mod nodes;
@@ -29,6 +30,7 @@ use kube::Client;
 
 pub use exposure::Sample;
 pub use guard::run as run_guard;
+pub use impairment::{Impaired, Impairment, parse_delay, parse_share};
 pub use teardown::leftovers;
 pub(crate) use teardown::teardown_leftovers;
 pub use traffic::{Counters, Traffic, parse_rate};
@@ -45,6 +47,8 @@ pub struct Options {
     pub nodes: usize,
     /// Link capacity to write on every node as `traffic.example.com/capacity`; none = no annotation.
     pub capacity: Option<String>,
+    /// Zones of the nodes, one after the other and again from the first; none = no label.
+    pub zones: Vec<String>,
     /// Whether to run a Prometheus with the names of kube-prometheus, and `node_exporter` on every node.
     pub monitoring: bool,
     /// Image archives to import on every node, beside the lab's own.
@@ -55,7 +59,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { nodes: 3, capacity: None, monitoring: true, images: Vec::new(), keep: false }
+        Self {
+            nodes: 3,
+            capacity: None,
+            zones: Vec::new(),
+            monitoring: true,
+            images: Vec::new(),
+            keep: false,
+        }
     }
 }
 

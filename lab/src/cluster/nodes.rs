@@ -22,6 +22,9 @@ use crate::{control_plane, kubeconfig, packages, tools};
 /// Three nodes take 10 s on an idle machine with two cores.
 const READY_LIMIT: Duration = Duration::from_mins(3);
 
+/// The label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// Writes the keys, kubeconfigs and settings of all nodes.
 pub(super) fn prepare(
     layout: &control_plane::Layout,
@@ -225,14 +228,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Labels the nodes as workers and writes their capacity.
-    pub(super) async fn mark_nodes(&self, capacity: Option<&str>) -> Result<()> {
+    /// Labels the nodes as workers of their zones and writes their capacity.
+    pub(super) async fn mark_nodes(&self, capacity: Option<&str>, zones: &[String]) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client()?);
-        let patch = json!({"metadata": {
-            "labels": {"node-role.kubernetes.io/worker": ""},
-            "annotations": {"traffic.example.com/capacity": capacity},
-        }});
-        for name in self.node_names() {
+        // Without zones the label is null, which in a merge patch is absence.
+        let zones = zones.iter().map(Some).cycle().chain(std::iter::repeat(None));
+        for (name, zone) in self.node_names().into_iter().zip(zones) {
+            let patch = json!({"metadata": {
+                "labels": {"node-role.kubernetes.io/worker": "", ZONE: zone},
+                "annotations": {"traffic.example.com/capacity": capacity},
+            }});
             nodes
                 .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await

@@ -126,7 +126,7 @@ pub(super) async fn start(options: Options) -> Result<Cluster> {
         step("monitoring applied");
     }
     cluster.nodes_ready(&cluster.node_names()).await?;
-    cluster.mark_nodes(options.capacity.as_deref()).await?;
+    cluster.mark_nodes(options.capacity.as_deref(), &options.zones).await?;
     step(&format!("{} nodes ready", options.nodes));
     if options.monitoring {
         cluster.monitoring_ready().await?;

@@ -13,7 +13,13 @@ async fn a_cluster_works_breaks_mends_and_leaves_nothing() {
         return;
     }
     let started = Instant::now();
-    let cluster = Cluster::start(Options { nodes: 2, ..Options::default() }).await.unwrap();
+    let cluster = Cluster::start(Options {
+        nodes: 2,
+        zones: vec!["east".to_owned(), "west".to_owned()],
+        ..Options::default()
+    })
+    .await
+    .unwrap();
     eprintln!("cluster of 2 up in {:.1} s", started.elapsed().as_secs_f64());
     let id = cluster.id();
     assert_eq!(cluster.node_names(), ["node-1", "node-2"]);
@@ -21,6 +27,7 @@ async fn a_cluster_works_breaks_mends_and_leaves_nothing() {
     traffic_is_counted_where_it_is_sent(&cluster).await;
     prometheus_names_nodes_as_instances(&cluster).await;
     pods_run_and_find_each_other(&cluster).await;
+    a_link_is_slow_and_mended(&cluster).await;
     nodes_break_and_come_back(&cluster).await;
     let error = cluster.counters("node-3").unwrap_err().to_string();
     assert!(error.contains("only node-1, node-2"), "{error}");
@@ -100,6 +107,38 @@ spec:
     assert_eq!(answer, "hello\n");
     assert_eq!(cluster.expose("default", "server", 80).await.unwrap(), url);
     assert!(cluster.kubectl(&["get", "nonsense"]).unwrap_err().to_string().contains("nonsense"));
+}
+
+/// The pods of the act before still run.
+async fn a_link_is_slow_and_mended(cluster: &Cluster) {
+    let zone = |node| {
+        let path = r"jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}";
+        cluster.kubectl(&["get", "node", node, "-o", path]).unwrap()
+    };
+    assert_eq!([zone("node-1"), zone("node-2")], ["east", "west"]);
+    let address = "jsonpath={.status.podIP}";
+    let server = cluster.kubectl(&["get", "pod", "server", "-o", address]).unwrap();
+    let ping = || {
+        let said = cluster
+            .kubectl(&["exec", "client", "--", "ping", "-c", "5", "-i", "0.2", &server])
+            .unwrap();
+        assert!(said.contains(" 0% packet loss"), "{said}");
+        // "round-trip min/avg/max = 0.126/0.222/0.406 ms"
+        said.rsplit_once("= ").unwrap().1.split_once('/').unwrap().0.parse::<f64>().unwrap()
+    };
+    let impairment = Impairment { delay: Duration::from_millis(100), loss: 0.0 };
+    let impaired = cluster.impair("node-2", impairment, Duration::from_mins(2)).await.unwrap();
+    let slow = ping();
+    assert!(slow >= 100.0, "{slow} ms");
+    let again = cluster.impair("node-2", impairment, Duration::from_mins(2)).await.unwrap_err();
+    assert!(format!("{again:#}").contains("impaired already"), "{again:#}");
+    // A Service's address is translated once, whatever comes between.
+    let url = "http://server.default.svc/x";
+    let said = cluster.kubectl(&["exec", "client", "--", "wget", "-q", "-O", "-", url]).unwrap();
+    assert_eq!(said, "hello\n");
+    let counts = impaired.lift().await.unwrap();
+    assert!(counts.held >= 10 && counts.failed == 0, "{counts:?}");
+    eprintln!("100 ms: shortest round trip {slow} ms; mended {} ms, {counts:?}", ping());
 }
 
 async fn nodes_break_and_come_back(cluster: &Cluster) {

@@ -1,7 +1,8 @@
-//! The product's main job, played on a real cluster and judged.
+//! The product's jobs, played on a real cluster and judged.
 
 mod checks;
 mod exposition;
+pub mod prober;
 mod story;
 mod view;
 
@@ -26,16 +27,24 @@ const CAPACITY: &str = "1G";
 ///
 /// If the cluster cannot be started or taken down. What fails in between is a failed check.
 pub async fn run(keep: bool) -> Result<bool> {
-    let started = Instant::now();
-    let archive = image::product_archive();
     let options = Options {
         capacity: Some(CAPACITY.to_owned()),
-        images: vec![archive],
+        images: vec![image::product_archive()],
         ..Options::default()
     };
+    perform(options, keep, story::play).await
+}
+
+/// Plays a story on a cluster of its own, prints what it has checked, and takes the cluster down unless it is kept.
+async fn perform(
+    options: Options,
+    keep: bool,
+    play: impl AsyncFnOnce(&Cluster, Instant, &mut Vec<Check>) -> Result<()>,
+) -> Result<bool> {
+    let started = Instant::now();
     let mut cluster = Cluster::start_keepable(options).await?;
     let mut checks = Vec::new();
-    if let Err(error) = story::play(&cluster, started, &mut checks).await {
+    if let Err(error) = play(&cluster, started, &mut checks).await {
         checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
         println!("\nThe operator's log:\n{}", story::operator_log(&cluster));
     }

@@ -15,7 +15,11 @@ pub(crate) use catalogue::{
     Role, build_all, config_reloader_reference, coredns_reference, node_exporter_reference,
     pause_reference, prometheus_reference,
 };
-pub use product::{PRODUCT_REFERENCE, product, product_archive};
+pub(crate) use product::ORIGINAL_AGENT_SAMPLE_NAME;
+pub use product::{
+    ORIGINAL_AGENT_REFERENCE, PRODUCT_REFERENCE, original_agent, original_agent_archive, product,
+    product_archive,
+};
 
 /// One image: what is in it and how it starts.
 #[derive(Debug, Clone, Default)]

@@ -33,6 +33,29 @@ pub fn product(binary: &Path, reference: &str) -> Image {
     }
 }
 
+/// The name of the original prober's agent image, as its sample has it.
+pub const ORIGINAL_AGENT_REFERENCE: &str = "docker.io/bigmikes/kube-net-prober:test-version-v8";
+
+/// The same name as that sample writes it.
+pub(crate) const ORIGINAL_AGENT_SAMPLE_NAME: &str = "bigmikes/kube-net-prober:test-version-v8";
+
+/// Describes an image under the name of the original agent's: the product's binary, started as its agent.
+///
+/// The original cannot be pulled here; under its name the original's sample runs as it was published. As there, all it
+/// is told comes by environment variables.
+#[must_use]
+pub fn original_agent(binary: &Path) -> Image {
+    let mut image = product(binary, ORIGINAL_AGENT_REFERENCE);
+    image.entrypoint.extend(["agent", "probe"].map(str::to_owned));
+    image
+}
+
+/// Returns where `lab image` writes the image under the original agent's name, beside the product's.
+#[must_use]
+pub fn original_agent_archive(product: &Path) -> PathBuf {
+    product.with_file_name("kube-net-prober.tar")
+}
+
 /// Returns where `lab image` writes, and where the cluster looks for, the product's image archive.
 #[must_use]
 pub fn product_archive() -> PathBuf {
