@@ -168,7 +168,9 @@ impl std::fmt::Display for SkipReason {
 }
 
 /// Why this pod, by itself, does not get the agent. Whether it is selected, and what its namespace
-/// says, is decided before.
+/// says, is decided before. For a pod that exists and has no agent, no reason here means that the
+/// webhook was not asked ([`SkipReason::CreatedBefore`]), or, if its annotation
+/// [`INJECTED_BY_ANNOTATION`] is there, that the agent was removed ([`SkipReason::Stripped`]).
 ///
 /// The agent's container decides whether it is there, not an annotation: annotations are copied with
 /// templates, and other webhooks remove containers.
