@@ -1,7 +1,7 @@
 //! Whether a pod gets the prober's agent.
 //!
 //! [`skip_reason`] is asked by the webhook for a pod that is about to be created, and by the report
-//! of coverage for pods that exist; both mean the same by the same word. [`patch`] says how.
+//! of coverage for pods that exist; both mean the same by the same word. [`patch()`] says how.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
