@@ -70,8 +70,11 @@ struct File {
 
 #[derive(Debug, Deserialize)]
 struct Endpoint {
-    /// One address; several of a dual-stack pod are joined by commas.
+    /// One address, as in the original.
     ip: String,
+    /// All addresses of a dual-stack pod.
+    #[serde(default)]
+    ips: Vec<IpAddr>,
     /// Text, as in the original.
     port: String,
     namespace: Option<String>,
@@ -140,12 +143,10 @@ fn nanoseconds(field: &str, value: i64) -> anyhow::Result<Duration> {
 }
 
 fn peer(key: &str, endpoint: Endpoint) -> anyhow::Result<Peer> {
-    let mut ips = Vec::new();
-    for ip in endpoint.ip.split(',').map(str::trim).filter(|ip| !ip.is_empty()) {
-        ips.push(ip.parse::<IpAddr>().with_context(|| format!("ip: {ip:?}"))?);
-    }
+    let mut ips = endpoint.ips;
     if ips.is_empty() {
-        bail!("ip: is empty");
+        let ip = endpoint.ip.trim();
+        ips.push(ip.parse().with_context(|| format!("ip: {ip:?}"))?);
     }
     let port = endpoint.port.parse::<u16>().ok().filter(|port| *port > 0);
     let port = port.with_context(|| format!("port: {:?}", endpoint.port))?;

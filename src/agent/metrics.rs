@@ -330,7 +330,7 @@ fn outcome(protocol: Protocol, pair: &Pair, result: &'static str, reason: &'stat
 /// A resolution of 10 % is finer than round-trip times repeat themselves; 160 buckets hold six decades of
 /// it, and an outburst is forgotten after an hour instead of coarsening everything.
 fn native() -> NativeHistogramConfig {
-    NativeHistogramConfig::new(1.1).max_buckets(160).min_reset_duration(Duration::from_secs(3600))
+    NativeHistogramConfig::new(1.1).max_buckets(160).min_reset_duration(Duration::from_hours(1))
 }
 
 /// From 50 µs (two pods of one node) doubling to 0.8 s; then the default timeout with a lost SYN (1 s,

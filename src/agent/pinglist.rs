@@ -9,6 +9,10 @@ pub use crate::api::network_prober::Protocol;
 /// its peers.
 pub const LEAST_PERIOD: Duration = Duration::from_millis(100);
 
+/// The longest period: who probes less than once in a day measures nothing, and times within a day can be
+/// added without care for overflow.
+pub const LONGEST_PERIOD: Duration = Duration::from_hours(24);
+
 /// The period of a list that names none: that of the original.
 pub const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
 
@@ -81,14 +85,14 @@ pub struct Peer {
 
 impl Pinglist {
     /// The same list with figures that can be worked with: a period or timeout of zero is the
-    /// default, the period has a least value, the timeout is at most the period, no protocol is
+    /// default, the period has a least and a greatest value, the timeout is at most the period, no protocol is
     /// HTTP as in the original, and nothing is there twice.
     #[must_use]
     pub fn sane(mut self) -> Self {
         if self.period.is_zero() {
             self.period = DEFAULT_PERIOD;
         }
-        self.period = self.period.max(LEAST_PERIOD);
+        self.period = self.period.clamp(LEAST_PERIOD, LONGEST_PERIOD);
         if self.timeout.is_zero() {
             self.timeout = DEFAULT_TIMEOUT;
         }
@@ -113,7 +117,6 @@ mod duration_text {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
     pub fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&humantime::format_duration(*duration))
     }
@@ -153,6 +156,7 @@ mod tests {
             (1, 0, 100, 100),
             (1_000, 5_000, 1_000, 1_000),
             (60_000, 30_000, 60_000, 30_000),
+            (u64::MAX, u64::MAX, 86_400_000, 86_400_000),
         ] {
             let odd = Pinglist { period: ms(period), timeout: ms(timeout), ..list.clone() };
             let sane = odd.sane();

@@ -62,7 +62,7 @@ impl Schedule {
     /// without its jitter.
     #[must_use]
     pub fn longest_probe(&self) -> Duration {
-        self.period - self.period / JITTER
+        self.period.saturating_sub(self.period / JITTER)
     }
 
     /// Whether a probe that could start `late` only is still worth it. An agent that was not run for as long as
@@ -136,7 +136,7 @@ mod tests {
             let schedule = Schedule::new(&identity, period);
             let (one, two) = (schedule.due(number), schedule.due(number + 1));
             prop_assert!(two > one);
-            prop_assert!(two - one + Duration::from_nanos(1) >= schedule.longest_probe());
+            prop_assert!(two + Duration::from_nanos(1) >= one + schedule.longest_probe());
             let start = schedule.due(0).as_nanos();
             let ideal = start + u128::from(nanos) * u128::from(number);
             // However many slots there were: off the ideal by jitter only, never by a drift.

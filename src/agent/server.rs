@@ -32,7 +32,7 @@ mod exposition;
 const READ: Duration = Duration::from_secs(10);
 
 /// How long a connection may last in all: whoever reads an answer a byte at a time is cut off.
-const LIFETIME: Duration = Duration::from_secs(60);
+const LIFETIME: Duration = Duration::from_mins(1);
 
 /// Connections at a time on the ping port: three protocols of a hundred agents that probe at the
 /// same moment, three times over. More wait in the kernel's backlog.

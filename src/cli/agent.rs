@@ -54,7 +54,7 @@ pub(super) struct ProbeArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     http_prometheus_port: u16,
 
-    /// The members of the prober, read again when it changes (delivery ConfigMap).
+    /// The members of the prober, read again when it changes (delivery `ConfigMap`).
     #[arg(long, env = "NET_PROBER_CONFIG_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/config.json")]
     config_file: PathBuf,

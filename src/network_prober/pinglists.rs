@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     agent::pinglist::{Peer, Pinglist, PinglistSelf},
-    api::network_prober::{Delivery, Protocol},
+    api::network_prober::Delivery,
     placement::{
         hash,
         ring::{Member as Place, Ring},
@@ -22,6 +22,10 @@ use crate::{
 
 /// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
 const RTT_SERIES: usize = 20;
+
+/// Beside it, for each protocol: the counters by result and reason (HTTP seven, TCP six, UDP five), the
+/// kernel's figure (TCP), duplicates and reordering (UDP): seven each.
+const OTHER_SERIES: usize = 7;
 
 /// Buckets of the original's histogram with +Inf, sum and count.
 const ORIGINAL_SERIES: usize = 28;
@@ -143,19 +147,12 @@ fn peer(settings: &Settings, member: &Member) -> Peer {
     }
 }
 
-/// One histogram and the counters of success for each protocol and peer's node, the original's
-/// histogram for each peer's address.
+/// For each protocol and peer's node a histogram and the counters of success and of each way to fail,
+/// for each peer's address the original's histogram.
 fn series_of(settings: &Settings, peers: &[Peer]) -> usize {
     let nodes = peers.iter().map(|peer| (&peer.node, &peer.zone)).collect::<BTreeSet<_>>().len();
     let addresses: usize = peers.iter().map(|peer| peer.ips.len().min(2)).sum();
-    let extra = |protocol: &Protocol| match protocol {
-        Protocol::Http => 0,
-        // The kernel's own figure.
-        Protocol::Tcp => 1,
-        // Duplicates and reordering.
-        Protocol::Udp => 2,
-    };
-    let per_node: usize = settings.probes.iter().map(|p| RTT_SERIES + 1 + extra(p)).sum();
+    let per_node = settings.probes.len() * (RTT_SERIES + OTHER_SERIES);
     let original = if settings.original_metrics { addresses * ORIGINAL_SERIES } else { 0 };
     AGENT_SERIES + nodes * per_node + original
 }

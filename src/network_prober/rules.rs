@@ -2,7 +2,8 @@
 //!
 //! **Pairs.** Everything is told for pairs of nodes, whatever the number of pods on them, and for the
 //! worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is lost and HTTP with
-//! it. A pair that was probed too seldom (see [`enough`]) has no value.
+//! it. A pair with fewer than half of the probes that it should have has no value, unless they
+//! are ten.
 //!
 //! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more than
 //! half* of the paths to it, or of those from it, whichever is worse: the lower median. One bad peer among

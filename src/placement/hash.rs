@@ -8,7 +8,7 @@
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The hash of a text: FNV-1a, and then [`mix`], because FNV-1a alone hardly touches the upper bits of texts
+/// The hash of a text: FNV-1a, and then `mix`, because FNV-1a alone hardly touches the upper bits of texts
 /// that differ in their last character, as the names of pods do.
 #[must_use]
 pub fn of(text: &str) -> u64 {

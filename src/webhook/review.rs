@@ -87,7 +87,7 @@ struct ReviewIn<'a> {
 #[serde(rename_all = "camelCase")]
 struct Request<'a> {
     uid: String,
-    kind: Option<Kind>,
+    kind: Option<GroupVersionKind>,
     sub_resource: Option<String>,
     operation: Option<String>,
     namespace: Option<String>,
@@ -97,10 +97,11 @@ struct Request<'a> {
 }
 
 #[derive(Deserialize)]
-struct Kind {
+struct GroupVersionKind {
     group: Option<String>,
     version: Option<String>,
-    kind: Option<String>,
+    #[serde(rename = "kind")]
+    name: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -184,7 +185,7 @@ impl Request<'_> {
         let of =
             |text: &Option<String>, expected: &str| text.as_deref().unwrap_or_default() == expected;
         let pod = self.kind.as_ref().is_some_and(|kind| {
-            of(&kind.group, "") && of(&kind.version, "v1") && of(&kind.kind, "Pod")
+            of(&kind.group, "") && of(&kind.version, "v1") && of(&kind.name, "Pod")
         });
         pod && of(&self.sub_resource, "") && of(&self.operation, "CREATE")
     }

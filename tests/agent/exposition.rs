@@ -51,7 +51,7 @@ fn fields(mut message: &[u8]) -> Vec<Field<'_>> {
     fields
 }
 
-fn find<'a>(message: &'a [u8], number: u64) -> Vec<&'a [u8]> {
+fn find(message: &[u8], number: u64) -> Vec<&[u8]> {
     fields(message).iter().filter(|field| field.0 == number).map(|field| field.1).collect()
 }
 
@@ -71,9 +71,9 @@ fn probing() -> (Agent, Agent) {
     let (agent, peer) = (Agent::start(), Agent::start());
     agent.publish(&config(200, 200, ALL, &[entry("b", "127.0.0.2", peer.port)]));
     agent.page_with("each protocol", |page| {
-        ["http", "tcp", "udp"].iter().all(|protocol| {
-            page.probes("b", &[("protocol", protocol), ("result", "success")]) >= 2.0
-        })
+        ["http", "tcp", "udp"]
+            .iter()
+            .all(|protocol| page.probes("b", &[("protocol", protocol), ("result", "success")]) >= 2)
     });
     (agent, peer)
 }

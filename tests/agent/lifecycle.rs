@@ -55,7 +55,7 @@ fn it_ends_well_when_told_to_even_with_probes_under_way() {
             r#"["HTTP"]"#,
             &[entry("b", "127.0.0.2", hole.port)],
         ));
-        agent.page_with("the list", |page| page.lists() == 1.0);
+        agent.page_with("the list", |page| page.lists() == 1);
         agent.signal(signal);
         assert_eq!(agent.ended(), Some(0), "{signal}");
     }
@@ -75,5 +75,23 @@ fn the_pages_are_those_of_the_original() {
     ] {
         let (headers, _) = get(port, path, "").unwrap();
         assert!(headers.starts_with(&format!("http/1.1 {status}")), "{path}: {headers}");
+    }
+}
+
+#[test]
+fn the_page_about_the_agent_names_every_metric_and_every_variable() {
+    let page = include_str!("../../docs/agent.md");
+    for name in traffic_operator::agent::metrics::NAMES {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    for reason in traffic_operator::agent::probe::Reason::ALL {
+        assert!(page.contains(&format!("\n| `{}` |", reason.label())), "{reason:?}");
+    }
+    let cli = <traffic_operator::cli::Cli as clap::CommandFactory>::command();
+    let agent = cli.find_subcommand("agent").unwrap().find_subcommand("probe").unwrap();
+    for flag in agent.get_arguments().filter(|flag| flag.get_id() != "help") {
+        let variable = flag.get_env().unwrap().to_str().unwrap();
+        assert!(page.contains(&format!("`{variable}`")), "{variable}");
+        assert!(page.contains(&format!("`--{}`", flag.get_long().unwrap())), "{variable}");
     }
 }

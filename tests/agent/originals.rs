@@ -10,14 +10,14 @@ fn bug_21_no_descriptor_is_lost_over_many_probes() {
     let nobody = free_port();
     let entries = [entry("b", "127.0.0.2", peer.port), entry("dead", "127.0.0.3", nobody)];
     agent.publish(&config(100, 100, ALL, &entries));
-    let enough = |count: f64| {
+    let enough = |count: i64| {
         move |page: &crate::stage::Page| {
             page.successes("b") >= count && page.failures("dead") >= count
         }
     };
-    agent.page_with("probes begin", enough(30.0));
+    agent.page_with("probes begin", enough(30));
     let before = (agent.open_files(), peer.open_files());
-    agent.page_with("two hundred more", enough(230.0));
+    agent.page_with("two hundred more", enough(230));
     let after = (agent.open_files(), peer.open_files());
     // What happens to be open at the moment: a connection for each target, some being closed.
     assert!(after.0 < before.0 + 20, "{before:?} {after:?}");
@@ -36,15 +36,15 @@ fn bug_22_a_peer_that_never_answers_stalls_nobody() {
         entry("hole", "127.0.0.4", hole.port),
     ];
     agent.publish(&config(200, 200, r#"["HTTP"]"#, &entries));
-    let page = agent.page_with("forty probes", |page| page.failures("hole") >= 40.0);
+    let page = agent.page_with("forty probes", |page| page.failures("hole") >= 40);
     // A probe of each may be under way, and two slots apart by phase.
     let total = |name| page.probes(name, &[]);
-    assert!(total("healthy") + page.skipped() >= total("hole") - 3.0, "{}", page.text);
-    assert!(total("stopped") + page.skipped() >= total("hole") - 3.0, "{}", page.text);
-    assert!(page.successes("healthy") > 0.0);
-    assert!(page.successes("stopped") == 0.0 && page.successes("hole") == 0.0, "{}", page.text);
+    assert!(total("healthy") + page.skipped() >= total("hole") - 3, "{}", page.text);
+    assert!(total("stopped") + page.skipped() >= total("hole") - 3, "{}", page.text);
+    assert!(page.successes("healthy") > 0);
+    assert!(page.successes("stopped") == 0 && page.successes("hole") == 0, "{}", page.text);
     stopped.signal("CONT");
-    agent.page_with("it answers again", |page| page.successes("stopped") > 0.0);
+    agent.page_with("it answers again", |page| page.successes("stopped") > 0);
 }
 
 /// The original only logged failures, and took the time of an error page for latency.
@@ -72,13 +72,13 @@ fn bug_23_failures_are_counted_by_reason_and_never_measured() {
     let entries = cases.map(|(name, _, port)| entry(name, "127.0.0.2", port));
     agent.publish(&config(500, 400, r#"["HTTP"]"#, &entries));
     let page = agent.page_with("each has failed", |page| {
-        cases.iter().all(|(name, reason, _)| page.probes(name, &[("reason", reason)]) >= 2.0)
+        cases.iter().all(|(name, reason, _)| page.probes(name, &[("reason", reason)]) >= 2)
     });
     for (name, _, _) in cases {
-        assert!(page.successes(name) == 0.0, "{name}: {}", page.text);
+        assert!(page.successes(name) == 0, "{name}: {}", page.text);
     }
-    assert!(page.sum("netprober_rtt_seconds_count", &[]) == 0.0, "{}", page.text);
-    assert!(page.sum("netprober_interpod_latency_s_count", &[]) == 0.0, "{}", page.text);
+    assert!(page.sum("netprober_rtt_seconds_count", &[]) == 0, "{}", page.text);
+    assert!(page.sum("netprober_interpod_latency_s_count", &[]) == 0, "{}", page.text);
 }
 
 /// Without a period the original asked without a pause.
@@ -88,12 +88,12 @@ fn bug_24_a_missing_period_is_ten_seconds_and_no_busy_loop() {
     agent.publish(&config(0, 0, r#"["HTTP"]"#, &[entry("b", "127.0.0.2", peer.port)]));
     // The file is looked at once in a second.
     let page = agent.page_with("eight looks", |page| {
-        page.lists() == 1.0
-            && page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")]) >= 8.0
+        page.lists() == 1
+            && page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")]) >= 8
     });
     assert!(agent.log().contains("period=10s"), "{}", agent.log());
     // At most one slot in these seconds; many more if the machine held us up, but never hundreds.
-    assert!(page.probes("b", &[]) <= 5.0, "{}", page.text);
+    assert!(page.probes("b", &[]) <= 5, "{}", page.text);
 }
 
 /// The original paused after each round: slow answers made it ask less often.
@@ -103,9 +103,9 @@ fn bug_24_a_slow_answer_does_not_make_the_rate_lower() {
     let (fast, slow) = (server(PONG, Duration::ZERO), server(PONG, Duration::from_millis(250)));
     let entries = [entry("fast", "127.0.0.2", fast), entry("slow", "127.0.0.3", slow)];
     agent.publish(&config(400, 400, r#"["HTTP"]"#, &entries));
-    let page = agent.page_with("thirty", |page| page.probes("fast", &[]) >= 30.0);
+    let page = agent.page_with("thirty", |page| page.probes("fast", &[]) >= 30);
     let (fast, slow) = (page.probes("fast", &[]), page.probes("slow", &[]));
-    assert!(slow + page.skipped() >= fast - 3.0, "{}", page.text);
+    assert!(slow + page.skipped() >= fast - 3, "{}", page.text);
 }
 
 /// The original wrote IPv6 addresses into URLs without brackets, and probed itself by them.
@@ -119,14 +119,14 @@ fn bug_25_ipv6_is_probed_and_oneself_is_not() {
     let entries = [entry("b", "::1", peer.port), entry("me", "::1", agent.port)];
     agent.publish(&config(200, 200, ALL, &entries));
     let page = agent.page_with("each protocol", |page| {
-        ["http", "tcp", "udp"].iter().all(|protocol| {
-            page.probes("b", &[("protocol", protocol), ("result", "success")]) >= 2.0
-        })
+        ["http", "tcp", "udp"]
+            .iter()
+            .all(|protocol| page.probes("b", &[("protocol", protocol), ("result", "success")]) >= 2)
     });
     let labels = [("dest_ip", "::1"), ("dest_pod_name", "b")];
-    assert!(page.sum("netprober_interpod_latency_s_count", &labels) > 0.0, "{}", page.text);
+    assert!(page.sum("netprober_interpod_latency_s_count", &labels) > 0, "{}", page.text);
     assert!(!page.text.contains("node-me"), "{}", page.text);
-    assert!(page.sum("netprober_peers", &[]) == 1.0);
+    assert!(page.sum("netprober_peers", &[]) == 1);
 }
 
 /// The original kept the series of every peer it ever had, and named neither nodes nor zones.
@@ -143,21 +143,21 @@ fn bug_26_series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
     let c = entry("c", "127.0.0.3", peer.port);
     agent.publish(&config(200, 200, ALL, &[me.clone(), b.clone(), c]));
     let page = agent.page_with("both are probed", |page| {
-        page.successes("b") >= 6.0
-            && page.successes("c") >= 6.0
+        page.successes("b") >= 6
+            && page.successes("c") >= 6
             && page.text.contains(r#"netprober_tcp_srtt_seconds{src_node="node-me",src_zone="zone-me",dst_node="node-c",dst_zone="zone-c"}"#)
     });
     for (label, value) in [("src_node", "node-me"), ("src_zone", "zone-me"), ("dst_zone", "zone-c")]
     {
         let labels = [(label, value), ("dst_node", "node-c")];
-        assert!(page.sum("netprober_rtt_seconds_count", &labels) > 0.0, "{label}: {}", page.text);
+        assert!(page.sum("netprober_rtt_seconds_count", &labels) > 0, "{label}: {}", page.text);
     }
     agent.publish(&config(200, 200, ALL, &[me, b]));
     // The first page after the refresh.
-    let page = agent.page_with("the second list", |page| page.lists() == 2.0);
+    let page = agent.page_with("the second list", |page| page.lists() == 2);
     assert!(!page.text.contains("node-c"), "{}", page.text);
     assert!(!page.text.contains(r#"dest_pod_name="c""#), "{}", page.text);
-    let later = page.successes("b") + 10.0;
+    let later = page.successes("b") + 10;
     let page = agent.page_with("it goes on", |page| page.successes("b") >= later);
     assert!(!page.text.contains("node-c"), "{}", page.text);
 }
@@ -169,7 +169,7 @@ fn bug_27_probes_are_not_logged() {
     let entries = [entry("b", "127.0.0.2", peer.port), entry("dead", "127.0.0.3", free_port())];
     agent.publish(&config(100, 100, ALL, &entries));
     agent.page_with("hundreds of probes", |page| {
-        page.successes("b") >= 150.0 && page.failures("dead") >= 150.0
+        page.successes("b") >= 150 && page.failures("dead") >= 150
     });
     assert!(agent.log().lines().count() <= 5, "{}", agent.log());
     assert!(peer.log().lines().count() <= 5, "{}", peer.log());

@@ -195,7 +195,7 @@ fn agent(operator: &Operator, ca: &str, ttl: &str) -> (Agent, Directory) {
     (Agent::with(&variables, &[]), files)
 }
 
-fn refreshes(page: &Page, result: &str) -> f64 {
+fn refreshes(page: &Page, result: &str) -> i64 {
     page.sum("netprober_pinglist_refreshes_total", &[("result", result)])
 }
 
@@ -206,11 +206,11 @@ fn lists_are_followed_and_asked_for_as_agreed() {
     operator.publish(list(&[("b", peer.port), ("c", peer.port)]));
     let (agent, _files) = agent(&operator, &ca, "10m");
     let page =
-        agent.page_with("probes", |page| page.successes("b") >= 3.0 && page.successes("c") >= 3.0);
+        agent.page_with("probes", |page| page.successes("b") >= 3 && page.successes("c") >= 3);
     assert!(!page.text.contains("netprober_interpod_latency_s_count"), "{}", page.text);
-    agent.page_with("nothing new", |page| refreshes(page, "unchanged") >= 1.0);
+    agent.page_with("nothing new", |page| refreshes(page, "unchanged") >= 1);
     operator.publish(list(&[("b", peer.port)]));
-    let page = agent.page_with("another list", |page| refreshes(page, "changed") >= 2.0);
+    let page = agent.page_with("another list", |page| refreshes(page, "changed") >= 2);
     assert!(!page.text.contains("node-c"), "{}", page.text);
 
     let seen = operator.with(|state| state.seen.clone());
@@ -229,10 +229,10 @@ fn a_new_token_is_read_and_no_token_goes_to_a_redirect() {
     let peer = Agent::start();
     operator.publish(list(&[("b", peer.port)]));
     let (agent, files) = agent(&operator, &ca, "10m");
-    let page = agent.page_with("probes", |page| page.successes("b") >= 3.0);
+    let page = agent.page_with("probes", |page| page.successes("b") >= 3);
     operator.with(|state| state.token = "second".into());
     // The request that is held was good when it came; the next one is not.
-    agent.page_with("refused", |page| refreshes(page, "error") >= 2.0);
+    agent.page_with("refused", |page| refreshes(page, "error") >= 2);
     fs::write(files.path("token"), "second\n").unwrap();
     let good = |page: &Page| refreshes(page, "changed") + refreshes(page, "unchanged");
     let before = good(&agent.page());
@@ -242,7 +242,7 @@ fn a_new_token_is_read_and_no_token_goes_to_a_redirect() {
     let page_now = agent.page_with("no redirect", |page| refreshes(page, "error") > errors);
     // All that time the last list was good.
     assert!(page_now.successes("b") > page.successes("b"));
-    assert!(page_now.failures("b") == 0.0, "{}", page_now.text);
+    assert!(page_now.failures("b") == 0, "{}", page_now.text);
     let log = agent.log();
     assert!(log.contains("401") && log.contains("bad token"), "{log}");
     assert!(!log.contains("Bearer") && !log.contains("second"), "{log}");
@@ -254,21 +254,21 @@ fn another_authority_is_trusted_once_its_certificate_is_there() {
     let peer = Agent::start();
     operator.publish(list(&[("b", peer.port)]));
     let (agent, files) = agent(&operator, &ca, "10m");
-    agent.page_with("the list", |page| refreshes(page, "changed") == 1.0);
+    agent.page_with("the list", |page| refreshes(page, "changed") == 1);
     let (other, tls) = authority();
     operator.with(|state| state.tls = tls);
-    agent.page_with("not trusted", |page| refreshes(page, "error") >= 1.0);
+    agent.page_with("not trusted", |page| refreshes(page, "error") >= 1);
     operator.publish(list(&[("c", peer.port)]));
     let both = format!("{ca}{other}");
     fs::write(files.path("ca.crt"), both).unwrap();
-    agent.page_with("trusted", |page| page.successes("c") >= 1.0);
+    agent.page_with("trusted", |page| page.successes("c") >= 1);
     // An empty file in between, as while it is being written, is an error and no more.
     fs::write(files.path("ca.crt"), "").unwrap();
     let errors = refreshes(&agent.page(), "error");
     agent.page_with("no authority", |page| refreshes(page, "error") > errors);
     fs::write(files.path("ca.crt"), other).unwrap();
     operator.publish(list(&[("d", peer.port)]));
-    agent.page_with("trusted again", |page| page.successes("d") >= 1.0);
+    agent.page_with("trusted again", |page| page.successes("d") >= 1);
 }
 
 #[test]
@@ -278,15 +278,15 @@ fn a_list_that_nobody_confirms_is_given_up_until_the_operator_is_back() {
     operator.publish(list(&[("b", peer.port)]));
     // Ten periods are two seconds.
     let (agent, _files) = agent(&operator, &ca, "5s");
-    agent.page_with("probes", |page| page.successes("b") >= 3.0);
+    agent.page_with("probes", |page| page.successes("b") >= 3);
     operator.with(|state| state.broken = Some(503));
-    let page = agent.page_with("given up", |page| page.sum("netprober_peers", &[]) == 0.0);
+    let page = agent.page_with("given up", |page| page.sum("netprober_peers", &[]) == 0);
     assert!(!page.text.contains("node-b"), "{}", page.text);
     assert!(agent.log().contains("probing stops"), "{}", agent.log());
     // The same list: the operator says 304.
     operator.with(|state| state.broken = None);
-    let page = agent.page_with("taken up", |page| page.successes("b") >= 3.0);
-    assert!(refreshes(&page, "changed") == 1.0, "{}", page.text);
+    let page = agent.page_with("taken up", |page| page.successes("b") >= 3);
+    assert!(refreshes(&page, "changed") == 1, "{}", page.text);
 }
 
 #[test]
@@ -294,10 +294,10 @@ fn nonsense_is_an_error_and_no_list() {
     let (operator, ca) = Operator::start();
     operator.publish("{\"peers\":[]}".into());
     let (agent, _files) = agent(&operator, &ca, "10m");
-    agent.page_with("an error", |page| refreshes(page, "error") >= 1.0);
+    agent.page_with("an error", |page| refreshes(page, "error") >= 1);
     operator.publish(format!("{}{}", " ".repeat(2 << 20), list(&[])));
-    let page = agent.page_with("another", |page| refreshes(page, "error") >= 2.0);
-    assert!(refreshes(&page, "changed") == 0.0);
+    let page = agent.page_with("another", |page| refreshes(page, "error") >= 2);
+    assert!(refreshes(&page, "changed") == 0);
     operator.publish(list(&[]));
-    agent.page_with("a list", |page| refreshes(page, "changed") == 1.0);
+    agent.page_with("a list", |page| refreshes(page, "changed") == 1);
 }

@@ -18,7 +18,7 @@ use nix::sys::socket::{
 };
 
 /// Longer than anything takes on a busy machine; nothing is asserted about it.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -245,7 +245,7 @@ pub const ALL: &str = r#"["HTTP","TCP","UDP"]"#;
 #[derive(Clone, Debug)]
 pub struct Page {
     pub text: String,
-    series: Vec<(String, BTreeMap<String, String>, f64)>,
+    series: Vec<(String, BTreeMap<String, String>, String)>,
 }
 
 impl Page {
@@ -255,40 +255,42 @@ impl Page {
         Self { text: text.to_owned(), series }
     }
 
-    /// The sum over the series of a name that have these labels.
-    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    /// The sum over the series of a name that have these labels; of counts, not of seconds.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
         let has = |of: &BTreeMap<String, String>| {
             labels.iter().all(|(key, value)| of.get(*key).is_some_and(|of| of == value))
         };
         let found = self.series.iter().filter(|(of, all, _)| of == name && has(all));
-        found.map(|(_, _, value)| value).sum()
+        let whole =
+            |value: &str| value.split('.').next().and_then(|whole| whole.parse::<i64>().ok());
+        found.map(|(_, _, value)| whole(value).expect("a count")).sum()
     }
 
     /// Probes of a pod's node, by more labels.
-    pub fn probes(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    pub fn probes(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
         let node = format!("node-{name}");
         let labels = [labels, &[("dst_node", node.as_str())]].concat();
         self.sum("netprober_probes_total", &labels)
     }
 
-    pub fn successes(&self, name: &str) -> f64 {
+    pub fn successes(&self, name: &str) -> i64 {
         self.probes(name, &[("result", "success")])
     }
 
-    pub fn failures(&self, name: &str) -> f64 {
+    pub fn failures(&self, name: &str) -> i64 {
         self.probes(name, &[("result", "failure")])
     }
 
-    pub fn skipped(&self) -> f64 {
+    pub fn skipped(&self) -> i64 {
         self.sum("netprober_skipped_probes_total", &[])
     }
 
-    pub fn lists(&self) -> f64 {
+    pub fn lists(&self) -> i64 {
         self.sum("netprober_pinglist_refreshes_total", &[("result", "changed")])
     }
 }
 
-fn parse_line(line: &str) -> (String, BTreeMap<String, String>, f64) {
+fn parse_line(line: &str) -> (String, BTreeMap<String, String>, String) {
     let (series, value) = line.rsplit_once(' ').expect("a value");
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
     let labels = labels.trim_end_matches('}').split("\",").filter(|label| !label.is_empty());
@@ -296,7 +298,7 @@ fn parse_line(line: &str) -> (String, BTreeMap<String, String>, f64) {
         let (key, value) = label.split_once("=\"").expect("a label");
         (key.to_owned(), value.trim_end_matches('"').to_owned())
     });
-    (name.to_owned(), labels.collect(), value.parse().expect("a number"))
+    (name.to_owned(), labels.collect(), value.to_owned())
 }
 
 /// Takes no connection: the backlog is full, and the kernel drops what comes. UDP packets

@@ -1,5 +1,6 @@
 //! Dashboards: complete, portable, and every query is PromQL.
 use crate::files::{OVERLAYS, Scratch, files_in, promtool, read, to_yaml};
+use crate::names;
 use crate::objects::{has_text, render};
 use crate::reading::{dashboards, metric_names, panel_expressions};
 use serde_json::Value;
@@ -84,9 +85,11 @@ fn panels_fill_the_grid_without_overlap() {
 fn everything_that_is_told_of_a_kind_is_shown() {
     let shown: BTreeSet<_> =
         panel_expressions().iter().flat_map(|(_, text)| metric_names(text)).collect();
-    let missing: Vec<_> = traffic_operator::metrics::NAMES
-        .iter()
-        .filter(|name| name.contains("_trafficwatch_") && !shown.contains(**name))
+    let family =
+        |name: &str| ["", "_bucket"].iter().any(|part| shown.contains(&format!("{name}{part}")));
+    let kinds = ["_trafficwatch_", "_networkprober_", "_injector_", "netprober"];
+    let missing: Vec<_> = names::all()
+        .filter(|name| kinds.iter().any(|kind| name.contains(kind)) && !family(name))
         .collect();
     assert!(missing.is_empty(), "no panel shows {missing:?}");
 }
@@ -94,12 +97,14 @@ fn everything_that_is_told_of_a_kind_is_shown() {
 #[test]
 fn panels_survive_another_job_name_and_another_leader() {
     for (place, expression) in panel_expressions() {
+        // The job of agents is their NetworkProber's name, which the user chooses.
+        let expression = expression.replace("job=~\"$prober\"", "");
         for label in ["job=", "job=~", "instance=", "pod="] {
             assert!(!expression.contains(label), "{place}: selects by {label}: {expression}");
         }
         // Without an aggregation the series of the old and of the new leader stand side by side.
         if expression.contains("traffic_operator_") {
-            let aggregated = ["sum", "max"].iter().any(|op| expression.contains(op));
+            let aggregated = ["sum", "max", "min by"].iter().any(|op| expression.contains(op));
             assert!(aggregated, "{place}: not aggregated over the pods: {expression}");
         }
         for name in metric_names(&expression).iter().filter(|name| name.ends_with("_total")) {
@@ -120,7 +125,7 @@ fn promtool_parses_every_panel() {
         .into_iter()
         .enumerate()
         .map(|(i, (_, expression))| {
-            let expression = ["namespace", "name", "node"]
+            let expression = ["namespace", "name", "node", "prober"]
                 .iter()
                 .fold(expression.replace("$__rate_interval", "5m"), |text, variable| {
                     text.replace(&format!("\"${variable}\""), "\".*\"")

@@ -82,7 +82,11 @@ fn cell(panel: &Panel, column: &str, cell: Option<&Cell>) -> Result<(String, Str
         }
         Some(Cell::Number(value)) => {
             ensure!(scale::knows(look.unit()), "the unit {:?} is not known", look.unit());
-            (scale::format(*value, look.unit(), look.decimals()), colour("text").to_owned())
+            // Grafana colours the background; text in that colour is as clear, and easier to read in both themes.
+            let coloured = look.get("custom.cellOptions")["type"].is_string();
+            let ink = coloured.then(|| look.threshold_colour(*value)).flatten();
+            let text = scale::format(*value, look.unit(), look.decimals());
+            (text, colour(ink.unwrap_or("text")).to_owned())
         }
     })
 }
@@ -115,6 +119,7 @@ pub(super) fn arranged(panel: &Panel, answers: &[Answer]) -> Result<(Vec<String>
                     .collect();
                 columns = columns.iter().map(|column| renamed(column)).collect();
             }
+            "groupingToMatrix" => (columns, rows) = matrix(&rows, &transformation.options),
             other => anyhow::bail!("the transformation {other:?} is not known"),
         }
     }
@@ -123,6 +128,30 @@ pub(super) fn arranged(panel: &Panel, answers: &[Answer]) -> Result<(Vec<String>
         sort(&mut rows, order);
     }
     Ok((columns, rows))
+}
+
+/// One row for each value of one column, one column for each value of another.
+fn matrix(rows: &[Row], options: &Value) -> (Vec<String>, Vec<Row>) {
+    let option = |name: &str| options[name].as_str().unwrap_or_default();
+    let text = |row: &Row, column: &str| match row.get(column) {
+        Some(Cell::Text(text)) => text.clone(),
+        Some(Cell::Number(number)) => number.to_string(),
+        None => String::new(),
+    };
+    // So Grafana names the first column.
+    let corner = format!("{}\\{}", option("rowField"), option("columnField"));
+    let mut columns = BTreeSet::new();
+    let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
+    for row in rows {
+        let (name, column) = (text(row, option("rowField")), text(row, option("columnField")));
+        let new = by_name.entry(name.clone()).or_default();
+        new.insert(corner.clone(), Cell::Text(name));
+        if let Some(value) = row.get(option("valueField")) {
+            new.insert(column.clone(), value.clone());
+        }
+        columns.insert(column);
+    }
+    (std::iter::once(corner).chain(columns).collect(), by_name.into_values().collect())
 }
 
 /// Joins the answers' elements by the labels that all answers have, as Grafana's "merge" does.
@@ -141,7 +170,10 @@ fn merged(answers: &[Answer]) -> Vec<Row> {
             for (key, text) in &series.labels {
                 new.insert(key.clone(), Cell::Text(text.clone()));
             }
-            new.insert(format!("Value #{}", answer.id), Cell::Number(value));
+            // Of a single query the column has no number.
+            let name =
+                if answers.len() == 1 { "Value".into() } else { format!("Value #{}", answer.id) };
+            new.insert(name, Cell::Number(value));
             let key = common.iter().map(|label| series.labels.get(label).cloned()).collect();
             let same_key = by_key.entry(key).or_default();
             let fits = |row: &Row| new.iter().all(|(k, cell)| row.get(k).is_none_or(|c| c == cell));

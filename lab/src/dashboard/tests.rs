@@ -355,6 +355,29 @@ fn tables_join_by_common_labels_and_keep_what_has_no_partner() {
 }
 
 #[test]
+fn pairs_become_a_matrix() {
+    let pair = |from: &str, to: &str, value| series(&[("src_node", from), ("dst_node", to)], value);
+    let pairs = vec![pair("b", "a", 2.0), pair("a", "c", 1.0), pair("b", "c", 3.0)];
+    let answers = [Answer { id: "A".to_owned(), series: pairs, step: 1.0 }];
+    let panel: Panel = serde_json::from_value(panel(
+        "table",
+        "",
+        &json!({
+            "transformations": [{"id": "groupingToMatrix", "options": {
+                "rowField": "src_node", "columnField": "dst_node", "valueField": "Value"}}],
+        }),
+    ))
+    .unwrap();
+    let (columns, rows) = table::arranged(&panel, &answers).unwrap();
+    assert_eq!(columns, ["src_node\\dst_node", "a", "c"]);
+    let cells = |row: &table::Row| columns.iter().map(|c| row.get(c).cloned()).collect::<Vec<_>>();
+    let text = |text: &str| Some(table::Cell::Text(text.to_owned()));
+    let number = |number| Some(table::Cell::Number(number));
+    assert_eq!(cells(&rows[0]), [text("a"), None, number(1.0)]);
+    assert_eq!(cells(&rows[1]), [text("b"), number(2.0), number(3.0)]);
+}
+
+#[test]
 fn axes_have_few_round_marks() {
     for (smallest, largest, most, unit, expected) in [
         (0.0, 97.0, 4, "percent", vec![0.0, 50.0, 100.0]),

@@ -184,7 +184,7 @@ async fn a_replica_serves_with_what_the_leader_wrote_and_survives_what_others_di
     tasks.spawn(async move { reader.follow(client, NAMESPACE, Metrics::new()).await });
     tasks.spawn(leader.keep());
     let changed = async |bundle: &mut watch::Receiver<Option<Bundle>>| {
-        let deadline = Duration::from_secs(60);
+        let deadline = Duration::from_mins(1);
         tokio::time::timeout(deadline, bundle.changed()).await.unwrap().unwrap();
         bundle.borrow_and_update().clone().unwrap()
     };
