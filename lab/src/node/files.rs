@@ -55,7 +55,8 @@ pub(super) fn cni(config: &NodeConfig) -> String {
     format!("{value:#}\n")
 }
 
-/// The kubelet: quick heartbeats, so that a dead node is noticed in seconds; nothing evicted for a full disk.
+/// The kubelet: quick heartbeats, so that a dead node is noticed in seconds; nothing evicted for a full disk; changed
+/// `ConfigMap`s (Prometheus' configuration and rules are such) in pods within seconds.
 pub(super) fn kubelet(config: &NodeConfig) -> String {
     let value = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -87,6 +88,8 @@ pub(super) fn kubelet(config: &NodeConfig) -> String {
         "imageGCLowThresholdPercent": 99,
         "nodeLeaseDurationSeconds": 8,
         "nodeStatusUpdateFrequency": "2s",
+        // How often mounted ConfigMaps and Secrets are brought up to date; elsewhere every minute.
+        "syncFrequency": "5s",
     });
     format!("{value:#}\n")
 }

@@ -16,13 +16,13 @@ const METRIC: &str = "netprober_interpod_latency_s_count";
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let cluster = stage.cluster;
     stage.say(
-        "ACT 1  the original's sample, verbatim: kubectl apply -f lab/demo/prober/original.yaml",
+        "ACT 1  the original's sample, verbatim: kubectl apply -f deploy/samples/networkprober-original.yaml",
     );
-    let sample = workspace::root().join("lab/demo/prober/original.yaml");
+    let sample = workspace::root().join("deploy/samples/networkprober-original.yaml");
     cluster.kubectl(&["apply", "-f", &sample.to_string_lossy()])?;
     let ready = format!("networkprober/{SAMPLE}");
     cluster.kubectl(&["wait", "--for=condition=Ready", &ready, "--timeout=60s"])?;
-    // Two first, then two that find them: a kubelet brings a changed ConfigMap to running pods only every minute.
+    // Two first, then two that find them in their ConfigMap: kubelets bring changes to running pods with a delay.
     stage.apply("pods.yaml").await?;
     stage.pods_ready(2).await?;
     cluster.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
@@ -48,7 +48,13 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
             Ok((listed == 4).then(|| (has_the_original_shape(&config, &pods), config)))
         })
         .await?;
-    stage.say(&format!("==> config.json in ConfigMap {SAMPLE}:\n{shown:#}"));
+    stage.say(&format!(
+        "==> config.json in ConfigMap {SAMPLE}, every {} ns:",
+        shown["pollingPeriod"]
+    ));
+    for (pod, entry) in shown["endpointsMap"].as_object().into_iter().flatten() {
+        stage.say(&format!("    {pod}: {} {}", entry["ip"], entry["port"]));
+    }
     checks.push(Check::new(
         "original sample: config.json as the original agent reads it",
         shape,

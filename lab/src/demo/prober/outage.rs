@@ -100,7 +100,7 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         reached.extend(agent_image(&tried).map(|image| format!("{image} put into {name}")));
     }
     let figure = if reached.is_empty() {
-        format!("{} webhooks, none for {}", webhooks.len(), NEVER.join(" or "))
+        format!("{} webhook(s), none for {}", webhooks.len(), NEVER.join(" or "))
     } else {
         reached.join(", ")
     };
