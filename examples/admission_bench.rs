@@ -3,7 +3,7 @@
 //! `make bench`. The server is the real one, in this process but with a thread and a runtime of its
 //! own, so that its processor time is told apart. Times run from when a request was to be sent, not
 //! from when it was: a server that falls behind shows it. Build with `--release`: without it the
-//! figures are some ten times worse.
+//! figures are several times worse.
 use std::{
     net::SocketAddr,
     sync::{Arc, mpsc},

@@ -238,8 +238,8 @@ impl Family<'_> {
         let old = spec.clone();
         // Rules and dashboards read the classic buckets; the native ones stand beside them.
         spec["scrapeClassicHistograms"] = true.into();
-        let mut child = self.monitoring(ChildKind::PodMonitor, spec);
-        child.fallback = Some(self.monitoring(ChildKind::PodMonitor, old).object);
+        let mut child = self.monitoring(ChildKind::PodMonitor, &spec);
+        child.fallback = Some(self.monitoring(ChildKind::PodMonitor, &old).object);
         child
     }
 
@@ -247,10 +247,10 @@ impl Family<'_> {
     #[must_use]
     pub fn prometheus_rule(&self) -> Child {
         let spec = rules::rules(&self.settings.key(), self.settings.period);
-        self.monitoring(ChildKind::PrometheusRule, spec)
+        self.monitoring(ChildKind::PrometheusRule, &spec)
     }
 
-    fn monitoring(&self, kind: ChildKind, spec: Value) -> Child {
+    fn monitoring(&self, kind: ChildKind, spec: &Value) -> Child {
         let settings = self.settings;
         let labels: &BTreeMap<_, _> = &settings.monitoring.labels;
         let body = json!({"metadata": {"labels": labels}, "spec": spec});
@@ -260,18 +260,15 @@ impl Family<'_> {
 
 /// Adds `from` to `to`; what both have stays as it is in `to`, unless both are objects.
 fn merge(to: &mut Value, from: Value) {
-    match (to, from) {
-        (Value::Object(to), Value::Object(from)) => {
-            for (key, value) in from {
-                match to.get_mut(&key) {
-                    Some(there) => merge(there, value),
-                    None => {
-                        to.insert(key, value);
-                    }
+    // Labels of ours win over the author's.
+    if let (Value::Object(to), Value::Object(from)) = (to, from) {
+        for (key, value) in from {
+            match to.get_mut(&key) {
+                Some(there) => merge(there, value),
+                None => {
+                    to.insert(key, value);
                 }
             }
         }
-        // Labels of ours win over the author's.
-        (_, _) => {}
     }
 }

@@ -21,7 +21,7 @@ impl Injector for WorldInjector {
     }
 }
 
-fn decide(
+pub(super) fn decide(
     snapshot: &Snapshot,
     (prober_namespace, prober): (&str, &str),
     namespace: &str,
@@ -33,9 +33,8 @@ fn decide(
     let Some(view) = snapshot.get(prober_namespace, prober) else {
         return Verdict::Unknown("no such NetworkProber");
     };
-    let settings = match &view.settings {
-        Ok(settings) => settings,
-        Err(_) => return Verdict::Unknown("the spec of the NetworkProber is invalid"),
+    let Ok(settings) = &view.settings else {
+        return Verdict::Unknown("the spec of the NetworkProber is invalid");
     };
     let Some(recipe) = &view.recipe else {
         return Verdict::Unknown("the image of agents is not known");

@@ -43,7 +43,7 @@ pub use serving::{AUDIENCE, Agents, PATH as PINGLIST_PATH};
 use world::{Key, World};
 
 /// For how long it is believed which kinds the API server has.
-const DISCOVERY: Duration = Duration::from_secs(60);
+const DISCOVERY: Duration = Duration::from_mins(1);
 
 /// How long after a refusal the same object is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -344,3 +344,6 @@ impl Reconciler for NetworkProberReconciler {
         self.owned.forget(&(namespace.to_owned(), name.to_owned()));
     }
 }
+
+#[cfg(test)]
+mod tests;

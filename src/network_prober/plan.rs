@@ -11,17 +11,17 @@ use super::{
 use crate::{
     api::{
         NetworkProber, NetworkProberStatus,
-        network_prober::{Delivery, FailurePolicy, Mode},
+        network_prober::{Delivery, Mode},
     },
     controller::{Error, Plan},
-    webhook::configuration::{Endpoint, FailurePolicy as OnFailure, Interception},
+    webhook::configuration::{Endpoint, Interception},
 };
 use std::{sync::Arc, time::Duration};
 
 /// How often an object is looked at though nothing changed: for the kinds that are not watched.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Up to so many namespaces get their ConfigMap before the first of their pods comes; beyond, one that
+/// Up to so many namespaces get their `ConfigMap` before the first of their pods comes; beyond, one that
 /// has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
@@ -147,10 +147,7 @@ fn children(
                     operator_namespace: observed.setup.tenancy.operator(),
                     endpoint: &observed.endpoint,
                     ca_bundle: bundle,
-                    failure_policy: match settings.failure_policy {
-                        FailurePolicy::Ignore => OnFailure::Ignore,
-                        FailurePolicy::Fail => OnFailure::Fail,
-                    },
+                    failure_policy: settings.failure_policy,
                 }));
             }
         }

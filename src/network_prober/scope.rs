@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::settings::Settings;
+use crate::webhook::configuration::is_excluded;
 
 /// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in: their
 /// `<namespace>/<name>`, separated by commas, or `*`.
@@ -12,9 +13,6 @@ pub const ALLOW: &str = "probes.bigmikes.io/allow";
 
 /// The annotation, of a namespace or of a pod, that keeps agents out with the value `false`.
 pub const INJECT: &str = "probes.bigmikes.io/inject";
-
-/// What runs the cluster must not depend on what measures it.
-pub const NEVER: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
 /// What is known of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +49,7 @@ impl Tenancy {
     /// Whether a namespace is never touched.
     #[must_use]
     pub fn is_excluded(&self, namespace: &str) -> bool {
-        namespace == self.operator || NEVER.contains(&namespace)
+        is_excluded(namespace, &self.operator)
     }
 }
 

@@ -81,7 +81,55 @@ pub struct View {
     pub pinglists: Pinglists,
 }
 
+/// What one view depends on beside its object and its pods.
+pub struct Surroundings<'a> {
+    /// What this replica was told.
+    pub setup: &'a Setup,
+    /// The older `NetworkProber`s.
+    pub before: &'a Snapshot,
+    /// All namespaces.
+    pub namespaces: &'a [NamespaceFacts],
+    /// The zone of a node.
+    pub zone: &'a dyn Fn(&str) -> String,
+}
+
 impl View {
+    /// What follows from an object and the pods that its selector matches; `None` until these were
+    /// listed.
+    #[must_use]
+    pub fn of(
+        prober: &NetworkProber,
+        settings: Result<Settings, crate::controller::Error>,
+        pods: Option<&[Arc<PodObject>]>,
+        surroundings: &Surroundings<'_>,
+    ) -> Self {
+        let mut view = Self {
+            uid: prober.uid().unwrap_or_default(),
+            generation: prober.metadata.generation,
+            settings: settings.map_err(|error| error.to_text()),
+            scope: Scope::default(),
+            recipe: None,
+            synced: pods.is_some(),
+            members: Members::default(),
+            pinglists: Pinglists::default(),
+        };
+        let Ok(settings) = &view.settings else { return view };
+        let setup = surroundings.setup;
+        view.scope = Scope::of(settings, &setup.tenancy, surroundings.namespaces);
+        view.recipe = recipe(settings, setup);
+        let Some(pods) = pods else { return view };
+        let selection = Selection {
+            settings,
+            recipe: view.recipe.as_ref(),
+            scope: &view.scope,
+            older: &surroundings.before.older(&settings.rank),
+            pods,
+        };
+        view.members = members::members(&selection, surroundings.zone);
+        view.pinglists = Pinglists::of_members(settings, &view.members);
+        view
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.generation == other.generation
@@ -311,7 +359,15 @@ impl Follower {
         let before = self.world.snapshot();
         let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
         for (prober, settings) in read {
-            let view = self.view(&setup, &snapshot, &namespaces, prober, settings);
+            let watch = settings.as_ref().ok().and_then(|s| self.pods.get(&watched(s)));
+            let pods = watch.filter(|watch| watch.synced).map(|watch| watch.store.state());
+            let surroundings = Surroundings {
+                setup: &setup,
+                before: &snapshot,
+                namespaces: &namespaces,
+                zone: &|node| self.world.0.nodes.zone(node),
+            };
+            let view = View::of(prober, settings, pods.as_deref(), &surroundings);
             let key = (prober.namespace().unwrap_or_default(), prober.name_any());
             let view = match before.views.get(&key) {
                 Some(old) if old.is_same(&view) => Arc::clone(old),
@@ -358,42 +414,6 @@ impl Follower {
             self.objects.push(seen(events, "pods", what));
             self.pods.insert(watched, PodWatch { store, stop, synced: false });
         }
-    }
-
-    fn view(
-        &self,
-        setup: &Setup,
-        before: &Snapshot,
-        namespaces: &[NamespaceFacts],
-        prober: &NetworkProber,
-        settings: Result<Settings, crate::controller::Error>,
-    ) -> View {
-        let mut view = View {
-            uid: prober.uid().unwrap_or_default(),
-            generation: prober.metadata.generation,
-            settings: settings.map_err(|error| error.to_text()),
-            scope: Scope::default(),
-            recipe: None,
-            synced: false,
-            members: Members::default(),
-            pinglists: Pinglists::default(),
-        };
-        let Ok(settings) = &view.settings else { return view };
-        view.scope = Scope::of(settings, &setup.tenancy, namespaces);
-        view.recipe = recipe(settings, setup);
-        let Some(watch) = self.pods.get(&watched(settings)) else { return view };
-        view.synced = watch.synced;
-        let pods = watch.store.state();
-        let selection = Selection {
-            settings,
-            recipe: view.recipe.as_ref(),
-            scope: &view.scope,
-            older: &before.older(&settings.rank),
-            pods: &pods,
-        };
-        view.members = members::members(&selection, |node| self.world.0.nodes.zone(node));
-        view.pinglists = Pinglists::of_members(settings, &view.members);
-        view
     }
 }
 

@@ -5,6 +5,7 @@ use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use serde_json::{Value, json};
 
 use super::certificates;
+use crate::api::network_prober::FailurePolicy;
 
 /// Namespaces whose pods are never asked about: a cluster must come up without us.
 const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
@@ -23,16 +24,6 @@ pub enum Endpoint {
     Service,
     /// Elsewhere, as `https://host:port`: an operator that runs outside of the cluster.
     Url(String),
-}
-
-/// What happens to a pod while the webhook is away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailurePolicy {
-    /// It is created without the agent.
-    #[default]
-    Ignore,
-    /// It is not created.
-    Fail,
 }
 
 /// All that one configuration depends on.

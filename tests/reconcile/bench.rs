@@ -92,6 +92,7 @@ impl Bench {
             let _ = api.patch(&name, &PatchParams::default(), &strip).await;
             let _ = api.delete(&name, &DeleteParams::default()).await;
         }
+        self.clean_probers().await;
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), "default");
         let all = ListParams::default();
         let now = DeleteParams::default();

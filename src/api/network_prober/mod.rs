@@ -92,7 +92,7 @@ pub const PERMISSIONS: &[Permission] = &[
 #[serde(rename_all = "camelCase")]
 pub struct NetworkProberSpec {
     /// The pods that get an agent, by their labels. Empty selects nothing unless selectAll is set. In
-    /// mode DaemonSet: the labels of the agents' own pods.
+    /// mode `DaemonSet`: the labels of the agents' own pods.
     pub pod_selector: LabelSelector,
 
     /// Selects every pod of the namespaces; podSelector must be empty then.
@@ -125,13 +125,13 @@ pub struct NetworkProberSpec {
     pub polling_period: Duration,
 
     /// The agent's image; the operator's own if absent. Any image that obeys the environment variables
-    /// HTTP_PORT, HTTP_PROMETHEUS_PORT and NET_PROBER_CONFIG_FILE.
+    /// `HTTP_PORT`, `HTTP_PROMETHEUS_PORT` and `NET_PROBER_CONFIG_FILE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     #[x_kube(validation = Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("agentImage must be an image reference without blanks, e.g. \"registry.example.com/agent:1\"; leave it out for the operator's own image"))]
     pub agent_image: Option<String>,
 
-    /// Sidecar puts an agent into each selected pod; DaemonSet runs one agent on each node, in the
+    /// Sidecar puts an agent into each selected pod; `DaemonSet` runs one agent on each node, in the
     /// namespace of this object, so that nodes are measured against each other.
     #[serde(default)]
     pub mode: Mode,
@@ -156,13 +156,13 @@ pub struct NetworkProberSpec {
     pub neighbours: Neighbours,
 
     /// How agents learn whom to probe. Pull: from the operator, within seconds (the default without
-    /// agentImage). ConfigMap: from the original's config.json (the default with agentImage).
+    /// agentImage). `ConfigMap`: from the original's config.json (the default with agentImage).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::optional_word")]
     #[x_kube(validation = Rule::new("self in ['Pull', 'ConfigMap']").message("delivery must be Pull or ConfigMap"))]
     pub delivery: Option<Delivery>,
 
-    /// Also export the original's metric netprober_interpod_latency_s, by pod: 28 series for each peer.
+    /// Also export the original's metric `netprober_interpod_latency_s`, by pod: 28 series for each peer.
     #[serde(default = "defaults::yes")]
     pub original_metrics: bool,
 

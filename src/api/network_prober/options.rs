@@ -54,7 +54,7 @@ impl Protocol {
 pub enum Delivery {
     /// From the operator.
     Pull,
-    /// From a file that a ConfigMap brings.
+    /// From a file that a `ConfigMap` brings.
     ConfigMap,
 }
 
@@ -97,7 +97,7 @@ pub struct Injection {
     #[serde(default)]
     pub failure_policy: FailurePolicy,
     /// What the agent's container requests and may use. A pod keeps its quality of service: in a
-    /// Guaranteed pod requests and limits are made equal, in a BestEffort pod there are none.
+    /// Guaranteed pod requests and limits are made equal, in a `BestEffort` pod there are none.
     #[serde(default)]
     pub resources: Resources,
 }

@@ -133,19 +133,16 @@ pub(super) fn volume(recipe: &Recipe) -> Value {
 /// The agent's resources, such that the pod's class of service stays what it is.
 fn resources(pod: &PodObject, asked: &Resources) -> Value {
     let mut given = asked.clone();
-    if pod.has_pod_resources() {
-        // They are the agent's too; the sum over the containers must not exceed them.
-        given.retain(|name| !(counts(name) || name.starts_with("hugepages-")));
-    } else {
-        match pod.qos() {
-            Qos::BestEffort => given.retain(|name| !counts(name)),
-            Qos::Burstable => {}
-            Qos::Guaranteed => {
-                for (name, least) in [("cpu", GUARANTEED_CPU), ("memory", GUARANTEED_MEMORY)] {
-                    let amount = guaranteed(asked, name, least);
-                    given.requests.insert(name.into(), amount.clone());
-                    given.limits.insert(name.into(), amount);
-                }
+    match pod.qos() {
+        // Those of the pod are the agent's too; the sum over the containers must not exceed them.
+        _ if pod.has_pod_resources() => given.drop_computing(),
+        Qos::BestEffort => given.drop_computing(),
+        Qos::Burstable => {}
+        Qos::Guaranteed => {
+            for (name, least) in [("cpu", GUARANTEED_CPU), ("memory", GUARANTEED_MEMORY)] {
+                let amount = guaranteed(asked, name, least);
+                given.requests.insert(name.into(), amount.clone());
+                given.limits.insert(name.into(), amount);
             }
         }
     }
@@ -156,11 +153,6 @@ fn resources(pod: &PodObject, asked: &Resources) -> Value {
         }
     }
     Value::Object(object)
-}
-
-/// Whether this resource decides the class.
-fn counts(name: &str) -> bool {
-    matches!(name, "cpu" | "memory")
 }
 
 /// What is both requested and allowed: the limit, else the larger of the request and `least`.
@@ -175,7 +167,10 @@ fn guaranteed(asked: &Resources, name: &str, least: &str) -> String {
 }
 
 impl Resources {
-    fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+    /// Without what decides the class, and without huge pages, which nobody may have without it.
+    fn drop_computing(&mut self) {
+        let keep =
+            |name: &String| !matches!(&**name, "cpu" | "memory") && !name.starts_with("hugepages-");
         self.requests.retain(|name, _| keep(name));
         self.limits.retain(|name, _| keep(name));
     }

@@ -1,7 +1,7 @@
 //! Whether a pod gets the prober's agent.
 //!
 //! [`skip_reason`] is asked by the webhook for a pod that is about to be created, and by the report
-//! of coverage for pods that exist; both mean the same by the same word. [`patch`] says how.
+//! of coverage for pods that exist; both mean the same by the same word. [`patch()`] says how.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -174,7 +174,9 @@ pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
 }
 
 /// Why this pod, by itself, does not get the agent. Whether it is selected, and what its namespace
-/// says, is decided before.
+/// says, is decided before. For a pod that exists and has no agent, no reason here means that the
+/// webhook was not asked ([`SkipReason::CreatedBefore`]), or, if its annotation
+/// [`INJECTED_BY_ANNOTATION`] is there, that the agent was removed ([`SkipReason::Stripped`]).
 ///
 /// The agent's container decides whether it is there, not an annotation: annotations are copied with
 /// templates, and other webhooks remove containers.

@@ -58,12 +58,8 @@ pub(super) fn plain() -> Value {
 
 fn with(path: &str, value: Value) -> Value {
     let mut pod = plain();
-    *pod.pointer_mut(path.rsplit_once('/').unwrap().0).unwrap() = {
-        let (parent, key) = path.rsplit_once('/').unwrap();
-        let mut object = pod.pointer(parent).unwrap().clone();
-        object[key.replace("~1", "/")] = value;
-        object
-    };
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    pod.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
     pod
 }
 
@@ -425,4 +421,14 @@ fn every_word_is_there_once() {
     let words: std::collections::BTreeSet<_> = SkipReason::ALL.iter().map(|r| r.as_str()).collect();
     assert_eq!(words.len(), SkipReason::ALL.len());
     assert!(words.iter().all(|word| word.chars().all(char::is_alphanumeric)));
+}
+
+#[test]
+fn huge_pages_are_dropped_with_what_they_need() {
+    let mut recipe = recipe();
+    for (name, amount) in [("hugepages-2Mi", "2Mi"), ("ephemeral-storage", "1Gi")] {
+        recipe.resources.limits.insert(name.into(), amount.into());
+    }
+    let resources = agent(&inject(&plain(), &recipe))["resources"].clone();
+    assert_eq!(resources, json!({"limits": {"ephemeral-storage": "1Gi"}}));
 }

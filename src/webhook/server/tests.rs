@@ -1,10 +1,7 @@
 //! A real server: rotation under load, limits, what comes beside admission requests.
 use std::{
     collections::VecDeque,
-    sync::{
-        Mutex,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 use axum::routing::get;

@@ -1,0 +1,383 @@
+//! The pure core, from a spec and pods to what is told and written.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    children::{ChildKey, ChildKind},
+    injector::decide,
+    members::Member,
+    pinglists::config_json,
+    plan::{Observed, plan},
+    scope::{NamespaceFacts, Tenancy},
+    settings::Settings,
+    world::{Setup, Snapshot, Surroundings, View},
+};
+use crate::{
+    agent::pinglist::Pinglist,
+    api::NetworkProber,
+    controller::Error,
+    pods::PodObject,
+    webhook::{configuration::Endpoint, injection::SkipReason, review::Verdict},
+};
+
+fn prober(name: &str, created: &str, spec: &Value) -> NetworkProber {
+    let mut full = json!({"podSelector": {"matchLabels": {"app": "a"}}});
+    full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
+        "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "generation": 1,
+            "creationTimestamp": created},
+        "spec": full,
+    }))
+    .unwrap()
+}
+
+fn setup(own_image: Option<&str>) -> Setup {
+    Setup {
+        tenancy: Tenancy::of("ops"),
+        own_image: own_image.map(Into::into),
+        pinglist_url: "https://operator/pinglist".into(),
+        native_sidecars: true,
+    }
+}
+
+fn namespaces() -> Vec<NamespaceFacts> {
+    let named = |name: &str| NamespaceFacts { name: name.into(), ..NamespaceFacts::default() };
+    vec![named("team"), named("silent"), named("kube-system")]
+}
+
+/// A pod with the agent of `by` in it, running, with a change.
+fn pod(name: &str, by: Option<&str>, change: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "labels": {"app": "a"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "app", "image": "app"}]},
+        "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    if let Some(by) = by {
+        pod["metadata"]["annotations"] = json!({
+            "netprober-container-deployed": "true", "probes.bigmikes.io/injected-by": by,
+        });
+        pod["spec"]["initContainers"] = json!([{
+            "name": "net-prober", "image": "operator", "restartPolicy": "Always",
+            "ports": [{"name": "np-ping", "containerPort": 8080}],
+        }]);
+        pod["status"]["initContainerStatuses"] =
+            json!([{"name": "net-prober", "state": {"running": {}}}]);
+    }
+    json_patch::merge(&mut pod, change);
+    pod
+}
+
+fn view_among(prober: &NetworkProber, before: &Snapshot, pods: &[Value], setup: &Setup) -> View {
+    let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
+    let pods: Vec<_> = pods.iter().map(read).collect();
+    let surroundings = Surroundings {
+        setup,
+        before,
+        namespaces: &namespaces(),
+        zone: &|node| format!("zone-of-{node}"),
+    };
+    View::of(prober, Settings::of(prober, &setup.tenancy), Some(&pods), &surroundings)
+}
+
+fn view(spec: &Value, pods: &[Value]) -> View {
+    let prober = prober("np", "2026-01-01T00:00:00Z", spec);
+    view_among(&prober, &Snapshot::default(), pods, &setup(Some("operator")))
+}
+
+fn observed(view: View) -> Observed {
+    Observed {
+        view: Some(Arc::new(view)),
+        setup: setup(Some("operator")),
+        bundle: Some("PEM".into()),
+        endpoint: Endpoint::Service,
+        monitoring: BTreeSet::new(),
+        existing: vec![],
+        unchanged: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn each_pod_without_an_agent_has_a_reason() {
+    let everywhere = json!({"namespaceSelector": {}});
+    let cases = [
+        ("CreatedBefore", pod("p", None, &json!({}))),
+        ("HostNetwork", pod("p", None, &json!({"spec": {"hostNetwork": true}}))),
+        (
+            "OptedOut",
+            pod(
+                "p",
+                None,
+                &json!({"metadata": {"annotations": {"netprober-container-deployed": "true"}}}),
+            ),
+        ),
+        (
+            "OptedOut",
+            pod(
+                "p",
+                None,
+                &json!({"metadata": {"annotations": {"probes.bigmikes.io/inject": "false"}}}),
+            ),
+        ),
+        (
+            "PortTaken",
+            pod(
+                "p",
+                None,
+                &json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}}),
+            ),
+        ),
+        ("Windows", pod("p", None, &json!({"spec": {"os": {"name": "windows"}}}))),
+        (
+            "MirrorPod",
+            pod(
+                "p",
+                None,
+                &json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
+            ),
+        ),
+        ("NameTaken", pod("p", None, &json!({"spec": {"containers": [{"name": "net-prober"}]}}))),
+        ("OtherProber", pod("p", Some("other/np"), &json!({}))),
+        ("Stripped", pod("p", Some("team/np"), &json!({"spec": {"initContainers": null}}))),
+        (
+            "Stripped",
+            pod(
+                "p",
+                Some("team/np"),
+                &json!({"spec": {"initContainers": [
+            {"name": "net-prober", "ports": [{"name": "np-ping", "containerPort": 8080}]}]}}),
+            ),
+        ),
+        ("NamespaceNotConsenting", pod("p", None, &json!({"metadata": {"namespace": "silent"}}))),
+        ("NamespaceExcluded", pod("p", None, &json!({"metadata": {"namespace": "kube-system"}}))),
+    ];
+    for (reason, pod) in cases {
+        let members = view(&everywhere, &[pod.clone()]).members;
+        assert_eq!(members.not_injected, [(reason, 1)].into(), "{pod}");
+        assert_eq!((members.selected, members.injected), (1, 0), "{reason}");
+    }
+}
+
+#[test]
+fn who_has_an_agent_takes_part_as_soon_as_it_is_ready() {
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    for (change, takes_part) in [
+        (json!({}), true),
+        (unready, false),
+        (json!({"status": {"podIPs": null}}), false),
+        (json!({"spec": {"nodeName": null}}), false),
+    ] {
+        let view = view(&json!({}), &[pod("p", Some("team/np"), &change)]);
+        assert_eq!((view.members.selected, view.members.injected), (1, 1), "{change}");
+        assert_eq!(view.members.members.len(), usize::from(takes_part), "{change}");
+        // Its agent may ask: it probes nobody until it takes part.
+        assert!(view.pinglists.of("uid-p").is_some());
+    }
+    for gone in [
+        json!({"status": {"phase": "Failed"}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    ] {
+        let view = view(&json!({}), &[pod("p", Some("team/np"), &gone)]);
+        assert_eq!(view.members.selected, 0);
+        assert!(view.pinglists.of("uid-p").is_none());
+    }
+}
+
+/// An original operator's pods are taken over, as such that need a restart.
+#[test]
+fn agents_of_the_original_operator_are_taken_over() {
+    let original = json!({
+        "metadata": {"annotations": {"netprober-container-deployed": "true"}},
+        "spec": {"containers": [{"name": "app"}, {"name": "net-prober", "image": "old",
+            "ports": [{"name": "np-ping", "containerPort": 9090}]}]},
+    });
+    let members = view(&json!({}), &[pod("p", None, &original)]).members;
+    assert_eq!((members.injected, members.need_restart), (1, 1));
+    assert_eq!(members.members[0].port, 9090, "where it listens, not where the spec says");
+}
+
+#[test]
+fn one_agent_that_runs_shows_that_the_image_is_right() {
+    let waiting = |reason: &str| {
+        json!({"status": {"phase": "Pending", "conditions": null,
+        "initContainerStatuses": [{"name": "net-prober", "state": {"waiting": {"reason": reason}}}]}})
+    };
+    let hash = view(&json!({}), &[]).recipe.unwrap().hash();
+    let current = json!({"metadata": {"annotations": {"probes.bigmikes.io/injected-hash": hash}}});
+    let stuck = pod("a", Some("team/np"), &waiting("ErrImagePull"));
+    let runs = pod("b", Some("team/np"), &current);
+    assert!(view(&json!({}), std::slice::from_ref(&stuck)).members.is_failing());
+    assert!(!view(&json!({}), &[stuck.clone(), runs]).members.is_failing());
+    // One of an earlier spec proves nothing of this one.
+    assert!(view(&json!({}), &[stuck, pod("c", Some("team/np"), &json!({}))]).members.is_failing());
+    for starting in ["ContainerCreating", "PodInitializing"] {
+        let pod = pod("a", Some("team/np"), &waiting(starting));
+        assert!(!view(&json!({}), &[pod]).members.is_failing(), "{starting}");
+    }
+}
+
+#[test]
+fn the_webhook_decides_by_what_is_known() {
+    let setup = setup(Some("operator"));
+    let older = prober(
+        "zz",
+        "2026-01-01T00:00:00Z",
+        &json!({"podSelector": {"matchLabels": {"tier": "x"}}}),
+    );
+    let younger = prober("np", "2026-01-02T00:00:00Z", &json!({"namespaceSelector": {}}));
+    let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+    for prober in [&older, &younger] {
+        let view = view_among(prober, &snapshot, &[], &setup);
+        let name = prober.metadata.name.clone().unwrap();
+        snapshot.views.insert(("team".into(), name), Arc::new(view));
+    }
+    let new = |change: &Value| {
+        let mut pod = json!({"metadata": {"generateName": "p-", "labels": {"app": "a"}},
+            "spec": {"containers": [{"name": "app"}]}});
+        json_patch::merge(&mut pod, change);
+        serde_json::from_value::<PodObject>(pod).unwrap()
+    };
+    let plain = new(&json!({}));
+    let asked = |prober: &str, namespace: &str, pod: &PodObject| {
+        decide(&snapshot, ("team", prober), namespace, pod)
+    };
+    assert!(
+        matches!(asked("np", "team", &plain), Verdict::Inject(recipe) if recipe.prober == "team/np")
+    );
+    for (namespace, pod, reason) in [
+        ("silent", &plain, SkipReason::NamespaceNotConsenting),
+        ("kube-system", &plain, SkipReason::NamespaceExcluded),
+        ("team", &new(&json!({"metadata": {"labels": {"tier": "x"}}})), SkipReason::OtherProber),
+        ("team", &new(&json!({"spec": {"hostNetwork": true}})), SkipReason::HostNetwork),
+    ] {
+        assert_eq!(asked("np", namespace, pod), Verdict::Skip(reason));
+    }
+    let other = new(&json!({"metadata": {"labels": {"app": "b"}}}));
+    for (prober, namespace, pod) in
+        [("none", "team", &plain), ("np", "team", &other), ("zz", "silent", &plain)]
+    {
+        assert!(
+            matches!(asked(prober, namespace, pod), Verdict::Unknown(_)),
+            "{prober} {namespace}"
+        );
+    }
+    let empty = Snapshot::default();
+    assert!(matches!(decide(&empty, ("team", "np"), "team", &plain), Verdict::Unknown(_)));
+}
+
+#[test]
+fn nothing_is_changed_before_the_pods_are_known() {
+    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let mut blind = observed(view(&json!({}), &[]));
+    blind.view = None;
+    blind.existing = vec![webhook_key()];
+    let plan = plan(&prober, &blind).unwrap();
+    assert_eq!((plan.desired.apply.len(), plan.desired.delete.len()), (0, 0));
+    assert_eq!(plan.conditions[0].status, None);
+}
+
+fn webhook_key() -> ChildKey {
+    ChildKey { kind: ChildKind::Webhook, namespace: None, name: "traffic-operator.team.np".into() }
+}
+
+#[test]
+fn what_is_not_wanted_any_more_goes_and_what_is_not_known_stays() {
+    let stray =
+        ChildKey { kind: ChildKind::ConfigMap, namespace: Some("left".into()), name: "np".into() };
+    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let mut world = observed(view(&json!({}), &[]));
+    world.existing = vec![stray.clone(), webhook_key()];
+    let decided = plan(&prober, &world).unwrap().desired;
+    assert_eq!(decided.delete, [stray]);
+    let kinds: Vec<_> = decided.apply.iter().map(|child| child.key.kind).collect();
+    assert_eq!(kinds, [ChildKind::ConfigMap, ChildKind::Webhook]);
+    // Applied and untouched: not again.
+    world.unchanged = decided.apply.iter().map(|child| (child.key.clone(), child.hash)).collect();
+    assert!(plan(&prober, &world).unwrap().desired.apply.is_empty());
+    // Without a certificate nothing is known of the webhook: it is left as it is.
+    world.bundle = None;
+    let decided = plan(&prober, &world).unwrap().desired;
+    assert!(!decided.delete.contains(&webhook_key()));
+}
+
+#[test]
+fn an_image_must_be_known() {
+    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let view = view_among(&prober, &Snapshot::default(), &[], &setup(None));
+    let error = plan(&prober, &observed(view)).unwrap_err();
+    assert!(
+        matches!(&error, Error::Invalid(text) if text.starts_with("spec.agentImage")),
+        "{error}"
+    );
+}
+
+fn member(i: usize) -> Member {
+    Member {
+        namespace: if i.is_multiple_of(7) { "other" } else { "team" }.into(),
+        name: format!("pod-{i}"),
+        uid: format!("uid-{i}"),
+        ips: vec![format!("10.0.{}.{}", i / 250, i % 250 + 1).parse().unwrap()],
+        port: 9090,
+        node: format!("node-{}", i % 11),
+        zone: format!("zone-{}", i % 3),
+    }
+}
+
+fn settings(spec: &Value) -> Settings {
+    Settings::of(&prober("np", "2026-01-01T00:00:00Z", spec), &Tenancy::of("ops")).unwrap()
+}
+
+/// The original's file: its agents read these three fields and nothing else.
+#[test]
+fn the_file_has_the_shape_of_the_original() {
+    let settings = settings(&json!({"agentImage": "x", "httpPort": "9090"}));
+    let file: Value =
+        serde_json::from_slice(&config_json(&settings, &[member(0), member(1)])).unwrap();
+    assert_eq!(file["pollingPeriod"], json!(10_000_000_000_u64));
+    let endpoints = file["endpointsMap"].as_object().unwrap();
+    assert_eq!(endpoints.keys().collect::<Vec<_>>(), ["other/pod-0", "pod-1"]);
+    let endpoint = &endpoints["pod-1"];
+    assert_eq!((&endpoint["ip"], &endpoint["port"]), (&json!("10.0.0.2"), &json!("9090")));
+}
+
+proptest! {
+    /// Everybody is probed by as many as the spec says, nobody by itself, and the lists are as many
+    /// as there are agents, whatever the order in which pods are seen.
+    #[test]
+    fn lists_follow_the_neighbours(count in 1_usize..60, in_zone in 0_u32..6, other in 0_u32..4, turn in 0_usize..60) {
+        let settings = settings(&json!({"neighbours": {"inZone": in_zone, "perOtherZone": other}}));
+        let mut members = super::members::Members { members: (0..count).map(member).collect(), ..Default::default() };
+        let lists = super::pinglists::Pinglists::of_members(&settings, &members);
+        members.members.rotate_left(turn % count);
+        let turned = super::pinglists::Pinglists::of_members(&settings, &members);
+        prop_assert_eq!(&lists.version, &turned.version);
+        prop_assert_eq!(lists.len(), count);
+        let mut probed = BTreeMap::<String, usize>::new();
+        for one in &members.members {
+            let served = lists.of(&one.uid).unwrap();
+            let list: Pinglist = serde_json::from_slice(&served.body).unwrap();
+            prop_assert_eq!(&list.own.uid, &one.uid);
+            prop_assert!(list.peers.iter().all(|peer| peer.uid != one.uid));
+            for peer in list.peers {
+                *probed.entry(peer.uid).or_default() += 1;
+            }
+        }
+        let zone = |z: &str| members.members.iter().filter(|m| m.zone == z).count();
+        let (in_zone, other) = (in_zone as usize, other as usize);
+        for one in &members.members {
+            let expected = if in_zone == 0 && other == 0 {
+                count - 1
+            } else {
+                let others: BTreeSet<_> = members.members.iter().map(|m| &m.zone).filter(|z| **z != one.zone).collect();
+                in_zone.min(zone(&one.zone) - 1) + others.iter().map(|z| other.min(zone(z))).sum::<usize>()
+            };
+            prop_assert_eq!(probed.get(&one.uid).copied().unwrap_or_default(), expected);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The objects that a NetworkProber owns, and the life of its certificates.
+use k8s_openapi::{
+    api::{apps::v1::DaemonSet, core::v1::Secret},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+};
+use serde_json::json;
+
+use super::{agent, selector, with};
+use crate::bench::{Bench, eventually, run};
+
+fn monitoring(bench: &Bench, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("monitoring.coreos.com", "v1", kind);
+    Api::namespaced_with(bench.client.clone(), "default", &ApiResource::from_gvk(&kind))
+}
+
+/// Definitions as the prometheus-operator brings them, as far as we use them.
+async fn install_monitoring(bench: &Bench, with_histograms: bool) {
+    let definitions = Api::<CustomResourceDefinition>::all(bench.client.clone());
+    for (kind, plural) in [("PodMonitor", "podmonitors"), ("PrometheusRule", "prometheusrules")] {
+        let mut spec = json!({
+            "selector": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "namespaceSelector": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "podMetricsEndpoints": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            "groups": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        });
+        if with_histograms {
+            spec["scrapeClassicHistograms"] = json!({"type": "boolean"});
+        }
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.monitoring.coreos.com")},
+            "spec": {
+                "group": "monitoring.coreos.com", "scope": "Namespaced",
+                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}}}],
+            },
+        });
+        let name = format!("{plural}.monitoring.coreos.com");
+        let params = PatchParams::apply("test").force();
+        definitions.patch(&name, &params, &Patch::Apply(definition)).await.expect("definition");
+        let served = async || {
+            let list = monitoring(bench, kind).list(&kube::api::ListParams::default()).await;
+            list.ok().map(drop)
+        };
+        eventually("the definition to be served", served).await;
+    }
+}
+
+async fn uninstall_monitoring(bench: &Bench) {
+    let definitions = Api::<CustomResourceDefinition>::all(bench.client.clone());
+    for plural in ["podmonitors", "prometheusrules"] {
+        let name = format!("{plural}.monitoring.coreos.com");
+        // It may not be there.
+        let _ = definitions.delete(&name, &DeleteParams::default()).await;
+        let gone = async || definitions.get_opt(&name).await.ok()?.is_none().then_some(());
+        eventually("the definition to go", gone).await;
+    }
+}
+
+#[test]
+fn prometheus_is_told_by_objects_that_are_owned() {
+    run(async |bench| {
+        install_monitoring(&bench, true).await;
+        let _operator = bench.ready_operator().await;
+        let spec = json!({"monitoring": {"interval": "15s", "labels": {"release": "prometheus"}}});
+        bench.prober("np", with(selector(), &spec)).await;
+        bench.until_told("np", "Monitored", "True", "Applied").await;
+        let monitor = monitoring(&bench, "PodMonitor").get("np").await.expect("PodMonitor");
+        assert_eq!(monitor.labels()["release"], "prometheus");
+        assert_eq!(monitor.owner_references()[0].kind, "NetworkProber");
+        let spec = &monitor.data["spec"];
+        assert_eq!(spec["selector"], json!({"matchLabels": {"app": "net-prober"}}));
+        assert_eq!(spec["namespaceSelector"]["matchNames"], json!(["default"]));
+        assert_eq!(spec["podMetricsEndpoints"][0]["port"], "np-prometheus");
+        assert_eq!(spec["podMetricsEndpoints"][0]["interval"], "15s");
+        assert_eq!(spec["scrapeClassicHistograms"], true);
+        let rule = monitoring(&bench, "PrometheusRule").get("np").await.expect("PrometheusRule");
+        let text = rule.data["spec"].to_string();
+        assert!(
+            text.contains("netprober:node_loss:ratio1m") && text.contains("default/np"),
+            "{text}"
+        );
+        // What somebody changes comes back with the next look.
+        let spoil = Patch::Merge(json!({"spec": {"selector": {"matchLabels": {"app": "x"}}}}));
+        monitoring(&bench, "PodMonitor")
+            .patch("np", &PatchParams::default(), &spoil)
+            .await
+            .expect("patch");
+        bench.pod("default", "a", json!({})).await;
+        let back = async || {
+            let monitor = monitoring(&bench, "PodMonitor").get("np").await.ok()?;
+            (monitor.data["spec"]["selector"]["matchLabels"]["app"] == "net-prober").then_some(())
+        };
+        eventually("the selector to come back", back).await;
+        bench.change("np", json!({"monitoring": {"podMonitor": false}})).await;
+        let gone = async || {
+            monitoring(&bench, "PodMonitor").get_opt("np").await.ok()?.is_none().then_some(())
+        };
+        eventually("the PodMonitor to go", gone).await;
+        uninstall_monitoring(&bench).await;
+    });
+}
+
+/// An older prometheus-operator does not know all fields: the rest is told all the same.
+#[test]
+fn an_older_definition_gets_what_it_knows() {
+    run(async |bench| {
+        install_monitoring(&bench, false).await;
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.until_told("np", "Monitored", "True", "Applied").await;
+        let there = async || monitoring(&bench, "PodMonitor").get_opt("np").await.ok().flatten();
+        let monitor = eventually("the PodMonitor", there).await;
+        assert!(monitor.data["spec"].get("scrapeClassicHistograms").is_none());
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        uninstall_monitoring(&bench).await;
+    });
+}
+
+#[test]
+fn without_the_prometheus_operator_everything_else_is_served() {
+    run(async |bench| {
+        uninstall_monitoring(&bench).await;
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        let message = bench.until_told("np", "Monitored", "False", "KindAbsent").await;
+        assert!(message.contains("install the prometheus-operator"), "{message}");
+    });
+}
+
+#[test]
+fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let spec = json!({"mode": "DaemonSet", "podSelector": {"matchLabels": {"app": "agents"}}});
+        bench.prober("np", spec).await;
+        let sets: Api<DaemonSet> = Api::namespaced(bench.client.clone(), "default");
+        let set =
+            eventually("the DaemonSet", async || sets.get_opt("np").await.ok().flatten()).await;
+        let template = serde_json::to_value(&set.spec.expect("spec").template).expect("template");
+        assert_eq!(template["metadata"]["labels"], json!({"app": "agents"}));
+        let container = &template["spec"]["containers"][0];
+        assert_eq!(container["args"], json!(["agent", "probe"]));
+        assert_eq!(container["image"], crate::bench::AGENT_IMAGE);
+        assert_eq!(container["resources"]["requests"], json!({"cpu": "10m", "memory": "16Mi"}));
+        assert_eq!(template["spec"]["tolerations"], json!([{"operator": "Exists"}]));
+        assert!(
+            bench.webhooks().get_opt("traffic-operator.default.np").await.expect("get").is_none()
+        );
+        let ready = bench.until_told("np", "Ready", "True", "Serving").await;
+        assert!(ready.starts_with("nodes have an agent"), "{ready}");
+        // Back to sidecars: the DaemonSet goes, the webhook comes.
+        bench.change("np", json!({"mode": "Sidecar"})).await;
+        let changed = async || {
+            let set = sets.get_opt("np").await.ok()?;
+            let webhook = bench.webhooks().get_opt("traffic-operator.default.np").await.ok()?;
+            (set.is_none() && webhook.is_some()).then_some(())
+        };
+        eventually("the webhook in place of the DaemonSet", changed).await;
+    });
+}
+
+#[test]
+fn a_namespace_that_takes_its_consent_back_is_left() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "x/y, default/np"}});
+        bench.namespace("elsewhere", consent).await;
+        bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
+        bench.intercepted("elsewhere").await;
+        bench
+            .namespace("elsewhere", json!({"annotations": {"probes.bigmikes.io/allow": "x/y"}}))
+            .await;
+        let left = async || {
+            let webhook = bench.webhooks().get("traffic-operator.default.np").await.ok()?;
+            let scope = serde_json::to_value(webhook.webhooks).ok()?;
+            let scope = &scope[0]["namespaceSelector"]["matchExpressions"][0]["values"];
+            let map = bench.maps("elsewhere").get_opt("np").await.ok()?;
+            (*scope == json!(["default"]) && map.is_none()).then_some(())
+        };
+        eventually("the namespace to be left", left).await;
+    });
+}
+
+/// Without a change there is no write.
+#[test]
+fn a_quiet_cluster_costs_no_write() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "a", json!({})).await;
+        bench.runs("default", "a", "10.1.0.1").await;
+        bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!(["a"]))]).await;
+        let passes =
+            async || operator.metric("traffic_operator_reconcile_total", &["networkprober"]).await;
+        // Our own last write wakes us once more.
+        let settled = async || {
+            let (before, since) = (passes().await, Timestamp::now());
+            tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+            (passes().await == before && bench.writes_since(since).is_empty()).then_some(())
+        };
+        eventually("a quiet moment", settled).await;
+        let (since, before) = (Timestamp::now(), passes().await);
+        // The object is looked at by its period; a touch makes it look at once.
+        let touch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
+        bench.probers("default").patch("np", &PatchParams::default(), &touch).await.expect("touch");
+        eventually("another pass", async || (passes().await > before).then_some(())).await;
+        let writes = bench.writes_since(since);
+        assert!(writes.is_empty(), "{writes:?}");
+    });
+}
+
+/// A restart must not lose an injection: the authority outlives the process.
+#[test]
+fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_made_anew() {
+    run(async |bench| {
+        let secrets: Api<Secret> = Api::namespaced(bench.client.clone(), "traffic-operator-system");
+        let operator = bench.ready_operator().await;
+        let bundle = async || {
+            let secret = secrets.get("traffic-operator-webhook").await.expect("Secret");
+            secret.data.expect("data")["ca.crt"].clone()
+        };
+        let first = bundle().await;
+        operator.terminate().await;
+        let operator = bench.ready_operator().await;
+        assert_eq!(bundle().await, first);
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        let spoil = Patch::Merge(json!({"data": {"tls.crt": "bm9uc2Vuc2U="}}));
+        secrets
+            .patch("traffic-operator-webhook", &PatchParams::default(), &spoil)
+            .await
+            .expect("spoil");
+        let other = async || (bundle().await != first).then_some(());
+        eventually("a new authority", other).await;
+        let ends =
+            operator.metric("traffic_operator_injector_cert_not_after_seconds", &["leaf"]).await;
+        assert!(ends > 0.0, "{ends}");
+        // The API server is told of it: pods get agents again.
+        bench.intercepted("default").await;
+    });
+}
+
+/// An image that cannot be pulled must not stop one pod after the other.
+#[test]
+fn agents_that_cannot_start_are_given_to_nobody_else() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "a", json!({})).await;
+        bench.bind("default", "a", "node-1").await;
+        let waiting = |reason: &str| {
+            json!({"phase": "Pending", "initContainerStatuses": [{
+            "name": "net-prober", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason}}}]})
+        };
+        bench.says("default", "a", waiting("ImagePullBackOff")).await;
+        let message = bench.until_told("np", "Ready", "False", "AgentFailing").await;
+        assert!(message.contains("ImagePullBackOff"), "{message}");
+        let pod = bench.pod("default", "b", json!({})).await;
+        assert!(agent(&pod).is_none(), "no further pod waits for it");
+        let skipped =
+            operator.metric("traffic_operator_injector_requests_total", &["AgentFailing"]).await;
+        assert!(skipped >= 1.0, "{skipped}");
+        bench.says("default", "a", super::running("10.1.0.1")).await;
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.intercepted("default").await;
+    });
+}
+
+/// The metrics of an object say what its status says, and go with it.
+#[test]
+fn metrics_follow_the_object() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "a", json!({})).await;
+        bench.pod("default", "host", json!({"spec": {"hostNetwork": true}})).await;
+        bench.until_prober("np", &[("/selected", json!(2)), ("/injected", json!(1))]).await;
+        let metric = async |name: &str, label: &str| {
+            operator.metric(&format!("traffic_operator_{name}"), &["name=\"np\"", label]).await
+        };
+        let figures: Vec<(&str, &str, f64)> = vec![
+            ("networkprober_pods", "selected", 2.0),
+            ("networkprober_pods", "injected", 1.0),
+            ("networkprober_pods", "need_restart", 0.0),
+            ("injector_uncovered_pods", "HostNetwork", 1.0),
+        ];
+        for (name, label, expected) in figures {
+            let found = metric(name, label).await;
+            assert!((found - expected).abs() < 0.5, "{name} {label}: {found}");
+        }
+        assert!(metric("networkprober_estimated_series", "").await > 0.0);
+        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        let gone = async || (metric("networkprober_pods", "").await < 0.5).then_some(());
+        eventually("the series to go", gone).await;
+    });
+}

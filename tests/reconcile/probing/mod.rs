@@ -1,0 +1,261 @@
+//! NetworkProber: what is written, what is admitted, and what agents are told. Pods have no kubelet
+//! here: the tests say of them what a kubelet would.
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    core::v1::{ConfigMap, Namespace, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use traffic_operator::api::NetworkProber;
+
+use crate::bench::{Bench, Operator, eventually, eventually_or};
+
+mod admission;
+mod children;
+mod lists;
+mod originals;
+
+/// What every test selects.
+pub fn selector() -> Value {
+    json!({"podSelector": {"matchLabels": {"app": "net-prober"}}})
+}
+
+/// `value` with `change` in it.
+pub fn with(mut value: Value, change: &Value) -> Value {
+    json_patch::merge(&mut value, change);
+    value
+}
+
+/// The container of the agent, wherever it is.
+pub fn agent(pod: &Pod) -> Option<&k8s_openapi::api::core::v1::Container> {
+    let spec = pod.spec.as_ref()?;
+    let all = spec.init_containers.iter().flatten().chain(&spec.containers);
+    all.into_iter().find(|container| container.name == "net-prober")
+}
+
+impl Bench {
+    pub fn probers(&self, namespace: &str) -> Api<NetworkProber> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub fn maps(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub fn webhooks(&self) -> Api<MutatingWebhookConfiguration> {
+        Api::all(self.client.clone())
+    }
+
+    /// Makes a namespace as it is to be, with these annotations and labels and no others of ours.
+    pub async fn namespace(&self, name: &str, metadata: Value) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": with(json!({"name": name}), &metadata),
+        });
+        let api = Api::<Namespace>::all(self.client.clone());
+        let params = PatchParams::apply("test").force();
+        api.patch(name, &params, &Patch::Apply(object)).await.expect("namespace");
+        let account = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(
+            self.client.clone(),
+            name,
+        );
+        let there = async || account.get_opt("default").await.ok().flatten();
+        eventually("the service account of the namespace", there).await;
+    }
+
+    pub async fn try_prober(
+        &self,
+        namespace: &str,
+        name: &str,
+        spec: Value,
+    ) -> kube::Result<NetworkProber> {
+        let object = json!({
+            "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+        });
+        // As kubectl does it: what the definition does not know is refused.
+        let path = format!(
+            "/apis/probes.bigmikes.io/v1alpha1/namespaces/{namespace}/networkprobers\
+             ?fieldManager=test&fieldValidation=Strict"
+        );
+        let request = http::Request::post(path).header("Content-Type", "application/json");
+        let body = serde_json::to_vec(&object).expect("JSON");
+        self.client.request(request.body(body).expect("request")).await
+    }
+
+    pub async fn prober(&self, name: &str, spec: Value) {
+        self.try_prober("default", name, spec).await.expect("create NetworkProber");
+    }
+
+    pub async fn change(&self, name: &str, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        let api = self.probers("default");
+        api.patch(name, &PatchParams::default(), &patch).await.expect("patch NetworkProber");
+    }
+
+    /// Creates a pod labelled `app: net-prober`, with a change to it.
+    pub async fn try_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        change: &Value,
+        dry_run: bool,
+    ) -> kube::Result<Pod> {
+        let pod = json!({
+            "metadata": {"name": name, "labels": {"app": "net-prober"}},
+            "spec": {
+                "containers": [{"name": "app", "image": "app"}],
+                "terminationGracePeriodSeconds": 0,
+            },
+        });
+        let pod = serde_json::from_value(with(pod, change)).expect("Pod");
+        let params = PostParams { dry_run, ..PostParams::default() };
+        self.pods(namespace).create(&params, &pod).await
+    }
+
+    pub async fn pod(&self, namespace: &str, name: &str, change: Value) -> Pod {
+        self.try_pod(namespace, name, &change, false).await.expect("create Pod")
+    }
+
+    /// Waits until the API server asks the operator about new pods of a namespace.
+    pub async fn intercepted(&self, namespace: &str) {
+        let asked = async || {
+            let pod = self.try_pod(namespace, "asked", &json!({}), true).await.ok()?;
+            agent(&pod).map(drop)
+        };
+        eventually(&format!("pods of {namespace} to be injected"), asked).await;
+    }
+
+    /// Says of a pod what a kubelet says of one that runs.
+    pub async fn runs(&self, namespace: &str, name: &str, ip: &str) {
+        self.bind(namespace, name, "node-1").await;
+        self.says(namespace, name, running(ip)).await;
+    }
+
+    /// Puts a pod on a node, as the scheduler does.
+    pub async fn bind(&self, namespace: &str, name: &str, node: &str) {
+        let bind = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+        let request = http::Request::post(path).header("Content-Type", "application/json");
+        let request = request.body(serde_json::to_vec(&bind).expect("JSON")).expect("request");
+        self.client.request::<Value>(request).await.expect("bind");
+    }
+
+    pub async fn says(&self, namespace: &str, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        self.pods(namespace).patch_status(name, &params, &patch).await.expect("status of a pod");
+    }
+
+    pub async fn prober_status(&self, namespace: &str, name: &str) -> Value {
+        let prober = self.probers(namespace).get(name).await.expect("NetworkProber");
+        serde_json::to_value(prober.status).expect("status")
+    }
+
+    /// Waits until the status of a NetworkProber has, at each pointer, the value.
+    pub async fn until_prober(&self, name: &str, expected: &[(&str, Value)]) -> Value {
+        let what = format!("{name}: {expected:?}");
+        let status = async || self.prober_status("default", name).await;
+        let holds = async || {
+            let status = status().await;
+            expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
+        };
+        eventually_or(&what, holds, async || status().await.to_string()).await
+    }
+
+    /// Waits until a condition has a status and reason; returns its message.
+    pub async fn until_told(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+        let what = format!("{name}: {type_}={status} {reason}");
+        let all = async || self.prober_status("default", name).await;
+        let holds = async || {
+            let all = all().await;
+            let conditions = all["conditions"].as_array()?;
+            let c = conditions.iter().find(|c| c["type"] == type_)?;
+            (c["status"] == status && c["reason"] == reason)
+                .then(|| c["message"].as_str().unwrap_or_default().to_owned())
+        };
+        eventually_or(&what, holds, async || all().await.to_string()).await
+    }
+
+    /// The parsed `config.json` in a namespace.
+    pub async fn file(&self, namespace: &str, name: &str) -> Option<Value> {
+        let map = self.maps(namespace).get_opt(name).await.expect("ConfigMap")?;
+        serde_json::from_slice(&map.binary_data?.remove("config.json")?.0).ok()
+    }
+
+    /// Waits until the file lists exactly these endpoints, each as `key ip:port`.
+    pub async fn until_listed(&self, namespace: &str, name: &str, expected: &[&str]) -> Value {
+        let what = format!("endpoints {expected:?} in {namespace}/{name}");
+        let holds = async || {
+            let file = self.file(namespace, name).await?;
+            let endpoints = file["endpointsMap"].as_object()?;
+            let text = |(key, e): (&String, &Value)| {
+                format!(
+                    "{key} {}:{}",
+                    e["ip"].as_str().unwrap_or("?"),
+                    e["port"].as_str().unwrap_or("?")
+                )
+            };
+            let found: Vec<_> = endpoints.iter().map(text).collect();
+            (found == expected).then_some(file)
+        };
+        let otherwise = async || format!("{:?}", self.file(namespace, name).await);
+        eventually_or(&what, holds, otherwise).await
+    }
+
+    /// Removes what a test before has left of probers.
+    pub async fn clean_probers(&self) {
+        let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let all = ListParams::default();
+        let everywhere = Api::<NetworkProber>::all(self.client.clone());
+        for prober in everywhere.list(&all).await.expect("list NetworkProbers") {
+            let api = self.probers(&prober.namespace().unwrap_or_default());
+            // Each may be gone already.
+            let _ = api.patch(&prober.name_any(), &PatchParams::default(), &strip).await;
+            let _ = api.delete(&prober.name_any(), &DeleteParams::default()).await;
+        }
+        let ours = all.clone().labels("probes.bigmikes.io/owner-uid");
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.webhooks().delete_collection(&now, &ours).await.expect("delete webhooks");
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        for namespace in namespaces.list(&all).await.expect("list namespaces") {
+            let name = namespace.name_any();
+            self.pods(&name).delete_collection(&now, &all).await.expect("delete pods");
+            self.maps(&name).delete_collection(&now, &ours).await.expect("delete ConfigMaps");
+        }
+        let empty = async || {
+            let left = everywhere.list(&all).await.is_ok_and(|list| list.items.is_empty());
+            let pods = Api::<Pod>::all(self.client.clone()).list(&all).await;
+            (left && pods.is_ok_and(|list| list.items.is_empty())).then_some(())
+        };
+        eventually("no NetworkProber and no pod", empty).await;
+    }
+
+    /// The operator, ready.
+    pub async fn ready_operator(&self) -> Operator {
+        let operator = self.operator();
+        operator.ready().await;
+        operator
+    }
+}
+
+/// The status of a pod that runs and is Ready.
+pub fn running(ip: &str) -> Value {
+    json!({
+        "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "initContainerStatuses": [{
+            "name": "net-prober", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {}},
+        }],
+    })
+}

@@ -1,0 +1,524 @@
+//! Each defect of the original operator, by its number in the list of them.
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use traffic_operator::api::{KINDS, NetworkProber};
+
+use super::{agent, running, selector, with};
+use crate::bench::{eventually, run};
+
+/// The original's sample, word for word.
+const SAMPLE: &str = include_str!("../../../deploy/samples/networkprober-original.yaml");
+
+/// What its agents read.
+fn original() -> Value {
+    let sample: Value = serde_yaml::from_str(SAMPLE).expect("sample");
+    sample["spec"].clone()
+}
+
+#[test]
+fn the_original_sample_gets_what_it_got() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("networkprober-sample", original()).await;
+        bench.intercepted("default").await;
+        let pod = bench.pod("default", "a", json!({})).await;
+        assert_eq!(pod.annotations()["netprober-container-deployed"], "true");
+        let container = agent(&pod).expect("the agent");
+        assert_eq!(container.image.as_deref(), Some("bigmikes/kube-net-prober:test-version-v8"));
+        assert_eq!(container.restart_policy.as_deref(), Some("Always"), "a native sidecar");
+        assert_eq!(container.args, None, "its image knows what to do");
+        let ports: Vec<_> = container.ports.iter().flatten().collect();
+        let ports: Vec<_> = ports.iter().map(|p| (p.name.as_deref(), p.container_port)).collect();
+        assert_eq!(ports, [(Some("np-ping"), 9090), (Some("np-prometheus"), 1222)]);
+        bench.pod("default", "b", json!({})).await;
+        bench.runs("default", "a", "10.1.0.1").await;
+        bench.runs("default", "b", "10.1.0.2").await;
+        let listed = ["a 10.1.0.1:9090", "b 10.1.0.2:9090"];
+        let file = bench.until_listed("default", "networkprober-sample", &listed).await;
+        assert_eq!(file["pollingPeriod"], json!(10_000_000_000_u64));
+        let expected =
+            [("/selected", json!(2)), ("/injected", json!(2)), ("/pods", json!(["a", "b"]))];
+        bench.until_prober("networkprober-sample", &expected).await;
+        bench.until_told("networkprober-sample", "Ready", "True", "Serving").await;
+        bench.until_told("networkprober-sample", "Covered", "True", "AllInjected").await;
+    });
+}
+
+/// 1: the selection was cluster-wide, and pods of other namespaces never started.
+#[test]
+fn bug_01_pods_of_other_namespaces_are_left_alone() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.namespace("elsewhere", json!({})).await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        let pod = bench.pod("elsewhere", "a", json!({})).await;
+        assert!(agent(&pod).is_none() && pod.annotations().is_empty());
+        // Asked for, but without consent: reported, and still left alone.
+        bench.change("np", json!({"namespaceSelector": {}})).await;
+        let reason = json!("NamespaceNotConsenting");
+        bench.until_prober("np", &[("/notInjected/0/reason", reason)]).await;
+        let pod = bench.pod("elsewhere", "b", json!({})).await;
+        assert!(agent(&pod).is_none());
+    });
+}
+
+/// 2: one pod without an address kept every other from starting, for ever.
+#[test]
+fn bug_02_a_pending_pod_blocks_nobody_in_any_order() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.pod("default", "pending-before", json!({})).await;
+        bench.prober("np", original()).await;
+        // The file is there before anything has an address, and optional even so.
+        bench.until_listed("default", "np", &[]).await;
+        bench.intercepted("default").await;
+        let pod = bench.pod("default", "pending-after", json!({})).await;
+        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref()).expect("volumes");
+        let ours = volumes.iter().find(|volume| volume.name == "net-prober-vol").expect("volume");
+        for source in ours.projected.as_ref().and_then(|p| p.sources.as_ref()).expect("sources") {
+            let map = source.config_map.as_ref().expect("nothing else is mounted");
+            assert_eq!(map.optional, Some(true));
+        }
+        bench.pod("default", "a", json!({})).await;
+        bench.runs("default", "a", "10.1.0.1").await;
+        bench.until_listed("default", "np", &["a 10.1.0.1:9090"]).await;
+        let expected = [("/selected", json!(3)), ("/injected", json!(2))];
+        bench.until_prober("np", &expected).await;
+    });
+}
+
+/// 3: without the operator no pod could be created anywhere.
+#[test]
+fn bug_03_without_the_operator_pods_are_created_in_every_namespace() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        bench
+            .namespace("elsewhere", json!({"annotations": {"probes.bigmikes.io/allow": "*"}}))
+            .await;
+        bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
+        bench.intercepted("elsewhere").await;
+        let live = bench.webhooks().get("traffic-operator.default.np").await.expect("webhook");
+        let webhooks = serde_json::to_value(live.webhooks).expect("webhooks");
+        let scope = &webhooks[0]["namespaceSelector"]["matchExpressions"];
+        let namespaces = json!([{"key": "kubernetes.io/metadata.name", "operator": "In",
+            "values": ["default", "elsewhere"]}]);
+        assert_eq!(*scope, namespaces, "neither kube-system nor the operator's own");
+        assert_eq!(webhooks[0]["failurePolicy"], "Ignore");
+        assert_eq!(webhooks[0]["timeoutSeconds"], 2);
+        assert_eq!(webhooks.as_array().map(Vec::len), Some(1));
+        operator.terminate().await;
+        for namespace in ["default", "elsewhere", "kube-system", "traffic-operator-system"] {
+            let pod = bench.pod(namespace, "alone", json!({})).await;
+            assert!(agent(&pod).is_none(), "{namespace}");
+        }
+        // They are not forgotten when it is back.
+        let _operator = bench.ready_operator().await;
+        let missed = json!([{"reason": "CreatedBefore", "count": 2},
+            {"reason": "NamespaceExcluded", "count": 2}]);
+        bench.until_prober("np", &[("/notInjected", missed)]).await;
+    });
+}
+
+/// 4: only matchLabels were read, and an empty selector took every pod.
+#[test]
+fn bug_04_match_expressions_count_and_nothing_selects_everything_by_mistake() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let expressions = json!({"podSelector": {"matchExpressions": [
+            {"key": "app", "operator": "In", "values": ["no-such-app"]}]}});
+        bench.prober("np", expressions).await;
+        bench.prober("other", selector()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "a", json!({})).await;
+        bench.until_prober("other", &[("/selected", json!(1))]).await;
+        bench.until_prober("np", &[("/selected", json!(0))]).await;
+        bench.until_told("np", "Covered", "Unknown", "NoPods").await;
+    });
+}
+
+/// 5: a pod that was gone before the operator had looked at it ended the operator.
+#[test]
+fn bug_05_pods_that_come_and_go_at_once_end_nothing() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        for i in 0..20 {
+            let name = format!("short-{i}");
+            bench.pod("default", &name, json!({})).await;
+            bench.pods("default").delete(&name, &DeleteParams::default()).await.expect("delete");
+        }
+        bench.pod("default", "a", json!({})).await;
+        bench.until_prober("np", &[("/selected", json!(1))]).await;
+        assert_eq!(operator.page("/livez").await.map(|(code, _)| code), Some(200));
+    });
+}
+
+/// 6: two pods of one name in two namespaces were one endpoint.
+#[test]
+fn bug_06_two_pods_of_one_name_are_two_endpoints() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
+        bench.namespace("elsewhere", consent).await;
+        bench.prober("np", with(original(), &json!({"namespaceSelector": {}}))).await;
+        for (namespace, ip) in [("default", "10.1.0.1"), ("elsewhere", "10.1.0.2")] {
+            bench.intercepted(namespace).await;
+            bench.pod(namespace, "twin", json!({})).await;
+            bench.runs(namespace, "twin", ip).await;
+        }
+        // In each namespace, because a pod mounts what is in its own.
+        for namespace in ["default", "elsewhere"] {
+            let listed = ["elsewhere/twin 10.1.0.2:9090", "twin 10.1.0.1:9090"];
+            bench.until_listed(namespace, "np", &listed).await;
+        }
+    });
+}
+
+/// 7: finished, unready and terminating pods stayed endpoints; 8: and pods whose labels changed.
+#[test]
+fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", original()).await;
+        bench.intercepted("default").await;
+        for (i, name) in
+            ["finished", "stays", "terminating", "unlabelled", "unready"].iter().enumerate()
+        {
+            let spec = json!({"metadata": {"finalizers": (*name == "terminating").then_some(["test.example.com/hold"])}});
+            bench.pod("default", name, spec).await;
+            bench.runs("default", name, &format!("10.1.0.{i}")).await;
+        }
+        let all = [
+            "finished 10.1.0.0:9090",
+            "stays 10.1.0.1:9090",
+            "terminating 10.1.0.2:9090",
+            "unlabelled 10.1.0.3:9090",
+            "unready 10.1.0.4:9090",
+        ];
+        bench.until_listed("default", "np", &all).await;
+        bench.says("default", "finished", json!({"phase": "Succeeded"})).await;
+        bench
+            .says(
+                "default",
+                "unready",
+                json!({"conditions": [{"type": "Ready", "status": "False"}]}),
+            )
+            .await;
+        bench
+            .pods("default")
+            .delete("terminating", &DeleteParams::default())
+            .await
+            .expect("delete");
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"app": "other"}}}));
+        bench
+            .pods("default")
+            .patch("unlabelled", &PatchParams::default(), &patch)
+            .await
+            .expect("patch");
+        bench.until_listed("default", "np", &["stays 10.1.0.1:9090"]).await;
+        // Finished and terminating ones are not selected any more; one that is not Ready is.
+        bench.until_prober("np", &[("/selected", json!(2)), ("/injected", json!(2))]).await;
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        bench
+            .pods("default")
+            .patch("terminating", &PatchParams::default(), &free)
+            .await
+            .expect("patch");
+    });
+}
+
+/// 9, 10, 11: failed writes were dropped, and nobody saw a child that was changed or deleted.
+#[test]
+fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", original()).await;
+        bench.until_listed("default", "np", &[]).await;
+        bench.intercepted("default").await;
+        let map = bench.maps("default").get("np").await.expect("ConfigMap");
+        let owner = &map.owner_references()[0];
+        assert_eq!(
+            (owner.kind.as_str(), owner.name.as_str(), owner.controller),
+            ("NetworkProber", "np", Some(true))
+        );
+        bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        bench.until_listed("default", "np", &[]).await;
+        let spoil = Patch::Merge(json!({"binaryData": {"config.json": "e30="}}));
+        bench.maps("default").patch("np", &PatchParams::default(), &spoil).await.expect("patch");
+        bench.until_listed("default", "np", &[]).await;
+        let name = "traffic-operator.default.np";
+        bench.webhooks().delete(name, &DeleteParams::default()).await.expect("delete");
+        eventually("the webhook", async || bench.webhooks().get_opt(name).await.ok().flatten())
+            .await;
+    });
+}
+
+/// 11: a ConfigMap of somebody else's was overwritten, and later deleted.
+#[test]
+fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let foreign = json!({"metadata": {"name": "np"}, "data": {"mine": "yes"}});
+        let foreign = serde_json::from_value(foreign).expect("ConfigMap");
+        bench.maps("default").create(&PostParams::default(), &foreign).await.expect("create");
+        bench.prober("np", original()).await;
+        let message = bench.until_told("np", "Ready", "False", "Conflict").await;
+        assert!(message.contains("ConfigMap default/np exists"), "{message}");
+        let since = Timestamp::now();
+        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        let gone =
+            async || bench.probers("default").get_opt("np").await.ok()?.is_none().then_some(());
+        eventually("the object to go", gone).await;
+        let map = bench.maps("default").get("np").await.expect("still there");
+        assert_eq!(map.data.expect("data")["mine"], "yes");
+        assert!(map.binary_data.is_none());
+        let writes = bench.writes_since(since);
+        assert!(writes.iter().all(|write| write.resource != "configmaps"), "{writes:?}");
+        bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
+    });
+}
+
+/// 12: after the object was deleted, injected pods could not be started again.
+#[test]
+fn bug_12_everything_outside_goes_with_the_object_and_pods_can_do_without() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "*"}});
+        bench.namespace("elsewhere", consent).await;
+        bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
+        bench.intercepted("elsewhere").await;
+        let pod = bench.pod("elsewhere", "a", json!({})).await;
+        let volumes = serde_json::to_value(pod.spec.expect("spec").volumes).expect("volumes");
+        let ours = volumes.as_array().expect("list").iter().find(|v| v["name"] == "net-prober-vol");
+        let sources = &ours.expect("volume")["projected"]["sources"];
+        assert_eq!(sources[0]["configMap"]["optional"], true, "{sources}");
+        assert_eq!(sources[1]["serviceAccountToken"]["audience"], "traffic-operator");
+        eventually("its ConfigMap", async || {
+            bench.maps("elsewhere").get_opt("np").await.ok().flatten()
+        })
+        .await;
+        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        let gone = async || {
+            let prober = bench.probers("default").get_opt("np").await.ok()?;
+            let webhook = bench.webhooks().get_opt("traffic-operator.default.np").await.ok()?;
+            let map = bench.maps("elsewhere").get_opt("np").await.ok()?;
+            (prober.is_none() && webhook.is_none() && map.is_none()).then_some(())
+        };
+        eventually("everything to go", gone).await;
+        let pod = bench.pod("elsewhere", "later", json!({})).await;
+        assert!(agent(&pod).is_none());
+    });
+}
+
+/// 13: a new port was told to everybody while every agent still listened on the old one.
+#[test]
+fn bug_13_a_new_port_waits_for_the_pods_and_says_so() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", original()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "a", json!({})).await;
+        bench.runs("default", "a", "10.1.0.1").await;
+        bench.until_listed("default", "np", &["a 10.1.0.1:9090"]).await;
+        bench.change("np", json!({"httpPort": "9191"})).await;
+        bench
+            .until_prober("np", &[("/needRestart", json!(1)), ("/observedGeneration", json!(2))])
+            .await;
+        bench.until_listed("default", "np", &["a 10.1.0.1:9090"]).await;
+        let told = async || {
+            bench.events("np").await.into_iter().find(|(reason, _)| reason == "NeedRestart")
+        };
+        let (_, note) = eventually("the event", told).await;
+        assert!(note.contains("rollout restart"), "{note}");
+        let there = bench.pods("default").get("a").await.expect("the pod was not restarted");
+        assert_eq!(
+            agent(&there).expect("agent").ports.as_ref().expect("ports")[0].container_port,
+            9090
+        );
+        // A pod that is made now has the new one; the two find each other.
+        let new = async || {
+            let pod = bench.try_pod("default", "b", &json!({}), true).await.ok()?;
+            (agent(&pod)?.ports.as_ref()?[0].container_port == 9191).then_some(())
+        };
+        eventually("the new port", new).await;
+        bench.pod("default", "b", json!({})).await;
+        bench.runs("default", "b", "10.1.0.2").await;
+        bench.until_listed("default", "np", &["a 10.1.0.1:9090", "b 10.1.0.2:9191"]).await;
+    });
+}
+
+/// 15: of several that match, one injected and all listed the pod, each with its own port.
+#[test]
+fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("zz-older", original()).await;
+        // Ages are told in seconds.
+        let older = bench.probers("default").get("zz-older").await.expect("NetworkProber");
+        let created = older.creation_timestamp().expect("age").0;
+        eventually("a second to pass", async || {
+            (Timestamp::now().as_second() > created.as_second() + 1).then_some(())
+        })
+        .await;
+        bench.prober("aa-younger", with(original(), &json!({"httpPort": "9292"}))).await;
+        bench.intercepted("default").await;
+        bench.until_told("aa-younger", "Ready", "True", "Serving").await;
+        let asked = async || {
+            let webhook = bench.webhooks().get_opt("traffic-operator.default.aa-younger").await;
+            webhook.ok().flatten()
+        };
+        eventually("the webhook of the younger", asked).await;
+        let pod = bench.pod("default", "a", json!({})).await;
+        assert_eq!(pod.annotations()["probes.bigmikes.io/injected-by"], "default/zz-older");
+        let spec = pod.spec.as_ref().expect("spec");
+        let agents = spec.init_containers.iter().flatten().filter(|c| c.name == "net-prober");
+        assert_eq!(agents.count(), 1);
+        bench.runs("default", "a", "10.1.0.1").await;
+        bench.until_listed("default", "zz-older", &["a 10.1.0.1:9090"]).await;
+        let told = json!([{"reason": "OtherProber", "count": 1}]);
+        bench.until_prober("aa-younger", &[("/notInjected", told)]).await;
+        bench.until_listed("default", "aa-younger", &[]).await;
+        let message = bench.until_told("aa-younger", "Covered", "False", "NotInjected").await;
+        assert!(message.contains("1 OtherProber"), "{message}");
+    });
+}
+
+/// 16: Jobs never ended, and restricted namespaces and quotas refused the pod.
+#[test]
+fn bug_16_restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let metadata = json!({
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+            "annotations": {"probes.bigmikes.io/allow": "*"},
+        });
+        bench.namespace("restricted", metadata).await;
+        let quota = json!({"metadata": {"name": "all"}, "spec": {"hard": {
+            "requests.cpu": "1", "requests.memory": "1Gi", "limits.cpu": "1", "limits.memory": "1Gi"}}});
+        let quota = serde_json::from_value(quota).expect("quota");
+        let quotas = kube::Api::<k8s_openapi::api::core::v1::ResourceQuota>::namespaced(
+            bench.client.clone(),
+            "restricted",
+        );
+        // It may be there from a run before.
+        let _ = quotas.create(&PostParams::default(), &quota).await;
+        bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
+        let clean = json!({"spec": {
+            "restartPolicy": "Never",
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "app", "image": "app",
+                "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "10m", "memory": "8Mi"}},
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}],
+        }});
+        let admitted = async || {
+            let pod = bench.try_pod("restricted", "job", &clean, false).await.expect("admitted");
+            let injected = agent(&pod).is_some();
+            if !injected {
+                let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+                bench.pods("restricted").delete("job", &now).await.expect("delete");
+            }
+            injected.then_some(pod)
+        };
+        let pod = eventually("a pod with the agent", admitted).await;
+        let container = agent(&pod).expect("agent");
+        assert_eq!(container.restart_policy.as_deref(), Some("Always"), "it ends with the others");
+        let resources = container.resources.as_ref().expect("resources");
+        assert_eq!(resources.requests, resources.limits, "the pod stays Guaranteed");
+        let class = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
+        assert_eq!(class, Some("Guaranteed"));
+    });
+}
+
+/// 17: pods that were there before were silently without an agent.
+#[test]
+fn bug_17_pods_that_were_there_before_are_counted() {
+    run(async |bench| {
+        bench.pod("default", "a", json!({})).await;
+        bench
+            .pod(
+                "default",
+                "opted-out",
+                json!({"metadata": {"annotations": {"netprober-container-deployed": "true"}}}),
+            )
+            .await;
+        bench.pod("default", "host", json!({"spec": {"hostNetwork": true}})).await;
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        let reasons = json!([{"reason": "CreatedBefore", "count": 1}, {"reason": "HostNetwork", "count": 1},
+            {"reason": "OptedOut", "count": 1}]);
+        bench.until_prober("np", &[("/notInjected", reasons), ("/injected", json!(0))]).await;
+        let message = bench.until_told("np", "Covered", "False", "NotInjected").await;
+        assert!(message.contains("kubectl rollout restart"), "{message}");
+    });
+}
+
+/// 19: everybody probed everybody, in one file.
+#[test]
+fn bug_19_a_full_mesh_has_an_end() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench
+            .prober(
+                "np",
+                with(selector(), &json!({"neighbours": {"inZone": 0, "perOtherZone": 0}})),
+            )
+            .await;
+        bench.intercepted("default").await;
+        let each = async |i: usize| {
+            let name = format!("pod-{i:03}");
+            bench.pod("default", &name, json!({})).await;
+            bench.runs("default", &name, &format!("10.1.1.{i}")).await;
+        };
+        for i in 0..=100 {
+            each(i).await;
+        }
+        let message = bench.until_told("np", "Ready", "False", "InvalidSpec").await;
+        assert!(message.starts_with("spec.neighbours: a full mesh of 101 pods"), "{message}");
+        bench.change("np", json!({"neighbours": {"inZone": 4, "perOtherZone": 1}})).await;
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        let status = bench.until_prober("np", &[("/injected", json!(101))]).await;
+        assert_eq!(status["pods"].as_array().map(Vec::len), Some(100), "the first hundred");
+    });
+}
+
+/// 20: the operator could create and delete every pod.
+#[test]
+fn bug_20_pods_are_read_and_never_written() {
+    for kind in KINDS {
+        for permission in kind.permissions.iter().filter(|p| p.resources.contains(&"pods")) {
+            assert!(permission.verbs.iter().all(|verb| ["get", "list", "watch"].contains(verb)));
+        }
+    }
+}
+
+/// A pod whose address comes late, and one that says nothing of itself.
+#[test]
+fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", original()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "late", json!({})).await;
+        bench.bind("default", "late", "node-1").await;
+        bench.says("default", "late", json!({"phase": "Running"})).await;
+        bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!([]))]).await;
+        bench.says("default", "late", running("10.1.0.9")).await;
+        bench.until_listed("default", "np", &["late 10.1.0.9:9090"]).await;
+    });
+}
+
+/// The sample is read as a NetworkProber, not only as text.
+#[test]
+fn the_sample_is_the_original_one() {
+    let sample: NetworkProber = serde_yaml::from_str(SAMPLE).expect("sample");
+    assert_eq!(
+        sample.spec.agent_image.as_deref(),
+        Some("bigmikes/kube-net-prober:test-version-v8")
+    );
+}
