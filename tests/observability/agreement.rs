@@ -2,6 +2,7 @@
 use crate::files::{read, root};
 use crate::names;
 use crate::reading::{documents, expressions, metric_names};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 #[test]
@@ -44,21 +45,84 @@ fn names_end_where_they_should() {
     assert_eq!(names, expected);
 }
 
+/// Where the fields of each kind are told.
+const PAGES: &[(&str, &[&str])] = &[
+    ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
+    ("NetworkProber", &["docs/networkprober.md"]),
+];
+
+/// What is embedded and described where it comes from.
+const EMBEDDED: [&str; 7] = [
+    ".spec.deployment",
+    ".spec.nodeSelector",
+    ".spec.podSelector",
+    ".spec.namespaceSelector",
+    ".status.conditions",
+    ".injection.resources.requests",
+    ".injection.resources.limits",
+];
+
+/// The paths of all fields below a schema, as the pages write them: `nodes.<name>.state`, `criteria[].max`.
+fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if EMBEDDED.iter().any(|end| path.ends_with(end)) {
+            found.push(path);
+            continue;
+        }
+        let parts = found.len();
+        fields(field, &path, found);
+        fields(&field["items"], &format!("{path}[]"), found);
+        fields(&field["additionalProperties"], &format!("{path}.<name>"), found);
+        if found.len() == parts {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a page tells of a field: of the spec in a row of a table that begins with its path, of the
+/// status there or in a sample, by its name.
+fn is_told(pages: &str, path: &str) -> bool {
+    let mut rows = pages.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    if let Some(path) = path.strip_prefix(".spec.") {
+        return rows.any(|cell| cell.split('`').skip(1).step_by(2).any(|name| name == path));
+    }
+    let (_, name) = path.rsplit_once('.').expect("a path");
+    pages.contains(&format!("`{name}`")) || pages.contains(&format!("{name}:"))
+}
+
 #[test]
 fn every_field_is_documented() {
-    let pages = ["README.md", "docs/trafficwatch.md"].map(|page| (page, read(&root().join(page))));
     for kind in traffic_operator::api::KINDS {
         let crd = serde_json::to_value((kind.crd)()).expect("JSON");
-        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-        for part in ["spec", "status"] {
-            let fields = schema[part]["properties"].as_object().expect("fields");
-            for field in fields.keys().filter(|field| *field != "conditions") {
-                for (page, text) in &pages {
-                    let named = [format!("`{field}"), format!("{field}:")];
-                    let found = named.iter().any(|name| text.contains(name));
-                    assert!(found, "{page} does not tell what {part}.{field} is");
-                }
-            }
+        let name = crd["spec"]["names"]["kind"].as_str().expect("kind");
+        let (_, pages) = PAGES
+            .iter()
+            .find(|(kind, _)| *kind == name)
+            .unwrap_or_else(|| panic!("no page for {name}"));
+        let text: String = pages.iter().map(|page| read(&root().join(page))).collect();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let mut all = Vec::new();
+        fields(schema, "", &mut all);
+        all.retain(|path| path.starts_with(".spec.") || path.starts_with(".status."));
+        assert!(all.len() > 20, "{name}: {all:?}");
+        let missing: Vec<_> = all.iter().filter(|path| !is_told(&text, path)).collect();
+        assert!(missing.is_empty(), "{pages:?} do not tell what {missing:?} are");
+    }
+}
+
+/// The readme shows the fields that everybody meets, in its tables and samples.
+#[test]
+fn every_field_of_a_traffic_watch_is_in_the_readme() {
+    let readme = read(&root().join("README.md"));
+    let crd = serde_json::to_value((traffic_operator::api::KINDS[0].crd)()).expect("JSON");
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    for part in ["spec", "status"] {
+        let fields = schema[part]["properties"].as_object().expect("fields");
+        for field in fields.keys().filter(|field| *field != "conditions") {
+            let named = [format!("`{field}`"), format!("{field}:")];
+            let found = named.iter().any(|name| readme.contains(name));
+            assert!(found, "README.md does not tell what {part}.{field} is");
         }
     }
 }

@@ -5,6 +5,8 @@ use crate::files::{
 use crate::objects::{contains, kind, name, namespace, passages, render, selects};
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use traffic_operator::api::NetworkProber;
+use traffic_operator::network_prober::{scope::Tenancy, settings::Settings};
 
 #[test]
 fn overlays_render_without_flags_and_without_crds() {
@@ -108,9 +110,17 @@ fn the_operator_is_deployed_as_documented() {
         assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
         // What selects the pods selects these.
         let labels = &deployment["spec"]["template"]["metadata"]["labels"];
-        let service = rendered.one("Service", "traffic-operator-metrics");
-        assert!(selects(&service["spec"]["selector"], labels));
-        assert_eq!(service["spec"]["ports"][0]["targetPort"], container["ports"][0]["name"]);
+        for (service, port, target) in [
+            ("traffic-operator-metrics", 8080, "metrics"),
+            (traffic_operator::manifests::WEBHOOK, 443, "webhook"),
+        ] {
+            let service = rendered.one("Service", service);
+            assert!(selects(&service["spec"]["selector"], labels));
+            let ports = &service["spec"]["ports"];
+            assert_eq!((&ports[0]["port"], &ports[0]["targetPort"]), (&port.into(), &target.into()));
+            let ours = container["ports"].as_array().into_iter().flatten();
+            assert!(ours.clone().any(|port| port["name"] == target), "{overlay}: no port {target}");
+        }
         let budget = rendered.one("PodDisruptionBudget", OPERATOR);
         assert!(selects(&budget["spec"]["selector"]["matchLabels"], labels));
         assert_eq!(budget["spec"]["minAvailable"], 1);
@@ -170,7 +180,9 @@ fn nothing_passes_but_what_is_listed() {
             );
         }
         let ingress = passages(&ours, "ingress", "from");
-        assert_eq!(ingress, [format!("TCP/8080 namespace={monitoring}")], "{overlay}");
+        // The API server has no label, agents are anywhere: both show who they are.
+        let scrape = format!("TCP/8080 namespace={monitoring}");
+        assert_eq!(ingress, [scrape, "TCP/9443 anywhere".to_owned()], "{overlay}");
         let egress = passages(&ours, "egress", "to");
         let expected = [
             "TCP/443 anywhere".to_owned(),
@@ -249,6 +261,25 @@ fn the_standalone_operator_asks_the_standalone_prometheus() {
     assert_eq!(mounted, name(config));
 }
 
+/// The agents of a `NetworkProber` are in the namespaces of its pods, which kube-prometheus' own roles do
+/// not cover.
+#[test]
+fn prometheus_finds_agents_in_every_namespace() {
+    let rendered = render(OVERLAYS[0]);
+    let binding = rendered.one("ClusterRoleBinding", "traffic-operator-prometheus-k8s");
+    assert_eq!(binding["subjects"][0]["name"], "prometheus-k8s");
+    assert_eq!(binding["subjects"][0]["namespace"], "monitoring");
+    let role = rendered.one("ClusterRole", name_of(&binding["roleRef"]));
+    let expected = serde_json::json!(
+        [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    );
+    assert_eq!(role["rules"], expected, "and nothing else");
+}
+
+fn name_of(reference: &serde_json::Value) -> &str {
+    reference["name"].as_str().unwrap_or_default()
+}
+
 #[test]
 fn samples_are_trafficwatches_that_can_stand_together() {
     let mut keys = BTreeMap::new();
@@ -266,4 +297,39 @@ fn samples_are_trafficwatches_that_can_stand_together() {
         }
     }
     assert!(keys.contains_key("trafficwatch-sample.traffic.example.com/unfit"));
+}
+
+/// Both kinds have samples, and what is in them is read as what it is said to be.
+#[test]
+fn samples_of_probers_are_read_as_the_operator_reads_them() {
+    let tenancy = Tenancy::of(NAMESPACE);
+    let mut names = BTreeSet::new();
+    for file in files_in("deploy/samples", "yaml") {
+        for document in documents_of(&read(&file)) {
+            if kind(&document) != "NetworkProber" {
+                continue;
+            }
+            let place = file.display();
+            names.insert(name(&document).to_owned());
+            // A field that is not known would be dropped in silence.
+            let mut read_back = document.clone();
+            let prober: NetworkProber =
+                serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let written = serde_json::to_value(&prober).expect("JSON");
+            strip(&mut read_back, &written);
+            assert_eq!(read_back, serde_json::json!({}), "{place}: unknown fields");
+            Settings::of(&prober, &tenancy).unwrap_or_else(|error| panic!("{place}: {error}"));
+        }
+    }
+    assert!(names.contains("networkprober-sample"), "{names:?}");
+}
+
+/// Takes from `value` every field that `known` has too.
+fn strip(value: &mut serde_json::Value, known: &serde_json::Value) {
+    let Some(object) = value.as_object_mut() else { return };
+    object.retain(|key, field| {
+        let Some(there) = known.get(key) else { return true };
+        strip(field, there);
+        field.as_object().is_some_and(|left| !left.is_empty())
+    });
 }

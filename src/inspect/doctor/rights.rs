@@ -41,7 +41,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// All of them, for an operator in `namespace`.
+/// All of them, for an operator in `namespace`; what two kinds need is there once.
 #[must_use]
 pub fn rights(namespace: &str) -> Vec<Right> {
     let mut rights = Vec::new();
@@ -74,14 +74,19 @@ fn of_rule(rule: &Value, namespace: Option<&str>, rights: &mut Vec<Right>) {
                 None => (resource, None),
             };
             for verb in texts("verbs") {
-                rights.extend(names.iter().map(|name| Right {
-                    verb: verb.clone(),
-                    group: group.clone(),
-                    resource: resource.clone(),
-                    subresource: subresource.clone(),
-                    namespace: namespace.map(str::to_owned),
-                    name: name.clone(),
-                }));
+                for name in &names {
+                    let right = Right {
+                        verb: verb.clone(),
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        subresource: subresource.clone(),
+                        namespace: namespace.map(str::to_owned),
+                        name: name.clone(),
+                    };
+                    if !rights.contains(&right) {
+                        rights.push(right);
+                    }
+                }
             }
         }
     }
@@ -102,10 +107,30 @@ mod tests {
             "create events.events.k8s.io",
             "create leases.coordination.k8s.io in ns",
             "update leases.coordination.k8s.io traffic-operator in ns",
+            "patch networkprobers/status.probes.bigmikes.io",
+            "watch namespaces",
+            "delete configmaps",
+            "delete mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            "create podmonitors.monitoring.coreos.com",
+            "create tokenreviews.authentication.k8s.io",
+            // Of the Secrets one, and of the rest nothing.
+            "create secrets in ns",
+            "watch secrets traffic-operator-webhook in ns",
+            "update secrets traffic-operator-webhook in ns",
         ] {
             assert!(texts.iter().any(|text| text == expected), "{expected} is not in {texts:?}");
         }
+        for secret in texts.iter().filter(|text| text.contains(" secrets")) {
+            let named = secret.contains(" secrets traffic-operator-webhook in ns");
+            assert!(named || secret == "create secrets in ns", "{secret}");
+        }
         // The roles of users are no rights of the operator.
-        assert!(!texts.iter().any(|text| text.starts_with("delete")), "{texts:?}");
+        let of_users = ["trafficwatches.", "networkprobers."];
+        for right in texts.iter().filter(|text| text.starts_with("delete")) {
+            assert!(!of_users.iter().any(|kind| right.contains(kind)), "{right}");
+        }
+        // Two kinds need pods and nodes: each right is asked for once.
+        let distinct: std::collections::BTreeSet<_> = texts.iter().collect();
+        assert_eq!(distinct.len(), texts.len(), "{texts:?}");
     }
 }
