@@ -219,6 +219,7 @@ fn duration(path: &str, value: kube::core::Duration, least: Duration) -> Result<
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
     fn read(spec: serde_json::Value) -> Result<Settings, Error> {
         let prober: NetworkProber = serde_json::from_value(serde_json::json!({
             "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",

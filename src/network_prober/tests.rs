@@ -158,7 +158,7 @@ fn each_pod_without_an_agent_has_a_reason() {
         ("NamespaceExcluded", pod("p", None, &json!({"metadata": {"namespace": "kube-system"}}))),
     ];
     for (reason, pod) in cases {
-        let members = view(&everywhere, &[pod.clone()]).members;
+        let members = view(&everywhere, std::slice::from_ref(&pod)).members;
         assert_eq!(members.not_injected, [(reason, 1)].into(), "{pod}");
         assert_eq!((members.selected, members.injected), (1, 0), "{reason}");
     }
