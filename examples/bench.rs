@@ -3,39 +3,31 @@
 //! `make bench`. A real API server with real Node objects; the answers of Prometheus are prepared,
 //! so that its own work does not count. Figures of one run are comparable with each other only.
 use std::{
-    fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
+    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
 use axum::{Router, extract::State, http::header, response::IntoResponse};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::{
-    api::core::v1::{Namespace, Node},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    jiff::Timestamp,
-};
+use ground::{Operator, binary, install, wait};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
-    Api, Client, CustomResourceExt, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 use lab::{ControlPlane, ControlPlaneOptions};
 use serde_json::json;
-use traffic_operator::{api::TrafficWatch, manifests};
+use traffic_operator::api::TrafficWatch;
+
+mod ground;
 
 /// Judgements that one figure is the mean of.
 const JUDGEMENTS: u32 = 20;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let binary = std::env::args().nth(1).map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".lab/image/traffic-operator"),
-        PathBuf::from,
-    );
-    ensure!(binary.exists(), "{} is not there: run `make bench`", binary.display());
+    let binary = binary()?;
     let options =
         ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
     let plane = ControlPlane::start(options).await?;
@@ -77,34 +69,6 @@ const HEADER: [&str; 10] = [
     "1 flip ms",
     "half flip s",
 ];
-
-async fn install(client: &Client) -> anyhow::Result<()> {
-    let post = PostParams::default();
-    let namespace = json!({"metadata": {"name": manifests::NAMESPACE}});
-    Api::<Namespace>::all(client.clone())
-        .create(&post, &serde_json::from_value(namespace)?)
-        .await?;
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    crds.create(&post, &TrafficWatch::crd()).await?;
-    let established = async || {
-        let status = crds.get(TrafficWatch::crd_name()).await.ok()?.status?;
-        status
-            .conditions?
-            .iter()
-            .any(|c| c.type_ == "Established" && c.status == "True")
-            .then_some(())
-    };
-    wait("the definition", established).await
-}
-
-async fn wait(what: &str, mut check: impl AsyncFnMut() -> Option<()>) -> anyhow::Result<()> {
-    let end = Instant::now() + Duration::from_mins(3);
-    while check().await.is_none() {
-        ensure!(Instant::now() < end, "{what}: not in time");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
-}
 
 /// A node of a usual size: the labels of a cloud provider, and 5 kB that the operator skips.
 fn node(i: usize) -> serde_json::Value {
@@ -173,39 +137,10 @@ async fn serve(State(this): State<Prometheus>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], inner.0.clone())
 }
 
-struct Operator(Child);
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Operator {
-    /// Resident memory now and at most, in MiB.
-    fn memory(&self) -> anyhow::Result<(f64, f64)> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let kib = |key: &str| -> anyhow::Result<f64> {
-            let line = status.lines().find_map(|l| l.strip_prefix(key)).context("VmRSS")?;
-            Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()?)
-        };
-        Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
-    }
-
-    /// Processor time so far, in milliseconds.
-    fn cpu(&self) -> anyhow::Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let fields: Vec<_> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10.0)
-    }
-}
-
 async fn measure(
     plane: &ControlPlane,
     client: &Client,
-    binary: &PathBuf,
+    binary: &Path,
     count: usize,
     watches: usize,
 ) -> anyhow::Result<[String; 10]> {
@@ -242,19 +177,14 @@ async fn measure(
         api.create(&post, &serde_json::from_value(watch)?).await?;
     }
     let started = Instant::now();
-    let operator = Operator(
-        Command::new(binary)
-            .args(["run", "--prometheus-url", &url, "--admin-address", "127.0.0.1:0"])
-            // A lease of its own: the killed operator of the row before holds the other one.
-            .args(["--log", "error", "--lease-name", &format!("bench-{count}-{watches}")])
-            .env("KUBECONFIG", plane.kubeconfig())
-            // As deploy/base sets them.
-            .env("MALLOC_ARENA_MAX", "1")
-            .env("MALLOC_MMAP_THRESHOLD_", "131072")
-            .env("MALLOC_TRIM_THRESHOLD_", "131072")
-            .stdin(Stdio::null())
-            .spawn()?,
-    );
+    // A lease of its own: the killed operator of the row before holds the other one.
+    let (lease, any) = (format!("bench-{count}-{watches}"), "127.0.0.1:0");
+    let operator = Operator::start(
+        binary,
+        plane.kubeconfig(),
+        &lease,
+        &["--prometheus-url", &url, "--admin-address", any, "--webhook-address", any],
+    )?;
     let summary = async |unfit: u32, fit: u32| {
         let summary = api.get("w0").await.ok()?.status?.summary?;
         (summary.unfit == unfit && summary.fit == fit).then_some(())

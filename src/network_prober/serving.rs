@@ -16,7 +16,7 @@ use axum::{
 };
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use kube::{Api, Client, api::PostParams};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     pinglists::Served,
@@ -44,6 +44,10 @@ const BELIEVED: Duration = Duration::from_mins(5);
 /// The most tokens that are remembered: twice the largest cluster, 1.2 kB each.
 const TOKENS: usize = 10_000;
 
+/// How many tokens the API server is asked about at once: who sends us nonsense must not make us send
+/// it on as fast.
+const REVIEWS: usize = 16;
+
 /// What answers agents; clones share it.
 #[derive(Clone)]
 pub struct Agents(Arc<Inner>);
@@ -54,6 +58,7 @@ struct Inner {
     metrics: Metrics,
     shutdown: Shutdown,
     tokens: Mutex<HashMap<String, (String, Instant)>>,
+    reviews: Semaphore,
 }
 
 /// Why there is no list.
@@ -68,7 +73,8 @@ impl Agents {
     /// Answers from what this replica knows.
     #[must_use]
     pub fn new(world: World, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
-        Self(Arc::new(Inner { world, client, metrics, shutdown, tokens: Mutex::default() }))
+        let (tokens, reviews) = (Mutex::default(), Semaphore::new(REVIEWS));
+        Self(Arc::new(Inner { world, client, metrics, shutdown, tokens, reviews }))
     }
 
     /// The route.
@@ -78,6 +84,13 @@ impl Agents {
 
     /// Whose pod a token is of, by UID.
     async fn pod_of(&self, token: &str) -> Result<String, Refusal> {
+        if let Some(uid) = self.believed(token) {
+            return Ok(uid);
+        }
+        // The semaphore is never closed; without a permit nothing is asked.
+        let Ok(_permit) = self.0.reviews.acquire().await else {
+            return Err(Refusal::Unavailable("shutting down\n".into()));
+        };
         if let Some(uid) = self.believed(token) {
             return Ok(uid);
         }

@@ -44,6 +44,10 @@ use crate::{
 /// within three seconds.
 const COLLECT: Duration = Duration::from_millis(200);
 
+/// How long the controller waits after a change: a rollout is one write of the status a second, not one
+/// for each pod. (Agents do not wait for it: their lists come from the snapshot.)
+const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
 /// How often the nodes' zones are looked at again though no pod changed.
 const REFRESH: Duration = Duration::from_secs(30);
 
@@ -218,6 +222,7 @@ impl World {
         let state = (snapshots, Arc::new(Snapshot::default()));
         futures::stream::unfold(state, |(mut snapshots, before)| async move {
             snapshots.changed().await.ok()?;
+            tokio::time::sleep(WRITE_PAUSE).await;
             let now = Arc::clone(&snapshots.borrow_and_update());
             let changed: Vec<_> = now
                 .views

@@ -92,12 +92,12 @@ impl Bench {
             let _ = api.patch(&name, &PatchParams::default(), &strip).await;
             let _ = api.delete(&name, &DeleteParams::default()).await;
         }
-        self.clean_probers().await;
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), "default");
         let all = ListParams::default();
         let now = DeleteParams::default();
         deployments.delete_collection(&now, &all).await.expect("delete deployments");
         self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
+        self.clean_probers().await;
         let empty = async || {
             let none = self.nodes().list(&all).await.is_ok_and(|l| l.items.is_empty());
             let left = self.watches("").list(&all).await.is_ok_and(|l| l.items.is_empty());

@@ -78,13 +78,14 @@ impl Impaired {
 
     fn end(&mut self) -> Result<()> {
         let Some(process) = self.process.take() else { return Ok(()) };
+        // The cluster may have been taken down before.
+        let removed = match network::open(&self.network) {
+            Ok(_) => impair::remove(&self.network),
+            Err(_) => Ok(()),
+        };
         process.kill()?;
         let _ = std::fs::remove_file(&self.report);
-        // The cluster may have been taken down before.
-        if network::open(&self.network).is_err() {
-            return Ok(());
-        }
-        impair::remove(&self.network)
+        removed
     }
 }
 

@@ -76,9 +76,16 @@ pub(crate) fn divert_no_more(network: &str) -> Result<()> {
 /// Takes everything away that [`connect`] and [`divert`] have made, if it is there.
 pub(crate) fn remove(network: &str) -> Result<()> {
     divert_no_more(network)?;
-    let links = output("ip", &["-n", network, "-brief", "link", "show", "type", "veth"])?;
-    if links.lines().any(|line| line.starts_with(THERE)) {
-        output("ip", &["-n", network, "link", "del", THERE])?;
+    let there = || -> Result<bool> {
+        let links = output("ip", &["-n", network, "-brief", "link", "show", "type", "veth"])?;
+        Ok(links.lines().any(|line| line.starts_with(THERE)))
+    };
+    // It also goes with the other end's namespace, which may be happening at this moment.
+    if there()?
+        && let Err(error) = output("ip", &["-n", network, "link", "del", THERE])
+        && there()?
+    {
+        return Err(error);
     }
     if nft_says(network, &["list", "tables", "ip"])?.contains(TRACKING) {
         nft(network, &format!("delete table ip {TRACKING}"))?;

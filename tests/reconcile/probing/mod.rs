@@ -228,14 +228,18 @@ impl Bench {
         self.webhooks().delete_collection(&now, &ours).await.expect("delete webhooks");
         let namespaces = Api::<Namespace>::all(self.client.clone());
         for namespace in namespaces.list(&all).await.expect("list namespaces") {
-            let name = namespace.name_any();
-            self.pods(&name).delete_collection(&now, &all).await.expect("delete pods");
-            self.maps(&name).delete_collection(&now, &ours).await.expect("delete ConfigMaps");
+            let maps = self.maps(&namespace.name_any());
+            maps.delete_collection(&now, &ours).await.expect("delete ConfigMaps");
         }
         let empty = async || {
             let left = everywhere.list(&all).await.is_ok_and(|list| list.items.is_empty());
-            let pods = Api::<Pod>::all(self.client.clone()).list(&all).await;
-            (left && pods.is_ok_and(|list| list.items.is_empty())).then_some(())
+            let pods = Api::<Pod>::all(self.client.clone()).list(&all).await.ok()?;
+            // The owner of a pod may be on its way out, and make it anew once more.
+            for pod in &pods {
+                let api = self.pods(&pod.namespace().unwrap_or_default());
+                let _ = api.delete(&pod.name_any(), &now).await;
+            }
+            (left && pods.items.is_empty()).then_some(())
         };
         eventually("no NetworkProber and no pod", empty).await;
     }

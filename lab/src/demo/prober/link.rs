@@ -12,13 +12,14 @@ use crate::demo::Check;
 
 /// The node whose link is impaired.
 const SLOW: &str = "node-3";
-/// Added to each round trip: twice the criterion.
-const DELAY: Duration = Duration::from_millis(40);
+/// Added to each round trip. An HTTP probe takes two of them: more than the criterion, less than its timeout of 1 s.
+const DELAY: Duration = Duration::from_millis(300);
 /// Lost in each direction: of the round trips 19 %.
 const LOSS: f64 = 0.1;
-/// Both criteria of the demo's `TrafficWatch`.
+/// Both criteria of the demo's `TrafficWatch`. On a machine with two cores and a load of 19, healthy links were seen with
+/// a p99 of 0.38 s: an agent that must wait for a core measures that too.
 const MOST_LOSS: f64 = 0.05;
-const MOST_P99: f64 = 0.020;
+const MOST_P99: f64 = 0.5;
 /// A minute of probes is weighed; a few lossy seconds are enough for 5 % of it. Scrape, rule and two judgements come
 /// on top.
 const FOUND: f64 = 45.0;
@@ -31,7 +32,7 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     let cluster = stage.cluster;
     let nodes = cluster.node_names();
     stage.say(
-        "ACT 3  kubectl apply -f lab/demo/prober/watch.yaml: unfit above 5 % loss or 20 ms p99",
+        "ACT 3  kubectl apply -f lab/demo/prober/watch.yaml: unfit above 5 % loss or 500 ms p99",
     );
     stage.apply("watch.yaml").await?;
     let before = stage
@@ -66,7 +67,7 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     let (loss, p99) = (loss.unwrap_or(f64::NAN), p99.unwrap_or(f64::NAN));
     checks.push(Check::new(
         "impaired link: loss and p99 rise for its node",
-        loss > MOST_LOSS && p99 > DELAY.as_secs_f64(),
+        loss > MOST_LOSS && p99 > MOST_P99,
         format!("{SLOW}: loss {:.1} %, p99 {:.1} ms", loss * 100.0, p99 * 1e3),
     ));
     checks.push(Check::new(

@@ -1,0 +1,171 @@
+//! Agents as the operator sees them: each waits for its pinglist, with the token of its own pod.
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{Api, Client, ResourceExt};
+use reqwest::{StatusCode, header};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use traffic_operator::agent::pinglist::Pinglist;
+
+use crate::{
+    ground::wait,
+    prober::{NAME, NAMESPACE},
+};
+
+/// How long an agent waits for a change, in seconds.
+const WAIT: u64 = 50;
+
+/// A pod with the token of its agent.
+#[derive(Clone)]
+pub struct Member {
+    /// The pod's name.
+    pub name: String,
+    token: String,
+}
+
+impl Member {
+    /// With a token as the kubelet projects it.
+    pub async fn of(client: &Client, pod: &Pod) -> anyhow::Result<Self> {
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": ["traffic-operator"], "expirationSeconds": 3600, "boundObjectRef": {
+                "apiVersion": "v1", "kind": "Pod", "name": pod.name_any(), "uid": pod.uid()}},
+        });
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token");
+        let http = http::Request::post(path).header("Content-Type", "application/json");
+        let answer: Value = client.request(http.body(serde_json::to_vec(&request)?)?).await?;
+        let token = answer["status"]["token"].as_str().context("no token")?;
+        Ok(Self { name: pod.name_any(), token: token.to_owned() })
+    }
+}
+
+/// What all agents have heard.
+#[derive(Default)]
+struct Board {
+    /// By agent: whom it probes, and the bytes of the list.
+    lists: HashMap<String, (Vec<String>, usize)>,
+    /// By pod: when an agent first heard of it, for each that did.
+    named: HashMap<String, Vec<Instant>>,
+    /// When an agent was first told to probe anybody.
+    probes: HashMap<String, Instant>,
+    failures: usize,
+}
+
+/// Agents that wait, until this is dropped.
+pub struct Agents {
+    http: reqwest::Client,
+    url: String,
+    board: Arc<Mutex<Board>>,
+    tasks: JoinSet<()>,
+}
+
+impl Agents {
+    /// None yet; with what the operator has its agents trust.
+    pub async fn new(client: &Client, webhook: SocketAddr) -> anyhow::Result<Self> {
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
+        let ca = async || maps.get_opt(NAME).await.ok()??.data?.remove("ca.crt");
+        let ca = wait("ca.crt", ca).await?;
+        let roots = reqwest::Certificate::from_pem_bundle(ca.as_bytes())?;
+        // One connection for each request under way, as that many processes have.
+        let http = reqwest::Client::builder().tls_certs_only(roots).http1_only().build()?;
+        let url = format!("https://{webhook}/pinglist?prober={NAMESPACE}/{NAME}");
+        Ok(Self { http, url, board: Arc::default(), tasks: JoinSet::new() })
+    }
+
+    /// Starts one more.
+    pub fn add(&mut self, member: Member) {
+        // They come back by turns, not all at once.
+        let first = WAIT / 5 + self.tasks.len() as u64 % (WAIT - WAIT / 5);
+        let (http, url, board) = (self.http.clone(), self.url.clone(), Arc::clone(&self.board));
+        self.tasks.spawn(async move {
+            let (mut etag, mut patience) = (None, first);
+            loop {
+                let request = http.get(format!("{url}&wait={patience}"));
+                match ask(request, &member, &mut etag, &board).await {
+                    Ok(true) => patience = WAIT,
+                    Ok(false) => {}
+                    Err(error) => {
+                        eprintln!("agent of {}: {error:#}", member.name);
+                        lock(&board).failures += 1;
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            }
+        });
+    }
+
+    /// How many have a list.
+    pub fn told(&self) -> usize {
+        lock(&self.board).lists.len()
+    }
+
+    /// Whether this one has a list.
+    pub fn is_told(&self, name: &str) -> bool {
+        lock(&self.board).lists.contains_key(name)
+    }
+
+    /// Edges and bytes of all lists.
+    pub fn sums(&self) -> (usize, usize) {
+        let board = lock(&self.board);
+        let each = board.lists.values().map(|(peers, bytes)| (peers.len(), *bytes));
+        each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// When the last of this many probers of a pod heard of it.
+    pub fn named(&self, name: &str, probers: usize) -> Option<Instant> {
+        let board = lock(&self.board);
+        board.named.get(name).filter(|all| all.len() >= probers)?.iter().max().copied()
+    }
+
+    /// When an agent was told whom to probe.
+    pub fn probes(&self, name: &str) -> Option<Instant> {
+        lock(&self.board).probes.get(name).copied()
+    }
+
+    /// Requests that failed.
+    pub fn failures(&self) -> usize {
+        lock(&self.board).failures
+    }
+}
+
+fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One request; returns whether the time was waited out.
+async fn ask(
+    mut request: reqwest::RequestBuilder,
+    member: &Member,
+    etag: &mut Option<header::HeaderValue>,
+    board: &Mutex<Board>,
+) -> anyhow::Result<bool> {
+    if let Some(etag) = etag.as_ref() {
+        request = request.header(header::IF_NONE_MATCH, etag);
+    }
+    let answer = request.bearer_auth(&member.token).send().await?.error_for_status()?;
+    if answer.status() == StatusCode::NOT_MODIFIED {
+        return Ok(true);
+    }
+    *etag = answer.headers().get(header::ETAG).cloned();
+    let body = answer.bytes().await?;
+    let at = Instant::now();
+    let list: Pinglist = serde_json::from_slice(&body)?;
+    let peers: Vec<_> = list.peers.into_iter().map(|peer| peer.name).collect();
+    let mut board = lock(board);
+    if !peers.is_empty() {
+        board.probes.entry(member.name.clone()).or_insert(at);
+    }
+    let before = board.lists.insert(member.name.clone(), (peers.clone(), body.len()));
+    let before = before.unwrap_or_default().0;
+    for new in peers.into_iter().filter(|peer| !before.contains(peer)) {
+        board.named.entry(new).or_default().push(at);
+    }
+    Ok(false)
+}

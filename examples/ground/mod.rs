@@ -1,0 +1,113 @@
+//! What the benches on a real API server share: what `make deploy` installs, and the operator's process.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use serde_json::json;
+use traffic_operator::{api::KINDS, manifests};
+
+/// How long anything may take to come true: the first pass over 5,000 nodes is the longest.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// The operator's binary: the first argument, else what `make image` builds.
+pub fn binary() -> anyhow::Result<PathBuf> {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let target = format!("target/image/{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let built = || Path::new(root).join(target).join("release/traffic-operator");
+    let binary = std::env::args().nth(1).map_or_else(built, PathBuf::from);
+    ensure!(binary.exists(), "{} is not there: run `make image`", binary.display());
+    Ok(binary)
+}
+
+/// Installs the definitions and the operator's namespace, which its Lease is in.
+pub async fn install(client: &Client) -> anyhow::Result<()> {
+    let post = PostParams::default();
+    let namespace = json!({"metadata": {"name": manifests::NAMESPACE}});
+    Api::<Namespace>::all(client.clone())
+        .create(&post, &serde_json::from_value(namespace)?)
+        .await?;
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for kind in KINDS {
+        let crd = (kind.crd)();
+        crds.create(&post, &crd).await?;
+        let established = async || {
+            let status = crds.get(&crd.name_any()).await.ok()?.status?;
+            let conditions = status.conditions?;
+            conditions.iter().any(|c| c.type_ == "Established" && c.status == "True").then_some(())
+        };
+        wait("the definition", established).await?;
+    }
+    Ok(())
+}
+
+/// Waits until there is something.
+pub async fn wait<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> anyhow::Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check().await {
+            return Ok(found);
+        }
+        ensure!(Instant::now() < end, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The operator's process.
+pub struct Operator(Child);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Operator {
+    /// Starts `run` with these arguments, with the environment of `deploy/base`. One that was killed
+    /// keeps its Lease: the next one needs another.
+    pub fn start(
+        binary: &Path,
+        kubeconfig: &Path,
+        lease: &str,
+        args: &[&str],
+    ) -> anyhow::Result<Self> {
+        let child = Command::new(binary)
+            .args(["run", "--log", "warn", "--lease-name", lease])
+            .args(args)
+            .env("KUBECONFIG", kubeconfig)
+            .env("MALLOC_ARENA_MAX", "1")
+            .env("MALLOC_MMAP_THRESHOLD_", "131072")
+            .env("MALLOC_TRIM_THRESHOLD_", "131072")
+            .stdin(Stdio::null())
+            .spawn();
+        Ok(Self(child.with_context(|| format!("{}", binary.display()))?))
+    }
+
+    /// Resident memory now and at most, in MiB.
+    pub fn memory(&self) -> anyhow::Result<(f64, f64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let kib = |key: &str| -> anyhow::Result<f64> {
+            let line = status.lines().find_map(|l| l.strip_prefix(key)).context("VmRSS")?;
+            Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()?)
+        };
+        Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
+    }
+
+    /// Processor time so far, in milliseconds (the kernel counts in steps of ten).
+    pub fn cpu(&self) -> anyhow::Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let fields: Vec<_> =
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10.0)
+    }
+}

@@ -1,0 +1,112 @@
+//! An operator whose webhook the API server calls, and what a `NetworkProber` needs beside it.
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+};
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::{Api, Client, api::PostParams};
+use lab::ControlPlane;
+use serde_json::{Value, json};
+use traffic_operator::api::NetworkProber;
+
+use crate::ground::{Operator, wait};
+
+/// The namespace of everything.
+pub const NAMESPACE: &str = "default";
+
+/// The name of the `NetworkProber`.
+pub const NAME: &str = "mesh";
+
+/// An operator that serves.
+pub struct Serving {
+    /// Its process.
+    pub operator: Operator,
+    /// Where its pages are.
+    pub admin: String,
+}
+
+impl Serving {
+    /// Starts it and waits until it is ready. The webhook's address is that of an operator before it.
+    pub async fn start(
+        (binary, plane): (&Path, &ControlPlane),
+        lease: &str,
+        webhook: SocketAddr,
+        further: &[&str],
+    ) -> anyhow::Result<Self> {
+        let (admin, webhook) = (free_address()?.to_string(), webhook.to_string());
+        let url = format!("https://{webhook}");
+        let mut args = vec!["--admin-address", &admin, "--webhook-address", &webhook];
+        args.extend(["--webhook-url", &url, "--agent-image", "registry.example.com/agent:1"]);
+        // Nobody asks Prometheus anything here.
+        args.extend(["--prometheus-url", "http://127.0.0.1:9"]);
+        args.extend(further);
+        let operator = Operator::start(binary, plane.kubeconfig(), lease, &args)?;
+        let serving = Self { operator, admin };
+        wait("the operator to be ready", async || serving.page("/readyz").await.ok()).await?;
+        Ok(serving)
+    }
+
+    async fn page(&self, path: &str) -> anyhow::Result<String> {
+        let http = reqwest::Client::builder().tls_certs_only([]).build()?;
+        let answer = http.get(format!("http://{}{path}", self.admin)).send().await?;
+        Ok(answer.error_for_status()?.text().await?)
+    }
+
+    /// The sum of the series of a metric that hold `label`.
+    pub async fn metric(&self, name: &str, label: &str) -> anyhow::Result<f64> {
+        Ok(sum(&self.page("/metrics").await?, name, label))
+    }
+}
+
+/// The sum of the series of a metric that hold `label`, on a page.
+pub fn sum(page: &str, name: &str, label: &str) -> f64 {
+    page.lines()
+        .filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label))
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+        .sum()
+}
+
+/// A port that nobody listens on at the moment.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Creates the `NetworkProber` and what pods need, and waits until they get agents.
+pub async fn install(client: &Client) -> anyhow::Result<()> {
+    let post = PostParams::default();
+    // There is no controller manager that would make one.
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}}))?;
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
+    accounts.create(&post, &account).await?;
+    let probers = Api::<NetworkProber>::namespaced(client.clone(), NAMESPACE);
+    let prober = json!({
+        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
+        "metadata": {"name": NAME}, "spec": {"podSelector": {"matchLabels": {"app": "app"}}},
+    });
+    probers.create(&post, &serde_json::from_value(prober)?).await?;
+    wait("pods to get agents", async || {
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let pod = serde_json::from_value(pod("asked", None)).ok()?;
+        let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+        has_agent(&pods.create(&dry, &pod).await.ok()?).then_some(())
+    })
+    .await
+    .context("the webhook is not called")
+}
+
+/// A selected pod.
+pub fn pod(name: &str, node: Option<&str>) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"app": "app"}},
+        "spec": {"nodeName": node, "containers": [{"name": "app", "image": "app"}]},
+    })
+}
+
+/// Whether it has an agent.
+pub fn has_agent(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let native = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
+    native.chain(spec.into_iter().flat_map(|s| &s.containers)).any(|c| c.name == "net-prober")
+}

@@ -1,0 +1,289 @@
+//! What a `NetworkProber` costs: series, pinglists, memory, processor time and writes, at 250 to 2,000 pods.
+//!
+//! `make bench`. A real API server; pods come through the webhook, and the bench says of them what a
+//! kubelet would. Every agent is a connection over TLS that waits for its list, with the token of its
+//! own pod. Figures of one run are comparable with each other only.
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use agents::{Agents, Member};
+use futures::{StreamExt, TryStreamExt};
+use ground::{binary, wait};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use lab::{ControlPlane, ControlPlaneOptions};
+use prober::{NAME, NAMESPACE, Serving, free_address, pod};
+use serde_json::json;
+use traffic_operator::api::NetworkProber;
+
+#[path = "ground/agents.rs"]
+mod agents;
+mod ground;
+#[path = "ground/prober.rs"]
+mod prober;
+
+/// Nodes, in three zones: 40 pods on each where there are 2,000.
+const NODES: usize = 50;
+
+/// Zones: what regions of cloud providers have.
+const ZONES: usize = 3;
+
+/// Who probes each pod by default: eight of its zone and two of each other one.
+const PROBERS: usize = 8 + 2 * (ZONES - 1);
+
+/// Single changes that one figure is the mean or the worst of.
+const CHANGES: u32 = 8;
+
+/// How long nothing happens before and after a measurement: the collection of changes, the pass of the
+/// controller and the minute's other work are over by then.
+const CALM: Duration = Duration::from_secs(3);
+
+/// How long the processor time without changes is measured: a fifth of the time after which each agent
+/// comes back.
+const IDLE: Duration = Duration::from_secs(10);
+
+const HEADER: [&str; 18] = [
+    "pods",
+    "full-mesh pairs",
+    "edges",
+    "edges/pod",
+    "series",
+    "series/pod",
+    "pinglists kB",
+    "B/pod",
+    "all lists s",
+    "RSS MiB",
+    "RSS MiB, agents waiting",
+    "kB/agent",
+    "idle CPU ms/s",
+    "CPU ms/change",
+    "CPU us/change/pod",
+    "probers told ms (median, max)",
+    "own list ms (median, max)",
+    "writes/change",
+];
+
+// Thousands of agents on two threads: they wait.
+#[tokio::main(worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    let options =
+        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
+    let plane = ControlPlane::start(options).await?;
+    let client = plane.client()?;
+    ground::install(&client).await?;
+    let mut bench = Bench {
+        client: client.clone(),
+        plane,
+        binary: binary()?,
+        webhook: free_address()?,
+        members: Vec::new(),
+    };
+    let first = bench.operator("first").await?;
+    prober::install(&client).await?;
+    bench.nodes().await?;
+    drop(first);
+    println!("{}", HEADER.join(" | "));
+    println!("{}", HEADER.map(|_| "---").join(" | "));
+    for count in rows() {
+        println!("{}", bench.measure(count).await?.join(" | "));
+    }
+    bench.plane.stop().await
+}
+
+/// Pods of each row; `PROBER_BENCH_ROWS=500,4000` asks for other ones. Each row adds to the one before.
+fn rows() -> Vec<usize> {
+    let asked = std::env::var("PROBER_BENCH_ROWS").unwrap_or_default();
+    let asked: Vec<_> = asked.split(',').filter_map(|row| row.parse().ok()).collect();
+    if asked.is_empty() { vec![250, 500, 1000, 2000] } else { asked }
+}
+
+struct Bench {
+    client: Client,
+    plane: ControlPlane,
+    binary: PathBuf,
+    webhook: SocketAddr,
+    members: Vec<Member>,
+}
+
+impl Bench {
+    async fn operator(&self, lease: &str) -> anyhow::Result<Serving> {
+        let binary: &Path = &self.binary;
+        Serving::start((binary, &self.plane), lease, self.webhook, &[]).await
+    }
+
+    async fn nodes(&self) -> anyhow::Result<()> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        for i in 0..NODES {
+            let labels = json!({"topology.kubernetes.io/zone": format!("zone-{}", i % ZONES)});
+            let node = json!({"metadata": {"name": node(i), "labels": labels}});
+            nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+        }
+        Ok(())
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// Creates a pod, through the webhook.
+    async fn create(&self, i: usize) -> anyhow::Result<Member> {
+        let pod = serde_json::from_value(pod(&name(i), Some(&node(i))))?;
+        let pod = self.pods().create(&PostParams::default(), &pod).await?;
+        anyhow::ensure!(prober::has_agent(&pod), "a pod without agent");
+        Member::of(&self.client, &pod).await
+    }
+
+    /// Says what the kubelet says of a pod that runs.
+    async fn starts(&self, i: usize) -> anyhow::Result<()> {
+        let ip = format!("10.1.{}.{}", i / 250, i % 250 + 1);
+        let status = json!({"status": {
+            "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "initContainerStatuses": [{
+                "name": "net-prober", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}},
+            }],
+        }});
+        let params = PatchParams::default();
+        self.pods().patch_status(&name(i), &params, &Patch::Merge(status)).await?;
+        Ok(())
+    }
+
+    async fn series(&self, pods: usize) -> anyhow::Result<i64> {
+        let probers = Api::<NetworkProber>::namespaced(self.client.clone(), NAMESPACE);
+        let injected = i64::try_from(pods)?;
+        wait("the status", async || {
+            let status = probers.get(NAME).await.ok()?.status?;
+            // Each pod is probed by somebody only once all are known.
+            (status.injected == injected && status.estimated_series > 0)
+                .then_some(status.estimated_series)
+        })
+        .await
+    }
+
+    async fn measure(&mut self, count: usize) -> anyhow::Result<[String; HEADER.len()]> {
+        let builder = self.operator(&format!("build-{count}")).await?;
+        let (this, from) = (&*self, self.members.len());
+        let new: Vec<_> = futures::stream::iter(from..count)
+            .map(|i| async move {
+                let member = this.create(i).await?;
+                this.starts(i).await?;
+                anyhow::Ok(member)
+            })
+            .buffered(16)
+            .try_collect()
+            .await?;
+        self.members.extend(new);
+        drop(builder);
+        // A new process: what building the row took is not its memory.
+        let serving = self.operator(&format!("row-{count}")).await?;
+        let operator = &serving.operator;
+        self.series(count).await?;
+        tokio::time::sleep(CALM).await;
+        let (series, (alone, _)) = (self.series(count).await?, operator.memory()?);
+        let mut agents = Agents::new(&self.client, self.webhook).await?;
+        let start = Instant::now();
+        self.members.iter().cloned().for_each(|member| agents.add(member));
+        wait("all lists", async || (agents.told() >= count).then_some(())).await?;
+        let all = start.elapsed();
+        tokio::time::sleep(CALM).await;
+        let ((waiting, _), (edges, bytes)) = (operator.memory()?, agents.sums());
+        let cpu = operator.cpu()?;
+        tokio::time::sleep(IDLE).await;
+        let idle = (operator.cpu()? - cpu) / IDLE.as_secs_f64();
+        let (cpu, since, start) = (operator.cpu()?, Timestamp::now(), Instant::now());
+        let mut times = (Vec::new(), Vec::new());
+        for _ in 0..CHANGES {
+            let (probers, own) = self.change(&mut agents).await?;
+            times.0.push(probers);
+            times.1.push(own);
+        }
+        let spent = operator.cpu()? - cpu - idle * start.elapsed().as_secs_f64();
+        let writes = self.writes(since)?;
+        let each = spent / f64::from(CHANGES);
+        anyhow::ensure!(agents.failures() == 0, "{} requests failed", agents.failures());
+        let (pods, kib) = (f64::from(u32::try_from(count)?), 1024.0);
+        Ok([
+            count.to_string(),
+            (count * (count - 1)).to_string(),
+            edges.to_string(),
+            format!("{:.1}", f64::from(u32::try_from(edges)?) / pods),
+            series.to_string(),
+            format!("{}", series / i64::try_from(count)?),
+            (bytes / 1000).to_string(),
+            (bytes / count).to_string(),
+            format!("{:.1}", all.as_secs_f64()),
+            format!("{alone:.1}"),
+            format!("{waiting:.1}"),
+            format!("{:.1}", (waiting - alone) * kib / pods),
+            format!("{idle:.1}"),
+            format!("{each:.1}"),
+            format!("{:.1}", each * 1000.0 / pods),
+            spread(times.0),
+            spread(times.1),
+            writes,
+        ])
+    }
+
+    /// One pod more: how long it takes from its readiness until all of its probers know it, and until it
+    /// knows whom to probe.
+    async fn change(&mut self, agents: &mut Agents) -> anyhow::Result<(Duration, Duration)> {
+        let i = self.members.len();
+        let (member, name) = (self.create(i).await?, name(i));
+        self.members.push(member.clone());
+        // Its agent runs before the pod is ready, and waits.
+        agents.add(member);
+        wait("an empty list", async || agents.is_told(&name).then_some(())).await?;
+        tokio::time::sleep(CALM).await;
+        let ready = Instant::now();
+        self.starts(i).await?;
+        let probers = async || agents.named(&name, PROBERS);
+        let probers = wait("the probers", probers).await?.duration_since(ready);
+        let own = async || agents.probes(&name);
+        let own = wait("the new list", own).await?.duration_since(ready);
+        tokio::time::sleep(CALM).await;
+        Ok((probers, own))
+    }
+
+    /// The operator's writes for each change, by resource; leases apart.
+    fn writes(&self, since: Timestamp) -> anyhow::Result<String> {
+        let mut counts = BTreeMap::new();
+        for event in self.plane.audit_since(since)? {
+            let ours = event.is_write() && event.user_agent.starts_with("traffic-operator");
+            if ours && !event.resource.starts_with("leases") {
+                *counts.entry((event.resource, event.subresource)).or_insert(0_u32) += 1;
+            }
+        }
+        let each = counts.into_iter().map(|((resource, sub), count)| {
+            let resource = resource.split('.').next().unwrap_or_default().to_owned();
+            let slash = if sub.is_empty() { "" } else { "/" };
+            format!("{resource}{slash}{sub} {:.1}", f64::from(count) / f64::from(CHANGES))
+        });
+        Ok(each.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn name(i: usize) -> String {
+    format!("app-7c9f8d6b5-{i:05}")
+}
+
+fn node(i: usize) -> String {
+    format!("ip-10-0-0-{}.eu-central-1.compute.internal", i % NODES)
+}
+
+/// Median and greatest, in milliseconds.
+fn spread(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let ms = |time: Option<&Duration>| time.map_or(0, Duration::as_millis);
+    format!("{}, {}", ms(times.get(times.len() / 2)), ms(times.last()))
+}
