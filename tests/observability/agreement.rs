@@ -4,6 +4,7 @@ use crate::names;
 use crate::reading::{documents, expressions, metric_names};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use traffic_operator::{api::NetworkProber, webhook::injection::SkipReason};
 
 #[test]
 fn only_exported_metrics_are_asked_for() {
@@ -108,6 +109,53 @@ fn every_field_is_documented() {
         assert!(all.len() > 20, "{name}: {all:?}");
         let missing: Vec<_> = all.iter().filter(|path| !is_told(&text, path)).collect();
         assert!(missing.is_empty(), "{pages:?} do not tell what {missing:?} are");
+    }
+}
+
+/// A pod without an agent has a reason, and the reader a row that says what to do.
+#[test]
+fn every_reason_to_have_no_agent_is_documented() {
+    let page = read(&root().join("docs/networkprober.md"));
+    for reason in SkipReason::ALL {
+        assert!(page.contains(&format!("\n| {reason} | ")), "no row for {reason}");
+    }
+    let defaults: NetworkProber = serde_json::from_value(serde_json::json!({
+        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
+        "metadata": {}, "spec": {"podSelector": {}}
+    }))
+    .expect("a NetworkProber");
+    // What is written as the default is the default.
+    let spec = serde_json::to_value(defaults.spec).expect("JSON");
+    for (path, written) in [
+        ("/httpPort", "`\"8080\"`"),
+        ("/httpPrometheusPort", "`\"2112\"`"),
+        ("/pollingPeriod", "`10s`"),
+        ("/neighbours/inZone", "`8`"),
+        ("/neighbours/perOtherZone", "`2`"),
+        ("/monitoring/interval", "`30s`"),
+        ("/injection/resources/requests", "`{cpu: 10m, memory: 16Mi}`"),
+        ("/injection/resources/limits", "`{memory: 64Mi}`"),
+    ] {
+        let value = spec.pointer(path).unwrap_or_else(|| panic!("{path} has no default"));
+        let text = written.trim_matches('`');
+        let same: Value = serde_yaml::from_str(text).expect("YAML");
+        assert_eq!(*value, same, "{path}");
+        let field = path.trim_start_matches('/').replace('/', ".");
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{field}` | ")));
+        assert!(row.is_some_and(|row| row.contains(written)), "{field}: not {written}");
+    }
+}
+
+/// What the page shows as the samples are the samples.
+#[test]
+fn the_samples_of_the_page_are_those_of_the_repository() {
+    let page = read(&root().join("docs/networkprober.md"));
+    for sample in ["networkprober", "networkprober-original"] {
+        let text = read(&root().join(format!("deploy/samples/{sample}.yaml")));
+        let first = text.split("\n---\n").next().expect("a document");
+        let lines: Vec<_> = first.lines().filter(|line| !line.starts_with('#')).collect();
+        let shown = format!("```yaml\n{}\n```", lines.join("\n"));
+        assert!(page.contains(&shown), "{sample} is not on the page as it is:\n{shown}");
     }
 }
 

@@ -117,7 +117,10 @@ fn the_operator_is_deployed_as_documented() {
             let service = rendered.one("Service", service);
             assert!(selects(&service["spec"]["selector"], labels));
             let ports = &service["spec"]["ports"];
-            assert_eq!((&ports[0]["port"], &ports[0]["targetPort"]), (&port.into(), &target.into()));
+            assert_eq!(
+                (&ports[0]["port"], &ports[0]["targetPort"]),
+                (&port.into(), &target.into())
+            );
             let ours = container["ports"].as_array().into_iter().flatten();
             assert!(ours.clone().any(|port| port["name"] == target), "{overlay}: no port {target}");
         }
