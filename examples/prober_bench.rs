@@ -197,6 +197,8 @@ impl Bench {
         wait("all lists", async || (agents.told() >= count).then_some(())).await?;
         let all = start.elapsed();
         tokio::time::sleep(CALM).await;
+        let held = serving.metric("traffic_operator_networkprober_pinglist_agents", "").await?;
+        anyhow::ensure!(held > 0.9 * f64::from(u32::try_from(count)?), "only {held} agents wait");
         let ((waiting, _), (edges, bytes)) = (operator.memory()?, agents.sums());
         let cpu = operator.cpu()?;
         tokio::time::sleep(IDLE).await;
