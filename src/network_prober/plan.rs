@@ -62,11 +62,13 @@ pub fn plan(
 ) -> Result<Plan<Desired, NetworkProberStatus>, Error> {
     let settings = Settings::of(prober, &observed.setup.tenancy)?;
     let Some(view) = observed.view.as_deref().filter(|view| view.synced) else {
-        // Nothing is known yet of its pods: nothing is changed.
+        // Nothing is known yet of its pods: nothing is changed, nor said of what was known before.
+        let status = prober.status.clone().unwrap_or_default();
+        let told = status.conditions.iter().any(|condition| condition.type_ == "Ready");
         return Ok(Plan {
             desired: Desired::default(),
-            status: prober.status.clone().unwrap_or_default(),
-            conditions: vec![report::waiting()],
+            status,
+            conditions: if told { vec![] } else { vec![report::waiting()] },
             notices: vec![],
             period: PERIOD,
         });

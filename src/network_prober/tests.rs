@@ -277,9 +277,16 @@ fn nothing_is_changed_before_the_pods_are_known() {
     let mut blind = observed(view(&json!({}), &[]));
     blind.view = None;
     blind.existing = vec![webhook_key()];
-    let plan = plan(&prober, &blind).unwrap();
-    assert_eq!((plan.desired.apply.len(), plan.desired.delete.len()), (0, 0));
-    assert_eq!(plan.conditions[0].status, None);
+    let decided = plan(&prober, &blind).unwrap();
+    assert_eq!((decided.desired.apply.len(), decided.desired.delete.len()), (0, 0));
+    assert_eq!(decided.conditions[0].status, None);
+    // What was said before a restart stands: it was true, and nothing says that it is not.
+    let mut known = prober;
+    known.status =
+        serde_json::from_value(json!({"conditions": [{"type": "Ready", "status": "True",
+        "reason": "Serving", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}))
+        .unwrap();
+    assert!(plan(&known, &blind).unwrap().conditions.is_empty());
 }
 
 fn webhook_key() -> ChildKey {

@@ -37,6 +37,10 @@ use webhook::WebhookConfig;
 /// the release of the lease.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How long the controller of `NetworkProber`s waits for the webhook's certificate: a deadline of the API
+/// server's calls.
+const CERTIFICATE: Duration = Duration::from_secs(10);
+
 /// What `run` needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -225,10 +229,13 @@ impl Leader {
         );
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
         let (world, stop) = (self.world.clone(), self.shutdown.begun());
+        let mut bundle = self.certificates.bundle();
         tasks.spawn(async move {
             // Without them everything would look as if it had to be made, or was gone.
             world.synced().await;
             owned.synced().await;
+            // An authority that cannot be had is told of each object; one that is about to come is not.
+            let _ = tokio::time::timeout(CERTIFICATE, bundle.wait_for(Option::is_some)).await;
             let (triggers, schedule) = (reconciler.triggers(), Schedule::default());
             controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
             Ok("controller of networkprobers")

@@ -45,7 +45,7 @@ impl Agent {
         if let Some(etag) = etag {
             request = request.header("If-None-Match", etag);
         }
-        let answer = request.timeout(Duration::from_secs(60)).send().await.expect("an answer");
+        let answer = request.timeout(Duration::from_mins(1)).send().await.expect("an answer");
         let status = answer.status();
         let etag = answer.headers().get("etag").map(|v| v.to_str().expect("text").to_owned());
         let text = answer.text().await.expect("body");

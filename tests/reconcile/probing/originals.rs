@@ -259,7 +259,7 @@ fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
     });
 }
 
-/// 11: a ConfigMap of somebody else's was overwritten, and later deleted.
+/// 11: a `ConfigMap` of somebody else's was overwritten, and later deleted.
 #[test]
 fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
     run(async |bench| {
