@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     members::{Member, Members},
-    settings::Settings,
+    settings::{LARGEST_MESH, Settings},
 };
 use crate::{
     agent::pinglist::{Peer, Pinglist, PinglistSelf},
@@ -33,36 +33,56 @@ const ORIGINAL_SERIES: usize = 28;
 /// What an agent exports whomever it probes: its own process, schedule and list.
 const AGENT_SERIES: usize = 40;
 
-/// The lists of one `NetworkProber`.
+/// The lists of one `NetworkProber`: who is in them, shared; the text of one is made when it is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Pinglists {
     /// A fingerprint of all lists.
     pub version: String,
     /// About how many series the agents export together.
     pub estimated_series: usize,
-    lists: HashMap<String, Arc<Served>>,
+    /// What all lists have in common.
+    frame: Option<Arc<Pinglist>>,
+    peers: Arc<[Peer]>,
+    lists: HashMap<String, List>,
 }
 
-/// One agent's list.
+/// One agent's list: itself, and its peers as places in [`Pinglists::peers`].
+#[derive(Clone, Debug)]
+struct List {
+    own: PinglistSelf,
+    targets: Box<[u32]>,
+    print: u64,
+}
+
+/// One agent's list, to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// Its fingerprint, quoted, as in the header `ETag`.
-    pub etag: String,
     /// The list as JSON.
     pub body: Bytes,
+    /// Its fingerprint, quoted, as in the header `ETag`.
+    pub etag: String,
 }
 
 impl Pinglists {
-    /// The list of a pod, by UID.
+    /// The fingerprint of a pod's list, by UID, as in the header `ETag`.
     #[must_use]
-    pub fn of(&self, uid: &str) -> Option<&Arc<Served>> {
-        self.lists.get(uid)
+    pub fn etag(&self, uid: &str) -> Option<String> {
+        Some(etag(self.lists.get(uid)?.print))
     }
 
-    /// How many bytes all lists have.
+    /// The list of a pod, by UID.
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.lists.values().map(|served| served.body.len()).sum()
+    pub fn of(&self, uid: &str) -> Option<Served> {
+        let (list, frame) = (self.lists.get(uid)?, self.frame.as_ref()?);
+        let peers = list.targets.iter().filter_map(|&place| self.peers.get(place as usize));
+        let whole = Pinglist {
+            own: list.own.clone(),
+            peers: peers.cloned().collect(),
+            ..Pinglist::clone(frame)
+        };
+        // The types have no map with other keys than text: it cannot fail.
+        let body = serde_json::to_vec(&whole).unwrap_or_default();
+        Some(Served { body: body.into(), etag: etag(list.print) })
     }
 
     /// How many lists there are.
@@ -77,47 +97,62 @@ impl Pinglists {
         self.lists.is_empty()
     }
 
+    /// How many probe whom, all lists together.
+    #[must_use]
+    pub fn edges(&self) -> usize {
+        self.lists.values().map(|list| list.targets.len()).sum()
+    }
+
     /// The lists of all agents: the members' from the ring; a pod that does not take part probes
     /// nobody.
     #[must_use]
     pub fn of_members(settings: &Settings, members: &Members) -> Self {
-        let targets = targets(settings, &members.members);
-        let peers: Vec<_> = members.members.iter().map(|m| Arc::new(peer(settings, m))).collect();
+        let frame = Pinglist {
+            prober: settings.key(),
+            own: PinglistSelf::default(),
+            period: settings.period,
+            timeout: settings.timeout,
+            probes: settings.probes.clone(),
+            original_metrics: settings.original_metrics,
+            peers: vec![],
+        };
+        let common = hash::of(&format!("{frame:?}"));
+        let peers: Arc<[Peer]> = members.members.iter().map(|m| peer(settings, m)).collect();
+        let prints: Vec<_> = peers.iter().map(|peer| hash::of(&format!("{peer:?}"))).collect();
+        let everybody = settings.delivery == Delivery::ConfigMap && settings.image.is_some();
+        let (mut whole, mut series) = (0_u64, 0);
         let mut lists = HashMap::with_capacity(peers.len() + members.guests.len());
-        let mut whole = 0;
-        let mut series = 0;
-        let nobody: &[usize] = &[];
-        let all = members.members.iter().zip(targets.iter().map(Vec::as_slice));
-        let guests = members.guests.values().map(|guest| (guest, nobody));
-        for (member, targets) in all.chain(guests) {
-            let list = Pinglist {
-                prober: settings.key(),
-                own: own(member),
-                period: settings.period,
-                timeout: settings.timeout,
-                probes: settings.probes.clone(),
-                original_metrics: settings.original_metrics,
-                peers: targets.iter().map(|&i| (*peers[i]).clone()).collect(),
+        let targets = targets(settings, &members.members);
+        let taking_part = members.members.iter().zip(targets);
+        let guests = members.guests.values().map(|guest| (guest, vec![]));
+        for (member, targets) in taking_part.chain(guests) {
+            let own = own(member);
+            let start = hash::combine(common, hash::of(&format!("{own:?}")));
+            let print = targets.iter().fold(start, |print, &i| hash::combine(print, prints[i]));
+            series += if everybody {
+                // An agent that is not ours and reads the original's file probes everybody.
+                ORIGINAL_SERIES * members.members.len().saturating_sub(1)
+            } else {
+                series_of(settings, &peers, &targets)
             };
-            series += series_of(settings, &list.peers);
-            // The types have no map with other keys than text: it cannot fail.
-            let body = serde_json::to_string(&list).unwrap_or_default();
-            let print = hash::of(&body);
             // Sum, not order: the whole must not depend on how pods are iterated.
-            whole = print.wrapping_add(whole);
-            let served = Served { etag: format!("\"{print:016x}\""), body: body.into() };
-            lists.insert(member.uid.clone(), Arc::new(served));
+            whole = whole.wrapping_add(print);
+            let targets = targets.into_iter().filter_map(|i| u32::try_from(i).ok()).collect();
+            lists.insert(member.uid.clone(), List { own, targets, print });
         }
-        Self { version: format!("{whole:016x}"), estimated_series: series, lists }
+        let version = format!("{whole:016x}");
+        Self { version, estimated_series: series, frame: Some(Arc::new(frame)), peers, lists }
     }
 }
 
-/// Whom each member probes, as indices. An agent that is not ours and reads the original's file probes
-/// everybody.
+fn etag(print: u64) -> String {
+    format!("\"{print:016x}\"")
+}
+
+/// Whom each member probes, as indices; nobody where a full mesh is refused.
 fn targets(settings: &Settings, members: &[Member]) -> Vec<Vec<usize>> {
-    if settings.delivery == Delivery::ConfigMap && settings.image.is_some() {
-        let all = 0..members.len();
-        return all.clone().map(|i| all.clone().filter(|j| *j != i).collect()).collect();
+    if settings.is_full_mesh() && members.len() > LARGEST_MESH {
+        return vec![vec![]; members.len()];
     }
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
@@ -149,9 +184,10 @@ fn peer(settings: &Settings, member: &Member) -> Peer {
 
 /// For each protocol and peer's node a histogram and the counters of success and of each way to fail,
 /// for each peer's address the original's histogram.
-fn series_of(settings: &Settings, peers: &[Peer]) -> usize {
-    let nodes = peers.iter().map(|peer| (&peer.node, &peer.zone)).collect::<BTreeSet<_>>().len();
-    let addresses: usize = peers.iter().map(|peer| peer.ips.len().min(2)).sum();
+fn series_of(settings: &Settings, peers: &[Peer], targets: &[usize]) -> usize {
+    let peers = || targets.iter().map(|&place| &peers[place]);
+    let nodes = peers().map(|peer| (&peer.node, &peer.zone)).collect::<BTreeSet<_>>().len();
+    let addresses: usize = peers().map(|peer| peer.ips.len().min(2)).sum();
     let per_node = settings.probes.len() * (RTT_SERIES + OTHER_SERIES);
     let original = if settings.original_metrics { addresses * ORIGINAL_SERIES } else { 0 };
     AGENT_SERIES + nodes * per_node + original

@@ -20,7 +20,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     pinglists::Served,
-    world::{Snapshot, World},
+    world::{Snapshot, View, World},
 };
 use crate::{metrics::Metrics, runtime::shutdown::Shutdown};
 
@@ -47,6 +47,9 @@ const TOKENS: usize = 10_000;
 /// How many tokens the API server is asked about at once: who sends us nonsense must not make us send
 /// it on as fast.
 const REVIEWS: usize = 16;
+
+/// How long an agent waits for its turn.
+const REVIEW_WAIT: Duration = Duration::from_secs(5);
 
 /// What answers agents; clones share it.
 #[derive(Clone)]
@@ -87,9 +90,8 @@ impl Agents {
         if let Some(uid) = self.believed(token) {
             return Ok(uid);
         }
-        // The semaphore is never closed; without a permit nothing is asked.
-        let Ok(_permit) = self.0.reviews.acquire().await else {
-            return Err(Refusal::Unavailable("shutting down\n".into()));
+        let Ok(Ok(_permit)) = timeout(REVIEW_WAIT, self.0.reviews.acquire()).await else {
+            return Err(Refusal::Unavailable("too many unknown tokens at once\n".into()));
         };
         if let Some(uid) = self.believed(token) {
             return Ok(uid);
@@ -144,10 +146,12 @@ impl Agents {
         loop {
             let found = find(&snapshots.borrow_and_update(), &request.prober, &uid);
             let until = match &found {
-                Ok(served) if known != Some(&*served.etag) => return Ok(list(served)),
+                Ok((view, etag)) if known != Some(&**etag) => {
+                    return view.pinglists.of(&uid).map(list).ok_or(Refusal::Forbidden);
+                }
                 Ok(_) => end,
                 Err(Refusal::Forbidden | Refusal::NoProber) => end.min(patience),
-                Err(_) => return found.map(|served| list(&served)),
+                Err(_) => return found.map(|(_, etag)| unchanged(etag)),
             };
             let left = until.saturating_duration_since(Instant::now());
             let changed = tokio::select! {
@@ -156,7 +160,7 @@ impl Agents {
                 () = self.0.shutdown.begun() => false,
             };
             if !changed {
-                return found.map(|served| unchanged(&served));
+                return found.map(|(_, etag)| unchanged(etag));
             }
         }
     }
@@ -193,7 +197,11 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
 }
 
-fn find(snapshot: &Snapshot, prober: &(String, String), uid: &str) -> Result<Arc<Served>, Refusal> {
+fn find(
+    snapshot: &Snapshot,
+    prober: &(String, String),
+    uid: &str,
+) -> Result<(Arc<View>, String), Refusal> {
     if !snapshot.synced {
         return Err(Refusal::Unavailable("not listed yet\n".into()));
     }
@@ -201,19 +209,18 @@ fn find(snapshot: &Snapshot, prober: &(String, String), uid: &str) -> Result<Arc
     if !view.synced {
         return Err(Refusal::Unavailable("its pods are not listed yet\n".into()));
     }
-    view.pinglists.of(uid).map(Arc::clone).ok_or(Refusal::Forbidden)
+    let etag = view.pinglists.etag(uid).ok_or(Refusal::Forbidden)?;
+    Ok((Arc::clone(view), etag))
 }
 
-fn list(served: &Served) -> Response {
-    let headers = [
-        (header::ETAG, served.etag.clone()),
-        (header::CONTENT_TYPE, "application/json".to_owned()),
-    ];
-    (headers, served.body.clone()).into_response()
+fn list(served: Served) -> Response {
+    let headers =
+        [(header::ETAG, served.etag), (header::CONTENT_TYPE, "application/json".to_owned())];
+    (headers, served.body).into_response()
 }
 
-fn unchanged(served: &Served) -> Response {
-    (StatusCode::NOT_MODIFIED, [(header::ETAG, served.etag.clone())]).into_response()
+fn unchanged(etag: String) -> Response {
+    (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response()
 }
 
 impl IntoResponse for Refusal {
