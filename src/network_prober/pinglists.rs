@@ -1,15 +1,12 @@
 //! Who probes whom, as each agent is told.
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use axum::body::Bytes;
 use serde_json::json;
 
 use super::{
     members::{Member, Members},
-    settings::Settings,
+    settings::{LARGEST_MESH, Settings},
 };
 use crate::{
     agent::pinglist::{Peer, Pinglist, PinglistSelf},
@@ -19,6 +16,9 @@ use crate::{
         ring::{Member as Place, Ring},
     },
 };
+
+#[cfg(test)]
+mod tests;
 
 /// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
 const RTT_SERIES: usize = 20;
@@ -34,35 +34,89 @@ const ORIGINAL_SERIES: usize = 28;
 const AGENT_SERIES: usize = 40;
 
 /// The lists of one `NetworkProber`.
+///
+/// Each member stands in the lists of all of its probers: it is written once, and a list is put together
+/// when its agent asks. So a change costs work and memory for each member, not for each edge.
 #[derive(Clone, Debug, Default)]
 pub struct Pinglists {
     /// A fingerprint of all lists.
     pub version: String,
     /// About how many series the agents export together.
     pub estimated_series: usize,
-    lists: HashMap<String, Arc<Served>>,
+    /// Whether there are no lists because everybody would probe too many.
+    pub refused: bool,
+    lists: HashMap<String, List>,
+    peers: Vec<Fragment>,
 }
 
+/// A member as it stands in a list.
+#[derive(Clone, Debug)]
+struct Fragment {
+    print: u64,
+    json: Box<str>,
+}
+
+/// One agent's list, in parts.
+#[derive(Clone, Debug)]
+struct List {
+    print: u64,
+    /// The list up to its first peer.
+    head: Box<str>,
+    /// Whom, as places among the fragments.
+    peers: Vec<usize>,
+}
+
+/// What ends a list.
+const TAIL: &str = "]}";
+
 /// One agent's list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
-    /// Its fingerprint, quoted, as in the header `ETag`.
-    pub etag: String,
+#[derive(Clone, Copy, Debug)]
+pub struct Served<'a> {
+    list: &'a List,
+    peers: &'a [Fragment],
+}
+
+impl Served<'_> {
+    /// Its fingerprint.
+    #[must_use]
+    pub fn print(&self) -> u64 {
+        self.list.print
+    }
+
     /// The list as JSON.
-    pub body: Bytes,
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        let peers = self.list.peers.iter().filter_map(|&place| self.peers.get(place));
+        let size: usize = peers.clone().map(|peer| peer.json.len() + 1).sum();
+        let mut body = String::with_capacity(self.list.head.len() + size + TAIL.len());
+        body.push_str(&self.list.head);
+        for (i, peer) in peers.enumerate() {
+            body.push_str(if i == 0 { "" } else { "," });
+            body.push_str(&peer.json);
+        }
+        body.push_str(TAIL);
+        body.into()
+    }
+}
+
+/// A fingerprint as it stands in the header `ETag`.
+#[must_use]
+pub fn etag(print: u64) -> String {
+    format!("\"{print:016x}\"")
+}
+
+/// Reads what [`etag`] writes; anything else is no fingerprint of ours.
+#[must_use]
+pub fn read_etag(text: &str) -> Option<u64> {
+    let print = u64::from_str_radix(text.strip_prefix('"')?.strip_suffix('"')?, 16).ok()?;
+    (etag(print) == text).then_some(print)
 }
 
 impl Pinglists {
     /// The list of a pod, by UID.
     #[must_use]
-    pub fn of(&self, uid: &str) -> Option<&Arc<Served>> {
-        self.lists.get(uid)
-    }
-
-    /// How many bytes all lists have.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.lists.values().map(|served| served.body.len()).sum()
+    pub fn of(&self, uid: &str) -> Option<Served<'_>> {
+        self.lists.get(uid).map(|list| Served { list, peers: &self.peers })
     }
 
     /// How many lists there are.
@@ -78,47 +132,67 @@ impl Pinglists {
     }
 
     /// The lists of all agents: the members' from the ring; a pod that does not take part probes
-    /// nobody.
+    /// nobody. None of a full mesh that is refused: its lists are what would be too much.
     #[must_use]
     pub fn of_members(settings: &Settings, members: &Members) -> Self {
-        let targets = targets(settings, &members.members);
-        let peers: Vec<_> = members.members.iter().map(|m| Arc::new(peer(settings, m))).collect();
-        let mut lists = HashMap::with_capacity(peers.len() + members.guests.len());
-        let mut whole = 0;
-        let mut series = 0;
-        let nobody: &[usize] = &[];
-        let all = members.members.iter().zip(targets.iter().map(Vec::as_slice));
-        let guests = members.guests.values().map(|guest| (guest, nobody));
-        for (member, targets) in all.chain(guests) {
-            let list = Pinglist {
-                prober: settings.key(),
-                own: own(member),
-                period: settings.period,
-                timeout: settings.timeout,
-                probes: settings.probes.clone(),
-                original_metrics: settings.original_metrics,
-                peers: targets.iter().map(|&i| (*peers[i]).clone()).collect(),
-            };
-            series += series_of(settings, &list.peers);
-            // The types have no map with other keys than text: it cannot fail.
-            let body = serde_json::to_string(&list).unwrap_or_default();
-            let print = hash::of(&body);
-            // Sum, not order: the whole must not depend on how pods are iterated.
-            whole = print.wrapping_add(whole);
-            let served = Served { etag: format!("\"{print:016x}\""), body: body.into() };
-            lists.insert(member.uid.clone(), Arc::new(served));
+        let series = Series::of(settings, &members.members);
+        let all = 0..members.members.len();
+        let mut lists = Self {
+            refused: settings.is_full_mesh() && members.members.len() > LARGEST_MESH,
+            peers: members.members.iter().map(|member| fragment(settings, member)).collect(),
+            ..Self::default()
+        };
+        // Sums, not orders: the whole must not depend on how pods are iterated.
+        let mut whole = lists.peers.iter().fold(0_u64, |sum, peer| sum.wrapping_add(peer.print));
+        // Agents that are not ours and read the original's file probe everybody.
+        let everybody = settings.delivery == Delivery::ConfigMap && settings.image.is_some();
+        if everybody || lists.refused {
+            lists.estimated_series +=
+                all.map(|place| series.of_everybody_but(place)).sum::<usize>();
         }
-        Self { version: format!("{whole:016x}"), estimated_series: series, lists }
+        if !lists.refused {
+            let targets = targets(settings, &members.members).into_iter();
+            for (member, targets) in members.members.iter().zip(targets) {
+                if !everybody {
+                    lists.estimated_series += series.of_these(&targets);
+                }
+                whole = whole.wrapping_add(lists.add(settings, member, targets));
+            }
+        }
+        for guest in members.guests.values() {
+            lists.estimated_series += AGENT_SERIES;
+            whole = whole.wrapping_add(lists.add(settings, guest, vec![]));
+        }
+        lists.version = format!("{whole:016x}");
+        lists
+    }
+
+    fn add(&mut self, settings: &Settings, member: &Member, peers: Vec<usize>) -> u64 {
+        let empty = json(&Pinglist {
+            prober: settings.key(),
+            own: own(member),
+            period: settings.period,
+            timeout: settings.timeout,
+            probes: settings.probes.clone(),
+            original_metrics: settings.original_metrics,
+            peers: vec![],
+        });
+        // The peers are the last field: each test that reads a list holds the type to that.
+        let head = empty.strip_suffix(TAIL).unwrap_or(&empty);
+        let prints = peers.iter().filter_map(|&place| Some(self.peers.get(place)?.print));
+        let print = prints.fold(hash::of(head), hash::combine);
+        self.lists.insert(member.uid.clone(), List { print, head: head.into(), peers });
+        print
     }
 }
 
-/// Whom each member probes, as indices. An agent that is not ours and reads the original's file probes
-/// everybody.
+/// What our types are as JSON: they have no map with other keys than text, so that it cannot fail.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Whom each member probes, as indices.
 fn targets(settings: &Settings, members: &[Member]) -> Vec<Vec<usize>> {
-    if settings.delivery == Delivery::ConfigMap && settings.image.is_some() {
-        let all = 0..members.len();
-        return all.clone().map(|i| all.clone().filter(|j| *j != i).collect()).collect();
-    }
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
     Ring::new(&places, settings.neighbours).peers()
@@ -134,8 +208,8 @@ fn own(member: &Member) -> PinglistSelf {
     }
 }
 
-fn peer(settings: &Settings, member: &Member) -> Peer {
-    Peer {
+fn fragment(settings: &Settings, member: &Member) -> Fragment {
+    let peer = json(&Peer {
         key: member.key(&settings.namespace),
         namespace: member.namespace.clone(),
         name: member.name.clone(),
@@ -144,17 +218,65 @@ fn peer(settings: &Settings, member: &Member) -> Peer {
         port: member.port,
         node: member.node.clone(),
         zone: member.zone.clone(),
-    }
+    });
+    Fragment { print: hash::of(&peer), json: peer.into() }
 }
 
-/// For each protocol and peer's node a histogram and the counters of success and of each way to fail,
-/// for each peer's address the original's histogram.
-fn series_of(settings: &Settings, peers: &[Peer]) -> usize {
-    let nodes = peers.iter().map(|peer| (&peer.node, &peer.zone)).collect::<BTreeSet<_>>().len();
-    let addresses: usize = peers.iter().map(|peer| peer.ips.len().min(2)).sum();
-    let per_node = settings.probes.len() * (RTT_SERIES + OTHER_SERIES);
-    let original = if settings.original_metrics { addresses * ORIGINAL_SERIES } else { 0 };
-    AGENT_SERIES + nodes * per_node + original
+/// How many series an agent exports: for each protocol and peer's node a histogram and the counters of
+/// success and of each way to fail, for each peer's address the original's histogram.
+struct Series {
+    /// The node of each member, as a number.
+    nodes: Vec<usize>,
+    /// How many members each node has.
+    on_node: Vec<usize>,
+    /// How many addresses of each member are probed.
+    addresses: Vec<usize>,
+    all_addresses: usize,
+    per_node: usize,
+    per_address: usize,
+}
+
+impl Series {
+    fn of(settings: &Settings, members: &[Member]) -> Self {
+        let mut numbers = HashMap::new();
+        let mut on_node = Vec::new();
+        let nodes = members.iter().map(|member| {
+            let next = numbers.len();
+            let number = *numbers.entry((&member.node, &member.zone)).or_insert(next);
+            if number == on_node.len() {
+                on_node.push(0);
+            }
+            on_node[number] += 1;
+            number
+        });
+        let nodes = nodes.collect();
+        // One of each family.
+        let addresses: Vec<_> = members.iter().map(|member| member.ips.len().min(2)).collect();
+        Self {
+            nodes,
+            on_node,
+            all_addresses: addresses.iter().sum(),
+            addresses,
+            per_node: settings.probes.len() * (RTT_SERIES + OTHER_SERIES),
+            per_address: if settings.original_metrics { ORIGINAL_SERIES } else { 0 },
+        }
+    }
+
+    fn count(&self, nodes: usize, addresses: usize) -> usize {
+        AGENT_SERIES + nodes * self.per_node + addresses * self.per_address
+    }
+
+    fn of_these(&self, peers: &[usize]) -> usize {
+        let mut nodes: Vec<_> = peers.iter().map(|&peer| self.nodes[peer]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        self.count(nodes.len(), peers.iter().map(|&peer| self.addresses[peer]).sum())
+    }
+
+    fn of_everybody_but(&self, own: usize) -> usize {
+        let alone = usize::from(self.on_node[self.nodes[own]] == 1);
+        self.count(self.on_node.len() - alone, self.all_addresses - self.addresses[own])
+    }
 }
 
 /// The original's `config.json`: pods with address and port (as text), the period in nanoseconds; and

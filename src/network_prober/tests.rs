@@ -368,7 +368,7 @@ proptest! {
         let mut probed = BTreeMap::<String, usize>::new();
         for one in &members.members {
             let served = lists.of(&one.uid).unwrap();
-            let list: Pinglist = serde_json::from_slice(&served.body).unwrap();
+            let list: Pinglist = serde_json::from_slice(&served.body()).unwrap();
             prop_assert_eq!(&list.own.uid, &one.uid);
             prop_assert!(list.peers.iter().all(|peer| peer.uid != one.uid));
             for peer in list.peers {
