@@ -13,6 +13,8 @@ KUBECTL ?= kubectl
 PREFIX ?= $(HOME)/.local
 # The binary for the image is static: glibc linked in, no shared library left.
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
+STATIC := RUSTFLAGS="-C target-feature=+crt-static"
+BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
 ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
 
@@ -54,8 +56,14 @@ run: ## Run the operator against the cluster of the current kubeconfig.
 	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
-bench: image ## Measure memory, processor time, requests and writes at 100 to 5,000 nodes.
-	cargo run --example bench -- target/image/$(IMAGE_TARGET)/release/traffic-operator
+bench: image ## Measure both kinds and admission: memory, processor time, requests, writes, latency.
+	cargo run --example bench -- $(BINARY)
+	cargo run --example prober_bench -- $(BINARY)
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
+
+.PHONY: bench-rotation
+bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
+	cargo run --example rotation -- $(BINARY)
 
 .PHONY: clean
 clean: lab-down ## Remove what was built (not the cache of the test ground: .lab/cache).
@@ -93,8 +101,8 @@ manifests: generate ## The same as generate.
 
 .PHONY: image
 image: ## Build the image as an OCI archive, without Docker.
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
-	$(LAB) image --binary target/image/$(IMAGE_TARGET)/release/traffic-operator --ref docker.io/$(IMG) --out $(ARCHIVE)
+	$(STATIC) cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
+	$(LAB) image --binary $(BINARY) --ref docker.io/$(IMG) --out $(ARCHIVE)
 
 .PHONY: docker-build
 docker-build: ## Build the image with Docker.

@@ -90,8 +90,11 @@ async fn main() -> anyhow::Result<()> {
     println!("operator MiB before / after / peak | {memory:.1} / {now:.1} / {peak:.1}");
     let share = (serving.operator.cpu()? - cpu) / 10.0 / time.as_secs_f64();
     println!("operator % of a core | {share:.1}");
-    let injected = serving.metric("traffic_operator_injector_requests_total", "injected").await?;
+    let requests = "traffic_operator_injector_requests_total";
+    let injected = serving.metric(requests, "\"injected\"").await?;
+    let again = serving.metric(requests, "AlreadyInjected").await?;
     println!("injections that the operator counts | {injected}");
+    println!("… pods it was asked about once more | {again}");
     let failures = pods.without + pods.refused + handshakes.failed;
     // Counters: whole numbers.
     let of_server = missed + page.bad - before.bad;

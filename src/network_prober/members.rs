@@ -111,6 +111,7 @@ pub struct Selection<'a> {
 /// Looks at every selected pod; `zone` is that of a node.
 pub fn members(selection: &Selection<'_>, zone: impl Fn(&str) -> String) -> Members {
     let mut found = Members::default();
+    let hash = selection.recipe.map(Recipe::hash);
     for pod in selection.pods {
         let Some(standing) = selection.scope.standing(pod.namespace()) else { continue };
         if pod.is_finished() || pod.is_terminating() || !is_ours_to_count(selection.settings, pod) {
@@ -121,7 +122,7 @@ pub fn members(selection: &Selection<'_>, zone: impl Fn(&str) -> String) -> Memb
             found.namespaces.insert(pod.namespace().to_owned());
         }
         match look(selection, pod, standing) {
-            Ok(agent) => found.take(selection, pod, &agent, &zone),
+            Ok(agent) => found.take(hash.as_deref(), pod, &agent, &zone),
             Err(reason) => *found.not_injected.entry(reason).or_default() += 1,
         }
     }
@@ -201,15 +202,13 @@ pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
 impl Members {
     fn take(
         &mut self,
-        selection: &Selection<'_>,
+        hash: Option<&str>,
         pod: &PodObject,
         agent: &AgentFacts<'_>,
         zone: impl Fn(&str) -> String,
     ) {
         self.injected += 1;
-        let current = selection
-            .recipe
-            .is_none_or(|recipe| pod.annotation(HASH_ANNOTATION) == Some(&*recipe.hash()));
+        let current = hash.is_none_or(|hash| pod.annotation(HASH_ANNOTATION) == Some(hash));
         if !current {
             self.need_restart += 1;
         }

@@ -1,8 +1,5 @@
 //! Who probes whom, as each agent is told.
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use axum::body::Bytes;
 use serde_json::json;
@@ -20,6 +17,9 @@ use crate::{
     },
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
 const RTT_SERIES: usize = 20;
 
@@ -33,56 +33,90 @@ const ORIGINAL_SERIES: usize = 28;
 /// What an agent exports whomever it probes: its own process, schedule and list.
 const AGENT_SERIES: usize = 40;
 
-/// The lists of one `NetworkProber`: who is in them, shared; the text of one is made when it is asked for.
+/// The lists of one `NetworkProber`.
+///
+/// Each member stands in the lists of all of its probers: it is written once, and a list is put together
+/// when its agent asks. So a change costs work and memory for each member, not for each edge.
 #[derive(Clone, Debug, Default)]
 pub struct Pinglists {
     /// A fingerprint of all lists.
     pub version: String,
     /// About how many series the agents export together.
     pub estimated_series: usize,
-    /// What all lists have in common.
-    frame: Option<Arc<Pinglist>>,
-    peers: Arc<[Peer]>,
+    /// Whether there are no lists because everybody would probe too many.
+    pub refused: bool,
     lists: HashMap<String, List>,
+    peers: Vec<Fragment>,
 }
 
-/// One agent's list: itself, and its peers as places in [`Pinglists::peers`].
+/// A member as it stands in a list.
+#[derive(Clone, Debug)]
+struct Fragment {
+    print: u64,
+    json: Box<str>,
+}
+
+/// One agent's list, in parts.
 #[derive(Clone, Debug)]
 struct List {
-    own: PinglistSelf,
-    targets: Box<[u32]>,
     print: u64,
+    /// The list up to its first peer.
+    head: Box<str>,
+    /// Whom, as places among the fragments.
+    peers: Vec<usize>,
 }
 
-/// One agent's list, to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+/// What ends a list.
+const TAIL: &str = "]}";
+
+/// One agent's list.
+#[derive(Clone, Copy, Debug)]
+pub struct Served<'a> {
+    list: &'a List,
+    peers: &'a [Fragment],
+}
+
+impl Served<'_> {
+    /// Its fingerprint.
+    #[must_use]
+    pub fn print(&self) -> u64 {
+        self.list.print
+    }
+
     /// The list as JSON.
-    pub body: Bytes,
-    /// Its fingerprint, quoted, as in the header `ETag`.
-    pub etag: String,
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        let peers = self.list.peers.iter().filter_map(|&place| self.peers.get(place));
+        let size: usize = peers.clone().map(|peer| peer.json.len() + 1).sum();
+        let mut body = String::with_capacity(self.list.head.len() + size + TAIL.len());
+        body.push_str(&self.list.head);
+        for (i, peer) in peers.enumerate() {
+            body.push_str(if i == 0 { "" } else { "," });
+            body.push_str(&peer.json);
+        }
+        body.push_str(TAIL);
+        body.into()
+    }
+}
+
+/// A fingerprint as it stands in the header `ETag`.
+#[must_use]
+pub fn etag(print: u64) -> String {
+    format!("\"{print:016x}\"")
+}
+
+/// Reads what [`etag`] writes; anything else is no fingerprint of ours.
+#[must_use]
+pub fn read_etag(text: &str) -> Option<u64> {
+    let print = u64::from_str_radix(text.strip_prefix('"')?.strip_suffix('"')?, 16).ok()?;
+    (etag(print) == text).then_some(print)
 }
 
 impl Pinglists {
-    /// The fingerprint of a pod's list, by UID, as in the header `ETag`.
-    #[must_use]
-    pub fn etag(&self, uid: &str) -> Option<String> {
-        Some(etag(self.lists.get(uid)?.print))
-    }
-
     /// The list of a pod, by UID.
     #[must_use]
-    pub fn of(&self, uid: &str) -> Option<Served> {
-        let (list, frame) = (self.lists.get(uid)?, self.frame.as_ref()?);
-        let peers = list.targets.iter().filter_map(|&place| self.peers.get(place as usize));
-        let whole = Pinglist {
-            own: list.own.clone(),
-            peers: peers.cloned().collect(),
-            ..Pinglist::clone(frame)
-        };
-        // The types have no map with other keys than text: it cannot fail.
-        let body = serde_json::to_vec(&whole).unwrap_or_default();
-        Some(Served { body: body.into(), etag: etag(list.print) })
+    pub fn of(&self, uid: &str) -> Option<Served<'_>> {
+        self.lists.get(uid).map(|list| Served { list, peers: &self.peers })
     }
 
     /// How many lists there are.
@@ -97,63 +131,68 @@ impl Pinglists {
         self.lists.is_empty()
     }
 
-    /// How many probe whom, all lists together.
-    #[must_use]
-    pub fn edges(&self) -> usize {
-        self.lists.values().map(|list| list.targets.len()).sum()
-    }
-
     /// The lists of all agents: the members' from the ring; a pod that does not take part probes
-    /// nobody.
+    /// nobody. None of a full mesh that is refused: its lists are what would be too much.
     #[must_use]
     pub fn of_members(settings: &Settings, members: &Members) -> Self {
-        let frame = Pinglist {
+        let series = Series::of(settings, &members.members);
+        let all = 0..members.members.len();
+        let mut lists = Self {
+            refused: settings.is_full_mesh() && members.members.len() > LARGEST_MESH,
+            peers: members.members.iter().map(|member| fragment(settings, member)).collect(),
+            ..Self::default()
+        };
+        // Sums, not orders: the whole must not depend on how pods are iterated.
+        let mut whole = lists.peers.iter().fold(0_u64, |sum, peer| sum.wrapping_add(peer.print));
+        // Agents that are not ours and read the original's file probe everybody.
+        let everybody = settings.delivery == Delivery::ConfigMap && settings.image.is_some();
+        if everybody || lists.refused {
+            lists.estimated_series +=
+                all.map(|place| series.of_everybody_but(place)).sum::<usize>();
+        }
+        if !lists.refused {
+            let targets = targets(settings, &members.members).into_iter();
+            for (member, targets) in members.members.iter().zip(targets) {
+                if !everybody {
+                    lists.estimated_series += series.of_these(&targets);
+                }
+                whole = whole.wrapping_add(lists.add(settings, member, targets));
+            }
+        }
+        for guest in members.guests.values() {
+            lists.estimated_series += AGENT_SERIES;
+            whole = whole.wrapping_add(lists.add(settings, guest, vec![]));
+        }
+        lists.version = format!("{whole:016x}");
+        lists
+    }
+
+    fn add(&mut self, settings: &Settings, member: &Member, peers: Vec<usize>) -> u64 {
+        let empty = json(&Pinglist {
             prober: settings.key(),
-            own: PinglistSelf::default(),
+            own: own(member),
             period: settings.period,
             timeout: settings.timeout,
             probes: settings.probes.clone(),
             original_metrics: settings.original_metrics,
             peers: vec![],
-        };
-        let common = hash::of(&format!("{frame:?}"));
-        let peers: Arc<[Peer]> = members.members.iter().map(|m| peer(settings, m)).collect();
-        let prints: Vec<_> = peers.iter().map(|peer| hash::of(&format!("{peer:?}"))).collect();
-        let everybody = settings.delivery == Delivery::ConfigMap && settings.image.is_some();
-        let (mut whole, mut series) = (0_u64, 0);
-        let mut lists = HashMap::with_capacity(peers.len() + members.guests.len());
-        let targets = targets(settings, &members.members);
-        let taking_part = members.members.iter().zip(targets);
-        let guests = members.guests.values().map(|guest| (guest, vec![]));
-        for (member, targets) in taking_part.chain(guests) {
-            let own = own(member);
-            let start = hash::combine(common, hash::of(&format!("{own:?}")));
-            let print = targets.iter().fold(start, |print, &i| hash::combine(print, prints[i]));
-            series += if everybody {
-                // An agent that is not ours and reads the original's file probes everybody.
-                ORIGINAL_SERIES * members.members.len().saturating_sub(1)
-            } else {
-                series_of(settings, &peers, &targets)
-            };
-            // Sum, not order: the whole must not depend on how pods are iterated.
-            whole = whole.wrapping_add(print);
-            let targets = targets.into_iter().filter_map(|i| u32::try_from(i).ok()).collect();
-            lists.insert(member.uid.clone(), List { own, targets, print });
-        }
-        let version = format!("{whole:016x}");
-        Self { version, estimated_series: series, frame: Some(Arc::new(frame)), peers, lists }
+        });
+        // The peers are the last field: each test that reads a list holds the type to that.
+        let head = empty.strip_suffix(TAIL).unwrap_or(&empty);
+        let prints = peers.iter().filter_map(|&place| Some(self.peers.get(place)?.print));
+        let print = prints.fold(hash::of(head), hash::combine);
+        self.lists.insert(member.uid.clone(), List { print, head: head.into(), peers });
+        print
     }
 }
 
-fn etag(print: u64) -> String {
-    format!("\"{print:016x}\"")
+/// What our types are as JSON: they have no map with other keys than text, so that it cannot fail.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Whom each member probes, as indices; nobody where a full mesh is refused.
+/// Whom each member probes, as indices.
 fn targets(settings: &Settings, members: &[Member]) -> Vec<Vec<usize>> {
-    if settings.is_full_mesh() && members.len() > LARGEST_MESH {
-        return vec![vec![]; members.len()];
-    }
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
     Ring::new(&places, settings.neighbours).peers()
@@ -169,8 +208,8 @@ fn own(member: &Member) -> PinglistSelf {
     }
 }
 
-fn peer(settings: &Settings, member: &Member) -> Peer {
-    Peer {
+fn fragment(settings: &Settings, member: &Member) -> Fragment {
+    let peer = json(&Peer {
         key: member.key(&settings.namespace),
         namespace: member.namespace.clone(),
         name: member.name.clone(),
@@ -179,18 +218,65 @@ fn peer(settings: &Settings, member: &Member) -> Peer {
         port: member.port,
         node: member.node.clone(),
         zone: member.zone.clone(),
-    }
+    });
+    Fragment { print: hash::of(&peer), json: peer.into() }
 }
 
-/// For each protocol and peer's node a histogram and the counters of success and of each way to fail,
-/// for each peer's address the original's histogram.
-fn series_of(settings: &Settings, peers: &[Peer], targets: &[usize]) -> usize {
-    let peers = || targets.iter().map(|&place| &peers[place]);
-    let nodes = peers().map(|peer| (&peer.node, &peer.zone)).collect::<BTreeSet<_>>().len();
-    let addresses: usize = peers().map(|peer| peer.ips.len().min(2)).sum();
-    let per_node = settings.probes.len() * (RTT_SERIES + OTHER_SERIES);
-    let original = if settings.original_metrics { addresses * ORIGINAL_SERIES } else { 0 };
-    AGENT_SERIES + nodes * per_node + original
+/// How many series an agent exports: for each protocol and peer's node a histogram and the counters of
+/// success and of each way to fail, for each peer's address the original's histogram.
+struct Series {
+    /// The node of each member, as a number.
+    nodes: Vec<usize>,
+    /// How many members each node has.
+    on_node: Vec<usize>,
+    /// How many addresses of each member are probed.
+    addresses: Vec<usize>,
+    all_addresses: usize,
+    per_node: usize,
+    per_address: usize,
+}
+
+impl Series {
+    fn of(settings: &Settings, members: &[Member]) -> Self {
+        let mut numbers = HashMap::new();
+        let mut on_node = Vec::new();
+        let nodes = members.iter().map(|member| {
+            let next = numbers.len();
+            let number = *numbers.entry((&member.node, &member.zone)).or_insert(next);
+            if number == on_node.len() {
+                on_node.push(0);
+            }
+            on_node[number] += 1;
+            number
+        });
+        let nodes = nodes.collect();
+        // One of each family.
+        let addresses: Vec<_> = members.iter().map(|member| member.ips.len().min(2)).collect();
+        Self {
+            nodes,
+            on_node,
+            all_addresses: addresses.iter().sum(),
+            addresses,
+            per_node: settings.probes.len() * (RTT_SERIES + OTHER_SERIES),
+            per_address: if settings.original_metrics { ORIGINAL_SERIES } else { 0 },
+        }
+    }
+
+    fn count(&self, nodes: usize, addresses: usize) -> usize {
+        AGENT_SERIES + nodes * self.per_node + addresses * self.per_address
+    }
+
+    fn of_these(&self, peers: &[usize]) -> usize {
+        let mut nodes: Vec<_> = peers.iter().map(|&peer| self.nodes[peer]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        self.count(nodes.len(), peers.iter().map(|&peer| self.addresses[peer]).sum())
+    }
+
+    fn of_everybody_but(&self, own: usize) -> usize {
+        let alone = usize::from(self.on_node[self.nodes[own]] == 1);
+        self.count(self.on_node.len() - alone, self.all_addresses - self.addresses[own])
+    }
 }
 
 /// The original's `config.json`: pods with address and port (as text), the period in nanoseconds; and

@@ -19,8 +19,8 @@ use kube::{Api, Client, api::PostParams};
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
-    pinglists::Served,
-    world::{Snapshot, View, World},
+    pinglists::{self, Served},
+    world::{Snapshot, World},
 };
 use crate::{metrics::Metrics, runtime::shutdown::Shutdown};
 
@@ -133,25 +133,28 @@ impl Agents {
         (at.elapsed() < BELIEVED).then(|| uid.clone())
     }
 
-    async fn answer(&self, query: Option<&str>, headers: &HeaderMap) -> Result<Response, Refusal> {
-        let Some(token) = bearer(headers) else {
+    async fn answer(&self, query: Option<String>, headers: HeaderMap) -> Result<Response, Refusal> {
+        let request = Request::of(query.as_deref().unwrap_or_default());
+        let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+        let known = known.and_then(pinglists::read_etag);
+        let Some(token) = bearer(&headers) else {
             return Err(Refusal::Unauthorized("Authorization: Bearer <token of the pod>\n"));
         };
         let uid = self.pod_of(token).await?;
-        let request = Request::of(query.unwrap_or_default());
-        let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+        // They keep the buffer that they were read into, and thousands wait.
+        drop((headers, query));
         let _waiting = Waiting::new(&self.0.metrics);
         let (end, patience) = (Instant::now() + request.wait, Instant::now() + UNKNOWN_POD);
         let mut snapshots = self.0.world.subscribe();
         loop {
-            let found = find(&snapshots.borrow_and_update(), &request.prober, &uid);
+            let found = match find(&snapshots.borrow_and_update(), &request.prober, &uid) {
+                Ok(served) if known != Some(served.print()) => return Ok(list(served)),
+                found => found.map(|served| served.print()),
+            };
             let until = match &found {
-                Ok((view, etag)) if known != Some(&**etag) => {
-                    return view.pinglists.of(&uid).map(list).ok_or(Refusal::Forbidden);
-                }
                 Ok(_) => end,
                 Err(Refusal::Forbidden | Refusal::NoProber) => end.min(patience),
-                Err(_) => return found.map(|(_, etag)| unchanged(etag)),
+                Err(_) => return found.map(unchanged),
             };
             let left = until.saturating_duration_since(Instant::now());
             let changed = tokio::select! {
@@ -160,7 +163,7 @@ impl Agents {
                 () = self.0.shutdown.begun() => false,
             };
             if !changed {
-                return found.map(|(_, etag)| unchanged(etag));
+                return found.map(unchanged);
             }
         }
     }
@@ -197,11 +200,11 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
 }
 
-fn find(
-    snapshot: &Snapshot,
+fn find<'a>(
+    snapshot: &'a Snapshot,
     prober: &(String, String),
     uid: &str,
-) -> Result<(Arc<View>, String), Refusal> {
+) -> Result<Served<'a>, Refusal> {
     if !snapshot.synced {
         return Err(Refusal::Unavailable("not listed yet\n".into()));
     }
@@ -209,18 +212,22 @@ fn find(
     if !view.synced {
         return Err(Refusal::Unavailable("its pods are not listed yet\n".into()));
     }
-    let etag = view.pinglists.etag(uid).ok_or(Refusal::Forbidden)?;
-    Ok((Arc::clone(view), etag))
+    if view.pinglists.refused {
+        return Err(Refusal::Unavailable("a full mesh of so many pods is refused\n".into()));
+    }
+    view.pinglists.of(uid).ok_or(Refusal::Forbidden)
 }
 
-fn list(served: Served) -> Response {
-    let headers =
-        [(header::ETAG, served.etag), (header::CONTENT_TYPE, "application/json".to_owned())];
-    (headers, served.body).into_response()
+fn list(served: Served<'_>) -> Response {
+    let headers = [
+        (header::ETAG, pinglists::etag(served.print())),
+        (header::CONTENT_TYPE, "application/json".to_owned()),
+    ];
+    (headers, served.body()).into_response()
 }
 
-fn unchanged(etag: String) -> Response {
-    (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response()
+fn unchanged(print: u64) -> Response {
+    (StatusCode::NOT_MODIFIED, [(header::ETAG, pinglists::etag(print))]).into_response()
 }
 
 impl IntoResponse for Refusal {
@@ -242,7 +249,7 @@ async fn pinglist(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let answer = agents.answer(query.as_deref(), &headers).await;
+    let answer = agents.answer(query, headers).await;
     let answer = answer.unwrap_or_else(IntoResponse::into_response);
     agents.0.metrics.pinglist_request(answer.status().as_u16());
     answer

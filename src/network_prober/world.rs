@@ -16,7 +16,7 @@ use futures::{
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     core::{DeserializeGuard, PartialObjectMeta},
     runtime::{
         reflector::{self, Store},
@@ -256,6 +256,13 @@ struct PodWatch {
     synced: bool,
 }
 
+/// Which spec of which object: UID, generation (deletion is another one), and whether it can be read.
+type Spec = (Option<String>, Option<i64>, bool);
+
+fn spec(prober: &DeserializeGuard<NetworkProber>) -> Spec {
+    (prober.uid(), prober.meta().generation, prober.0.is_ok())
+}
+
 /// The one task that keeps the snapshot.
 struct Follower {
     world: World,
@@ -266,6 +273,8 @@ struct Follower {
     objects: SelectAll<BoxStream<'static, Seen>>,
     pods: HashMap<Watched, PodWatch>,
     synced: (bool, bool),
+    /// What was seen last of the `NetworkProber`s: their status is ours, and changes nothing here.
+    specs: BTreeSet<Spec>,
     /// When the snapshot is made anew.
     due: Option<Instant>,
 }
@@ -310,6 +319,7 @@ impl Follower {
             objects,
             pods: HashMap::new(),
             synced: (false, false),
+            specs: BTreeSet::new(),
             due: None,
         }
     }
@@ -328,7 +338,14 @@ impl Follower {
 
     fn take(&mut self, seen: Seen) {
         match seen {
-            Seen::Probers(done) => self.synced.0 |= done,
+            Seen::Probers(done) => {
+                self.synced.0 |= done;
+                let specs = self.probers.state().iter().map(|prober| spec(prober)).collect();
+                if self.specs == specs && !done {
+                    return;
+                }
+                self.specs = specs;
+            }
             Seen::Namespaces(done) => self.synced.1 |= done,
             Seen::Pods(watched, done) => {
                 if let Some(watch) = self.pods.get_mut(&watched) {
