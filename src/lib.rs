@@ -12,8 +12,8 @@
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
 //! - [`network_prober`]: measures round-trip time and loss between pods. `world` keeps what every
-//!   replica knows as one snapshot, from the pure `settings`, `scope` (which namespaces), `members`
-//!   (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
+//!   replica knows as one snapshot, whose pure parts are `view`, `settings`, `scope` (which namespaces),
+//!   `members` (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
 //!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
 //! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
 //!   `server`, `review` and `certificates` are how the API server reaches it.

@@ -1,9 +1,5 @@
 //! What the webhook does with a pod, decided from what this replica knows.
-use super::{
-    members::is_claimed,
-    scope::Standing,
-    world::{Snapshot, World},
-};
+use super::{members::is_claimed, scope::Standing, view::Snapshot, world::World};
 use crate::{
     pods::PodObject,
     webhook::{

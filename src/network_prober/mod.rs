@@ -32,6 +32,7 @@ pub mod rules;
 pub mod scope;
 mod serving;
 pub mod settings;
+pub mod view;
 pub mod world;
 
 use children::{Child, ChildKey, ChildKind};
@@ -40,7 +41,8 @@ pub use injector::WorldInjector;
 pub use owned::Owned;
 use plan::{Desired, Observed};
 pub use serving::{AUDIENCE, Agents, PATH as PINGLIST_PATH};
-use world::{Key, Snapshot, View, World};
+use view::{Key, Snapshot, View};
+use world::World;
 
 /// For how long it is believed which kinds the API server has.
 const DISCOVERY: Duration = Duration::from_mins(1);

@@ -24,7 +24,7 @@ use tokio::sync::watch as signal;
 
 use super::{
     children::{ChildKey, ChildKind, OWNER, OWNER_UID},
-    world::Key,
+    view::Key,
 };
 use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
 

@@ -6,7 +6,7 @@ use super::{
     pinglists::config_json,
     report,
     settings::{LARGEST_MESH, Settings},
-    world::{Setup, View},
+    view::{Setup, View},
 };
 use crate::{
     api::{

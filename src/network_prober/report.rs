@@ -1,5 +1,5 @@
 //! What is told: status, conditions, events.
-use super::{children::ChildKind, plan::Observed, settings::Settings, world::View};
+use super::{children::ChildKind, plan::Observed, settings::Settings, view::View};
 use crate::{
     api::{
         NetworkProber, NetworkProberStatus,

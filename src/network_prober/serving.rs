@@ -20,7 +20,8 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     pinglists::{self, Served},
-    world::{Snapshot, World},
+    view::Snapshot,
+    world::World,
 };
 use crate::{metrics::Metrics, runtime::shutdown::Shutdown};
 

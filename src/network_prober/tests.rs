@@ -15,7 +15,7 @@ use super::{
     plan::{Observed, plan},
     scope::{NamespaceFacts, Tenancy},
     settings::Settings,
-    world::{Setup, Snapshot, Surroundings, View},
+    view::{Setup, Snapshot, Surroundings, View},
 };
 use crate::{
     agent::pinglist::Pinglist,

@@ -5,7 +5,7 @@
 //! Each distinct selection is one watch that the API server filters: without a `NetworkProber` no pod
 //! is watched.
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -26,18 +26,12 @@ use kube::{
 use tokio::{sync::watch as signal, time::Instant};
 
 use super::{
-    members::{self, Members, Selection},
-    pinglists::Pinglists,
-    scope::{ALLOW, INJECT, NamespaceFacts, Scope, Tenancy},
-    settings::{Rank, Settings},
+    scope::{ALLOW, INJECT, NamespaceFacts},
+    settings::Settings,
+    view::{Key, Setup, Snapshot, Surroundings, View},
 };
 use crate::{
-    api::{NetworkProber, network_prober::Delivery},
-    metrics::Metrics,
-    nodes::NodeStore,
-    pods::PodObject,
-    runtime::watch,
-    webhook::injection::{self, Recipe},
+    api::NetworkProber, metrics::Metrics, nodes::NodeStore, pods::PodObject, runtime::watch,
 };
 
 /// How long changes are collected: a rollout is many pods in a moment, and peers are to learn of each
@@ -50,129 +44,6 @@ const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often the nodes' zones are looked at again though no pod changed.
 const REFRESH: Duration = Duration::from_secs(30);
-
-/// What one replica is told at its start.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Which namespaces are never touched.
-    pub tenancy: Tenancy,
-    /// Our own image, for agents.
-    pub own_image: Option<String>,
-    /// Where agents get their pinglists.
-    pub pinglist_url: String,
-    /// Whether the API server knows native sidecars (1.29).
-    pub native_sidecars: bool,
-}
-
-/// One `NetworkProber` as it stands.
-#[derive(Debug)]
-pub struct View {
-    /// Its UID.
-    pub uid: String,
-    /// Its generation.
-    pub generation: Option<i64>,
-    /// The checked spec, or what is wrong with it.
-    pub settings: Result<Settings, String>,
-    /// Its namespaces.
-    pub scope: Scope,
-    /// What it injects, if an image is known.
-    pub recipe: Option<Recipe>,
-    /// Whether its pods were listed.
-    pub synced: bool,
-    /// Its pods.
-    pub members: Members,
-    /// Who probes whom.
-    pub pinglists: Pinglists,
-}
-
-/// What one view depends on beside its object and its pods.
-pub struct Surroundings<'a> {
-    /// What this replica was told.
-    pub setup: &'a Setup,
-    /// The older `NetworkProber`s.
-    pub before: &'a Snapshot,
-    /// All namespaces.
-    pub namespaces: &'a [NamespaceFacts],
-    /// The zone of a node.
-    pub zone: &'a dyn Fn(&str) -> String,
-}
-
-impl View {
-    /// What follows from an object and the pods that its selector matches; `None` until these were
-    /// listed.
-    #[must_use]
-    pub fn of(
-        prober: &NetworkProber,
-        settings: Result<Settings, crate::controller::Error>,
-        pods: Option<&[Arc<PodObject>]>,
-        surroundings: &Surroundings<'_>,
-    ) -> Self {
-        let mut view = Self {
-            uid: prober.uid().unwrap_or_default(),
-            generation: prober.metadata.generation,
-            settings: settings.map_err(|error| error.to_text()),
-            scope: Scope::default(),
-            recipe: None,
-            synced: pods.is_some(),
-            members: Members::default(),
-            pinglists: Pinglists::default(),
-        };
-        let Ok(settings) = &view.settings else { return view };
-        let setup = surroundings.setup;
-        view.scope = Scope::of(settings, &setup.tenancy, surroundings.namespaces);
-        view.recipe = recipe(settings, setup);
-        let Some(pods) = pods else { return view };
-        let selection = Selection {
-            settings,
-            recipe: view.recipe.as_ref(),
-            scope: &view.scope,
-            older: &surroundings.before.older(&settings.rank),
-            pods,
-        };
-        view.members = members::members(&selection, surroundings.zone);
-        view.pinglists = Pinglists::of_members(settings, &view.members);
-        view
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-            && self.generation == other.generation
-            && self.synced == other.synced
-            && self.scope == other.scope
-            && self.members == other.members
-            && self.pinglists.version == other.pinglists.version
-    }
-}
-
-/// By namespace and name.
-pub type Key = (String, String);
-
-/// Everything, at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// The `NetworkProber`s.
-    pub views: BTreeMap<Key, Arc<View>>,
-    /// Whether `NetworkProber`s and namespaces were listed.
-    pub synced: bool,
-}
-
-impl Snapshot {
-    /// One of them.
-    #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<View>> {
-        self.views.get(&(namespace.to_owned(), name.to_owned()))
-    }
-
-    /// The older ones than `rank`, whose pods are theirs.
-    #[must_use]
-    pub fn older(&self, rank: &Rank) -> Vec<(&Settings, &Scope)> {
-        let all = self.views.values().filter_map(|view| {
-            let settings = view.settings.as_ref().ok()?;
-            Some((settings, &view.scope))
-        });
-        all.filter(|(settings, _)| settings.rank < *rank).collect()
-    }
-}
 
 /// The snapshot and what keeps it up to date; clones share it.
 #[derive(Clone)]
@@ -456,26 +327,4 @@ fn facts(namespace: &PartialObjectMeta<Namespace>) -> NamespaceFacts {
         allow: annotation(ALLOW),
         opted_out: annotation(INJECT).is_some_and(|v| v.trim().eq_ignore_ascii_case("false")),
     }
-}
-
-/// What a `NetworkProber` injects; `None` if it names no image and ours is not known.
-fn recipe(settings: &Settings, setup: &Setup) -> Option<Recipe> {
-    let image = settings.image.clone().or_else(|| setup.own_image.clone())?;
-    Some(Recipe {
-        prober: settings.key(),
-        image,
-        own_image: settings.image.is_none(),
-        http_port: settings.http_port,
-        prometheus_port: settings.prometheus_port,
-        delivery: match settings.delivery {
-            Delivery::ConfigMap => injection::Delivery::ConfigMap,
-            Delivery::Pull => injection::Delivery::Pull { url: setup.pinglist_url.clone() },
-        },
-        config_map: settings.name.clone(),
-        resources: injection::Resources {
-            requests: settings.requests.clone(),
-            limits: settings.limits.clone(),
-        },
-        native_sidecar: setup.native_sidecars,
-    })
 }

@@ -1,14 +1,15 @@
 //! `Pod` as it comes from the API server, reduced while it is being read.
-use std::{borrow::Cow, net::IpAddr};
+use std::net::IpAddr;
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Resource, core::NamespaceResourceScope};
+use kube::core::NamespaceResourceScope;
 use serde::Deserialize;
 
 use super::{
     qos::{Qos, Resources},
     wire,
 };
+use crate::slim::slim;
 
 /// Written by the injection with the value `true`, as the original operator did; an author who sets
 /// it to anything opts out.
@@ -250,29 +251,7 @@ impl PodObject {
     }
 }
 
-impl Resource for PodObject {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+slim!(PodObject as Pod, NamespaceResourceScope);
 
 #[cfg(test)]
 mod tests {

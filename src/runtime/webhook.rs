@@ -11,9 +11,7 @@ use super::{admin::Readiness, shutdown::Shutdown};
 use crate::{
     metrics::Metrics,
     network_prober::{
-        Agents, PINGLIST_PATH, WorldInjector,
-        scope::Tenancy,
-        world::{Setup, World},
+        Agents, PINGLIST_PATH, WorldInjector, scope::Tenancy, view::Setup, world::World,
     },
     nodes::NodeStore,
     webhook::{
