@@ -10,9 +10,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{members::Member, pinglists::config_json, rules, settings::Settings};
+use super::{rules, settings::Settings};
 use crate::{
-    api::{NetworkProber, network_prober::Delivery},
+    api::NetworkProber,
     controller::MANAGED_BY,
     pods::{HASH_ANNOTATION, INJECTED_BY_ANNOTATION, METRICS_PORT},
     webhook::{
@@ -115,6 +115,32 @@ pub struct Child {
     pub hash: u64,
 }
 
+/// What the `ConfigMap` of the agents holds.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// `ca.crt`: whom to trust when asking for a pinglist.
+    Authorities(String),
+    /// `config.json`: everybody.
+    Endpoints(Vec<u8>),
+}
+
+impl Content {
+    /// Its size in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Authorities(pem) => pem.len(),
+            Self::Endpoints(file) => file.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Who owns the children, and what they are called.
 pub struct Family<'a> {
     /// The object itself.
@@ -158,17 +184,15 @@ impl Family<'_> {
 
     /// What the agents of one namespace read.
     #[must_use]
-    pub fn config_map(&self, namespace: &str, members: &[Member], ca: &str) -> Child {
-        let settings = self.settings;
-        let body = match settings.delivery {
-            Delivery::Pull => json!({"data": {"ca.crt": ca}}),
+    pub fn config_map(&self, namespace: &str, content: &Content) -> Child {
+        let body = match content {
+            Content::Authorities(pem) => json!({"data": {"ca.crt": pem}}),
             // As the original wrote it: a consumer of binaryData finds nothing in data.
-            Delivery::ConfigMap => {
-                let file = k8s_openapi::ByteString(config_json(settings, members));
-                json!({"binaryData": {"config.json": file}})
+            Content::Endpoints(file) => {
+                json!({"binaryData": {"config.json": k8s_openapi::ByteString(file.clone())}})
             }
         };
-        self.child(ChildKind::ConfigMap, Some(namespace), &settings.name, body)
+        self.child(ChildKind::ConfigMap, Some(namespace), &self.settings.name, body)
     }
 
     /// What sends the selected pods to the webhook; nothing if no namespace is in scope.
@@ -188,11 +212,14 @@ impl Family<'_> {
     #[must_use]
     pub fn daemon_set(&self, recipe: &Recipe) -> Child {
         let settings = self.settings;
-        let labels = settings.agent_labels();
+        // The selector of a DaemonSet cannot be changed, and the author's labels can.
+        let own = json!({OWNER_UID: settings.uid});
+        let mut labels = settings.agent_labels();
+        labels.insert(OWNER_UID.into(), settings.uid.clone());
         let hash = recipe.hash();
         let (container, volume) = injection::standalone(recipe);
         let body = json!({"spec": {
-            "selector": {"matchLabels": labels},
+            "selector": {"matchLabels": own},
             // A fleet of thousands is replaced in minutes, and most of it always measures.
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
             "template": {
@@ -231,8 +258,21 @@ impl Family<'_> {
                 "interval": interval.replace(' ', ""),
                 "honorLabels": false,
                 "relabelings": [
+                    // Another's agents may have the same labels and the same port; those that the
+                    // original operator has injected name nobody.
+                    {
+                        "action": "keep",
+                        "sourceLabels": [
+                            "__meta_kubernetes_pod_annotation_probes_bigmikes_io_injected_by",
+                        ],
+                        "regex": format!("({})?", settings.key().replace('.', "\\.")),
+                    },
                     {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
+                    // Where a probe came from is what Kubernetes says, not what the agent says: the
+                    // owner of a pod can speak for its own node only.
+                    {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "src_node"},
                 ],
+                "metricRelabelings": [{"action": "labeldrop", "regex": "exported_src_node"}],
             }],
         });
         let old = spec.clone();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::network_prober::Mode,
-    pods::{AgentFacts, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject},
+    pods::{AgentFacts, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject},
     webhook::injection::{self, Recipe, SkipReason},
 };
 
@@ -73,7 +73,7 @@ pub struct Members {
     pub guests: BTreeMap<String, Member>,
     /// Namespaces of selected pods.
     pub namespaces: BTreeSet<String>,
-    /// Agents that cannot start: how many, and what the kubelet says of the first.
+    /// Agents of the present spec that cannot start: how many, and what the kubelet says of the first.
     pub failing: Option<(usize, String)>,
     /// Whether any agent of the present spec runs.
     pub any_runs: bool,
@@ -126,6 +126,12 @@ pub fn members(selection: &Selection<'_>, zone: impl Fn(&str) -> String) -> Memb
             Err(reason) => *found.not_injected.entry(reason).or_default() += 1,
         }
     }
+    if found.is_failing()
+        && let Some(count) = found.not_injected.remove(SkipReason::CreatedBefore.as_str())
+    {
+        // Whether they were there before or were passed over since: a restart would not help them.
+        found.not_injected.insert(SkipReason::AgentFailing.as_str(), count);
+    }
     found
         .members
         .sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
@@ -147,28 +153,34 @@ fn look<'a>(
     pod: &'a PodObject,
     standing: Standing,
 ) -> Result<AgentFacts<'a>, &'static str> {
-    let key = selection.settings.key();
-    let by = pod.annotation(INJECTED_BY_ANNOTATION);
-    if let Some(agent) = pod.agent() {
-        if agent.stripped {
-            return Err(SkipReason::Stripped.as_str());
-        }
-        return match by {
-            // The original's webhook named nobody: what it has injected is taken over.
-            None => Ok(agent),
-            Some(by) if by == key => Ok(agent),
-            Some(_) => Err(SkipReason::OtherProber.as_str()),
-        };
-    }
-    if by == Some(&*key) {
-        // Our annotations without our container: somebody took it out again.
-        return Err(SkipReason::Stripped.as_str());
-    }
     match standing {
         Standing::Excluded => return Err(SkipReason::NamespaceExcluded.as_str()),
         Standing::NotConsenting => return Err(SkipReason::NamespaceNotConsenting.as_str()),
         Standing::OptedOut => return Err(SkipReason::OptedOut.as_str()),
         Standing::Allowed => {}
+    }
+    // Its address is the node's: whatever it says, nobody is sent there.
+    if pod.is_host_network() {
+        return Err(SkipReason::HostNetwork.as_str());
+    }
+    let key = selection.settings.key();
+    let by = pod.annotation(INJECTED_BY_ANNOTATION);
+    // The original's webhook named nobody: what it has injected is taken over.
+    let original = by.is_none() && pod.annotation(DEPLOYED_ANNOTATION).is_some();
+    if let Some(agent) = pod.agent() {
+        if agent.stripped {
+            return Err(SkipReason::Stripped.as_str());
+        }
+        if by == Some(&*key) || (original && !is_claimed(selection.older, pod)) {
+            return Ok(agent);
+        }
+        let other = by.is_some() || original;
+        let reason = if other { SkipReason::OtherProber } else { SkipReason::NameTaken };
+        return Err(reason.as_str());
+    }
+    if by == Some(&*key) {
+        // Our annotations without our container: somebody took it out again.
+        return Err(SkipReason::Stripped.as_str());
     }
     if is_claimed(selection.older, pod) {
         return Err(SkipReason::OtherProber.as_str());
@@ -201,7 +213,8 @@ impl Members {
             self.need_restart += 1;
         }
         // That it is being made is no failure.
-        if let Some(waiting) = agent.waiting.filter(|reason| !STARTING.contains(reason)) {
+        let waiting = agent.waiting.filter(|reason| current && !STARTING.contains(reason));
+        if let Some(waiting) = waiting {
             let (count, _) = self.failing.get_or_insert_with(|| (0, waiting.to_owned()));
             *count += 1;
         }

@@ -40,10 +40,13 @@ pub use injector::WorldInjector;
 pub use owned::Owned;
 use plan::{Desired, Observed};
 pub use serving::{AUDIENCE, Agents, PATH as PINGLIST_PATH};
-use world::{Key, World};
+use world::{Key, Snapshot, View, World};
 
 /// For how long it is believed which kinds the API server has.
 const DISCOVERY: Duration = Duration::from_mins(1);
+
+/// How long a pass waits for what the other watches bring: they are begun together.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// How long after a refusal the same object is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -134,6 +137,21 @@ impl NetworkProberReconciler {
         Ok(kinds)
     }
 
+    /// What every replica knows of this generation of the object, waiting a moment for it.
+    async fn view(&self, prober: &NetworkProber, (namespace, name): &Key) -> Option<Arc<View>> {
+        let find = |snapshot: &Snapshot| {
+            let view = snapshot.get(namespace, name)?;
+            let same = prober.metadata.uid.as_ref() == Some(&view.uid)
+                && prober.metadata.generation == view.generation
+                && view.synced;
+            same.then(|| Arc::clone(view))
+        };
+        let mut snapshots = self.world.subscribe();
+        let known = snapshots.wait_for(|snapshot| find(snapshot).is_some());
+        let known = tokio::time::timeout(CATCH_UP, known).await;
+        known.ok().and_then(Result::ok).and_then(|snapshot| find(&snapshot))
+    }
+
     fn api(&self, key: &ChildKey) -> Api<DynamicObject> {
         let resource = key.kind.resource();
         match &key.namespace {
@@ -177,7 +195,10 @@ impl NetworkProberReconciler {
                 self.owned.wrote(&child.key, &owner, child.hash, &object.metadata);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if is_refusal(&status) => {
+            // A quota or a policy of one namespace, or one that is going, keeps nobody else waiting.
+            Err(kube::Error::Api(status))
+                if is_refusal(&status) || matches!(status.code, 403 | 404 | 409) =>
+            {
                 Err(Error::Refused(format!("{}: {}", child.key, status.message)))
             }
             Err(source) => Err(Error::Kube { action: "apply child", source }),
@@ -194,12 +215,11 @@ impl NetworkProberReconciler {
     fn remember(&self, key: ChildKey, hash: u64, error: &Error) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         problems.retain(|_, problem| problem.at.elapsed() < TRY_AGAIN);
-        problems.entry(key).or_insert_with(|| Problem {
-            hash,
-            at: Instant::now(),
-            taken: matches!(error, Error::Taken(_)),
-            text: error.to_string(),
-        });
+        let known = problems.get(&key).is_some_and(|problem| problem.hash == hash);
+        if !known {
+            let (at, taken) = (Instant::now(), matches!(error, Error::Taken(_)));
+            problems.insert(key, Problem { hash, at, taken, text: error.to_string() });
+        }
     }
 
     async fn delete_child(&self, key: &ChildKey) -> Result<(), Error> {
@@ -267,22 +287,19 @@ impl Reconciler for NetworkProberReconciler {
 
     async fn observe(&self, prober: &NetworkProber, _: &Others) -> Result<Observed, Error> {
         let key = key_of(prober);
-        let snapshot = self.world.snapshot();
-        let view = snapshot.get(&key.0, &key.1).filter(|view| {
-            prober.metadata.uid.as_ref() == Some(&view.uid)
-                && prober.metadata.generation == view.generation
-        });
+        let view = self.view(prober, &key).await;
         let monitoring = self.monitoring().await?;
         let mut existing = self.owned.of(&prober.uid().unwrap_or_default());
         existing.extend(self.look_at_monitoring(prober, &monitoring).await?);
         Ok(Observed {
-            view: view.map(Arc::clone),
+            view,
             setup: self.world.setup().clone(),
             bundle: self.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
             endpoint: self.endpoint.clone(),
             monitoring,
             existing,
             unchanged: self.owned.unchanged(&key),
+            written: self.owned.written(&key),
         })
     }
 

@@ -3,6 +3,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use futures::{
@@ -41,6 +42,7 @@ struct Applied {
     owner: Key,
     hash: u64,
     version: u64,
+    at: Instant,
 }
 
 #[derive(Default)]
@@ -181,6 +183,14 @@ impl Owned {
         ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
     }
 
+    /// How long ago this process has applied what, for an owner.
+    #[must_use]
+    pub fn written(&self, owner: &Key) -> BTreeMap<ChildKey, Duration> {
+        let state = self.state();
+        let ours = state.applied.iter().filter(|(_, applied)| applied.owner == *owner);
+        ours.map(|(key, applied)| (key.clone(), applied.at.elapsed())).collect()
+    }
+
     /// The version that this process has applied of an object.
     #[must_use]
     pub fn applied_version(&self, key: &ChildKey) -> Option<u64> {
@@ -191,8 +201,12 @@ impl Owned {
     pub fn wrote(&self, key: &ChildKey, owner: &Key, hash: u64, metadata: &ObjectMeta) {
         let mut state = self.state();
         let version = version(metadata);
-        state.applied.insert(key.clone(), Applied { owner: owner.clone(), hash, version });
-        if let Some(new) = found(metadata) {
+        state.applied.insert(
+            key.clone(),
+            Applied { owner: owner.clone(), hash, version, at: Instant::now() },
+        );
+        // What is not watched could never be forgotten.
+        if let Some(new) = found(metadata).filter(|_| ChildKind::WATCHED.contains(&key.kind)) {
             let old = state.found.get(key).map(|found| found.version);
             if old.is_none_or(|old| old <= version) {
                 state.found.insert(key.clone(), new);

@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    children::{Child, ChildKey, ChildKind, Family, LARGEST_FILE},
+    children::{Child, ChildKey, ChildKind, Content, Family, LARGEST_FILE},
     pinglists::config_json,
     report,
     settings::{LARGEST_MESH, Settings},
@@ -20,6 +20,13 @@ use std::{sync::Arc, time::Duration};
 
 /// How often an object is looked at though nothing changed: for the kinds that are not watched.
 const PERIOD: Duration = Duration::from_secs(30);
+
+/// How fast the file of delivery `ConfigMap` is written at most, in bytes a second over all namespaces:
+/// the API server keeps every version for some minutes, and kubelets look once a minute.
+const WRITE_RATE: usize = 20_000;
+
+/// The longest pause between two writes of it.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Up to so many namespaces get their `ConfigMap` before the first of their pods comes; beyond, one that
 /// has pods: an administrator's `NetworkProber` may select thousands of namespaces.
@@ -41,6 +48,8 @@ pub struct Observed {
     pub existing: Vec<ChildKey>,
     /// What was applied before, by fingerprint, and is still as it was left.
     pub unchanged: BTreeMap<ChildKey, u64>,
+    /// How long ago each was applied.
+    pub written: BTreeMap<ChildKey, Duration>,
 }
 
 /// What `apply` has to bring about.
@@ -80,32 +89,63 @@ pub fn plan(
                 .into(),
         ));
     }
-    let members = &view.members;
-    if settings.is_full_mesh() && members.members.len() > LARGEST_MESH {
-        return Err(Error::Invalid(format!(
-            "spec.neighbours: a full mesh of {} pods is refused (at most {LARGEST_MESH}); set inZone \
-             or perOtherZone",
-            members.members.len()
-        )));
-    }
-    let wanted = children(prober, &settings, view, observed)?;
+    let Wanted { children: wanted, file_size, too_large, problem } =
+        children(prober, &settings, view, observed);
     let keys: BTreeSet<_> = wanted.iter().map(|child| child.key.clone()).collect();
     let delete = observed.existing.iter().filter(|key| {
         // Without a certificate nothing is known of the webhook's object: it stays.
         !keys.contains(key) && (observed.bundle.is_some() || key.kind != ChildKind::Webhook)
     });
     let delete = delete.cloned().collect();
-    let apply = wanted
-        .into_iter()
-        .filter(|child| observed.unchanged.get(&child.key) != Some(&child.hash))
-        .collect();
+    let changed =
+        wanted.into_iter().filter(|child| observed.unchanged.get(&child.key) != Some(&child.hash));
+    let mut period = PERIOD;
+    let due = changed.filter(|child| {
+        if child.key.kind != ChildKind::ConfigMap {
+            return true;
+        }
+        if too_large {
+            return false;
+        }
+        let left = pause(file_size).saturating_sub(written(observed, &child.key));
+        if left.is_zero() {
+            return true;
+        }
+        period = period.min(left);
+        false
+    });
+    let apply = due.collect();
+    let mut conditions = report::conditions(&settings, view, observed);
+    if let Some(problem) = problem {
+        // The webhook and the certificates go on: pods must not suffer for it.
+        conditions.retain(|condition| condition.type_ != "Ready");
+        conditions.insert(0, Error::Invalid(problem).verdict());
+    }
     Ok(Plan {
         desired: Desired { apply, delete },
         status: report::status(&settings, view),
-        conditions: report::conditions(&settings, view, observed),
+        conditions,
         notices: report::notices(prober, view),
-        period: PERIOD,
+        period,
     })
+}
+
+/// How long after a write of a file of so many bytes (in all namespaces together) the next one waits.
+fn pause(bytes: usize) -> Duration {
+    Duration::from_secs((bytes / WRITE_RATE) as u64).min(LONGEST_PAUSE)
+}
+
+fn written(observed: &Observed, key: &ChildKey) -> Duration {
+    observed.written.get(key).copied().unwrap_or(Duration::MAX)
+}
+
+/// The children, and what about the spec keeps them from being as it says.
+struct Wanted {
+    children: Vec<Child>,
+    file_size: usize,
+    /// It is more than a `ConfigMap` holds: what is there stays.
+    too_large: bool,
+    problem: Option<String>,
 }
 
 fn children(
@@ -113,28 +153,36 @@ fn children(
     settings: &Settings,
     view: &View,
     observed: &Observed,
-) -> Result<Vec<Child>, Error> {
+) -> Wanted {
     let family = Family { prober, settings };
-    let mut children = Vec::new();
-    let needs_ca = settings.delivery == Delivery::Pull;
-    let ca = observed.bundle.as_deref();
-    if settings.delivery == Delivery::ConfigMap {
-        let size = config_json(settings, &view.members.members).len();
-        if size > LARGEST_FILE {
-            return Err(Error::Invalid(format!(
-                "spec.delivery: the file of {} pods has {size} bytes, more than a ConfigMap holds \
-                 ({LARGEST_FILE}); use delivery Pull, or select fewer pods; agents keep what they have",
-                view.members.members.len()
-            )));
-        }
+    let (mut children, mut problem) = (Vec::new(), None);
+    let (mut file_size, mut too_large) = (0, false);
+    let count = view.members.members.len();
+    if settings.is_full_mesh() && count > LARGEST_MESH {
+        problem = Some(format!(
+            "spec.neighbours: a full mesh of {count} pods is refused (at most {LARGEST_MESH}); set \
+             inZone or perOtherZone"
+        ));
     }
+    let ca = observed.bundle.as_deref();
     let namespaces = namespaces(settings, view);
-    if !needs_ca || ca.is_some() {
-        let members = &view.members.members;
-        let maps = namespaces
-            .iter()
-            .map(|namespace| family.config_map(namespace, members, ca.unwrap_or_default()));
-        children.extend(maps);
+    let content = match settings.delivery {
+        Delivery::Pull => ca.map(|ca| Content::Authorities(ca.to_owned())),
+        Delivery::ConfigMap => {
+            Some(Content::Endpoints(config_json(settings, &view.members.members)))
+        }
+    };
+    if let Some(content) = content {
+        let size = content.len();
+        file_size = size * namespaces.len();
+        too_large = size > LARGEST_FILE;
+        if too_large {
+            problem = Some(format!(
+                "spec.delivery: the file of {count} pods has {size} bytes, more than a ConfigMap holds \
+                 ({LARGEST_FILE}); use delivery Pull, or select fewer pods; agents keep what they have"
+            ));
+        }
+        children.extend(namespaces.iter().map(|namespace| family.config_map(namespace, &content)));
     }
     match settings.mode {
         Mode::Sidecar => {
@@ -156,13 +204,15 @@ fn children(
         Mode::DaemonSet => children.extend(view.recipe.as_ref().map(|r| family.daemon_set(r))),
     }
     let monitoring = &settings.monitoring;
-    if monitoring.pod_monitor && observed.monitoring.contains(&ChildKind::PodMonitor) {
+    // An empty list of namespaces would mean the PodMonitor's own.
+    let scraped = monitoring.pod_monitor && !namespaces.is_empty();
+    if scraped && observed.monitoring.contains(&ChildKind::PodMonitor) {
         children.push(family.pod_monitor(namespaces.iter().map(String::as_str)));
     }
     if monitoring.prometheus_rule && observed.monitoring.contains(&ChildKind::PrometheusRule) {
         children.push(family.prometheus_rule());
     }
-    Ok(children)
+    Wanted { children, file_size, too_large, problem }
 }
 
 /// Where agents are, or may come to be.

@@ -48,6 +48,9 @@ const TOKENS: usize = 10_000;
 /// it on as fast.
 const REVIEWS: usize = 16;
 
+/// How long an agent waits for its turn.
+const REVIEW_WAIT: Duration = Duration::from_secs(5);
+
 /// What answers agents; clones share it.
 #[derive(Clone)]
 pub struct Agents(Arc<Inner>);
@@ -87,9 +90,8 @@ impl Agents {
         if let Some(uid) = self.believed(token) {
             return Ok(uid);
         }
-        // The semaphore is never closed; without a permit nothing is asked.
-        let Ok(_permit) = self.0.reviews.acquire().await else {
-            return Err(Refusal::Unavailable("shutting down\n".into()));
+        let Ok(Ok(_permit)) = timeout(REVIEW_WAIT, self.0.reviews.acquire()).await else {
+            return Err(Refusal::Unavailable("too many unknown tokens at once\n".into()));
         };
         if let Some(uid) = self.believed(token) {
             return Ok(uid);

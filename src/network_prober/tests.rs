@@ -100,6 +100,7 @@ fn observed(view: View) -> Observed {
         monitoring: BTreeSet::new(),
         existing: vec![],
         unchanged: BTreeMap::new(),
+        written: BTreeMap::new(),
     }
 }
 
@@ -144,6 +145,14 @@ fn each_pod_without_an_agent_has_a_reason() {
         ),
         ("NameTaken", pod("p", None, &json!({"spec": {"containers": [{"name": "net-prober"}]}}))),
         ("OtherProber", pod("p", Some("other/np"), &json!({}))),
+        // What calls itself an agent, at an address that is the node's or by its own word alone.
+        ("HostNetwork", pod("p", Some("team/np"), &json!({"spec": {"hostNetwork": true}}))),
+        ("NameTaken", pod("p", Some("team/np"), &json!({"metadata": {"annotations": null}}))),
+        // A namespace that took its consent back is left.
+        (
+            "NamespaceNotConsenting",
+            pod("p", Some("team/np"), &json!({"metadata": {"namespace": "silent"}})),
+        ),
         ("Stripped", pod("p", Some("team/np"), &json!({"spec": {"initContainers": null}}))),
         (
             "Stripped",
@@ -200,6 +209,15 @@ fn agents_of_the_original_operator_are_taken_over() {
     let members = view(&json!({}), &[pod("p", None, &original)]).members;
     assert_eq!((members.injected, members.need_restart), (1, 1));
     assert_eq!(members.members[0].port, 9090, "where it listens, not where the spec says");
+    // By the older of two that select it, and by no other.
+    let setup = setup(Some("operator"));
+    let older = prober("zz", "2025-01-01T00:00:00Z", &json!({}));
+    let mut snapshot = Snapshot::default();
+    let view = view_among(&older, &snapshot, &[], &setup);
+    snapshot.views.insert(("team".into(), "zz".into()), Arc::new(view));
+    let younger = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let members = view_among(&younger, &snapshot, &[pod("p", None, &original)], &setup).members;
+    assert_eq!(members.not_injected, [("OtherProber", 1)].into());
 }
 
 #[test]
@@ -210,12 +228,26 @@ fn one_agent_that_runs_shows_that_the_image_is_right() {
     };
     let hash = view(&json!({}), &[]).recipe.unwrap().hash();
     let current = json!({"metadata": {"annotations": {"probes.bigmikes.io/injected-hash": hash}}});
-    let stuck = pod("a", Some("team/np"), &waiting("ErrImagePull"));
+    let stuck = |hash: &str| {
+        let mut change = waiting("ErrImagePull");
+        change["metadata"] = json!({"annotations": {"probes.bigmikes.io/injected-hash": hash}});
+        pod("a", Some("team/np"), &change)
+    };
+    // One of an earlier spec says nothing of this one: its author has corrected it.
+    assert!(!view(&json!({}), &[stuck("earlier")]).members.is_failing());
+    let stuck = stuck(&hash);
     let runs = pod("b", Some("team/np"), &current);
     assert!(view(&json!({}), std::slice::from_ref(&stuck)).members.is_failing());
     assert!(!view(&json!({}), &[stuck.clone(), runs]).members.is_failing());
     // One of an earlier spec proves nothing of this one.
-    assert!(view(&json!({}), &[stuck, pod("c", Some("team/np"), &json!({}))]).members.is_failing());
+    assert!(
+        view(&json!({}), &[stuck.clone(), pod("c", Some("team/np"), &json!({}))])
+            .members
+            .is_failing()
+    );
+    // Who is passed over meanwhile is told why.
+    let failing = view(&json!({}), &[stuck.clone(), pod("d", None, &json!({}))]).members;
+    assert_eq!(failing.not_injected, [("AgentFailing", 1)].into());
     for starting in ["ContainerCreating", "PodInitializing"] {
         let pod = pod("a", Some("team/np"), &waiting(starting));
         assert!(!view(&json!({}), &[pod]).members.is_failing(), "{starting}");
@@ -387,4 +419,53 @@ proptest! {
             prop_assert_eq!(probed.get(&one.uid).copied().unwrap_or_default(), expected);
         }
     }
+}
+
+/// A full mesh beyond its limit is refused: nobody is told to probe everybody.
+#[test]
+fn a_refused_mesh_has_no_edges_and_keeps_its_webhook() {
+    let spec = json!({"neighbours": {"inZone": 0, "perOtherZone": 0}});
+    let lists = |count: usize| {
+        let members = (0..count).map(member).collect();
+        let all = super::members::Members { members, ..Default::default() };
+        super::pinglists::Pinglists::of_members(&settings(&spec), &all)
+    };
+    assert_eq!((lists(100).refused, lists(100).len()), (false, 100));
+    assert_eq!((lists(101).refused, lists(101).len()), (true, 0));
+    let prober = prober("np", "2026-01-01T00:00:00Z", &spec);
+    let pods: Vec<_> =
+        (0..101).map(|i| pod(&format!("p{i}"), Some("team/np"), &json!({}))).collect();
+    let view = view_among(&prober, &Snapshot::default(), &pods, &setup(Some("operator")));
+    let decided = plan(&prober, &observed(view)).unwrap();
+    assert_eq!(
+        (decided.conditions[0].status, decided.conditions[0].reason),
+        (Some(false), "InvalidSpec")
+    );
+    let kinds: Vec<_> = decided.desired.apply.iter().map(|child| child.key.kind).collect();
+    assert_eq!(kinds, [ChildKind::ConfigMap, ChildKind::Webhook], "certificates go on");
+}
+
+/// The file of many pods is not written at each of their changes.
+#[test]
+fn a_large_file_is_written_less_often() {
+    let spec = json!({"agentImage": "x"});
+    let prober = prober("np", "2026-01-01T00:00:00Z", &spec);
+    let pods: Vec<_> =
+        (0..500).map(|i| pod(&format!("p{i}"), Some("team/np"), &json!({}))).collect();
+    let view = Arc::new(view_among(&prober, &Snapshot::default(), &pods, &setup(None)));
+    let key =
+        ChildKey { kind: ChildKind::ConfigMap, namespace: Some("team".into()), name: "np".into() };
+    let maps = |seconds: Option<u64>| {
+        let mut world = observed(view_among(&prober, &Snapshot::default(), &[], &setup(None)));
+        world.view = Some(Arc::clone(&view));
+        let ago = seconds.map(std::time::Duration::from_secs);
+        world.written = ago.into_iter().map(|ago| (key.clone(), ago)).collect();
+        let decided = plan(&prober, &world).unwrap();
+        let written = decided.desired.apply.iter().any(|child| child.key == key);
+        (written, decided.period)
+    };
+    assert!(maps(None).0, "the first at once");
+    let (written, again) = maps(Some(0));
+    assert!(!written && again.as_secs() < 10, "looked at again soon: {again:?}");
+    assert!(maps(Some(30)).0);
 }

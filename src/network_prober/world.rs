@@ -330,7 +330,8 @@ impl Follower {
             Some(seen) = self.objects.next() => self.take(seen),
             () = tokio::time::sleep_until(due) => {
                 self.due = None;
-                self.publish();
+                // With thousands of pods this takes longer than an admission may wait.
+                tokio::task::block_in_place(|| self.publish());
             }
         }
     }
@@ -377,7 +378,10 @@ impl Follower {
             (prober.creation_timestamp(), prober.namespace(), prober.name_any())
         });
         self.watch_pods(read.iter().filter_map(|(_, settings)| settings.as_ref().ok()));
-        let namespaces: Vec<_> = self.namespaces.state().iter().map(|n| facts(n)).collect();
+        let namespaces = self.namespaces.state();
+        // In one that is going nothing can be made any more.
+        let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
+        let namespaces: Vec<_> = stay.map(|namespace| facts(namespace)).collect();
         let before = self.world.snapshot();
         let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
         for (prober, settings) in read {
@@ -450,7 +454,7 @@ fn facts(namespace: &PartialObjectMeta<Namespace>) -> NamespaceFacts {
         name: namespace.name_any(),
         labels: namespace.labels().clone(),
         allow: annotation(ALLOW),
-        opted_out: annotation(INJECT).is_some_and(|value| value == "false"),
+        opted_out: annotation(INJECT).is_some_and(|v| v.trim().eq_ignore_ascii_case("false")),
     }
 }
 

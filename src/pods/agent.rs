@@ -144,6 +144,20 @@ mod tests {
         assert!(!ours.takes_names());
     }
 
+    /// Most images that listen on 8080 do not declare it; many are checked there.
+    #[test]
+    fn a_port_that_the_kubelet_checks_is_taken() {
+        for check in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            for how in ["httpGet", "tcpSocket", "grpc"] {
+                let spec = json!({"containers": [{"name": "a", (check): {(how): {"port": 8080}}}]});
+                assert!(pod(&spec, &json!({})).takes_port(8080), "{check} {how}");
+            }
+        }
+        let named =
+            json!({"containers": [{"name": "a", "livenessProbe": {"httpGet": {"port": "web"}}}]});
+        assert!(!pod(&named, &json!({})).takes_port(8080));
+    }
+
     #[test]
     fn a_port_is_taken_by_others_only() {
         let spec = json!({"containers": [container(None), {"name": "a", "ports": [

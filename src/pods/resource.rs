@@ -78,7 +78,7 @@ pub struct Container {
     pub image: Box<str>,
     /// Whether its own restart policy is `Always`, which makes a sidecar of an init container.
     pub restarts_always: bool,
-    /// Its declared ports.
+    /// Its declared ports, and those without a name that the kubelet checks: something listens there.
     pub ports: Box<[Port]>,
     pub(super) resources: Resources,
 }

@@ -103,8 +103,33 @@ struct Container {
     image: Box<str>,
     restart_policy: Option<Box<str>>,
     ports: Option<Vec<Option<Port>>>,
+    liveness_probe: Option<Check>,
+    readiness_probe: Option<Check>,
+    startup_probe: Option<Check>,
     #[serde(default, deserialize_with = "nullable")]
     resources: Resources,
+}
+
+/// A probe of the kubelet's: where it goes, something listens, declared or not.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Check {
+    http_get: Option<At>,
+    tcp_socket: Option<At>,
+    grpc: Option<At>,
+}
+
+#[derive(Deserialize)]
+struct At {
+    /// A number, or the name of a declared port.
+    port: Option<serde_json::Value>,
+}
+
+impl Check {
+    fn port(&self) -> Option<u16> {
+        let at = [&self.http_get, &self.tcp_socket, &self.grpc].into_iter().flatten().next()?;
+        u16::try_from(at.port.as_ref()?.as_u64()?).ok()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -259,11 +284,15 @@ impl From<Spec> for resource::Spec {
 impl From<Container> for resource::Container {
     fn from(container: Container) -> Self {
         let ports = container.ports.into_iter().flatten();
+        let checks = [container.liveness_probe, container.readiness_probe, container.startup_probe];
+        let checked = checks.iter().flatten().filter_map(Check::port);
+        let checked = checked.map(|port| Port { number: Some(port.into()), ..Port::default() });
+        let ports = ports.map(Option::unwrap_or_default).chain(checked);
         Self {
             name: container.name,
             image: container.image,
             restarts_always: container.restart_policy.as_deref() == Some("Always"),
-            ports: ports.map(|port| port.unwrap_or_default().into()).collect(),
+            ports: ports.map(Into::into).collect(),
             resources: container.resources,
         }
     }

@@ -37,6 +37,13 @@ use webhook::WebhookConfig;
 /// the release of the lease.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// For how long the webhook and the pinglists are served after SIGTERM: the time that a Service's
+/// endpoints take to reach the API server and the nodes. A new process holds the lease meanwhile.
+const LAME_DUCK: Duration = Duration::from_secs(3);
+
+/// For how long answers under way may leave after that.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 /// How long the controller of `NetworkProber`s waits for the webhook's certificate: a deadline of the API
 /// server's calls.
 const CERTIFICATE: Duration = Duration::from_secs(10);
@@ -94,6 +101,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let served = admin::serve(config.admin_address, router, shutdown.begun());
     tasks.spawn(async move { served.await.map(|()| "admin server") });
 
+    let closing = Shutdown::default();
     let nodes = NodeStore::default();
     let follow = nodes.clone().follow(client.clone(), metrics.clone());
     tasks.spawn(async move {
@@ -107,7 +115,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             &namespace,
             (&client, &metrics),
             nodes.clone(),
-            (&readiness, &shutdown),
+            (&readiness, &closing),
             &mut tasks,
         );
         tokio::select! {
@@ -119,6 +127,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         }
     };
 
+    let known = world.clone();
     let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence);
     let leader = Leader {
         client,
@@ -154,6 +163,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     shutdown.begin();
     candidate.release().await;
+    if result.is_ok() && !known.snapshot().views.is_empty() {
+        // Others take some time to learn that this replica goes: until then they are answered.
+        tokio::time::sleep(LAME_DUCK).await;
+        closing.begin();
+        tokio::time::sleep(FAREWELL).await;
+    }
     result
 }
 

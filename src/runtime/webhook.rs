@@ -2,7 +2,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Api, Client};
 use reqwest::Url;
 use tokio::task::JoinSet;
@@ -145,7 +145,7 @@ pub async fn start(
     namespace: &str,
     (client, metrics): (&Client, &Metrics),
     nodes: NodeStore,
-    (readiness, shutdown): (&Readiness, &Shutdown),
+    (readiness, closing): (&Readiness, &Shutdown),
     tasks: &mut JoinSet<anyhow::Result<&'static str>>,
 ) -> anyhow::Result<(World, Certificates)> {
     let world = World::new(config.setup(client, namespace).await, nodes);
@@ -164,15 +164,22 @@ pub async fn start(
     });
     let (follower, client_, metrics_) = (certificates.clone(), client.clone(), metrics.clone());
     let namespace = namespace.to_owned();
+    let followed = namespace.clone();
     tasks.spawn(async move {
-        let never = follower.follow(client_, &namespace, metrics_).await;
+        let never = follower.follow(client_, &followed, metrics_).await;
         match never {}
     });
+    let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
     let (ready, mut bundle) = (readiness.clone(), certificates.bundle());
     let (known, told) = (world.clone(), metrics.clone());
     tasks.spawn(async move {
         known.synced().await;
         ready.reached("networkprobers");
+        // Without a Secret no webhook points here yet; while an older version leads nobody makes one,
+        // and a replica that is never ready would keep it leading.
+        if matches!(secrets.get_opt(NAME).await, Ok(None)) {
+            ready.reached("certificate");
+        }
         loop {
             if let Some(bundle) = bundle.borrow_and_update().as_ref() {
                 ready.reached("certificate");
@@ -183,7 +190,7 @@ pub async fn start(
         }
     });
     let agents =
-        Agents::new(world.clone(), client.clone(), metrics.clone(), shutdown.clone()).router();
+        Agents::new(world.clone(), client.clone(), metrics.clone(), closing.clone()).router();
     let injector = Arc::new(WorldInjector(world.clone()));
     let router = server::router(injector, Arc::new(Counted(metrics.clone()))).merge(agents);
     let address = config.address;
@@ -191,7 +198,7 @@ pub async fn start(
     let server =
         server.await.with_context(|| format!("--webhook-address {address}: cannot listen"))?;
     tracing::info!(address = %server.address()?, "serving the webhook and pinglists");
-    let served = server.run(router, shutdown.begun());
+    let served = server.run(router, closing.begun());
     tasks.spawn(async move { served.await.context("webhook server").map(|()| "webhook server") });
     Ok((world, certificates))
 }

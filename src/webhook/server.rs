@@ -9,7 +9,7 @@ use std::{
 
 use axum::{
     Router,
-    body::{Body, to_bytes},
+    body::{Body, HttpBody, to_bytes},
     extract::{Path, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
@@ -37,9 +37,9 @@ use connections::Limited;
 /// larger than what is stored; the API server sends one object of a creation.
 const BODY_LIMIT: usize = 4 << 20;
 
-/// Bodies in memory at a time: every pod of the cluster can reach this port, and 32 of the largest
-/// are 128 MiB. A thousand reviews per second of the usual size are two at a time.
-const BODIES: usize = 32;
+/// How many KiB of bodies are in memory at a time: every pod of the cluster can reach this port. A
+/// thousand reviews per second of the usual size are two at a time; the largest are four.
+const BODIES_KIB: usize = 16 * 1024;
 
 /// How long a body may take to arrive, waiting for its turn included. The API server gives up after
 /// two seconds.
@@ -67,6 +67,16 @@ const CONNECTIONS: usize = 12_000;
 /// everywhere in this operator.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// The largest head of a request, in bytes: a token of a pod is about 1 kB. The libraries' own limits
+/// are 400 kB for each of thousands of connections.
+const HEAD_LIMIT: usize = 16 * 1024;
+
+/// The same over HTTP/2.
+const HEADERS: u32 = 16 * 1024;
+
+/// How much of a body an HTTP/2 connection may send ahead, in bytes: more than almost every Pod has.
+const STREAM_WINDOW: u32 = 256 * 1024;
+
 /// How often it is said that pods are admitted without agent: what keeps one from it keeps all of
 /// them, and they are counted.
 const SAID: Duration = Duration::from_secs(10);
@@ -80,7 +90,7 @@ pub trait Observer: Send + Sync + 'static {
 /// The admission endpoint: `POST /mutate/{namespace}/{name}` of a `NetworkProber`. Merge other routers
 /// into it to serve them beside.
 pub fn router(injector: Arc<dyn Injector>, observer: Arc<dyn Observer>) -> Router {
-    let bodies = Arc::new(Semaphore::new(BODIES));
+    let bodies = Arc::new(Semaphore::new(BODIES_KIB));
     let state = Admission { injector, observer, bodies, said: Arc::default() };
     Router::new().route("/mutate/{namespace}/{name}", post(mutate)).with_state(state)
 }
@@ -123,7 +133,12 @@ async fn mutate(
         (status, why).into_response()
     };
     let read = async {
-        let place = admission.bodies.acquire().await;
+        // What is not announced counts as the largest.
+        let kib = body.size_hint().upper().map_or(BODY_LIMIT / 1024, |bytes| {
+            usize::try_from(bytes / 1024 + 1).unwrap_or(usize::MAX)
+        });
+        let kib = u32::try_from(kib.min(BODY_LIMIT / 1024)).unwrap_or(u32::MAX);
+        let place = admission.bodies.acquire_many(kib).await;
         to_bytes(body, BODY_LIMIT).await.map(|body| (body, place))
     };
     let (body, _place) = match tokio::time::timeout(BODY_DEADLINE, read).await {
@@ -185,9 +200,12 @@ impl Server {
             .acceptor(acceptor)
             .handle(handle.clone());
         let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+        http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEAD_LIMIT);
         http.http2()
             .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(STREAM_WINDOW)
+            .max_header_list_size(HEADERS)
             .keep_alive_interval(PING.0)
             .keep_alive_timeout(PING.1);
         let serving = server.serve(router.into_make_service());

@@ -14,8 +14,8 @@ use crate::{
     judging::three_nodes,
 };
 
-/// The `TrafficWatch`es of every sample, each with its file.
-fn samples() -> Vec<(String, Value)> {
+/// The objects of one of our kinds in every sample, each with its file.
+fn samples(kind: &str) -> Vec<(String, Value)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples");
     let mut files: Vec<_> =
         fs::read_dir(dir).expect("samples").map(|entry| entry.expect("entry").path()).collect();
@@ -25,7 +25,7 @@ fn samples() -> Vec<(String, Value)> {
         let text = fs::read_to_string(&file).expect("sample");
         for document in serde_yaml::Deserializer::from_str(&text) {
             let document = Value::deserialize(document).expect("YAML");
-            if document["kind"] == "TrafficWatch" {
+            if document["kind"] == kind {
                 samples.push((file.display().to_string(), document));
             }
         }
@@ -35,7 +35,9 @@ fn samples() -> Vec<(String, Value)> {
 
 /// As `kubectl apply --server-side` does it, which refuses what the definition does not know.
 async fn apply(client: &Client, sample: &Value) -> kube::Result<DynamicObject> {
-    let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
+    let word = |key: &str| sample[key].as_str().expect("text");
+    let (group, version) = word("apiVersion").split_once('/').expect("group and version");
+    let kind = GroupVersionKind::gvk(group, version, word("kind"));
     let resource = ApiResource::from_gvk(&kind);
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource);
     let name = sample["metadata"]["name"].as_str().expect("name");
@@ -54,7 +56,7 @@ fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
         fs::write(&path, text.to_string()).expect("endpoints");
         let args = ["--lease-duration", "5s"];
         let _operator = bench.operator_args(&["--prometheus-config", &path], &args);
-        let samples = samples();
+        let samples = samples("TrafficWatch");
         assert!(samples.len() >= 6, "{samples:?}");
         for (file, sample) in samples {
             let stored = apply(&bench.client, &sample).await;
@@ -71,6 +73,23 @@ fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
             let ready = eventually(&format!("{file}: condition Ready"), verdict).await;
             let reason = ready["reason"].as_str().unwrap_or_default();
             assert!(["Judged", "Judging", "NoNodes"].contains(&reason), "{file}: {ready}");
+        }
+    });
+}
+
+#[test]
+fn every_sample_of_a_prober_is_accepted_and_served() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let samples = samples("NetworkProber");
+        assert!(samples.len() >= 3, "{samples:?}");
+        for (file, sample) in samples {
+            let stored = apply(&bench.client, &sample).await;
+            let stored = stored.unwrap_or_else(|error| panic!("{file}: {error}"));
+            bench
+                .until_told(&kube::ResourceExt::name_any(&stored), "Ready", "True", "Serving")
+                .await;
+            bench.clean_probers().await;
         }
     });
 }

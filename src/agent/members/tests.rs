@@ -88,7 +88,7 @@ fn a_broken_file_is_refused_with_the_place() {
             r#"{"endpointsMap":{"p":{"ip":"10.0.0","port":"1"}}}"#,
             "endpointsMap[\"p\"]: ip: \"10.0.0\"",
         ),
-        (r#"{"endpointsMap":{"p":{"ip":"","port":"1"}}}"#, "ip: is empty"),
+        (r#"{"endpointsMap":{"p":{"ip":"","port":"1"}}}"#, "ip: \"\""),
         (r#"{"endpointsMap":{"p":{"ip":"10.0.0.1","port":"0"}}}"#, "port: \"0\""),
         (r#"{"endpointsMap":{"p":{"ip":"10.0.0.1","port":"http"}}}"#, "port: \"http\""),
         (r#"{"pollingPeriod":-1}"#, "pollingPeriod"),

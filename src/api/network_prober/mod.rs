@@ -144,7 +144,8 @@ pub struct NetworkProberSpec {
     pub probes: Vec<Protocol>,
 
     /// A probe that has no answer after this time has failed; the shorter of 1s and pollingPeriod if
-    /// absent.
+    /// absent. Like probes, neighbours and originalMetrics, it is for agents of the operator's own
+    /// image; another image does what it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')").message("timeout must be a duration from 1ms to 1h, and not longer than pollingPeriod, e.g. \"1s\""))]

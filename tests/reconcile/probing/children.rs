@@ -145,8 +145,24 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
         let sets: Api<DaemonSet> = Api::namespaced(bench.client.clone(), "default");
         let set =
             eventually("the DaemonSet", async || sets.get_opt("np").await.ok().flatten()).await;
-        let template = serde_json::to_value(&set.spec.expect("spec").template).expect("template");
-        assert_eq!(template["metadata"]["labels"], json!({"app": "agents"}));
+        let template =
+            serde_json::to_value(&set.spec.as_ref().expect("spec").template).expect("template");
+        assert_eq!(template["metadata"]["labels"]["app"], "agents");
+        // The selector cannot be changed; what the author may change is not in it.
+        let own =
+            set.spec.as_ref().map(|spec| spec.selector.match_labels.clone().unwrap_or_default());
+        assert_eq!(
+            own.iter().flatten().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+            ["probes.bigmikes.io/owner-uid"]
+        );
+        let change = json!({"podSelector": {"matchLabels": {"app": null, "team": "b"}}});
+        bench.change("np", change).await;
+        let follows = async || {
+            let set = sets.get("np").await.ok()?;
+            let labels = set.spec?.template.metadata?.labels?;
+            (labels.get("team")? == "b" && !labels.contains_key("app")).then_some(())
+        };
+        eventually("the labels of the agents to follow", follows).await;
         let container = &template["spec"]["containers"][0];
         assert_eq!(container["args"], json!(["agent", "probe"]));
         assert_eq!(container["image"], crate::bench::AGENT_IMAGE);
