@@ -101,7 +101,7 @@ pub struct NetworkProberSpec {
 
     /// The namespaces of the pods, by their labels; only the namespace of this object if absent. Any
     /// other namespace must consent, by its annotation probes.bigmikes.io/allow with
-    /// "<namespace>/<name>" of this object or "*", unless this object lives in the operator's
+    /// `<namespace>/<name>` of this object or "*", unless this object lives in the operator's
     /// namespace. kube-system and the operator's namespace are never selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
