@@ -47,6 +47,20 @@ const LANES: u32 = 16;
 /// What the API server speaks, and what the agents speak.
 const VERSIONS: [&str; 2] = ["1 x HTTP/2", "16 x HTTP/1.1"];
 
+/// The last two tell whether the machine was free: what the client was woken late (its clock goes in
+/// steps of 1 ms) is in the times, and so is what the server waited for a processor.
+const HEADER: [&str; 9] = [
+    "connections",
+    "p50 ms",
+    "p90 ms",
+    "p99 ms",
+    "max ms",
+    "CPU us per request",
+    "CPU % of a core",
+    "client woken late, p99 ms",
+    "server waited for a core, %",
+];
+
 /// Idle connections of the last row.
 const IDLE: usize = 1000;
 
@@ -111,10 +125,8 @@ fn recipe() -> Recipe {
 async fn measure(server: &Serving, bundle: &str) -> anyhow::Result<()> {
     let body = Bytes::from(review().to_string());
     println!("{} requests/s for {SECONDS} s, Pods of {} B, server: 1 thread", RATE, body.len());
-    println!(
-        "connections | p50 ms | p90 ms | p99 ms | max ms | CPU % of a core | CPU us per request"
-    );
-    println!("--- | --- | --- | --- | --- | --- | ---");
+    println!("{}", HEADER.join(" | "));
+    println!("{}", HEADER.map(|_| "---").join(" | "));
     for version in VERSIONS {
         let mut lanes = Vec::new();
         if version == VERSIONS[0] {
@@ -125,28 +137,19 @@ async fn measure(server: &Serving, bundle: &str) -> anyhow::Result<()> {
                 lanes.push(Lane::One(http1(server, bundle).await?));
             }
         }
-        let (busy, start) = (cpu(&server.thread)?, Instant::now());
-        let mut times = run(lanes, &body).await?;
-        let busy = cpu(&server.thread)?.saturating_sub(busy);
-        let took = start.elapsed();
-        times.sort_unstable();
-        let at = |part: f64| {
-            #[allow(
-                clippy::cast_precision_loss,
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss
-            )]
-            let place = (times.len() as f64 * part) as usize;
-            times.get(place.min(times.len() - 1)).map_or(0.0, |time| time.as_secs_f64() * 1e3)
-        };
+        let (before, start) = (scheduled(&server.thread)?, Instant::now());
+        let times = run(lanes, &body).await?;
+        let (after, took) = (scheduled(&server.thread)?, start.elapsed());
+        let (busy, queued) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+        let (times, woken): (Vec<_>, Vec<_>) = times.into_iter().unzip();
+        let percent = |part: Duration| part.as_secs_f64() / took.as_secs_f64() * 100.0;
         println!(
-            "{version} | {:.2} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0}",
-            at(0.5),
-            at(0.9),
-            at(0.99),
-            at(1.0),
-            busy.as_secs_f64() / took.as_secs_f64() * 100.0,
+            "{version} | {} | {:.0} | {:.0} | {} | {:.1}",
+            spread(times, &[500, 900, 990, 1000]),
             busy.as_secs_f64() / f64::from(RATE * SECONDS) * 1e6,
+            percent(busy),
+            spread(woken, &[990]),
+            percent(queued),
         );
     }
     let before = resident()?;
@@ -160,8 +163,9 @@ async fn measure(server: &Serving, bundle: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One after the other on each lane, by the clock.
-async fn run(lanes: Vec<Lane>, body: &Bytes) -> anyhow::Result<Vec<Duration>> {
+/// One after the other on each lane, by the clock: how long each took, and how much of that this client
+/// was woken late.
+async fn run(lanes: Vec<Lane>, body: &Bytes) -> anyhow::Result<Vec<(Duration, Duration)>> {
     let start = Instant::now();
     let mut tasks = JoinSet::new();
     for (offset, mut lane) in (0..).zip(lanes) {
@@ -170,9 +174,11 @@ async fn run(lanes: Vec<Lane>, body: &Bytes) -> anyhow::Result<Vec<Duration>> {
             let mut times = Vec::new();
             for turn in 0..RATE * SECONDS / LANES {
                 let due = start + Duration::from_secs(1) / RATE * (turn * LANES + offset);
+                let early = Instant::now() < due;
                 tokio::time::sleep_until(due.into()).await;
+                let woken = if early { due.elapsed() } else { Duration::ZERO };
                 let answer = lane.ask(body.clone()).await?;
-                times.push(due.elapsed());
+                times.push((due.elapsed(), woken));
                 if turn == 0 {
                     let review: Value = serde_json::from_slice(&answer)?;
                     ensure!(review["response"]["patchType"] == "JSONPatch", "{review}");
@@ -271,11 +277,24 @@ fn review() -> Value {
     })
 }
 
-/// The processor time of a thread.
-fn cpu(thread: &str) -> anyhow::Result<Duration> {
+/// What the kernel says of a thread: how long it ran, and how long it waited for a processor.
+fn scheduled(thread: &str) -> anyhow::Result<(Duration, Duration)> {
     let text = std::fs::read_to_string(format!("{thread}/schedstat"))?;
-    let nanoseconds = text.split_whitespace().next().context("schedstat is empty")?;
-    Ok(Duration::from_nanos(nanoseconds.parse()?))
+    let mut nanoseconds = text.split_whitespace().map(str::parse);
+    let mut next = || -> anyhow::Result<_> {
+        Ok(Duration::from_nanos(nanoseconds.next().context("schedstat is short")??))
+    };
+    Ok((next()?, next()?))
+}
+
+/// Milliseconds, each for so many thousandths of the times.
+fn spread(mut times: Vec<Duration>, parts: &[usize]) -> String {
+    times.sort_unstable();
+    let at = |part: &usize| {
+        let place = (times.len() * part / 1000).min(times.len().saturating_sub(1));
+        format!("{:.2}", times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1e3))
+    };
+    parts.iter().map(at).collect::<Vec<_>>().join(" | ")
 }
 
 /// The memory of this process, in bytes.
