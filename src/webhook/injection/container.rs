@@ -12,6 +12,9 @@ use crate::{
 /// Where the volume is mounted, as in the original.
 const MOUNT: &str = "/etc/netprober";
 
+/// Where the API server mounts the token of a pod's service account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// The user `nonroot` of our own image and of the distroless ones.
 const NONROOT: u32 = 65532;
 
@@ -47,7 +50,12 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
             {"name": PING_PORT, "containerPort": recipe.http_port, "protocol": "TCP"},
             {"name": METRICS_PORT, "containerPort": recipe.prometheus_port, "protocol": "TCP"},
         ],
-        "volumeMounts": [{"name": AGENT_VOLUME, "mountPath": MOUNT, "readOnly": true}],
+        "volumeMounts": [
+            {"name": AGENT_VOLUME, "mountPath": MOUNT, "readOnly": true},
+            // Where something is mounted, the API server mounts no token of the pod's account: the
+            // agent has no use for it, and we are not asked a second time because of it.
+            {"name": AGENT_VOLUME, "mountPath": ACCOUNT, "readOnly": true},
+        ],
         "resources": resources(pod, &recipe.resources),
         "securityContext": security_context(pod, recipe),
     });

@@ -94,7 +94,10 @@ fn the_whole_container_as_it_is_written() {
             {"name": "np-ping", "containerPort": 8080, "protocol": "TCP"},
             {"name": "np-prometheus", "containerPort": 2112, "protocol": "TCP"},
         ],
-        "volumeMounts": [{"name": "net-prober-vol", "mountPath": "/etc/netprober", "readOnly": true}],
+        "volumeMounts": [
+            {"name": "net-prober-vol", "mountPath": "/etc/netprober", "readOnly": true},
+            {"name": "net-prober-vol", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true},
+        ],
         "resources": {},
         "securityContext": {
             "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": true,

@@ -31,6 +31,9 @@ fn the_original_sample_gets_what_it_got() {
         assert_eq!(container.image.as_deref(), Some("bigmikes/kube-net-prober:test-version-v8"));
         assert_eq!(container.restart_policy.as_deref(), Some("Always"), "a native sidecar");
         assert_eq!(container.args, None, "its image knows what to do");
+        let mounts = container.volume_mounts.iter().flatten();
+        let token = mounts.filter(|mount| mount.name != "net-prober-vol");
+        assert_eq!(token.count(), 0, "the token of the pod's account is none of its business");
         let ports: Vec<_> = container.ports.iter().flatten().collect();
         let ports: Vec<_> = ports.iter().map(|p| (p.name.as_deref(), p.container_port)).collect();
         assert_eq!(ports, [(Some("np-ping"), 9090), (Some("np-prometheus"), 1222)]);
