@@ -93,8 +93,10 @@ pub fn plan(
         children(prober, &settings, view, observed);
     let keys: BTreeSet<_> = wanted.iter().map(|child| child.key.clone()).collect();
     let delete = observed.existing.iter().filter(|key| {
-        // Without a certificate nothing is known of the webhook's object: it stays.
-        !keys.contains(key) && (observed.bundle.is_some() || key.kind != ChildKind::Webhook)
+        // Without a certificate nothing is known of what holds it: the webhook's object and the agents'
+        // ca.crt stay.
+        let holds_it = matches!(key.kind, ChildKind::Webhook | ChildKind::ConfigMap);
+        !keys.contains(key) && (observed.bundle.is_some() || !holds_it)
     });
     let delete = delete.cloned().collect();
     let changed =

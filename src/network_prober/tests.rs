@@ -339,10 +339,10 @@ fn what_is_not_wanted_any_more_goes_and_what_is_not_known_stays() {
     // Applied and untouched: not again.
     world.unchanged = decided.apply.iter().map(|child| (child.key.clone(), child.hash)).collect();
     assert!(plan(&prober, &world).unwrap().desired.apply.is_empty());
-    // Without a certificate nothing is known of the webhook: it is left as it is.
+    // Without a certificate nothing is known of the webhook nor of whom agents trust: both are left.
     world.bundle = None;
     let decided = plan(&prober, &world).unwrap().desired;
-    assert!(!decided.delete.contains(&webhook_key()));
+    assert_eq!((decided.apply, decided.delete), (vec![], vec![]));
 }
 
 #[test]

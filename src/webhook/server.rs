@@ -58,10 +58,10 @@ const IDLE: Duration = Duration::from_secs(100);
 /// server's may have vanished with its node.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// Connections at a time: 5,000 agents that all came here because the other replica restarts, the
-/// old ones of those not closed yet, and the API servers. Each holds a file
-/// descriptor and, idle, less than the 28 KiB that `admission_bench` measures for both ends together.
-const CONNECTIONS: usize = 12_000;
+/// Connections at a time: 5,000 agents that all came here because the other replica restarts, half as
+/// many of theirs that are not closed yet, and the API servers. A waiting agent takes 41 to 45 kB
+/// (`prober_bench`): all of them fit in the memory limit of the Deployment.
+const CONNECTIONS: usize = 7_500;
 
 /// How long requests under way may take to end at shutdown: half of the pod's grace period, as
 /// everywhere in this operator.
