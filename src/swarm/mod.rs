@@ -1,0 +1,2 @@
+//! Serves `Swarm`.
+pub mod ground;
