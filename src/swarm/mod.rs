@@ -1,2 +1,5 @@
 //! Serves `Swarm`.
+pub mod acknowledge;
+pub mod claims;
 pub mod ground;
+pub mod settings;
