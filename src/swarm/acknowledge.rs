@@ -56,7 +56,13 @@ impl Asker {
     ///
     /// # Errors
     /// Why it is not known what it runs, in one line.
-    pub async fn ask(&self, worker: &str, ip: IpAddr, port: u16, path: &str) -> Result<Answer, String> {
+    pub async fn ask(
+        &self,
+        worker: &str,
+        ip: IpAddr,
+        port: u16,
+        path: &str,
+    ) -> Result<Answer, String> {
         let at = SocketAddr::new(ip, port);
         let url = format!("http://{at}{path}");
         let request = self.0.get(&url).send();

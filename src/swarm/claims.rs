@@ -76,7 +76,8 @@ mod tests {
         assert_eq!(text, "ConfigMap w-config is served by the older Swarm z");
         let apart = json!({"workload": {"name": "v"}});
         assert_eq!(held(&swarm("a", 2, apart), std::slice::from_ref(&old)), None);
-        let deployment = json!({"workload": {"kind": "Deployment", "name": "w"}, "configMap": {"name": "x"}});
+        let deployment =
+            json!({"workload": {"kind": "Deployment", "name": "w"}, "configMap": {"name": "x"}});
         assert_eq!(held(&swarm("a", 2, deployment), std::slice::from_ref(&old)), None);
     }
 

@@ -155,8 +155,8 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
                 return Err(Error::Invalid(format!("{path} has no key {key:?}")));
             };
             let path = format!("{path}, key {key:?}");
-            let streams = from_text(text)
-                .map_err(|error| Error::Invalid(format!("{path}: {error}")))?;
+            let streams =
+                from_text(text).map_err(|error| Error::Invalid(format!("{path}: {error}")))?;
             check(spec.policy, spec.workload.kind, &streams)
                 .map_err(|text| Error::Invalid(format!("{path}: {text}")))?;
             (path, streams)
@@ -176,7 +176,8 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
         *seen.entry(&stream.id).or_default() += 1;
     }
     if let Some((id, count)) = seen.iter().find(|(_, count)| **count > 1) {
-        let text = format!("{path}: {id:?} is listed {count} times; each stream must stand there once");
+        let text =
+            format!("{path}: {id:?} is listed {count} times; each stream must stand there once");
         return Err(Error::Invalid(text));
     }
     Ok(streams)
@@ -282,7 +283,11 @@ mod tests {
             (json!({}), "jobs: [", "key \"config.yml\": "),
             (json!({}), "streams: [{id: a, weight: 0}]", "\"a\": weight must be"),
             (json!({}), "streams: [{id: a, weight: -1}]", "weight"),
-            (json!({"policy": "Stateless"}), "streams: [{id: a, weight: 2}]", "needs policy Sticky"),
+            (
+                json!({"policy": "Stateless"}),
+                "streams: [{id: a, weight: 2}]",
+                "needs policy Sticky",
+            ),
             (json!({"policy": "Contiguous"}), "streams: [{id: a, pin: w-0}]", "pin and dedicated"),
             (
                 json!({"workload": {"kind": "Deployment", "name": "w"}}),

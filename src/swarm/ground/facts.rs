@@ -87,6 +87,8 @@ pub struct PodFacts {
     /// Whether it never runs anything again: it is being deleted or has ended, and every container is
     /// seen to have terminated; or it is being deleted and never got a node.
     pub stopped: bool,
+    /// Whether any of its containers was ever seen to run.
+    pub started: bool,
     /// The `ConfigMap`s it mounts.
     pub mounts: Vec<Box<str>>,
     /// The last nudge.
@@ -111,6 +113,9 @@ impl From<&WorkerPod> for PodFacts {
             ready: status.conditions.iter().any(|c| &*c.type_ == "Ready" && &*c.status == "True"),
             terminating: metadata.deletion_timestamp.is_some(),
             stopped: is_stopped(pod),
+            started: status.container_statuses.iter().any(|c| {
+                c.restart_count > 0 || c.state.running.is_some() || c.state.terminated.is_some()
+            }),
             mounts: mounts(&pod.spec).into_iter().map(|(_, map)| map).collect(),
             nudged: annotation(NUDGE).and_then(|text| text.parse().ok()),
         }

@@ -138,8 +138,11 @@ pub(super) struct Condition {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ContainerStatus {
     pub name: Box<str>,
+    #[serde(default)]
+    pub restart_count: i32,
     #[serde(default)]
     pub state: State,
 }
