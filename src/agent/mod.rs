@@ -23,11 +23,12 @@ use self::{
     members::Identity,
     metrics::Metrics,
     prober::Prober,
-    server::Page,
     source::pull::{self, Pull},
 };
 
+mod clock;
 pub mod echo;
+pub mod file;
 mod incoming;
 pub mod members;
 pub mod metrics;
@@ -97,9 +98,9 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
     let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
         tasks.spawn(async move { (name, task.await) });
     };
-    part("ping server", Box::pin(server::serve(tcp, Page::Ping, server::PINGS, metrics.clone())));
+    part("ping server", Box::pin(server::serve(tcp, server::Ping(metrics.clone()), server::PINGS)));
     part("UDP echo", Box::pin(server::echo::serve(udp, metrics.clone())));
-    let serving = server::serve(scrapes, Page::Metrics, server::SCRAPES, metrics.clone());
+    let serving = server::serve(scrapes, server::Scrape(metrics.clone()), server::SCRAPES);
     part("metrics server", Box::pin(serving));
     let prober = Prober::new(config.who.clone(), metrics, config.ttl);
     part("prober", Box::pin(prober.run(taken)));
