@@ -9,6 +9,8 @@
 //! - [`schedule`]: when each target is due.
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
 //! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the packets.
+//!
+//! Beside it stands [`worker`]: what runs the streams of a Swarm.
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
@@ -39,6 +41,7 @@ pub mod schedule;
 pub mod server;
 pub mod source;
 pub mod target;
+pub mod worker;
 
 /// Everything an agent is told when it starts.
 #[derive(Clone, Debug)]

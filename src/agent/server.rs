@@ -25,7 +25,7 @@ use tokio::{
 use super::metrics::Metrics;
 
 pub mod echo;
-mod exposition;
+pub(super) mod exposition;
 
 /// How long the headers of a request may take, the wait for the next request among it: that of the
 /// original's server.
@@ -176,7 +176,7 @@ impl Site for Scrape {
 }
 
 /// What every port answers.
-fn other(path: &str) -> Response<Full<Bytes>> {
+pub(super) fn other(path: &str) -> Response<Full<Bytes>> {
     match path {
         "/healthz" => text(StatusCode::OK, "ok\n"),
         _ => text(StatusCode::NOT_FOUND, "not found\n"),
@@ -184,7 +184,7 @@ fn other(path: &str) -> Response<Full<Bytes>> {
 }
 
 /// The page, to those who want to read it.
-fn read_only(
+pub(super) fn read_only(
     request: &Request<Incoming>,
     page: impl FnOnce() -> Response<Full<Bytes>>,
 ) -> Response<Full<Bytes>> {
@@ -194,11 +194,11 @@ fn read_only(
     }
 }
 
-fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response(status, "text/plain; charset=utf-8", text)
 }
 
-fn response(
+pub(super) fn response(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,

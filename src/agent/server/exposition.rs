@@ -12,7 +12,7 @@ const PROTOBUF: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// The page, or 500: half a page would be taken for a whole one.
-pub(super) fn page(registry: &Registry, headers: &HeaderMap) -> Response<Full<Bytes>> {
+pub(in crate::agent) fn page(registry: &Registry, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let accept = accept.collect::<Vec<_>>().join(",");
     let page = if wants_protobuf(&accept) { protobuf(registry) } else { open_metrics(registry) };
