@@ -10,10 +10,10 @@ use std::{
 use nix::{
     errno::Errno,
     sys::{
-        signal::{Signal, killpg},
+        signal::{Signal, kill, killpg},
         wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
     },
-    unistd::Pid,
+    unistd::{Pid, getpgid},
 };
 use tokio::{
     process::{Child, Command},
@@ -22,6 +22,8 @@ use tokio::{
 };
 
 use super::metrics::{Failure, Metrics};
+
+mod strays;
 
 /// Waiting before a process is started again: a fifth of a second, doubled each time that it ends soon.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
@@ -218,10 +220,28 @@ impl Process {
         self.all.ours().remove(&id.as_raw());
         self.all.0.metrics.gone();
         // Its children, and theirs.
-        while is_there(id) {
-            if !killed && Instant::now() >= until {
+        let (mut asked, mut doomed) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let group = is_there(id);
+            self.all.reap();
+            let mut strays = strays::of(stream, &self.all.ours());
+            strays.retain(|stray| getpgid(Some(*stray)) != Ok(id));
+            if !group && strays.is_empty() {
+                break;
+            }
+            let late = Instant::now() >= until;
+            if late && group && !killed {
                 killed = true;
                 self.kill(id);
+            }
+            for stray in strays {
+                if late && doomed.insert(stray) {
+                    tracing::warn!(%stream, pid = %stray, "left its group and does not end: killed");
+                    self.all.0.metrics.killed();
+                    tell(stray, kill(stray, Signal::SIGKILL));
+                } else if !late && asked.insert(stray) {
+                    tell(stray, kill(stray, Signal::SIGTERM));
+                }
             }
             sleep(LOOK).await;
         }
@@ -237,11 +257,15 @@ impl Process {
     }
 }
 
-/// To a group. One that is gone needs no signal.
 fn send(group: Pid, signal: Signal) {
-    match killpg(group, signal) {
+    tell(group, killpg(group, signal));
+}
+
+/// Who is gone needs no signal.
+fn tell(to: Pid, sent: nix::Result<()>) {
+    match sent {
         Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => tracing::warn!(pid = %group, %signal, %error, "not signalled"),
+        Err(error) => tracing::warn!(pid = %to, %error, "not signalled"),
     }
 }
 

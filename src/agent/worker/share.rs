@@ -215,7 +215,7 @@ mod tests {
             "version: 1\nversion: 2",
             "workloads: {w: {jobs: [a]}, w: {jobs: [b]}}",
             "version: 1\n---\nversion: 2",
-            "a: &a [*a]",
+            "workloads: {w: &a {jobs: *a}}",
         ] {
             assert!(parse(text.as_bytes(), "w").is_err(), "{text}");
         }
