@@ -7,13 +7,17 @@ use kube::{Api, Client, CustomResourceExt, Resource};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub mod go;
+mod mode;
 pub mod network_prober;
 mod quantity;
 mod schema;
+pub mod swarm;
 pub mod traffic_watch;
 
+pub use mode::Mode;
 pub use network_prober::{NetworkProber, NetworkProberSpec, NetworkProberStatus};
 pub use quantity::{InvalidQuantity, parse_quantity};
+pub use swarm::{Swarm, SwarmSpec, SwarmStatus};
 pub use traffic_watch::{TrafficWatch, TrafficWatchSpec, TrafficWatchStatus};
 
 /// The API group of every kind that has no history of its own, and the domain of our node keys.
@@ -48,6 +52,7 @@ pub struct Permission {
 pub const KINDS: &[KindInfo] = &[
     KindInfo { crd: TrafficWatch::crd, permissions: traffic_watch::PERMISSIONS },
     KindInfo { crd: NetworkProber::crd, permissions: network_prober::PERMISSIONS },
+    KindInfo { crd: Swarm::crd, permissions: swarm::PERMISSIONS },
 ];
 
 /// What the generic controller needs to know of a kind.
@@ -73,3 +78,35 @@ pub trait Kind:
     /// The field of a status that says which generation it was computed from.
     fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64>;
 }
+
+/// Tells the generic controller about a namespaced kind whose status has the usual fields.
+macro_rules! kind {
+    ($kind:ty, $status:ty) => {
+        impl $crate::api::Kind for $kind {
+            type Status = $status;
+
+            fn api(client: kube::Client, namespace: Option<&str>) -> kube::Api<Self> {
+                namespace.map_or_else(
+                    || kube::Api::all(client.clone()),
+                    |namespace| kube::Api::namespaced(client.clone(), namespace),
+                )
+            }
+
+            fn status(&self) -> Option<&Self::Status> {
+                self.status.as_ref()
+            }
+
+            fn conditions_mut(
+                status: &mut Self::Status,
+            ) -> &mut Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+                &mut status.conditions
+            }
+
+            fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64> {
+                &mut status.observed_generation
+            }
+        }
+    };
+}
+
+use kind;

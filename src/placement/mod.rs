@@ -13,5 +13,6 @@
 //! - [`ring`]: who probes whom. Every member has a fixed number of probers in its own zone and in each
 //!   other zone.
 //! - [`hash`]: positions on a circle, and scores of pairs.
+pub mod assignment;
 pub mod hash;
 pub mod ring;

@@ -14,6 +14,7 @@ use crate::{
     network_prober::{Gauges, NetworkProberReconciler, Owned, world::World},
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Shared},
+    swarm::{self, SwarmReconciler, acknowledge::Asker, ground::Ground, memory::Memories},
     traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
     webhook::certificates::{CertificateKeeper, Certificates},
 };
@@ -97,6 +98,9 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let (identity, labels) = (config.lease.identity.clone(), config.node_labels.clone());
     let live = Arc::new(Live::new(identity, labels, decisions.clone()));
     let page = status_page::router(Arc::<Live>::clone(&live));
+    let memories = Memories::default();
+    let leading = Arc::clone(&live);
+    let page = page.merge(swarm::router(memories.clone(), move || leading.leads()));
     let router = admin::router(metrics.clone(), readiness.clone(), page);
     let served = admin::serve(config.admin_address, router, shutdown.begun());
     tasks.spawn(async move { served.await.map(|()| "admin server") });
@@ -136,6 +140,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         decisions,
         nodes,
         world,
+        memories,
+        asker: Asker::new()?,
         certificates,
         webhook: config.webhook,
         namespace,
@@ -180,6 +186,8 @@ struct Leader {
     decisions: Decisions,
     nodes: NodeStore,
     world: World,
+    memories: Memories,
+    asker: Asker,
     certificates: Certificates,
     webhook: WebhookConfig,
     namespace: String,
@@ -215,6 +223,7 @@ impl Leader {
     /// Starts stores and controllers; a kind is one more line here.
     fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         self.probe_networks(tasks);
+        self.share_streams(tasks);
         self.watch_traffic(tasks);
     }
 
@@ -254,6 +263,38 @@ impl Leader {
             let (triggers, schedule) = (reconciler.triggers(), Schedule::default());
             controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
             Ok("controller of networkprobers")
+        });
+    }
+
+    fn share_streams(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+        self.metrics.register(Box::new(swarm::Gauges(self.memories.clone())));
+        let ground = Ground::default();
+        let follow = ground.clone().follow(self.client.clone(), self.metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of workers")
+        });
+        let schedule = Schedule::default();
+        let reconciler = SwarmReconciler {
+            client: self.client.clone(),
+            ground,
+            nodes: self.nodes.clone(),
+            prometheus: self.endpoints.clone(),
+            own_queries: self.own_queries,
+            asker: self.asker.clone(),
+            memories: self.memories.clone(),
+            schedule,
+            metrics: self.metrics.clone(),
+            measurements: Shared::default(),
+        };
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (nodes, stop) = (self.nodes.clone(), self.shutdown.begun());
+        tasks.spawn(async move {
+            // Without the nodes every node would look fit.
+            nodes.synced().await;
+            let triggers = reconciler.triggers();
+            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
+            Ok("controller of swarms")
         });
     }
 

@@ -1,14 +1,11 @@
 //! `NetworkProber`: how long do packets take between pods, and how many are lost?
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::{
-    apis::meta::v1::{Condition, LabelSelector},
-    util::intstr::IntOrString,
-};
-use kube::{Api, Client, CustomResource, KubeSchema, core::Duration};
+use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
+use kube::{CustomResource, KubeSchema, core::Duration};
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Permission};
+use super::{Permission, kind};
 
 mod defaults;
 mod options;
@@ -176,28 +173,7 @@ pub struct NetworkProberSpec {
     pub monitoring: Monitoring,
 }
 
-impl Kind for NetworkProber {
-    type Status = NetworkProberStatus;
-
-    fn api(client: Client, namespace: Option<&str>) -> Api<Self> {
-        namespace.map_or_else(
-            || Api::all(client.clone()),
-            |namespace| Api::namespaced(client.clone(), namespace),
-        )
-    }
-
-    fn status(&self) -> Option<&Self::Status> {
-        self.status.as_ref()
-    }
-
-    fn conditions_mut(status: &mut Self::Status) -> &mut Vec<Condition> {
-        &mut status.conditions
-    }
-
-    fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64> {
-        &mut status.observed_generation
-    }
-}
+kind!(NetworkProber, NetworkProberStatus);
 
 /// Labels to put on an object.
 pub type Labels = BTreeMap<String, String>;

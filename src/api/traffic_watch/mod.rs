@@ -1,21 +1,19 @@
 //! `TrafficWatch`: which nodes have bandwidth to spare?
 use k8s_openapi::apimachinery::pkg::{
-    api::resource::Quantity,
-    apis::meta::v1::{Condition, LabelSelector},
-    util::intstr::IntOrString,
+    api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString,
 };
-use kube::{Api, Client, CustomResource, KubeSchema, ResourceExt, core::Duration};
+use kube::{CustomResource, KubeSchema, ResourceExt, core::Duration};
 use serde::{Deserialize, Serialize};
 
-use super::{GROUP, Kind, Permission};
+pub use super::Mode;
+use super::{GROUP, Permission, kind};
 
 mod defaults;
 mod policy;
 mod status;
 
 pub use policy::{
-    Consecutive, Criterion, Direction, Eviction, Mode, OnUnknown, Placement, TaintEffect,
-    UnknownAction,
+    Consecutive, Criterion, Direction, Eviction, OnUnknown, Placement, TaintEffect, UnknownAction,
 };
 pub use status::{CriterionStatus, NodeState, NodeStatus, Summary, TrafficWatchStatus};
 
@@ -237,25 +235,4 @@ impl TrafficWatch {
     }
 }
 
-impl Kind for TrafficWatch {
-    type Status = TrafficWatchStatus;
-
-    fn api(client: Client, namespace: Option<&str>) -> Api<Self> {
-        namespace.map_or_else(
-            || Api::all(client.clone()),
-            |namespace| Api::namespaced(client.clone(), namespace),
-        )
-    }
-
-    fn status(&self) -> Option<&Self::Status> {
-        self.status.as_ref()
-    }
-
-    fn conditions_mut(status: &mut Self::Status) -> &mut Vec<Condition> {
-        &mut status.conditions
-    }
-
-    fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64> {
-        &mut status.observed_generation
-    }
-}
+kind!(TrafficWatch, TrafficWatchStatus);

@@ -28,16 +28,6 @@ pub enum Placement {
     Preferred,
 }
 
-/// What the controller may write.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Mode {
-    /// Labels, Deployment, status, metrics and events.
-    #[default]
-    Enforce,
-    /// Status, metrics and events only.
-    Observe,
-}
-
 /// How many judgements in a row must agree.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct Consecutive {

@@ -60,12 +60,18 @@ impl Live {
     pub fn lead(&self) {
         self.leads.store(true, Ordering::Relaxed);
     }
+
+    /// Whether this replica leads.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
 }
 
 impl StateSource for Live {
     fn view(&self, filter: &Filter) -> View {
         View {
-            leader: self.leads.load(Ordering::Relaxed),
+            leader: self.leads(),
             identity: self.identity.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: Timestamp::now(),

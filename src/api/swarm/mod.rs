@@ -1,0 +1,183 @@
+//! `Swarm`: which worker runs which stream?
+use kube::{CustomResource, KubeSchema, ResourceExt};
+use serde::{Deserialize, Serialize};
+
+use super::{Permission, kind};
+
+mod defaults;
+mod options;
+mod status;
+
+pub use super::Mode;
+pub use options::{
+    Autoscale, ConfigMapKeyRef, Handover, Policy, Refresh, ShareMap, Strategy, Stream, StreamsFrom,
+    Weights, Workload, WorkloadKind,
+};
+pub use status::{Summary, SwarmStatus, UnassignedStream, WorkerStatus};
+
+/// What the controller may do beside reading and patching `Swarm` itself.
+pub const PERMISSIONS: &[Permission] = &[
+    // The workers. HotReload writes one annotation.
+    Permission { group: "", resources: &["pods"], verbs: &["get", "list", "watch", "patch"] },
+    // DeletePod.
+    Permission { group: "", resources: &["pods/eviction"], verbs: &["create"] },
+    // How many workers there are to be; configMap.immutable writes the name of one volume.
+    Permission {
+        group: "apps",
+        resources: &["statefulsets"],
+        verbs: &["get", "list", "watch", "patch"],
+    },
+    Permission { group: "apps", resources: &["deployments"], verbs: &["get", "list", "watch"] },
+    // autoscale.
+    Permission {
+        group: "apps",
+        resources: &["statefulsets/scale", "deployments/scale"],
+        verbs: &["patch"],
+    },
+    // The shares; streamsFrom.
+    Permission {
+        group: "",
+        resources: &["configmaps"],
+        verbs: &["get", "list", "watch", "create", "update", "patch", "delete"],
+    },
+];
+
+/// Gives each of a list of streams to exactly one of the workers of a `StatefulSet` or `Deployment`, and
+/// moves as few of them as it can when either changes: a stream leaves its worker before another one
+/// gets it.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[kube(
+    group = "traffic.example.com",
+    version = "v1alpha1",
+    kind = "Swarm",
+    namespaced,
+    status = "SwarmStatus",
+    shortname = "sw",
+    category = "traffic",
+    derive = "PartialEq",
+    doc = "Gives each of a list of streams to exactly one of the workers of a StatefulSet or Deployment, and moves as few of them as it can when either changes: a stream leaves its worker before another one gets it.",
+    validation = Rule::new("[has(self.spec.jobs), has(self.spec.streams), has(self.spec.streamsFrom)].filter(x, x).size() == 1")
+        .message("spec: exactly one of jobs, streams and streamsFrom is needed"),
+    validation = Rule::new("self.spec.workload.kind != 'Deployment' || !has(self.spec.refresh) || !has(self.spec.refresh.strategy) || self.spec.refresh.strategy != 'DeletePod'")
+        .message("spec.refresh.strategy: DeletePod needs a StatefulSet: the pod that a Deployment makes instead is another worker; use HotReload"),
+    validation = Rule::new("self.spec.workload.kind != 'Deployment' || !has(self.spec.streams) || self.spec.streams.all(s, !has(s.pin))")
+        .message("spec.streams: pin needs a StatefulSet: the pods of a Deployment have no names that last"),
+    validation = Rule::new("!self.spec.configMap.immutable || (self.spec.workload.kind == 'StatefulSet' && (!has(self.spec.refresh) || !has(self.spec.refresh.strategy) || self.spec.refresh.strategy == 'DeletePod'))")
+        .message("spec.configMap.immutable: needs a StatefulSet and refresh.strategy DeletePod: an immutable file reaches a worker only with a new pod"),
+    validation = Rule::new("self.spec.policy == 'Sticky' || (!has(self.spec.weights) && (!has(self.spec.streams) || self.spec.streams.all(s, s.weight == 1)))")
+        .message("spec.policy: Stateless and Contiguous balance by number; weight and weights need Sticky"),
+    validation = Rule::new("self.spec.policy != 'Contiguous' || !has(self.spec.streams) || self.spec.streams.all(s, !has(s.pin) && (!has(s.dedicated) || !s.dedicated))")
+        .message("spec.policy: Contiguous places by the order of the list; pin and dedicated need Sticky or Stateless"),
+    validation = Rule::new("!has(self.spec.autoscale) || self.spec.autoscale.min <= self.spec.autoscale.max")
+        .message("spec.autoscale.min: must not be greater than spec.autoscale.max"),
+    printcolumn(name = "Streams", type_ = "integer", json_path = ".status.summary.streams"),
+    printcolumn(name = "Workers", type_ = "integer", json_path = ".status.summary.workers"),
+    printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch"),
+    printcolumn(name = "Moving", type_ = "integer", json_path = ".status.moving"),
+    printcolumn(name = "Unassigned", type_ = "integer", json_path = ".status.summary.unassigned", priority = "1"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Converged", type_ = "string", json_path = ".status.conditions[?(@.type=='Converged')].status", priority = "1"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SwarmSpec {
+    /// The StatefulSet or Deployment whose pods are the workers, in the namespace of this object. How
+    /// many there are is its own affair: `kubectl scale` it.
+    pub workload: Workload,
+
+    /// The ids of the streams. Their order is of no importance, except to policy Contiguous. One of
+    /// jobs, streams and streamsFrom is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 30_000), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub jobs: Option<Vec<String>>,
+
+    /// The streams with their weights and places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 30_000))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["id".into()]))]
+    pub streams: Option<Vec<Stream>>,
+
+    /// The streams of a ConfigMap, followed as it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams_from: Option<StreamsFrom>,
+
+    /// The ConfigMap in which each worker finds its share, in the original's shape.
+    #[serde(default)]
+    pub config_map: ShareMap,
+
+    /// Sticky moves as few streams as possible; Stateless depends on nothing but streams and
+    /// workers; Contiguous gives blocks in the order of the list, as the original did.
+    #[serde(default)]
+    pub policy: Policy,
+
+    /// Exclusive gives a stream to its new worker only once the old one has stopped it; Immediate at
+    /// once.
+    #[serde(default)]
+    pub handover: Handover,
+
+    /// How workers are brought to their new share, and how they acknowledge it.
+    #[serde(default)]
+    pub refresh: Refresh,
+
+    /// No worker gets more streams than this; what does not fit is listed in the status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 30_000), extend("format" = "int32"))]
+    pub max_streams_per_worker: Option<u32>,
+
+    /// How many streams may be on their way at once for balance; those whose worker is gone do not
+    /// count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 30_000), extend("format" = "int32"))]
+    pub max_moves: Option<u32>,
+
+    /// Weights that Prometheus measures, in place of those of streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
+
+    /// The name of a TrafficWatch in the same namespace: streams leave workers on nodes that it marks
+    /// unfit, as long as there are others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("fitnessRef must be the name of a TrafficWatch in the same namespace"))]
+    pub fitness_ref: Option<String>,
+
+    /// Scales the workload by the weight of the streams. Off if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscale: Option<Autoscale>,
+
+    /// Stops deciding and writing; the file stays as it is.
+    #[serde(default)]
+    pub paused: bool,
+
+    /// Enforce writes the file and refreshes workers; Observe only computes status, metrics and
+    /// events.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+impl Swarm {
+    /// The name of the ConfigMap with the shares.
+    #[must_use]
+    pub fn config_map(&self) -> String {
+        let named = self.spec.config_map.name.clone();
+        named.unwrap_or_else(|| format!("{}-config", self.spec.workload.name))
+    }
+
+    /// How workers are brought to their new share.
+    #[must_use]
+    pub fn strategy(&self) -> Strategy {
+        self.spec.refresh.strategy.unwrap_or(match self.spec.workload.kind {
+            WorkloadKind::StatefulSet => Strategy::DeletePod,
+            WorkloadKind::Deployment => Strategy::HotReload,
+        })
+    }
+
+    /// `<namespace>/<name>`.
+    #[must_use]
+    pub fn key(&self) -> (String, String) {
+        (self.namespace().unwrap_or_default(), self.name_any())
+    }
+}
+
+kind!(Swarm, SwarmStatus);

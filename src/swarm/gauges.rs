@@ -1,0 +1,165 @@
+//! The metrics that are read from what is remembered at scrape time, so that series vanish with their
+//! object.
+use std::{fmt, time::Instant};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+
+use super::memory::Memories;
+
+/// What the leader tells of each `Swarm`.
+pub struct Gauges(pub Memories);
+
+impl fmt::Debug for Gauges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gauges").finish_non_exhaustive()
+    }
+}
+
+/// Labels of one series, beside namespace and name, and its value.
+type Series<'a, V> = (Vec<(&'static str, &'a str)>, V);
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an epoch is below 2^52")]
+fn epoch(number: u64) -> f64 {
+    number as f64
+}
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let all = self.0.told();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let gauge = |encoder: &mut DescriptorEncoder,
+                     name: &str,
+                     help: &str,
+                     of: &dyn Fn(&super::told::Told) -> Vec<Series<'_, f64>>| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for ((namespace, name), told) in &all {
+                for (labels, value) in of(told) {
+                    let mut every = vec![("namespace", namespace.as_str()), ("name", name)];
+                    every.extend(labels);
+                    let value = ConstGauge::new(value);
+                    value.encode(family.encode_family(&every.as_slice())?)?;
+                }
+            }
+            Ok::<_, fmt::Error>(())
+        };
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_streams",
+            "Streams of a Swarm: in a worker's list, to be let go of by one, free, without a worker to go to",
+            &|told| {
+                let counts = told.counts;
+                let by = [
+                    ("owned", counts.owned),
+                    ("releasing", counts.releasing),
+                    ("free", counts.free),
+                    ("unassigned", counts.unassigned),
+                ];
+                by.map(|(state, number)| (vec![("state", state)], count(number))).into()
+            },
+        )?;
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_duplicate_owners",
+            "Streams that two workers say they run",
+            &|told| vec![(vec![], count(told.duplicates.len()))],
+        )?;
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_workers",
+            "Workers that are to have streams, those with a ready pod, those not known to run their list",
+            &|told| {
+                let number = |is: &dyn Fn(&super::told::Worker) -> bool| {
+                    count(told.workers.iter().filter(|worker| is(worker)).count())
+                };
+                vec![
+                    (vec![("state", "wanted")], count(told.workers.len())),
+                    (vec![("state", "ready")], number(&|worker| worker.ready)),
+                    (vec![("state", "behind")], number(&|worker| worker.is_behind())),
+                ]
+            },
+        )?;
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_epoch",
+            "The version of the file with the shares",
+            &|told| vec![(vec![], epoch(told.epoch))],
+        )?;
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_worker_acked_epoch",
+            "The version that a worker has acknowledged",
+            &|told| {
+                let each = told.workers.iter();
+                let each =
+                    each.filter_map(|w| Some((vec![("worker", &*w.name)], epoch(w.loaded?))));
+                each.collect()
+            },
+        )?;
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_worker_load_ratio",
+            "How many times the mean the heaviest worker carries",
+            &|told| vec![(vec![], told.ratio)],
+        )?;
+        gauge(
+            &mut encoder,
+            "traffic_operator_swarm_oldest_release_seconds",
+            "For how long a worker has been waited for to let go of a stream",
+            &|told| {
+                let oldest = told.releasing.iter().map(|(.., since)| *since).min();
+                let age = oldest.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+                vec![(vec![], age)]
+            },
+        )?;
+        self.counters(&mut encoder)
+    }
+}
+
+impl Gauges {
+    fn counters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let all = self.0.told();
+        let families: [(&str, &str, &str, &dyn Fn(&super::told::Counters) -> Vec<_>); 2] = [
+            ("traffic_operator_swarm_moves", "Streams that left a worker", "reason", &|counters| {
+                counters.moves.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>()
+            }),
+            (
+                "traffic_operator_swarm_refreshes",
+                "Pods of workers that were evicted, reloaded, or whose eviction was refused",
+                "action",
+                &|counters| counters.refreshes.iter().map(|(k, v)| (*k, *v)).collect(),
+            ),
+        ];
+        for (name, help, label, of) in families {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for ((namespace, swarm), told) in &all {
+                for (value, number) in of(&told.counters) {
+                    let labels =
+                        [("namespace", namespace.as_str()), ("name", swarm), (label, value)];
+                    ConstCounter::new(number).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        let mut family = encoder.encode_descriptor(
+            "traffic_operator_swarm_stream_unowned_seconds",
+            "From when nobody had a stream any more until its new worker acknowledged it",
+            None,
+            MetricType::Histogram,
+        )?;
+        for ((namespace, swarm), told) in &all {
+            let labels = [("namespace", namespace.as_str()), ("name", swarm)];
+            told.counters.gaps.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

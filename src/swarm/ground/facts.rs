@@ -1,0 +1,202 @@
+//! What is kept of the objects a `Swarm` depends on.
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
+use kube::core::ObjectMeta;
+
+use super::objects::{Fitness, MapObject, PodSpec, WorkerPod, WorkloadObject};
+use crate::api::GROUP;
+
+/// The annotation that `HotReload` writes: the version of the file that the pod is to read. Any change
+/// of a pod makes the kubelet bring its volumes up to date at once instead of within a minute.
+pub const NUDGE: &str = "traffic.example.com/swarm-epoch";
+
+/// A `StatefulSet` or `Deployment`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkloadFacts {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of its spec.
+    pub generation: i64,
+    /// The version of its spec that its controller has seen.
+    pub observed_generation: i64,
+    /// How many workers there are to be.
+    pub replicas: u32,
+    /// The ordinal of the first.
+    pub start: u32,
+    /// `OnDelete`, `RollingUpdate` (the default).
+    pub on_delete: bool,
+    /// Which pods are its own.
+    pub selector: LabelSelector,
+    /// The volumes of its template that are `ConfigMap`s: name of the volume, name of the `ConfigMap`.
+    pub mounts: Vec<(Box<str>, Box<str>)>,
+}
+
+impl<K> From<&WorkloadObject<K>> for WorkloadFacts {
+    fn from(object: &WorkloadObject<K>) -> Self {
+        let spec = &object.spec;
+        let natural = |number: i32| u32::try_from(number).unwrap_or_default();
+        Self {
+            name: object.metadata.name.clone().unwrap_or_default(),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+            generation: object.metadata.generation.unwrap_or_default(),
+            observed_generation: object.status.observed_generation,
+            // The API server's default.
+            replicas: natural(spec.replicas.unwrap_or(1)),
+            start: natural(spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start)),
+            on_delete: spec.update_strategy.as_ref().is_some_and(|s| s.type_ == "OnDelete"),
+            selector: spec.selector.clone(),
+            mounts: mounts(&spec.template.spec),
+        }
+    }
+}
+
+fn mounts(spec: &PodSpec) -> Vec<(Box<str>, Box<str>)> {
+    let each = spec.volumes.iter().flat_map(|volume| {
+        let projected = volume.projected.iter().flat_map(|projected| &projected.sources);
+        let projected = projected.filter_map(|projection| projection.config_map.as_ref());
+        let sources = volume.config_map.iter().chain(projected);
+        sources.filter_map(|source| Some((volume.name.clone(), source.name.clone()?)))
+    });
+    each.collect()
+}
+
+/// A pod of a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodFacts {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Kind and name of its controller.
+    pub controller: Option<(Box<str>, Box<str>)>,
+    /// Of which revision of a `Deployment` it is.
+    pub template: Option<Box<str>>,
+    /// Its node.
+    pub node: Option<Box<str>>,
+    /// Its address.
+    pub ip: Option<IpAddr>,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether it never runs anything again: it is being deleted or has ended, and every container is
+    /// seen to have terminated; or it is being deleted and never got a node.
+    pub stopped: bool,
+    /// Whether any of its containers was ever seen to run.
+    pub started: bool,
+    /// The `ConfigMap`s it mounts.
+    pub mounts: Vec<Box<str>>,
+    /// The last nudge.
+    pub nudged: Option<u64>,
+}
+
+impl From<&WorkerPod> for PodFacts {
+    fn from(pod: &WorkerPod) -> Self {
+        let (metadata, status) = (&pod.metadata, &pod.status);
+        let label = |key: &str| metadata.labels.as_ref()?.get(key).map(|v| v.as_str().into());
+        let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
+        let owners = metadata.owner_references.iter().flatten();
+        let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+        Self {
+            name: metadata.name.as_deref().unwrap_or_default().into(),
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            controller: controller.map(|o| (o.kind.as_str().into(), o.name.as_str().into())),
+            template: label("pod-template-hash"),
+            node: pod.spec.node_name.clone(),
+            ip: status.pod_ip,
+            ready: status.conditions.iter().any(|c| &*c.type_ == "Ready" && &*c.status == "True"),
+            terminating: metadata.deletion_timestamp.is_some(),
+            stopped: is_stopped(pod),
+            started: status.container_statuses.iter().any(|c| {
+                c.restart_count > 0 || c.state.running.is_some() || c.state.terminated.is_some()
+            }),
+            mounts: mounts(&pod.spec).into_iter().map(|(_, map)| map).collect(),
+            nudged: annotation(NUDGE).and_then(|text| text.parse().ok()),
+        }
+    }
+}
+
+/// A container that may be started again frees nothing, nor does one that nobody reports about.
+fn is_stopped(pod: &WorkerPod) -> bool {
+    let terminating = pod.metadata.deletion_timestamp.is_some();
+    let ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    if !terminating && !ended {
+        return false;
+    }
+    if pod.spec.node_name.is_none() {
+        return true;
+    }
+    let statuses = &pod.status.container_statuses;
+    let terminated = |name: &str| {
+        statuses.iter().any(|status| &*status.name == name && status.state.terminated.is_some())
+    };
+    let all = pod.spec.containers.iter().all(|container| terminated(&container.name));
+    // Sidecars are init containers that go on.
+    all && pod.status.init_container_statuses.iter().all(|status| status.state.running.is_none())
+}
+
+/// A `ConfigMap`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MapFacts {
+    /// Its UID.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// Who manages it, as it says.
+    pub managed_by: Option<String>,
+    /// The name of the `Swarm` that owns it.
+    pub owner: Option<String>,
+    /// The name of the `Swarm` that it is given to, by its annotation [`GIVEN`].
+    pub given: Option<String>,
+    /// The fingerprint of what we wrote, by its annotation [`CONTENT`].
+    pub content: Option<String>,
+    /// What it holds.
+    pub data: Arc<BTreeMap<String, String>>,
+}
+
+/// The annotation of a `ConfigMap` that says to which `Swarm` it belongs: with it, one that was there
+/// before is taken over.
+pub const GIVEN: &str = "traffic.example.com/swarm";
+
+/// The annotation with the fingerprint of what we wrote: another content was written by somebody else.
+pub const CONTENT: &str = "traffic.example.com/content";
+
+impl From<&MapObject> for MapFacts {
+    fn from(map: &MapObject) -> Self {
+        Self::new(&map.metadata, Arc::new(map.data.clone()))
+    }
+}
+
+impl MapFacts {
+    /// From what the API server answered to a write.
+    #[must_use]
+    pub fn new(metadata: &ObjectMeta, data: Arc<BTreeMap<String, String>>) -> Self {
+        let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
+        let owners = metadata.owner_references.iter().flatten();
+        let mut ours = owners.filter(|owner| {
+            owner.kind == "Swarm" && owner.api_version.split('/').next() == Some(GROUP)
+        });
+        let label = |key: &str| metadata.labels.as_ref()?.get(key).cloned();
+        Self {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            managed_by: label("app.kubernetes.io/managed-by"),
+            owner: ours.next().map(|owner| owner.name.clone()),
+            given: annotation(GIVEN),
+            content: annotation(CONTENT),
+            data,
+        }
+    }
+}
+
+/// The key of the label that a `TrafficWatch` puts on nodes.
+pub(super) fn fitness_label(fitness: &Fitness) -> String {
+    let name = fitness.metadata.name.clone().unwrap_or_default();
+    format!("{}.{GROUP}/unfit", fitness.spec.label.clone().unwrap_or(name))
+}

@@ -1,0 +1,250 @@
+//! What the `Swarm`s depend on: workloads, their pods, `ConfigMap`s, by one watch for each.
+//!
+//! Only what a `Swarm` names is watched: without one, nothing is.
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::Stream;
+use kube::{core::ObjectMeta, runtime::watcher::Event};
+use tokio::sync::{Notify, watch as signal};
+
+use crate::{
+    api::{Swarm, swarm::WorkloadKind},
+    selector::Selector,
+};
+
+mod facts;
+mod follower;
+mod objects;
+
+pub use facts::{CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// One watch. The first text is the namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Watched {
+    /// By name.
+    Workload(WorkloadKind, String, String),
+    /// By name.
+    Map(String, String),
+    /// By name.
+    Fitness(String, String),
+    /// By label selector.
+    Pods(String, String),
+}
+
+/// The objects of one watch, by name.
+struct Seen<V> {
+    synced: bool,
+    listing: BTreeMap<String, V>,
+    objects: BTreeMap<String, V>,
+}
+
+impl<V> Default for Seen<V> {
+    fn default() -> Self {
+        Self { synced: false, listing: BTreeMap::new(), objects: BTreeMap::new() }
+    }
+}
+
+impl<V> Seen<V> {
+    fn apply(&mut self, event: Event<(String, V)>) {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply((name, value)) => {
+                self.listing.insert(name, value);
+            }
+            Event::InitDone => {
+                self.objects = std::mem::take(&mut self.listing);
+                self.synced = true;
+            }
+            Event::Apply((name, value)) => {
+                self.objects.insert(name, value);
+            }
+            Event::Delete((name, _)) => {
+                self.objects.remove(&name);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    workloads: HashMap<Watched, Seen<WorkloadFacts>>,
+    maps: HashMap<Watched, Seen<MapFacts>>,
+    fitness: HashMap<Watched, Seen<String>>,
+    pods: HashMap<Watched, Seen<PodFacts>>,
+    /// Which watches each `Swarm` needs.
+    needs: HashMap<Key, BTreeSet<Watched>>,
+    /// The last known selector of each `Swarm`'s workload: its pods outlive it.
+    selectors: HashMap<Key, String>,
+    changed: BTreeSet<Key>,
+}
+
+impl State {
+    fn is_synced(&self, watched: &Watched) -> bool {
+        match watched {
+            Watched::Workload(..) => self.workloads.get(watched).is_some_and(|seen| seen.synced),
+            Watched::Map(..) => self.maps.get(watched).is_some_and(|seen| seen.synced),
+            Watched::Fitness(..) => self.fitness.get(watched).is_some_and(|seen| seen.synced),
+            Watched::Pods(..) => self.pods.get(watched).is_some_and(|seen| seen.synced),
+        }
+    }
+}
+
+/// What one `Swarm` depends on, as it is known now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// Its workload, if it is there.
+    pub workload: Option<WorkloadFacts>,
+    /// The `ConfigMap` with the shares, if it is there.
+    pub share: Option<MapFacts>,
+    /// The `ConfigMap` with the streams, if one is named and is there.
+    pub source: Option<MapFacts>,
+    /// The key of the label that marks nodes unfit, if `fitnessRef` names a `TrafficWatch` that is
+    /// there.
+    pub fitness: Option<String>,
+    /// The pods that match the workload's selector, by name.
+    pub pods: Vec<PodFacts>,
+}
+
+/// What is known; clones share it.
+#[derive(Clone, Default)]
+pub struct Ground(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    notify: Notify,
+    /// Counts what was learnt: to wait for it.
+    learnt: signal::Sender<u64>,
+}
+
+impl Ground {
+    /// What a `Swarm` depends on; `None` until all of it was listed.
+    #[must_use]
+    pub fn view(&self, swarm: &Swarm) -> Option<View> {
+        let (key, names) = (swarm.key(), Names::of(swarm));
+        let state = self.state();
+        let synced = |watched: &Watched| state.is_synced(watched);
+        if !names.all().all(|watched| synced(&watched)) {
+            return None;
+        }
+        let pods = match state.selectors.get(&key) {
+            None => vec![],
+            Some(selector) => {
+                let seen = state.pods.get(&Watched::Pods(key.0.clone(), selector.clone()))?;
+                if !seen.synced {
+                    return None;
+                }
+                seen.objects.values().cloned().collect()
+            }
+        };
+        let map = |watched: &Watched| only(state.maps.get(watched));
+        Some(View {
+            workload: only(state.workloads.get(&names.workload)),
+            share: map(&names.share),
+            source: names.source.as_ref().and_then(map),
+            fitness: names.fitness.as_ref().and_then(|name| only(state.fitness.get(name))),
+            pods,
+        })
+    }
+
+    /// To wait for something to be learnt.
+    #[must_use]
+    pub fn learnt(&self) -> signal::Receiver<u64> {
+        self.0.learnt.subscribe()
+    }
+
+    /// The `Swarm`s whose surroundings changed, for ever.
+    pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
+        use futures::StreamExt;
+        let ground = self.clone();
+        futures::stream::unfold(ground, |ground| async move {
+            ground.0.notify.notified().await;
+            let changed = std::mem::take(&mut ground.state().changed);
+            Some((futures::stream::iter(changed), ground))
+        })
+        .flatten()
+    }
+
+    /// Takes the answer to a write of ours to the `ConfigMap` with the shares, so that the next pass
+    /// sees it though the watch may not have brought it yet.
+    pub fn wrote(&self, swarm: &Swarm, metadata: &ObjectMeta, data: Arc<BTreeMap<String, String>>) {
+        let watched = Names::of(swarm).share;
+        if let Watched::Map(_, name) = &watched
+            && let Some(seen) = self.state().maps.get_mut(&watched)
+        {
+            let new = MapFacts::new(metadata, data);
+            let old = seen.objects.get(name).map(|old| version(&old.resource_version));
+            if old.is_none_or(|old| old <= version(&new.resource_version)) {
+                seen.objects.insert(name.clone(), new);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that something about `watched` changed.
+    fn changed(&self, watched: &Watched) {
+        let mut state = self.state();
+        let State { needs, changed, .. } = &mut *state;
+        let who = needs.iter().filter(|(_, needs)| needs.contains(watched));
+        changed.extend(who.map(|(key, _)| key.clone()));
+        drop(state);
+        self.0.learnt.send_modify(|count| *count = count.wrapping_add(1));
+        self.0.notify.notify_one();
+    }
+}
+
+fn only<V: Clone>(seen: Option<&Seen<V>>) -> Option<V> {
+    seen.and_then(|seen| seen.objects.values().next().cloned())
+}
+
+/// Kubernetes compares versions of one object as numbers since 1.35, and etcd always made them so.
+fn version(text: &str) -> u64 {
+    text.parse().unwrap_or_default()
+}
+
+/// What a spec names.
+struct Names {
+    workload: Watched,
+    share: Watched,
+    source: Option<Watched>,
+    fitness: Option<Watched>,
+}
+
+impl Names {
+    fn of(swarm: &Swarm) -> Self {
+        let (namespace, _) = swarm.key();
+        let spec = &swarm.spec;
+        let map = |name: String| Watched::Map(namespace.clone(), name);
+        let source = spec.streams_from.as_ref().map(|from| &from.config_map_key_ref.name);
+        let workload = &spec.workload;
+        Self {
+            workload: Watched::Workload(workload.kind, namespace.clone(), workload.name.clone()),
+            share: map(swarm.config_map()),
+            source: source.cloned().map(map),
+            fitness: spec.fitness_ref.clone().map(|name| Watched::Fitness(namespace.clone(), name)),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Watched> {
+        let named = [Some(&self.workload), Some(&self.share), self.source.as_ref()];
+        named.into_iter().chain([self.fitness.as_ref()]).flatten().cloned()
+    }
+}
+
+/// The selector of a workload as a query.
+fn query(facts: &WorkloadFacts) -> Option<String> {
+    // One that cannot be read selects nothing; the API server refuses those of workloads anyway.
+    Selector::new(&facts.selector).ok().map(|selector| selector.to_string())
+}
+
+#[cfg(test)]
+mod tests;

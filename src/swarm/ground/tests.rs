@@ -1,0 +1,127 @@
+use serde_json::{Value, json};
+
+use super::{
+    facts::{GIVEN, MapFacts, PodFacts, WorkloadFacts},
+    objects::{MapObject, WorkerPod, WorkloadObject},
+    *,
+};
+use k8s_openapi::api::apps::v1::StatefulSet;
+
+fn pod(change: &[(&str, Value)]) -> PodFacts {
+    let mut pod = json!({
+        "metadata": {"name": "w-0", "uid": "u"},
+        "spec": {"nodeName": "n", "containers": [{"name": "a"}, {"name": "b"}]},
+        "status": {"phase": "Running"}
+    });
+    for (pointer, value) in change {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        pod.pointer_mut(parent).unwrap()[field] = value.clone();
+    }
+    PodFacts::from(&serde_json::from_value::<WorkerPod>(pod).unwrap())
+}
+
+const DELETED: (&str, &str) = ("/metadata/deletionTimestamp", "2026-01-01T00:00:00Z");
+
+fn states(a: Value, b: Value) -> Value {
+    json!([{"name": "a", "state": a}, {"name": "b", "state": b}])
+}
+
+/// What frees a stream, row by row.
+#[test]
+fn only_a_pod_that_can_never_run_anything_again_is_stopped() {
+    let deleted = || (DELETED.0, json!(DELETED.1));
+    let ended = || json!({"terminated": {"exitCode": 0}});
+    let running = || json!({"running": {}});
+    let statuses = |a, b| ("/status/containerStatuses", states(a, b));
+    let phase = |phase: &str| ("/status/phase", json!(phase));
+    assert!(!pod(&[]).stopped, "running");
+    assert!(!pod(&[statuses(ended(), ended())]).stopped, "containers may be started again");
+    assert!(!pod(&[deleted()]).stopped, "nobody reports about its containers");
+    assert!(!pod(&[deleted(), statuses(ended(), running())]).stopped, "one runs on");
+    assert!(!pod(&[deleted(), statuses(ended(), json!({"waiting": {}}))]).stopped);
+    assert!(pod(&[deleted(), statuses(ended(), ended())]).stopped);
+    assert!(pod(&[phase("Failed"), statuses(ended(), ended())]).stopped);
+    assert!(pod(&[phase("Succeeded"), statuses(ended(), ended())]).stopped);
+    assert!(!pod(&[phase("Failed")]).stopped, "evicted, but nobody saw its containers end");
+    assert!(!pod(&[phase("Unknown"), statuses(ended(), ended())]).stopped);
+    let sidecar =
+        ("/status/initContainerStatuses", json!([{"name": "s", "state": {"running": {}}}]));
+    assert!(!pod(&[deleted(), statuses(ended(), ended()), sidecar]).stopped, "a sidecar runs on");
+    assert!(pod(&[deleted(), ("/spec/nodeName", Value::Null)]).stopped, "it never had a node");
+    assert!(!pod(&[("/spec/nodeName", Value::Null)]).stopped, "it may get one");
+}
+
+#[test]
+fn a_pod_is_read_as_far_as_it_is_needed() {
+    let facts = pod(&[
+        (
+            "/metadata/ownerReferences",
+            json!([
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "s", "controller": true}
+            ]),
+        ),
+        ("/metadata/annotations", json!({NUDGE: "12", "x": "y"})),
+        ("/status/podIP", json!("10.0.0.9")),
+        ("/status/conditions", json!([{"type": "Ready", "status": "True"}])),
+        (
+            "/spec/volumes",
+            json!([
+                {"name": "c", "configMap": {"name": "w-config"}}, {"name": "e", "emptyDir": {}},
+                {"name": "p", "projected": {"sources": [{"configMap": {"name": "q"}}, {"secret": {}}]}}
+            ]),
+        ),
+    ]);
+    assert_eq!(facts.controller, Some(("StatefulSet".into(), "w".into())));
+    assert_eq!(facts.nudged, Some(12));
+    assert_eq!(facts.ip, Some("10.0.0.9".parse().unwrap()));
+    assert!(facts.ready && !facts.terminating);
+    assert_eq!(facts.mounts, ["w-config".into(), "q".into()]);
+}
+
+/// Bug 12 of the original: `spec.replicas` may be absent.
+#[test]
+fn bug_12_a_workload_without_replicas_has_one() {
+    let read = |spec: Value| {
+        let object = json!({"metadata": {"name": "w", "generation": 3}, "spec": spec});
+        WorkloadFacts::from(&serde_json::from_value::<WorkloadObject<StatefulSet>>(object).unwrap())
+    };
+    let facts = read(json!({"selector": {"matchLabels": {"app": "w"}}}));
+    assert_eq!((facts.replicas, facts.start, facts.generation), (1, 0, 3));
+    assert_eq!(query(&facts).as_deref(), Some("app in (w)"));
+    let facts = read(json!({
+        "replicas": 4, "ordinals": {"start": 5}, "updateStrategy": {"type": "OnDelete"},
+        "template": {"spec": {"containers": [], "volumes": [{"name": "c", "configMap": {"name": "m"}}]}}
+    }));
+    assert_eq!((facts.replicas, facts.start, facts.on_delete), (4, 5, true));
+    assert_eq!(facts.mounts, [("c".into(), "m".into())]);
+}
+
+#[test]
+fn a_map_says_whose_it_is() {
+    let read = |metadata: Value| {
+        let object = json!({"metadata": metadata, "data": {"config.yml": "x"}});
+        MapFacts::from(&serde_json::from_value::<MapObject>(object).unwrap())
+    };
+    let owner = |api: &str| json!([{"apiVersion": api, "kind": "Swarm", "name": "s", "uid": "u"}]);
+    let ours = read(json!({"name": "m", "ownerReferences": owner("traffic.example.com/v1alpha1")}));
+    assert_eq!(ours.owner.as_deref(), Some("s"));
+    let other = read(json!({"name": "m", "ownerReferences": owner("k8slab.info/v1alpha1")}));
+    assert_eq!(other.owner, None);
+    let given = read(json!({"name": "m", "annotations": {GIVEN: "s"}}));
+    assert_eq!(given.given.as_deref(), Some("s"));
+}
+
+/// Bug 13 of the original: an object whose deletion the watch missed.
+#[test]
+fn bug_13_what_a_new_list_does_not_hold_is_gone() {
+    let mut seen = Seen::<u8>::default();
+    for event in [Event::Init, Event::InitApply(("a".into(), 1)), Event::InitDone] {
+        seen.apply(event);
+    }
+    seen.apply(Event::Apply(("b".into(), 2)));
+    assert_eq!(seen.objects.keys().collect::<Vec<_>>(), ["a", "b"]);
+    for event in [Event::Init, Event::InitApply(("b".into(), 2)), Event::InitDone] {
+        seen.apply(event);
+    }
+    assert_eq!(seen.objects.keys().collect::<Vec<_>>(), ["b"]);
+}

@@ -1,0 +1,163 @@
+//! What is known of who has which stream, from what the API server holds.
+//!
+//! The `ConfigMap` is the record: file and handovers change in one write. Where it was lost, replaced or
+//! edited, and this process does not remember what it wrote, any worker may run anything: then every
+//! worker has to acknowledge a new file before anything is given to another (a *barrier*).
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    file,
+    ground::MapFacts,
+    handover::{Epoch, Published, Share},
+    memory::Memory,
+};
+use crate::{controller::Error, placement::hash};
+
+/// The key of the record beside the file.
+pub const RECORD: &str = "handover.yml";
+
+/// What is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The last file.
+    pub published: Published,
+    /// The file has to be written though nothing is to change: it is not there, or not as we wrote
+    /// it.
+    pub repair: Option<Repair>,
+    /// What somebody else wrote in place of it, if that can be read.
+    pub edited: Option<Published>,
+}
+
+/// Why a file is written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// It was never written, and nobody can have read any.
+    First,
+    /// It was deleted, and what we wrote is known.
+    Restore,
+    /// It was edited, and what we wrote is known.
+    Undo,
+    /// It is not known what workers have read.
+    Barrier,
+}
+
+/// What a pass knows beside the `ConfigMap`.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// What this process remembers.
+    pub memory: &'a Memory,
+    /// The version in the status.
+    pub told: Epoch,
+    /// Whether a pod may run streams of a file that nobody knows: it has been started, and has not said
+    /// that it runs nothing.
+    pub unknown_pods: bool,
+}
+
+/// The fingerprint of what is written, to see another's edit.
+#[must_use]
+pub fn fingerprint(config: &str, record: &str) -> String {
+    format!("{:016x}", hash::combine(hash::of(config), hash::of(record)))
+}
+
+/// Reads the record.
+///
+/// # Errors
+/// When a `ConfigMap` that is to be taken over cannot be read.
+pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result<History, Error> {
+    let memory = evidence.memory;
+    let Some(share) = share else {
+        return Ok(lost(None, evidence));
+    };
+    let config = share.data.get(key).map_or("", String::as_str);
+    let record = share.data.get(RECORD).map_or("", String::as_str);
+    let read = file::parse(config, record);
+    let Some(content) = &share.content else {
+        // Given to us, and never written by us: the original's, or an empty place for it.
+        let mut published = read.map_err(|error| {
+            let text = format!("the ConfigMap of spec.configMap, key {key:?}: {error}");
+            Error::Invalid(text)
+        })?;
+        published.barrier = None;
+        if config.is_empty() && !evidence.unknown_pods {
+            return Ok(History { published, repair: Some(Repair::First), edited: None });
+        }
+        return Ok(History { published, repair: Some(Repair::Barrier), edited: None });
+    };
+    let intact = *content == fingerprint(config, record);
+    match read {
+        Ok(published) if intact && published.epoch >= evidence.told => {
+            Ok(History { published, repair: None, edited: None })
+        }
+        read => Ok(match &memory.published {
+            Some(known) => {
+                let mut known = Published::clone(known);
+                // Workers may have read what was edited: the next file is newer than both.
+                let edited = read.ok();
+                let epoch = edited.as_ref().map_or(0, |edited| edited.epoch);
+                known.epoch = known.epoch.max(epoch).max(evidence.told);
+                History { published: known, repair: Some(Repair::Undo), edited }
+            }
+            None => lost(read.ok(), evidence),
+        }),
+    }
+}
+
+/// Without a record that can be trusted.
+fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
+    if let Some(known) = &evidence.memory.published {
+        let mut known = Published::clone(known);
+        known.epoch = known.epoch.max(evidence.told);
+        return History { published: known, repair: Some(Repair::Restore), edited: None };
+    }
+    let mut published = read.unwrap_or_default();
+    published.epoch = published.epoch.max(evidence.told);
+    let repair = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
+    if repair == Repair::First {
+        published.releasing.clear();
+    }
+    History { published, repair: Some(repair), edited: None }
+}
+
+impl History {
+    /// The file that repairs the record: the lists as they are known, under a new version that every
+    /// worker has to acknowledge where it matters.
+    #[must_use]
+    pub fn repaired(&self, highest: Epoch) -> Published {
+        let mut next = self.published.clone();
+        next.epoch = next.epoch.max(highest) + 1;
+        match self.repair {
+            // A list that was edited may have been read; so may a version, which acknowledges nothing.
+            Some(Repair::Undo) => {
+                let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
+                for (worker, share) in &mut next.shares {
+                    let same = edited(worker).is_some_and(|other| same_set(share, other));
+                    if !same {
+                        share.version = next.epoch;
+                    }
+                }
+                next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
+            }
+            Some(Repair::Barrier) => {
+                next.shares.values_mut().for_each(|share| share.version = next.epoch);
+                next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
+                next.barrier = Some(next.epoch);
+            }
+            Some(Repair::Restore | Repair::First) | None => {}
+        }
+        next
+    }
+}
+
+impl Published {
+    /// The worker in whose list a stream stands, for all of them.
+    pub fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.shares
+            .iter()
+            .flat_map(|(worker, share)| share.streams.iter().map(move |stream| (stream, worker)))
+    }
+}
+
+fn same_set(one: &Share, other: &Share) -> bool {
+    let set = |share: &Share| share.streams.iter().cloned().collect::<BTreeSet<_>>();
+    set(one) == set(other)
+}

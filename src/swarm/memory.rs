@@ -1,0 +1,108 @@
+//! What is remembered between passes and lost with the process: nothing of it decides who has a stream.
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::{acknowledge::Answer, ground::Key, handover::Published, told::Told};
+use crate::api::SwarmStatus;
+
+/// The last that a pod said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// When it was asked last.
+    pub asked: Instant,
+    /// How often in a row it did not answer.
+    pub failures: u32,
+    /// Why it did not answer the last time.
+    pub error: Option<Arc<str>>,
+    /// What it answered last.
+    pub answer: Option<Arc<Answer>>,
+}
+
+/// What is remembered of one `Swarm`.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// By UID of the pod.
+    pub reports: BTreeMap<Arc<str>, Report>,
+    /// The pods that were there when this process began to look: what they read is not known.
+    pub first: Option<Vec<Arc<str>>>,
+    /// The version of the file when the pod of a worker was evicted: the pod after it reads that
+    /// or a later one. UID of the evicted pod, and version.
+    pub evicted: BTreeMap<Arc<str>, (Arc<str>, u64)>,
+    /// When an eviction of a worker was refused.
+    pub refused: BTreeMap<Arc<str>, Instant>,
+    /// What was published last, and the content it was read from or written to.
+    pub published: Option<Arc<Published>>,
+    /// Since when nobody has a stream.
+    pub free: BTreeMap<Arc<str>, Instant>,
+    /// Since when a stream is to be let go of by a worker.
+    pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
+    /// Since when streams that were given have not been acknowledged, and since when nobody had them.
+    pub granted: BTreeMap<Arc<str>, Granted>,
+    /// Since when moves wait for workers that are to get something.
+    pub awaiting: Option<Instant>,
+    /// The last measured weight of each stream.
+    pub weights: Arc<BTreeMap<Arc<str>, f64>>,
+    /// Since when the heaviest worker has carried too much.
+    pub heavy: Option<Instant>,
+    /// How many workers there were to be, and when that changed last.
+    pub replicas: Option<(u32, Instant)>,
+    /// The status that was written last, and when its figures were made.
+    pub status: Option<(Instant, SwarmStatus)>,
+    /// Stuck workers that were told of.
+    pub stuck: Vec<Arc<str>>,
+    /// What metrics and the page tell.
+    pub told: Arc<Told>,
+}
+
+/// A stream on its last step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Granted {
+    /// The worker that gets it.
+    pub worker: Arc<str>,
+    /// The version of the file that says so.
+    pub epoch: u64,
+    /// Since when nobody had it.
+    pub since: Instant,
+}
+
+/// All of them; clones share them.
+#[derive(Clone, Default)]
+pub struct Memories(Arc<Mutex<HashMap<Key, Memory>>>);
+
+impl Memories {
+    /// What is remembered of one.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Memory {
+        self.all().get(key).cloned().unwrap_or_default()
+    }
+
+    /// Remembers.
+    pub fn put(&self, key: Key, memory: Memory) {
+        self.all().insert(key, memory);
+    }
+
+    /// Changes what is remembered.
+    pub fn change<T>(&self, key: &Key, change: impl FnOnce(&mut Memory) -> T) -> T {
+        change(self.all().entry(key.clone()).or_default())
+    }
+
+    /// Drops what is remembered.
+    pub fn forget(&self, key: &Key) {
+        self.all().remove(key);
+    }
+
+    /// What is told of each, by namespace and name.
+    #[must_use]
+    pub fn told(&self) -> BTreeMap<Key, Arc<Told>> {
+        let all = self.all();
+        let told = all.iter().filter(|(_, memory)| memory.told.decided);
+        told.map(|(key, memory)| (key.clone(), Arc::clone(&memory.told))).collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

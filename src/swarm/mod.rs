@@ -1,0 +1,261 @@
+//! Serves [`Swarm`]: observes, applies; what is decided stands in `plan`.
+//!
+//! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
+//! [`file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
+//! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
+//! [`acknowledge`], how workers are asked; `writing`, what is done.
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{Stream, StreamExt};
+use kube::{
+    core::DeserializeGuard,
+    runtime::reflector::{ObjectRef, Store},
+};
+
+use crate::{
+    api::{Swarm, SwarmStatus},
+    controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
+    metrics::Metrics,
+    nodes::NodeStore,
+    prometheus::{Class, Endpoints, QueryError, Shared},
+    selector::Selector,
+};
+
+pub mod acknowledge;
+pub mod claims;
+pub mod file;
+mod gauges;
+pub mod ground;
+pub mod handover;
+pub mod history;
+mod inspection;
+pub mod memory;
+mod plan;
+mod polls;
+mod report;
+pub mod settings;
+pub mod told;
+pub mod weights;
+pub mod workers;
+mod writing;
+
+use acknowledge::Asker;
+pub use gauges::Gauges;
+use ground::{Ground, View};
+pub use inspection::router;
+use memory::{Memories, Memory};
+use plan::{Desired, Observed};
+use weights::Measured;
+
+/// How long a pass waits for what the watches bring: they begin when an object appears.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// How long changes of the surroundings are collected: a scaled workload is many events in a moment.
+const COLLECT: Duration = Duration::from_millis(50);
+
+/// What is asked of Prometheus: the endpoint and the text.
+type Question = (Arc<str>, Arc<str>);
+type Measurement = Result<Arc<Measured>, QueryError>;
+
+/// What the controller works with.
+pub struct SwarmReconciler {
+    /// Writes.
+    pub client: kube::Client,
+    /// What `Swarm`s depend on.
+    pub ground: Ground,
+    /// The nodes, for `fitnessRef`.
+    pub nodes: NodeStore,
+    /// The endpoints, for `weights`.
+    pub prometheus: Endpoints,
+    /// Whether the PromQL of authors is asked.
+    pub own_queries: bool,
+    /// Asks workers.
+    pub asker: Asker,
+    /// What is remembered, and told.
+    pub memories: Memories,
+    /// The ticks.
+    pub schedule: Schedule,
+    /// Counters.
+    pub metrics: Metrics,
+    /// One request for all who ask the same.
+    pub measurements: Shared<Question, Measurement>,
+}
+
+type Others = Store<DeserializeGuard<Swarm>>;
+
+impl SwarmReconciler {
+    /// The objects to look at though they did not change: their surroundings did.
+    pub fn triggers(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Swarm>>> + Send + 'static + use<> {
+        self.ground
+            .changes()
+            .ready_chunks(1024)
+            .then(async |keys| {
+                tokio::time::sleep(COLLECT).await;
+                let keys: BTreeSet<_> = keys.into_iter().collect();
+                futures::stream::iter(keys)
+            })
+            .flatten()
+            .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
+    }
+
+    /// What an object depends on, waiting a moment for it.
+    async fn view(&self, swarm: &Swarm) -> Option<View> {
+        let mut learnt = self.ground.learnt();
+        let known = learnt.wait_for(|_| self.ground.view(swarm).is_some());
+        // The sender lives in `self`.
+        let _ = tokio::time::timeout(CATCH_UP, known).await;
+        self.ground.view(swarm)
+    }
+
+    /// What of a spec only the operator's configuration can tell to be wrong.
+    fn check(&self, swarm: &Swarm) -> Result<(), Error> {
+        let Some(weights) = &swarm.spec.weights else { return Ok(()) };
+        if self.prometheus.get(&weights.prometheus).is_none() {
+            let names: Vec<_> = self.prometheus.names().collect();
+            return Err(Error::Invalid(format!(
+                "spec.weights.prometheus: no endpoint {:?} is configured (there is {}); see \
+                 --prometheus-config",
+                weights.prometheus,
+                names.join(", ")
+            )));
+        }
+        if !self.own_queries {
+            let text = "spec.weights.query: this operator runs with --own-queries=false: PromQL in a \
+                        Swarm is switched off";
+            return Err(Error::Invalid(text.into()));
+        }
+        Ok(())
+    }
+
+    /// The weights of this tick. Objects that ask the same of the same endpoint share one request.
+    async fn measure(&self, swarm: &Swarm, now: Instant) -> Option<Measurement> {
+        let weights = swarm.spec.weights.as_ref()?;
+        let interval = Duration::from(weights.interval);
+        let tick = self.schedule.tick_start(now, interval);
+        let key = (weights.prometheus.as_str().into(), weights.query.as_str().into());
+        let ask = || async {
+            let Some(client) = self.prometheus.get(&weights.prometheus) else {
+                let message = format!("no endpoint {:?} is configured", weights.prometheus);
+                return Err(QueryError::new(Class::Unreachable, message));
+            };
+            // An answer that comes after the next tick is late; but nothing answers in no time.
+            let deadline = interval.max(Duration::from_secs(2));
+            let result = client.query(&weights.query, deadline, |answer| {
+                Measured::read(answer.status, &answer.content_type, &answer.body)
+            });
+            let result = result.await.map(Arc::new);
+            match &result {
+                Ok(measured) => self.metrics.samples_rejected("weight", measured.rejected),
+                Err(error) => tracing::warn!(
+                    endpoint = weights.prometheus, reason = error.class.reason(), %error,
+                    "no weights, streams keep their last ones"
+                ),
+            }
+            result
+        };
+        Some(self.measurements.get(&key, tick, ask).await)
+    }
+
+    /// The nodes that streams are to leave.
+    fn unfit(&self, view: &View) -> BTreeSet<String> {
+        let Some(key) = &view.fitness else { return BTreeSet::new() };
+        let nodes = self.nodes.select(&Selector::linux(), key).into_iter();
+        let unfit = nodes.filter(|node| node.label.as_deref() == Some("true"));
+        unfit.map(|node| node.name.to_string()).collect()
+    }
+}
+
+impl Reconciler for SwarmReconciler {
+    type Kind = Swarm;
+    type Observed = Observed;
+    type Desired = Desired;
+    const NAME: &'static str = "swarm";
+    const FINALIZER: &'static str = "traffic.example.com/swarm";
+
+    /// What it owns stands beside it and goes with it.
+    fn needs_cleanup(&self, _: &Swarm) -> bool {
+        false
+    }
+
+    async fn observe(&self, swarm: &Swarm, others: &Others) -> Result<Observed, Error> {
+        self.check(swarm)?;
+        let key = swarm.key();
+        let held = {
+            let all = others.state();
+            claims::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()))
+        };
+        let view = if held.is_some() { None } else { self.view(swarm).await };
+        let mut memory = self.memories.get(&key);
+        let mut measuring = None;
+        let mut unfit = BTreeSet::new();
+        if let Some(view) = &view {
+            unfit = self.unfit(view);
+            memory
+                .first
+                .get_or_insert_with(|| view.pods.iter().map(|p| Arc::clone(&p.uid)).collect());
+            polls::ask(&self.asker, swarm, view, &mut memory).await;
+            match self.measure(swarm, Instant::now()).await {
+                Some(Ok(measured)) => {
+                    if let Ok(settings) = settings::Settings::of(swarm, view.source.as_ref()) {
+                        let known = &memory.weights;
+                        let known = weights::remember(known, &measured, &settings.streams);
+                        memory.weights = Arc::new(known);
+                    }
+                }
+                Some(Err(error)) => measuring = Some(error),
+                None => memory.weights = Arc::default(),
+            }
+        }
+        Ok(Observed { now: Instant::now(), held, view, memory, unfit, measuring })
+    }
+
+    fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmStatus>, Error> {
+        plan::plan(swarm, observed)
+    }
+
+    async fn apply(&self, swarm: &Swarm, desired: Desired) -> Result<Vec<Notice>, Error> {
+        self.write(swarm, desired).await
+    }
+
+    async fn cleanup(&self, _: &Swarm, _: &Others) -> Result<Vec<Notice>, Error> {
+        Ok(vec![])
+    }
+
+    fn forget(&self, namespace: &str, name: &str) {
+        self.memories.forget(&(namespace.to_owned(), name.to_owned()));
+    }
+}
+
+impl Memory {
+    /// The same, with what was found out.
+    fn reported(
+        &mut self,
+        uid: Arc<str>,
+        answer: Result<acknowledge::Answer, String>,
+        at: Instant,
+    ) {
+        let known = self.reports.remove(&uid);
+        let report = match answer {
+            Ok(answer) => memory::Report {
+                asked: at,
+                failures: 0,
+                error: None,
+                answer: Some(Arc::new(answer)),
+            },
+            Err(text) => memory::Report {
+                asked: at,
+                failures: known.as_ref().map_or(1, |known| known.failures.saturating_add(1)),
+                error: Some(text.into()),
+                // What it has acknowledged, it has.
+                answer: known.and_then(|known| known.answer),
+            },
+        };
+        self.reports.insert(uid, report);
+    }
+}

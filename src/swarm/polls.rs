@@ -1,0 +1,133 @@
+//! Which workers are asked now: those that are waited for, and once a minute all.
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+
+use super::{
+    acknowledge::Asker,
+    file,
+    ground::{PodFacts, View},
+    handover::{Epoch, Published},
+    history::RECORD,
+    memory::{Memory, Report},
+};
+use crate::api::Swarm;
+
+/// How often a worker is asked that is not waited for: it may have been restarted, or not do what it
+/// said.
+const VERIFY: Duration = Duration::from_mins(1);
+
+/// The longest pause between questions to a worker that is waited for and does not answer.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Questions at a time.
+const CONCURRENCY: usize = 64;
+
+/// Asks those that are due, and keeps their answers.
+pub(super) async fn ask(asker: &Asker, swarm: &Swarm, view: &View, memory: &mut Memory) {
+    let published = published(swarm, view, memory);
+    let now = Instant::now();
+    let due = view.pods.iter().filter(|pod| {
+        is_due(pod, needed(published.as_deref(), pod), memory.reports.get(&pod.uid), now)
+    });
+    let (port, path) = (swarm.spec.refresh.port, &swarm.spec.refresh.path);
+    let questions = due.filter_map(|pod| {
+        let ip = pod.ip?;
+        Some(async move {
+            let answer = asker.ask(&pod.name, ip, port, path).await;
+            (Arc::clone(&pod.uid), answer)
+        })
+    });
+    let questions: Vec<_> = questions.collect();
+    let mut answers = futures::stream::iter(questions).buffer_unordered(CONCURRENCY);
+    while let Some((uid, answer)) = answers.next().await {
+        memory.reported(uid, answer, Instant::now());
+    }
+}
+
+/// The last file, from memory where it is the same.
+fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+    if let Some(known) = &memory.published {
+        return Some(Arc::clone(known));
+    }
+    let data = &view.share.as_ref()?.data;
+    let config = data.get(&swarm.spec.config_map.key)?;
+    file::parse(config, data.get(RECORD).map_or("", String::as_str)).ok().map(Arc::new)
+}
+
+/// The version that a pod is waited for with; 0: none.
+fn needed(published: Option<&Published>, pod: &PodFacts) -> Epoch {
+    let Some(published) = published else { return 0 };
+    let share = published.shares.get(&pod.name).map_or(0, |share| share.version);
+    let releasing = published.releasing.iter().filter(|((_, worker), _)| *worker == pod.name);
+    let releasing = releasing.map(|(_, epoch)| *epoch).max().unwrap_or(0);
+    share.max(releasing).max(published.barrier.unwrap_or(0))
+}
+
+fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) -> bool {
+    // What has not been started cannot answer.
+    if pod.stopped || !pod.started {
+        return false;
+    }
+    let Some(report) = report else { return true };
+    let ago = now.saturating_duration_since(report.asked);
+    let version = report.answer.as_ref().and_then(|answer| answer.version);
+    let waited = version.is_none_or(|version| version < needed);
+    if waited && needed > 0 {
+        // One that hangs would hold up the others at every pass.
+        let failures = report.failures.saturating_sub(2);
+        return ago >= PAUSE.min(Duration::from_millis(500) * failures);
+    }
+    ago >= VERIFY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swarm::acknowledge::Answer;
+
+    #[test]
+    fn who_is_waited_for_is_asked_at_once_and_the_rest_once_a_minute() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let pod = PodFacts { started: true, ..pod() };
+        let report = |version, failures| Report {
+            asked: start,
+            failures,
+            error: None,
+            answer: Some(Arc::new(Answer { version: Some(version), jobs: vec![] })),
+        };
+        assert!(is_due(&pod, 0, None, start), "never asked");
+        assert!(is_due(&pod, 7, Some(&report(6, 0)), start));
+        assert!(!is_due(&pod, 7, Some(&report(7, 0)), at(59_000)));
+        assert!(is_due(&pod, 7, Some(&report(7, 0)), at(60_000)));
+        // One that does not answer is asked less and less.
+        assert!(!is_due(&pod, 7, Some(&report(6, 4)), at(900)));
+        assert!(is_due(&pod, 7, Some(&report(6, 4)), at(1_000)));
+        assert!(!is_due(&pod, 7, Some(&report(6, 99)), at(4_900)));
+        assert!(is_due(&pod, 7, Some(&report(6, 99)), at(5_000)));
+        assert!(!is_due(&PodFacts { started: false, ..pod.clone() }, 7, None, start));
+        assert!(!is_due(&PodFacts { stopped: true, ..pod }, 7, None, start));
+    }
+
+    fn pod() -> PodFacts {
+        PodFacts {
+            name: "w-0".into(),
+            uid: "u".into(),
+            created: None,
+            controller: None,
+            template: None,
+            node: Some("n".into()),
+            ip: None,
+            ready: true,
+            terminating: false,
+            stopped: false,
+            started: false,
+            mounts: vec![],
+            nudged: None,
+        }
+    }
+}

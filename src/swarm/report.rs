@@ -1,0 +1,222 @@
+//! What is told: status, conditions, events.
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    memory::Memory,
+    settings::Settings,
+    told::{Told, Worker},
+};
+use crate::{
+    api::{
+        Mode, Swarm, SwarmStatus,
+        swarm::{Summary, UnassignedStream, WorkerStatus},
+    },
+    controller::{Notice, Verdict},
+    prometheus::QueryError,
+};
+
+/// How many workers and streams the status lists: it is to stay readable, and small to write.
+const LISTED: usize = 100;
+
+/// How often figures that always move are written.
+const REFRESH: std::time::Duration = std::time::Duration::from_mins(1);
+
+pub(super) fn verdict(
+    type_: &'static str,
+    status: Option<bool>,
+    reason: &'static str,
+    message: String,
+) -> Verdict {
+    Verdict { type_, status, reason, message }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn epoch(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The figures. Weights are as old as a minute: they move with every measurement, and each text is a
+/// write.
+pub(super) fn status(
+    settings: &Settings,
+    told: &Told,
+    memory: &Memory,
+    now: Instant,
+) -> (Instant, SwarmStatus) {
+    let weighs = settings.weights.is_some() || settings.streams.iter().any(|s| s.weight != 1);
+    let worker = |worker: &Worker| WorkerStatus {
+        name: worker.name.to_string(),
+        streams: count(worker.jobs.len()),
+        weight: weighs.then(|| significant(worker.weight)),
+        wanted: epoch(worker.wanted),
+        loaded: worker.loaded.map(epoch),
+    };
+    let listed = told.unassigned.iter().take(LISTED);
+    let counts = told.counts;
+    let mut status = SwarmStatus {
+        observed_generation: None,
+        epoch: epoch(told.epoch),
+        summary: Summary {
+            streams: count(settings.streams.len()),
+            owned: count(counts.owned),
+            releasing: count(counts.releasing),
+            free: count(counts.free),
+            unassigned: count(counts.unassigned),
+            workers: count(told.workers.len()),
+            ready: count(told.workers.iter().filter(|worker| worker.ready).count()),
+        },
+        moving: count(counts.releasing + counts.free),
+        workers: told.workers.iter().take(LISTED).map(worker).collect(),
+        unassigned: listed
+            .map(|(id, reason)| UnassignedStream { id: id.to_string(), reason: (*reason).into() })
+            .collect(),
+        conditions: vec![],
+    };
+    if let Some((at, old)) = &memory.status {
+        let mut same = status.clone();
+        for (worker, old) in same.workers.iter_mut().zip(&old.workers) {
+            worker.weight.clone_from(&old.weight);
+        }
+        if same == *old && now.saturating_duration_since(*at) < REFRESH {
+            status = same;
+            return (*at, status);
+        }
+    }
+    (now, status)
+}
+
+/// Three significant digits: more would be another text at every measurement.
+fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".into();
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "an exponent is below 400")]
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(-300, 300);
+    let scale = 10_f64.powi(digits);
+    let rounded = (value * scale).round() / scale;
+    format!("{rounded}")
+}
+
+/// What else the conditions need to know.
+pub(super) struct Facts<'a> {
+    /// The endpoint's last answer failed.
+    pub measuring: Option<&'a QueryError>,
+    /// `fitnessRef` names a `TrafficWatch` that is not there.
+    pub no_fitness: bool,
+    /// The template mounts no such `ConfigMap`.
+    pub not_mounted: Option<String>,
+    /// Workers that were waited for too long: name, version, why.
+    pub stuck: &'a [(Arc<str>, u64, String)],
+    /// A worker runs other streams than those of its list, though it says that it has read it.
+    pub disobedient: Option<&'a Arc<str>>,
+    /// All were told to leave and stay.
+    pub barrier: bool,
+}
+
+/// `Ready`, `Converged` and, where something is measured, `MetricsAvailable`.
+pub(super) fn conditions(
+    swarm: &Swarm,
+    settings: &Settings,
+    told: &Told,
+    facts: &Facts<'_>,
+) -> Vec<Verdict> {
+    let mut all = vec![ready(swarm, told, facts), converged(told, facts)];
+    if settings.weights.is_some() || swarm.spec.fitness_ref.is_some() {
+        all.push(metrics(swarm, facts));
+    }
+    all
+}
+
+fn ready(swarm: &Swarm, told: &Told, facts: &Facts<'_>) -> Verdict {
+    if swarm.spec.paused {
+        let text = "spec.paused: nothing is decided or written";
+        return verdict("Ready", Some(true), "Paused", text.into());
+    }
+    if let Some((_, reason)) = told.unassigned.first() {
+        let text = format!(
+            "{} streams have no worker, e.g. for {reason}: see status.unassigned",
+            told.unassigned.len()
+        );
+        return verdict("Ready", Some(false), "Unassigned", text);
+    }
+    if let Some(text) = &facts.not_mounted {
+        return verdict("Ready", Some(true), "NotMounted", text.clone());
+    }
+    if swarm.spec.mode == Mode::Observe {
+        let text = "spec.mode Observe: this is what would be written";
+        return verdict("Ready", Some(true), "Observing", text.into());
+    }
+    verdict("Ready", Some(true), "Placed", "every stream has a worker".into())
+}
+
+fn converged(told: &Told, facts: &Facts<'_>) -> Verdict {
+    if !told.duplicates.is_empty() {
+        let text = format!("two workers say that they run {:?}", told.duplicates[0]);
+        return verdict("Converged", Some(false), "DuplicateOwner", text);
+    }
+    if let Some((worker, epoch, why)) = facts.stuck.first() {
+        let more = match facts.stuck.len() {
+            1 => String::new(),
+            all => format!(" (and {} more)", all - 1),
+        };
+        let text = format!(
+            "worker {worker}{more} has not acknowledged version {epoch} within \
+             spec.refresh.timeout; nothing is taken from it: {why}"
+        );
+        return verdict("Converged", Some(false), "RefreshTimeout", text);
+    }
+    if let Some(worker) = facts.disobedient {
+        let text = format!("worker {worker} runs other streams than those of its list");
+        return verdict("Converged", Some(false), "OtherStreams", text);
+    }
+    if facts.barrier {
+        let text = "it is not known what workers have read: all of them are to acknowledge a new \
+                    file before anything is given to another";
+        return verdict("Converged", Some(false), "HistoryUnknown", text.into());
+    }
+    let counts = told.counts;
+    if counts.releasing > 0 || counts.free > 0 {
+        let text = "streams are on their way to another worker";
+        return verdict("Converged", Some(false), "Moving", text.into());
+    }
+    if told.workers.iter().any(Worker::is_behind) {
+        let text = "workers have not acknowledged their list yet";
+        return verdict("Converged", Some(false), "Refreshing", text.into());
+    }
+    verdict("Converged", Some(true), "Converged", "every worker runs exactly its list".into())
+}
+
+fn metrics(swarm: &Swarm, facts: &Facts<'_>) -> Verdict {
+    if let Some(error) = facts.measuring {
+        let text = format!("spec.weights: {error}; streams keep their last weights");
+        return verdict("MetricsAvailable", Some(false), error.class.reason(), text);
+    }
+    if facts.no_fitness {
+        let name = swarm.spec.fitness_ref.as_deref().unwrap_or_default();
+        let text = format!(
+            "spec.fitnessRef: there is no TrafficWatch {name} in this namespace; no node counts as unfit"
+        );
+        return verdict("MetricsAvailable", Some(false), "FitnessNotFound", text);
+    }
+    verdict("MetricsAvailable", Some(true), "Available", "what is asked for is there".into())
+}
+
+/// One event.
+pub(super) fn notice(warning: bool, reason: &'static str, note: String) -> Notice {
+    Notice { warning, reason, note, node: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        let text: Vec<_> =
+            [0.0, 1.0, 12.345, 1234.5, 0.001_234, 3e9].into_iter().map(significant).collect();
+        assert_eq!(text, ["0", "1", "12.3", "1230", "0.00123", "3000000000"]);
+    }
+}

@@ -1,0 +1,315 @@
+//! A spec, read and checked.
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube::ResourceExt;
+use serde::Deserialize;
+
+use super::ground::MapFacts;
+use crate::{
+    api::{
+        Swarm, parse_quantity,
+        swarm::{Handover, Policy, Strategy, Stream, WorkloadKind},
+    },
+    controller::Error,
+    prometheus::promql,
+};
+
+/// The most bytes that a `ConfigMap` holds, keys included: the API server's limit.
+pub const LARGEST_MAP: usize = 1 << 20;
+
+/// A spec whose streams were read.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The workload's kind.
+    pub kind: WorkloadKind,
+    /// Its name.
+    pub workload: String,
+    /// The streams in the order of the list; their ids differ.
+    pub streams: Vec<Stream>,
+    /// How they are placed.
+    pub policy: Policy,
+    /// Whether a stream has to be stopped before another worker gets it.
+    pub exclusive: bool,
+    /// How workers learn of their share.
+    pub strategy: Strategy,
+    /// How many workers may be unavailable.
+    pub max_unavailable: usize,
+    /// When a worker counts as stuck.
+    pub timeout: Duration,
+    /// Capacity of a worker.
+    pub max_per_worker: Option<usize>,
+    /// Moves at once.
+    pub max_moves: Option<usize>,
+    /// Whether files are also written as immutable `ConfigMap`s.
+    pub immutable: bool,
+    /// Measured weights.
+    pub weights: Option<Weights>,
+    /// Autoscaling.
+    pub autoscale: Option<Autoscale>,
+}
+
+/// Measured weights.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// The period.
+    pub interval: Duration,
+    /// How many times the mean the heaviest may carry.
+    pub rebalance_above: f64,
+    /// For how long.
+    pub for_: Duration,
+}
+
+/// Autoscaling.
+#[derive(Clone, Debug)]
+pub struct Autoscale {
+    /// One worker's weight.
+    pub per_worker: f64,
+    /// Never fewer.
+    pub min: u32,
+    /// Never more.
+    pub max: u32,
+    /// For how long nothing is changed again.
+    pub cooldown: Duration,
+}
+
+impl Settings {
+    /// Reads a spec and the `ConfigMap` it may name.
+    ///
+    /// # Errors
+    /// The path of the field and what is wrong with it.
+    pub fn of(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Self, Error> {
+        let spec = &swarm.spec;
+        let weights = match &spec.weights {
+            None => None,
+            Some(weights) => {
+                promql::check_vector(&weights.query)
+                    .map_err(|error| invalid("weights.query", error))?;
+                let above = parse_quantity(&weights.rebalance_above.0)
+                    .map_err(|error| invalid("weights.rebalanceAbove", error))?;
+                Some(Weights {
+                    interval: weights.interval.into(),
+                    rebalance_above: above,
+                    for_: weights.for_.into(),
+                })
+            }
+        };
+        let autoscale = match &spec.autoscale {
+            None => None,
+            Some(autoscale) => {
+                let per_worker = parse_quantity(&autoscale.max_weight_per_worker.0)
+                    .map_err(|error| invalid("autoscale.maxWeightPerWorker", error))?;
+                if per_worker <= 0.0 {
+                    return Err(invalid("autoscale.maxWeightPerWorker", "must be greater than 0"));
+                }
+                Some(Autoscale {
+                    per_worker,
+                    min: autoscale.min,
+                    max: autoscale.max,
+                    cooldown: autoscale.cooldown.into(),
+                })
+            }
+        };
+        let count = |number: Option<u32>| number.and_then(|number| usize::try_from(number).ok());
+        Ok(Self {
+            kind: spec.workload.kind,
+            workload: spec.workload.name.clone(),
+            streams: streams(swarm, source)?,
+            policy: spec.policy,
+            exclusive: spec.handover == Handover::Exclusive,
+            strategy: swarm.strategy(),
+            max_unavailable: count(Some(spec.refresh.max_unavailable)).unwrap_or(1),
+            timeout: spec.refresh.timeout.into(),
+            max_per_worker: count(spec.max_streams_per_worker),
+            max_moves: count(spec.max_moves),
+            immutable: spec.config_map.immutable,
+            weights,
+            autoscale,
+        })
+    }
+}
+
+fn invalid(path: &str, text: impl std::fmt::Display) -> Error {
+    Error::Invalid(format!("spec.{path}: {text}"))
+}
+
+fn plain(id: &str) -> Stream {
+    Stream { id: id.to_owned(), weight: 1, pin: None, dedicated: false }
+}
+
+/// The list of a spec, whichever of its three forms it has.
+fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Error> {
+    let spec = &swarm.spec;
+    let (path, streams) = match (&spec.jobs, &spec.streams, &spec.streams_from) {
+        (Some(jobs), None, None) => {
+            ("spec.jobs".to_owned(), jobs.iter().map(|id| plain(id)).collect::<Vec<_>>())
+        }
+        (None, Some(streams), None) => ("spec.streams".to_owned(), streams.clone()),
+        (None, None, Some(from)) => {
+            let (name, key) = (&from.config_map_key_ref.name, &from.config_map_key_ref.key);
+            let namespace = swarm.namespace().unwrap_or_default();
+            let path = format!("spec.streamsFrom: ConfigMap {namespace}/{name}");
+            let Some(source) = source else {
+                return Err(Error::Invalid(format!("{path} does not exist")));
+            };
+            let Some(text) = source.data.get(key) else {
+                return Err(Error::Invalid(format!("{path} has no key {key:?}")));
+            };
+            let path = format!("{path}, key {key:?}");
+            let streams =
+                from_text(text).map_err(|error| Error::Invalid(format!("{path}: {error}")))?;
+            check(spec.policy, spec.workload.kind, &streams)
+                .map_err(|text| Error::Invalid(format!("{path}: {text}")))?;
+            (path, streams)
+        }
+        _ => {
+            let text = "spec: exactly one of jobs, streams and streamsFrom is needed";
+            return Err(Error::Invalid(text.into()));
+        }
+    };
+    if streams.is_empty() {
+        // An empty list is more likely a mistake than a wish: nothing is taken from anybody.
+        let text = format!("{path}: no stream is listed; workers keep what they have");
+        return Err(Error::Invalid(text));
+    }
+    let mut seen = BTreeMap::<&str, usize>::new();
+    for stream in &streams {
+        *seen.entry(&stream.id).or_default() += 1;
+    }
+    if let Some((id, count)) = seen.iter().find(|(_, count)| **count > 1) {
+        let text =
+            format!("{path}: {id:?} is listed {count} times; each stream must stand there once");
+        return Err(Error::Invalid(text));
+    }
+    Ok(streams)
+}
+
+/// The file of `streamsFrom`: the original's `jobs:` or our `streams:`.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    jobs: Option<Vec<String>>,
+    #[serde(default)]
+    streams: Option<Vec<Stream>>,
+}
+
+fn from_text(text: &str) -> Result<Vec<Stream>, String> {
+    let file: File = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+    match (file.jobs, file.streams) {
+        (Some(jobs), None) => Ok(jobs.iter().map(|id| plain(id)).collect()),
+        (None, Some(streams)) => Ok(streams),
+        (Some(_), Some(_)) => Err("has both jobs and streams; one of them is needed".into()),
+        (None, None) => Err("has neither jobs nor streams; one of them is needed".into()),
+    }
+}
+
+/// What the schema checks of `spec.streams`, for those that stand elsewhere.
+fn check(policy: Policy, kind: WorkloadKind, streams: &[Stream]) -> Result<(), String> {
+    for stream in streams {
+        let of = |text: &str| Err(format!("{:?}: {text}", stream.id));
+        if stream.id.is_empty() || stream.id.len() > 253 {
+            return of("an id has 1 to 253 characters");
+        }
+        if stream.weight == 0 || stream.weight > 1_000_000 {
+            return of("weight must be from 1 to 1000000");
+        }
+        if kind == WorkloadKind::Deployment && stream.pin.is_some() {
+            return of("pin needs a StatefulSet: the pods of a Deployment have no names that last");
+        }
+        if policy != Policy::Sticky && stream.weight != 1 {
+            return of("weight needs policy Sticky");
+        }
+        if policy == Policy::Contiguous && (stream.pin.is_some() || stream.dedicated) {
+            return of("pin and dedicated need policy Sticky or Stateless");
+        }
+    }
+    Ok(())
+}
+
+/// The ids, shared by everything that names a stream.
+pub fn ids(streams: &[Stream]) -> Vec<Arc<str>> {
+    streams.iter().map(|stream| stream.id.as_str().into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn swarm(spec: Value) -> Swarm {
+        let mut all = json!({"workload": {"name": "w"}});
+        all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": "s", "namespace": "n"}, "spec": all
+        }))
+        .unwrap()
+    }
+
+    fn map(text: &str) -> MapFacts {
+        let data = [("config.yml".to_owned(), text.to_owned())].into();
+        MapFacts { data: Arc::new(data), ..MapFacts::default() }
+    }
+
+    fn from(spec: Value, text: &str) -> Result<Settings, Error> {
+        let mut spec = spec;
+        spec["streamsFrom"] = json!({"configMapKeyRef": {"name": "m"}});
+        Settings::of(&swarm(spec), Some(&map(text)))
+    }
+
+    #[test]
+    fn the_three_forms_of_the_list_are_the_same_list() {
+        let ids = |settings: Settings| {
+            settings.streams.into_iter().map(|s| (s.id, s.weight)).collect::<Vec<_>>()
+        };
+        let wanted = [("a".to_owned(), 1), ("b".to_owned(), 1)];
+        let plain = Settings::of(&swarm(json!({"jobs": ["a", "b"]})), None).unwrap();
+        assert_eq!(ids(plain), wanted);
+        let full = swarm(json!({"streams": [{"id": "a"}, {"id": "b"}]}));
+        assert_eq!(ids(Settings::of(&full, None).unwrap()), wanted);
+        // The original's controller configuration.
+        assert_eq!(ids(from(json!({}), "jobs:\n  - a\n  - b\nversion: 0\n").unwrap()), wanted);
+        let weighted = from(json!({}), "streams: [{id: a, weight: 3}, {id: b}]").unwrap();
+        assert_eq!(ids(weighted), [("a".to_owned(), 3), ("b".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_names_its_place() {
+        for (spec, text, words) in [
+            (json!({}), "jobs: []", "no stream is listed; workers keep what they have"),
+            (json!({}), "jobs: [a, b, a]", "\"a\" is listed 2 times"),
+            (json!({}), "version: 3", "has neither jobs nor streams"),
+            (json!({}), "jobs: [a]\nstreams: [{id: b}]", "has both"),
+            (json!({}), "jobs: [", "key \"config.yml\": "),
+            (json!({}), "streams: [{id: a, weight: 0}]", "\"a\": weight must be"),
+            (json!({}), "streams: [{id: a, weight: -1}]", "weight"),
+            (
+                json!({"policy": "Stateless"}),
+                "streams: [{id: a, weight: 2}]",
+                "needs policy Sticky",
+            ),
+            (json!({"policy": "Contiguous"}), "streams: [{id: a, pin: w-0}]", "pin and dedicated"),
+            (
+                json!({"workload": {"kind": "Deployment", "name": "w"}}),
+                "streams: [{id: a, pin: w-0}]",
+                "pin needs a StatefulSet",
+            ),
+        ] {
+            let error = from(spec, text).unwrap_err().to_string();
+            assert!(error.starts_with("spec.streamsFrom: ConfigMap n/m"), "{error}");
+            assert!(error.contains(words), "{error} has no {words:?}");
+        }
+        let absent = swarm(json!({"streamsFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}));
+        let error = Settings::of(&absent, None).unwrap_err().to_string();
+        assert_eq!(error, "spec.streamsFrom: ConfigMap n/m does not exist");
+        let error = Settings::of(&absent, Some(&map("x"))).unwrap_err().to_string();
+        assert_eq!(error, "spec.streamsFrom: ConfigMap n/m has no key \"k\"");
+    }
+
+    #[test]
+    fn a_query_with_a_mistake_is_refused_before_it_is_asked() {
+        let broken = swarm(json!({"jobs": ["a"], "weights": {"query": "sum by (stream) (x"}}));
+        let error = Settings::of(&broken, None).unwrap_err().to_string();
+        assert!(error.starts_with("spec.weights.query: "), "{error}");
+    }
+}

@@ -1,0 +1,220 @@
+//! What streams weigh: as Prometheus measures it, or as the list says.
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use super::settings::Weights;
+use crate::{
+    api::swarm::Stream,
+    prometheus::{Class, QueryError, decode},
+};
+
+/// The label that names the stream.
+const STREAM: &str = "stream";
+
+/// The scale of the numbers that are placed by: the heaviest stream has this weight.
+const HEAVIEST: f64 = 1e6;
+
+/// One answer of Prometheus.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Finite and not negative, one for each stream.
+    pub weights: BTreeMap<Arc<str>, f64>,
+    /// How many elements were no evidence: without a name, twice, NaN, infinite, negative.
+    pub rejected: usize,
+}
+
+impl Measured {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// When it is no vector.
+    pub fn read(status: u16, content_type: &str, body: &[u8]) -> Result<Self, QueryError> {
+        let mut seen: BTreeMap<Arc<str>, Option<f64>> = BTreeMap::new();
+        let mut rejected = 0;
+        decode::vector(status, content_type, body, |element| {
+            let value = element.value.filter(|value| value.is_finite() && *value >= 0.0);
+            match (element.labels.get(STREAM), value) {
+                (Some(stream), Some(value)) => {
+                    let twice = seen.contains_key(stream);
+                    rejected += usize::from(twice);
+                    seen.insert(stream.into(), (!twice).then_some(value));
+                }
+                _ => rejected += 1,
+            }
+            Ok(())
+        })?;
+        let weights = seen.into_iter().filter_map(|(stream, value)| Some((stream, value?)));
+        let weights: BTreeMap<_, _> = weights.collect();
+        if weights.is_empty() && rejected > 0 {
+            let message = format!("no element names a stream by the label {STREAM:?}");
+            return Err(QueryError::new(Class::BadAnswer, message));
+        }
+        Ok(Self { weights, rejected })
+    }
+}
+
+/// What was known, with what is known now: a stream without a new value keeps its last one; one that is
+/// no stream any more is dropped.
+#[must_use]
+pub fn remember(
+    known: &BTreeMap<Arc<str>, f64>,
+    measured: &Measured,
+    streams: &[Stream],
+) -> BTreeMap<Arc<str>, f64> {
+    let each = streams.iter().filter_map(|stream| {
+        let (name, value) = measured
+            .weights
+            .get_key_value(&*stream.id)
+            .or_else(|| known.get_key_value(&*stream.id))?;
+        Some((Arc::clone(name), *value))
+    });
+    each.collect()
+}
+
+/// The weight of each stream, in the unit of its source: measured ones with the mean for those that were
+/// never measured; those of the list if nothing was.
+#[must_use]
+pub fn of(streams: &[Stream], measured: &BTreeMap<Arc<str>, f64>) -> Vec<f64> {
+    if measured.is_empty() {
+        return streams.iter().map(|stream| f64::from(stream.weight)).collect();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "streams are fewer than 2^52")]
+    let mean = measured.values().sum::<f64>() / measured.len() as f64;
+    streams.iter().map(|stream| measured.get(&*stream.id).copied().unwrap_or(mean)).collect()
+}
+
+/// Whole numbers to place by, none of them 0.
+#[must_use]
+pub fn scaled(weights: &[f64]) -> Vec<u64> {
+    let heaviest = weights.iter().copied().fold(0.0, f64::max);
+    let scale = |weight: &f64| {
+        if heaviest <= 0.0 {
+            return 1;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 0 to HEAVIEST"
+        )]
+        let scaled = (weight / heaviest * HEAVIEST).round() as u64;
+        scaled.max(1)
+    };
+    weights.iter().map(scale).collect()
+}
+
+/// How many times the mean the heaviest worker carries; 1 when there is nothing to carry.
+#[must_use]
+pub fn ratio(loads: &[f64]) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "workers are fewer than 2^52")]
+    let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
+    let heaviest = loads.iter().copied().fold(0.0, f64::max);
+    if mean > 0.0 { heaviest / mean } else { 1.0 }
+}
+
+/// Whether streams are to be moved for balance, and since when the heaviest worker carries too much.
+///
+/// A worker without streams is put to use at once: it was added to be.
+#[must_use]
+pub fn rebalances(
+    rules: &Weights,
+    loads: &[f64],
+    counts: &[usize],
+    heavy: Option<Instant>,
+    now: Instant,
+) -> (bool, Option<Instant>) {
+    let idle = counts.contains(&0) && counts.iter().any(|count| *count > 1);
+    if ratio(loads) <= rules.rebalance_above {
+        return (idle, None);
+    }
+    let since = heavy.unwrap_or(now);
+    (idle || now.saturating_duration_since(since) >= rules.for_, Some(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn stream(id: &str, weight: u32) -> Stream {
+        Stream { id: id.into(), weight, pin: None, dedicated: false }
+    }
+
+    fn answer(result: &str) -> Result<Measured, QueryError> {
+        let body = format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{result}]}}}}"#
+        );
+        Measured::read(200, "application/json", body.as_bytes())
+    }
+
+    fn element(labels: &str, value: &str) -> String {
+        format!(r#"{{"metric":{{{labels}}},"value":[1,"{value}"]}}"#)
+    }
+
+    #[test]
+    fn only_evidence_is_a_weight() {
+        let all = [
+            element(r#""stream":"a""#, "5"),
+            element(r#""stream":"b""#, "NaN"),
+            element(r#""stream":"c""#, "-1"),
+            element(r#""stream":"d""#, "+Inf"),
+            element(r#""x":"e""#, "3"),
+            element(r#""stream":"f""#, "1"),
+            element(r#""stream":"f""#, "2"),
+            element(r#""stream":"g""#, "0"),
+        ];
+        let measured = answer(&all.join(",")).unwrap();
+        let weights: Vec<_> = measured.weights.iter().map(|(k, v)| (&**k, *v)).collect();
+        assert_eq!(weights, [("a", 5.0), ("g", 0.0)]);
+        assert_eq!(measured.rejected, 5);
+        assert_eq!(answer("").unwrap(), Measured::default());
+        let error = answer(&element(r#""x":"e""#, "3")).unwrap_err().to_string();
+        assert!(error.contains("label \"stream\""), "{error}");
+    }
+
+    /// Rule 1: absence is never a verdict.
+    #[test]
+    fn missing_data_keeps_the_old_weight() {
+        let streams = [stream("a", 1), stream("b", 1), stream("c", 1)];
+        let first = answer(&element(r#""stream":"a""#, "5")).unwrap();
+        let known = remember(&BTreeMap::new(), &first, &streams);
+        let second = answer(&element(r#""stream":"b""#, "1")).unwrap();
+        let known = remember(&known, &second, &streams);
+        assert_eq!(of(&streams, &known), [5.0, 1.0, 3.0]);
+        let known = remember(&known, &Measured::default(), &streams);
+        assert_eq!(of(&streams, &known), [5.0, 1.0, 3.0]);
+        // Without any, the list's own.
+        assert_eq!(of(&[stream("a", 7)], &BTreeMap::new()), [7.0]);
+    }
+
+    #[test]
+    fn whole_numbers_keep_the_proportions() {
+        assert_eq!(scaled(&[1.0, 2.0, 4.0]), [250_000, 500_000, 1_000_000]);
+        assert_eq!(scaled(&[0.0, 1e9]), [1, 1_000_000]);
+        assert_eq!(scaled(&[0.0, 0.0]), [1, 1]);
+        assert_eq!(scaled(&[3.0, 3.0]), [1_000_000, 1_000_000]);
+    }
+
+    #[test]
+    fn balance_waits_for_the_threshold_and_its_time() {
+        let rules = Weights {
+            interval: Duration::from_secs(30),
+            rebalance_above: 1.3,
+            for_: Duration::from_mins(10),
+        };
+        let start = Instant::now();
+        let at = |minutes| start + Duration::from_mins(minutes);
+        let counts = [3, 3];
+        assert_eq!(rebalances(&rules, &[10.0, 10.0], &counts, None, start), (false, None));
+        // 1.29 times the mean is not above.
+        let (moves, heavy) = rebalances(&rules, &[18.0, 10.0], &counts, Some(start), at(20));
+        assert_eq!((moves, heavy), (false, None));
+        let (moves, heavy) = rebalances(&rules, &[20.0, 10.0], &counts, None, start);
+        assert_eq!((moves, heavy), (false, Some(start)));
+        let loads = [20.0, 10.0];
+        assert!(!rebalances(&rules, &loads, &counts, heavy, at(9)).0);
+        assert!(rebalances(&rules, &loads, &counts, heavy, at(10)).0);
+        // A worker that was added is put to use at once.
+        assert!(rebalances(&rules, &[10.0, 10.0, 0.0], &[3, 3, 0], None, start).0);
+        assert!(!rebalances(&rules, &[10.0, 0.0], &[1, 0], None, start).0, "nothing to share");
+    }
+}

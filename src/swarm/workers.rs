@@ -1,0 +1,211 @@
+//! Who the workers are, and what each can have.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    ground::{PodFacts, View, WorkloadFacts},
+    handover,
+    memory::Memory,
+    settings::Settings,
+};
+use crate::{api::swarm::WorkloadKind, placement::assignment::Standing};
+
+/// One worker.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// Its name: that of its pod.
+    pub name: Arc<str>,
+    /// What it may be given.
+    pub standing: Standing,
+    /// Its pod, if there is one.
+    pub pod: Option<PodFacts>,
+    /// The same, as the protocol sees it.
+    pub handover: handover::Worker,
+}
+
+/// The workers of a `Swarm`.
+#[derive(Clone, Debug, Default)]
+pub struct Workers {
+    /// Those that are to have streams, in their order, and after them those whose pods are still there.
+    pub all: Vec<Worker>,
+    /// Whether the workload is being replaced by another version of itself: nothing is moved for
+    /// balance meanwhile.
+    pub rolling: bool,
+}
+
+impl Workers {
+    /// Finds them. `unfit` are the nodes that streams are to leave.
+    #[must_use]
+    pub fn of(
+        settings: &Settings,
+        view: &View,
+        share: &str,
+        unfit: &BTreeSet<String>,
+        memory: &Memory,
+    ) -> Self {
+        let Some(workload) = &view.workload else { return Self::default() };
+        let finder = Finder { settings, workload, share, unfit, memory };
+        match settings.kind {
+            WorkloadKind::StatefulSet => finder.stateful(&view.pods),
+            WorkloadKind::Deployment => finder.deployed(&view.pods),
+        }
+    }
+
+    /// Those that are to have streams.
+    pub fn wanted(&self) -> impl Iterator<Item = &Worker> {
+        self.all.iter().filter(|worker| worker.handover.wanted)
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<Arc<str>, handover::Worker> {
+        let each = |worker: &Worker| (Arc::clone(&worker.name), worker.handover.clone());
+        self.all.iter().map(each).collect()
+    }
+}
+
+struct Finder<'a> {
+    settings: &'a Settings,
+    workload: &'a WorkloadFacts,
+    /// The name of the `ConfigMap` with the shares.
+    share: &'a str,
+    unfit: &'a BTreeSet<String>,
+    memory: &'a Memory,
+}
+
+impl Finder<'_> {
+    fn stateful(&self, pods: &[PodFacts]) -> Workers {
+        let own = |pod: &&PodFacts| {
+            pod.controller.as_ref().is_none_or(|(kind, name)| {
+                **kind == *"StatefulSet" && **name == *self.workload.name
+            })
+        };
+        let mut pods: BTreeMap<&str, &PodFacts> =
+            pods.iter().filter(own).map(|pod| (&*pod.name, pod)).collect();
+        let WorkloadFacts { name, start, replicas, .. } = self.workload;
+        let mut all = Vec::new();
+        for ordinal in *start..start.saturating_add(*replicas) {
+            let name: Arc<str> = format!("{name}-{ordinal}").into();
+            let pod = pods.remove(&*name);
+            let standing = if self.is_unfit(pod) { Standing::Leaving } else { Standing::Full };
+            all.push(self.worker(name, pod, standing, true));
+        }
+        // Those that were scaled away, until they are gone.
+        let prefix = format!("{name}-");
+        let mut rest: Vec<_> = pods
+            .into_values()
+            .filter_map(|pod| Some((pod.name.strip_prefix(&prefix)?.parse::<u32>().ok()?, pod)))
+            .collect();
+        rest.sort_by_key(|(ordinal, _)| *ordinal);
+        for (_, pod) in rest {
+            all.push(self.worker(Arc::clone(&pod.name), Some(pod), Standing::Keeps, false));
+        }
+        Workers { all, rolling: false }
+    }
+
+    fn deployed(&self, pods: &[PodFacts]) -> Workers {
+        // A ReplicaSet is called after its Deployment and the hash of its template.
+        let own = |pod: &&PodFacts| {
+            let hash = pod.template.as_deref().unwrap_or_default();
+            pod.controller.as_ref().is_some_and(|(kind, name)| {
+                **kind == *"ReplicaSet" && **name == *format!("{}-{hash}", self.workload.name)
+            })
+        };
+        let (live, rest): (Vec<_>, Vec<_>) =
+            pods.iter().filter(own).partition(|pod| !pod.terminating && !pod.stopped);
+        let newest = live.iter().max_by_key(|pod| (pod.created, &pod.name));
+        let newest = newest.and_then(|pod| pod.template.clone());
+        let rolling = live.iter().any(|pod| pod.template != newest)
+            || live.len() != usize::try_from(self.workload.replicas).unwrap_or(usize::MAX)
+            || self.workload.observed_generation < self.workload.generation;
+        let mut all = Vec::new();
+        for pod in live {
+            // What goes on to run longest gets what there is to give; who is not ready loses nothing.
+            let standing = if pod.template != newest || !pod.ready {
+                Standing::Keeps
+            } else if self.is_unfit(Some(pod)) {
+                Standing::Leaving
+            } else {
+                Standing::Full
+            };
+            all.push(self.worker(Arc::clone(&pod.name), Some(pod), standing, true));
+        }
+        for pod in rest {
+            all.push(self.worker(Arc::clone(&pod.name), Some(pod), Standing::Keeps, false));
+        }
+        Workers { all, rolling }
+    }
+
+    fn is_unfit(&self, pod: Option<&PodFacts>) -> bool {
+        pod.and_then(|pod| pod.node.as_deref()).is_some_and(|node| self.unfit.contains(node))
+    }
+
+    fn worker(
+        &self,
+        name: Arc<str>,
+        pod: Option<&PodFacts>,
+        standing: Standing,
+        wanted: bool,
+    ) -> Worker {
+        let seen = pod.and_then(|pod| self.pod(&name, pod));
+        let successor = self.settings.immutable.then(|| self.successor());
+        let handover = handover::Worker { wanted, pod: seen, successor };
+        Worker { name, standing, pod: pod.cloned(), handover }
+    }
+
+    /// A pod without a node has read nothing, and reads what is current once it gets one; one that mounts
+    /// an immutable file reads that.
+    fn pod(&self, worker: &str, pod: &PodFacts) -> Option<handover::Pod> {
+        let mounted = self.settings.immutable.then(|| self.mounted(&pod.mounts)).flatten();
+        if pod.node.is_none() && !self.settings.immutable {
+            return None;
+        }
+        let answer = self.memory.reports.get(&pod.uid).and_then(|report| report.answer.as_deref());
+        let first = self.memory.first.iter().flatten().any(|uid| *uid == pod.uid);
+        let evicted = self.memory.evicted.get(worker).filter(|(uid, _)| *uid != pod.uid);
+        let born = match (first, evicted) {
+            // Whether it has read the last file is found out from itself: restarting this process is
+            // no reason to restart the workers.
+            (true, _) => self.memory.published.as_ref().map(|published| published.epoch),
+            (false, Some((_, epoch))) => Some(*epoch),
+            (false, None) => None,
+        };
+        Some(handover::Pod {
+            uid: Arc::clone(&pod.uid),
+            ready: pod.ready,
+            terminating: pod.terminating,
+            stopped: pod.stopped,
+            loaded: mounted.or_else(|| answer.and_then(|answer| answer.version)),
+            born: mounted.or(born),
+        })
+    }
+
+    /// The version of the immutable file among what is mounted.
+    fn mounted(&self, mounts: &[Box<str>]) -> Option<u64> {
+        mounts.iter().find_map(|map| epoch_of(self.share, map))
+    }
+
+    /// The oldest file that a pod which the `StatefulSet` makes from now on can read: the one of the
+    /// template, once its controller has seen that template.
+    fn successor(&self) -> u64 {
+        if self.workload.observed_generation < self.workload.generation {
+            return 0;
+        }
+        let mounts = self.workload.mounts.iter();
+        mounts.filter_map(|(_, map)| epoch_of(self.share, map)).max().unwrap_or(0)
+    }
+}
+
+/// The name of the immutable `ConfigMap` of one version.
+#[must_use]
+pub fn immutable_name(share: &str, epoch: u64) -> String {
+    format!("{share}-{epoch}")
+}
+
+/// The version of an immutable `ConfigMap` by its name.
+#[must_use]
+pub fn epoch_of(share: &str, name: &str) -> Option<u64> {
+    name.strip_prefix(share)?.strip_prefix('-')?.parse().ok()
+}
