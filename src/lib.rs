@@ -43,6 +43,7 @@ pub mod prometheus;
 pub mod runtime;
 pub mod selector;
 mod slim;
+pub mod swarm;
 pub mod traffic_watch;
 pub mod webhook;
 
