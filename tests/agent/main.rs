@@ -10,5 +10,6 @@ mod lifecycle;
 mod originals;
 mod packets;
 mod pull;
+mod reload;
 mod stage;
 mod worker;
