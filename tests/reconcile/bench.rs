@@ -97,6 +97,7 @@ impl Bench {
         let now = DeleteParams::default();
         deployments.delete_collection(&now, &all).await.expect("delete deployments");
         self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
+        self.clean_swarms().await;
         self.clean_probers().await;
         let empty = async || {
             let none = self.nodes().list(&all).await.is_ok_and(|l| l.items.is_empty());
