@@ -33,6 +33,10 @@ demo: image ## Run the product's main job on a real cluster; PASS or FAIL. KEEP=
 demo-prober: image ## Run the network prober on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
 	$(LAB) demo-prober $(if $(KEEP),--keep)
 
+.PHONY: demo-swarm
+demo-swarm: image ## Hand streams over between workers on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
+	$(LAB) demo-swarm $(if $(KEEP),--keep)
+
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test

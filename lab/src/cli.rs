@@ -59,6 +59,12 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+    /// Play the swarm on a cluster, and say PASS or FAIL.
+    DemoSwarm {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
     /// Take down the cluster, and whatever killed runs have left.
     Down,
     /// Say what runs or is left on this machine.
@@ -208,6 +214,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::DemoProber { keep } => {
             let passed = interruptible(demo::prober::run(keep))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::DemoSwarm { keep } => {
+            let passed = interruptible(demo::swarm::run(keep))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,

@@ -21,7 +21,8 @@
 //!
 //! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
 //! `credentials` make identities, `control_plane` and `cluster` put the two levels together, `image` writes OCI
-//! archives, `impair` slows links down, `demo` plays the product's main job on a cluster, `dashboard` draws dashboards.
+//! archives, `impair` slows links down, `streams` is told by workers what they run, `demo` plays the product's main jobs on
+//! a cluster, `dashboard` draws dashboards.
 
 mod audit;
 pub mod cli;
@@ -39,6 +40,7 @@ mod pki;
 mod process;
 mod relay;
 mod sink;
+pub mod streams;
 pub mod tools;
 pub mod versions;
 mod wait;

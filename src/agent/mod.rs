@@ -9,6 +9,8 @@
 //! - [`schedule`]: when each target is due.
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
 //! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the packets.
+//!
+//! Beside it stands [`worker`]: what runs the streams of a Swarm.
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
@@ -23,11 +25,12 @@ use self::{
     members::Identity,
     metrics::Metrics,
     prober::Prober,
-    server::Page,
     source::pull::{self, Pull},
 };
 
+mod clock;
 pub mod echo;
+pub mod file;
 mod incoming;
 pub mod members;
 pub mod metrics;
@@ -38,6 +41,7 @@ pub mod schedule;
 pub mod server;
 pub mod source;
 pub mod target;
+pub mod worker;
 
 /// Everything an agent is told when it starts.
 #[derive(Clone, Debug)]
@@ -97,9 +101,9 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
     let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
         tasks.spawn(async move { (name, task.await) });
     };
-    part("ping server", Box::pin(server::serve(tcp, Page::Ping, server::PINGS, metrics.clone())));
+    part("ping server", Box::pin(server::serve(tcp, server::Ping(metrics.clone()), server::PINGS)));
     part("UDP echo", Box::pin(server::echo::serve(udp, metrics.clone())));
-    let serving = server::serve(scrapes, Page::Metrics, server::SCRAPES, metrics.clone());
+    let serving = server::serve(scrapes, server::Scrape(metrics.clone()), server::SCRAPES);
     part("metrics server", Box::pin(serving));
     let prober = Prober::new(config.who.clone(), metrics, config.ttl);
     part("prober", Box::pin(prober.run(taken)));

@@ -2,7 +2,7 @@
 //! a timeout and nobody anything else.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    clock::Clock,
     members::Identity,
     metrics::{Metrics, Refreshed, Series, Skipped},
     pinglist::Pinglist,
@@ -33,35 +34,13 @@ struct Timing {
     timeout: Duration,
 }
 
-/// Moments by the wall clock at the start and by the monotonic clock from then on: slots stay where
-/// they were over a restart, and a clock that is set does not move them.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    started: Instant,
-    epoch: Duration,
-}
-
-impl Clock {
-    fn new() -> Self {
-        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), epoch }
-    }
-
-    fn now(&self) -> Duration {
-        self.epoch + self.started.elapsed()
-    }
-
-    fn instant(&self, due: Duration) -> Instant {
-        self.started + due.saturating_sub(self.epoch)
-    }
-}
-
 /// Keeps the probes as the lists say.
 pub struct Prober {
     who: Identity,
     metrics: Metrics,
     /// How long a list is good that nobody confirms.
     ttl: Duration,
+    /// Slots stay where they were over a restart.
     clock: Clock,
     list: Option<Pinglist>,
     /// The list is kept but not followed: its source may yet say that it was right all the time.

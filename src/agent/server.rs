@@ -25,7 +25,7 @@ use tokio::{
 use super::metrics::Metrics;
 
 pub mod echo;
-mod exposition;
+pub(super) mod exposition;
 
 /// How long the headers of a request may take, the wait for the next request among it: that of the
 /// original's server.
@@ -48,14 +48,22 @@ const HEADERS: usize = 16 << 10;
 /// How long to wait when no connection can be accepted (no file descriptor left).
 const FULL: Duration = Duration::from_millis(100);
 
-/// What a port serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
-    /// `/ping` and `/healthz`.
-    Ping,
-    /// `/metrics` and `/healthz`.
-    Metrics,
+/// What answers on a port.
+pub trait Site: Clone + Send + 'static {
+    /// Somebody connected.
+    fn heard(&self, _from: IpAddr) {}
+
+    /// The answer to a request, whose body nobody reads.
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
 }
+
+/// What the ping port of a prober serves: `/ping` and `/healthz`.
+#[derive(Clone)]
+pub struct Ping(pub Metrics);
+
+/// What its metrics port serves: `/metrics` and `/healthz`.
+#[derive(Clone)]
+pub struct Scrape(pub Metrics);
 
 /// Every address of this host: IPv6 and, through the same socket, IPv4; without IPv6, IPv4.
 #[must_use]
@@ -88,12 +96,7 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// When the task of a connection died.
-pub async fn serve(
-    listener: TcpListener,
-    page: Page,
-    most: usize,
-    metrics: Metrics,
-) -> anyhow::Result<()> {
+pub async fn serve<S: Site>(listener: TcpListener, site: S, most: usize) -> anyhow::Result<()> {
     let places = Arc::new(Semaphore::new(most));
     let mut connections = JoinSet::new();
     loop {
@@ -101,9 +104,7 @@ pub async fn serve(
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
-                    if page == Page::Ping {
-                        metrics.heard(from.ip());
-                    }
+                    site.heard(from.ip());
                     stream
                 }
                 // The connection was gone already, or nothing can be accepted now; neither ends us.
@@ -119,21 +120,21 @@ pub async fn serve(
                 continue;
             }
         };
-        let metrics = metrics.clone();
+        let site = site.clone();
         connections.spawn(async move {
-            connection(stream, page, metrics).await;
+            connection(stream, site).await;
             drop(place);
         });
     }
 }
 
-async fn connection(stream: TcpStream, page: Page, metrics: Metrics) {
+async fn connection<S: Site>(stream: TcpStream, site: S) {
     // The answer is one packet; waiting for more would be measured.
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let service = service_fn(move |request| {
-        let answer = answer(page, &request, &metrics);
+        let answer = site.answer(&request);
         async move { Ok::<_, Infallible>(answer) }
     });
     let serving = http1::Builder::new()
@@ -149,24 +150,55 @@ async fn connection(stream: TcpStream, page: Page, metrics: Metrics) {
     }
 }
 
-fn answer(page: Page, request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
-    match (page, request.uri().path()) {
-        // Any method, as the original.
-        (Page::Ping, "/ping") => text(StatusCode::OK, "pong\n"),
-        (_, "/healthz") => text(StatusCode::OK, "ok\n"),
-        (Page::Metrics, "/metrics") => match *request.method() {
-            Method::GET | Method::HEAD => exposition::page(metrics, request.headers()),
-            _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"),
-        },
+impl Site for Ping {
+    fn heard(&self, from: IpAddr) {
+        self.0.heard(from);
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            // Any method, as the original.
+            "/ping" => text(StatusCode::OK, "pong\n"),
+            path => other(path),
+        }
+    }
+}
+
+impl Site for Scrape {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            "/metrics" => read_only(request, || {
+                self.0.encode_with(|registry| exposition::page(registry, request.headers()))
+            }),
+            path => other(path),
+        }
+    }
+}
+
+/// What every port answers.
+pub(super) fn other(path: &str) -> Response<Full<Bytes>> {
+    match path {
+        "/healthz" => text(StatusCode::OK, "ok\n"),
         _ => text(StatusCode::NOT_FOUND, "not found\n"),
     }
 }
 
-fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+/// The page, to those who want to read it.
+pub(super) fn read_only(
+    request: &Request<Incoming>,
+    page: impl FnOnce() -> Response<Full<Bytes>>,
+) -> Response<Full<Bytes>> {
+    match *request.method() {
+        Method::GET | Method::HEAD => page(),
+        _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"),
+    }
+}
+
+pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response(status, "text/plain; charset=utf-8", text)
 }
 
-fn response(
+pub(super) fn response(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,

@@ -1,16 +1,9 @@
 //! Where lists come from.
-use super::pinglist::Pinglist;
+use super::{file::Found, pinglist::Pinglist};
 
 pub mod file;
 pub mod pull;
 
-/// What a look for a new list came to.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Refresh {
-    /// Another list.
-    Changed(Box<Pinglist>),
-    /// The list is still the right one.
-    Unchanged,
-    /// Nobody knows: the last list stays for its time to live.
-    Error,
-}
+/// What a look for a new list came to: another list, the same, or nobody knows, and the last list stays
+/// for its time to live.
+pub type Refresh = Found<Box<Pinglist>>;

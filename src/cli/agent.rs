@@ -6,17 +6,24 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum, error::ErrorKind};
 use reqwest::Url;
 
+use self::worker::WorkerArgs;
 use super::values::duration;
 use crate::{
     agent::{self, Config, Source, members::Identity, source::pull::Pull},
     runtime::log::{self, LogFormat},
 };
 
+mod share;
+mod worker;
+
 /// What an agent does.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum AgentCommand {
     /// Probe the other pods of a NetworkProber, answer their probes, and export what was measured.
     Probe(Box<ProbeArgs>),
+    /// Run the streams that a Swarm gives this worker, and say which version of the file it has come up
+    /// to.
+    Worker(Box<WorkerArgs>),
 }
 
 /// Flags of `agent`.
@@ -118,17 +125,27 @@ pub(super) struct ProbeArgs {
 
 /// Runs an agent until it is told to stop.
 pub(super) fn run(args: AgentArgs) -> anyhow::Result<()> {
-    let AgentCommand::Probe(args) = args.command;
-    log::init(args.log_format, &args.log)?;
-    let config = args.config()?;
-    // One thread: probes wait, and each thread costs memory in every pod. Files are read by at
-    // most two more.
+    match args.command {
+        AgentCommand::Probe(args) => {
+            log::init(args.log_format, &args.log)?;
+            block_on(agent::run(args.config()?))
+        }
+        AgentCommand::Worker(args) => {
+            args.share.log()?;
+            block_on(agent::worker::run(args.config()))
+        }
+    }
+}
+
+/// One thread: agents wait, and each thread costs memory in every pod. Files are read by at most two
+/// more.
+fn block_on(agent: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
         .build()
         .context("async runtime")?;
-    let ended = runtime.block_on(agent::run(config));
+    let ended = runtime.block_on(agent);
     // A file that cannot be read does not hold up the end.
     runtime.shutdown_background();
     ended

@@ -10,6 +10,7 @@
 //! nothing but its arguments (not on their order either); it is balanced, within bounds that its
 //! documentation states; and a change of one member moves no more than that member's own share.
 //!
+//! - [`assignment`]: which worker has which items. Each has one, evenly, and as few move as is possible.
 //! - [`ring`]: who probes whom. Every member has a fixed number of probers in its own zone and in each
 //!   other zone.
 //! - [`hash`]: positions on a circle, and scores of pairs.

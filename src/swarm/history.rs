@@ -161,3 +161,6 @@ fn same_set(one: &Share, other: &Share) -> bool {
     let set = |share: &Share| share.streams.iter().cloned().collect::<BTreeSet<_>>();
     set(one) == set(other)
 }
+
+#[cfg(test)]
+mod tests;

@@ -209,3 +209,6 @@ pub fn immutable_name(share: &str, epoch: u64) -> String {
 pub fn epoch_of(share: &str, name: &str) -> Option<u64> {
     name.strip_prefix(share)?.strip_prefix('-')?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,3 +11,4 @@ mod originals;
 mod packets;
 mod pull;
 mod stage;
+mod worker;

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    ops::{Deref, DerefMut},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -72,20 +73,18 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// As the kubelet does it: a new directory, and a symlink that is turned to it at once. The
-    /// file is at `config.json`.
-    pub fn publish(&self, text: &str) -> PathBuf {
+    /// As the kubelet does it: a new directory, and a symlink that is turned to it at once.
+    pub fn publish(&self, name: &str, text: &str) {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let data = format!("..data-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         fs::create_dir(self.path(&data)).unwrap();
-        fs::write(self.path(&data).join("config.json"), text).unwrap();
+        fs::write(self.path(&data).join(name), text).unwrap();
         std::os::unix::fs::symlink(&data, self.path("..data_tmp")).unwrap();
         fs::rename(self.path("..data_tmp"), self.path("..data")).unwrap();
-        let file = self.path("config.json");
+        let file = self.path(name);
         if !file.is_symlink() {
-            std::os::unix::fs::symlink("..data/config.json", &file).unwrap();
+            std::os::unix::fs::symlink(Path::new("..data").join(name), &file).unwrap();
         }
-        file
     }
 }
 
@@ -95,12 +94,70 @@ impl Drop for Directory {
     }
 }
 
-/// A running agent; it ends with the test.
+/// A running process of ours; it ends with the test.
+pub struct Program {
+    child: Child,
+    directory: Directory,
+}
+
+impl Program {
+    /// Starts it; what it says goes to a file in the directory.
+    pub fn start(command: &mut Command, directory: Directory) -> Self {
+        let log = File::create(directory.path("log")).unwrap();
+        let child = command.stderr(log).spawn().expect("the binary runs");
+        Self { child, directory }
+    }
+
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path("log")).unwrap()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Its exit code, once it ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        eventually("the agent ends", || self.child.try_wait().unwrap()).code()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running agent.
 pub struct Agent {
     pub port: u16,
     pub metrics_port: u16,
-    child: Child,
-    directory: Directory,
+    program: Program,
+}
+
+impl Deref for Agent {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl DerefMut for Agent {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.program
+    }
 }
 
 impl Agent {
@@ -113,25 +170,20 @@ impl Agent {
     pub fn with(variables: &[(&str, &str)], flags: &[&str]) -> Self {
         let (port, metrics_port) = (free_port(), free_port());
         let directory = Directory::new();
-        let child = command(port, metrics_port)
+        let mut command = command(port, metrics_port);
+        command
             .args(flags)
             .env("NET_PROBER_CONFIG_FILE", directory.path("config.json"))
-            .envs(variables.iter().copied())
-            .stderr(File::create(directory.path("log")).unwrap())
-            .spawn()
-            .expect("the binary runs");
-        let agent = Self { port, metrics_port, child, directory };
+            .envs(variables.iter().copied());
+        let program = Program::start(&mut command, directory);
+        let agent = Self { port, metrics_port, program };
         eventually("the agent serves", || agent.scrape());
         agent
     }
 
     /// Gives it this configuration.
     pub fn publish(&self, text: &str) {
-        self.directory.publish(text);
-    }
-
-    pub fn directory(&self) -> &Directory {
-        &self.directory
+        self.directory().publish("config.json", text);
     }
 
     /// Its page; `None` if it did not answer.
@@ -148,32 +200,8 @@ impl Agent {
         eventually(what, || self.scrape().filter(&enough))
     }
 
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.directory.path("log")).unwrap()
-    }
-
-    pub fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// Its exit code, once it ended.
-    pub fn ended(&mut self) -> Option<i32> {
-        eventually("the agent ends", || self.child.try_wait().unwrap()).code()
-    }
-
     pub fn open_files(&self) -> usize {
-        fs::read_dir(Path::new("/proc").join(self.child.id().to_string()).join("fd"))
-            .unwrap()
-            .count()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        fs::read_dir(Path::new("/proc").join(self.id().to_string()).join("fd")).unwrap().count()
     }
 }
 
@@ -249,7 +277,7 @@ pub struct Page {
 }
 
 impl Page {
-    fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         assert!(text.ends_with("# EOF\n"), "{text}");
         let series = text.lines().filter(|line| !line.starts_with('#')).map(parse_line).collect();
         Self { text: text.to_owned(), series }

@@ -19,6 +19,8 @@ fn samples(kind: &str) -> Vec<(String, Value)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples");
     let mut files: Vec<_> =
         fs::read_dir(dir).expect("samples").map(|entry| entry.expect("entry").path()).collect();
+    // Beside them are directories for kustomize.
+    files.retain(|path| path.is_file());
     files.sort();
     let mut samples = Vec::new();
     for file in files {

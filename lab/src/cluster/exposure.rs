@@ -1,6 +1,7 @@
 //! Ways into the cluster from the caller's network namespace, and questions to its Prometheus.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,9 +9,11 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use serde::Deserialize;
 
+use super::addresses::GATEWAY;
 use super::{Cluster, network};
 use crate::control_plane::free_port;
 use crate::process::CommandLine;
+use crate::streams::Sink;
 use crate::wait::{Look, until};
 
 /// One element of an instant vector: its labels (with `__name__`) and its value.
@@ -66,6 +69,24 @@ impl Cluster {
             })
         })
         .await
+    }
+
+    /// Listens for reports of workers inside of the cluster, behind the bridge that connects the nodes: pods reach it by
+    /// their nodes' links, and do not when those are cut.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such namespace any more.
+    pub async fn stream_sink(&self) -> Result<Sink> {
+        let network = network::outer(&self.id());
+        // A socket stays in the namespace in which it was made; the thread that enters it ends.
+        let listen = move || -> Result<TcpListener> {
+            network::enter(&network)?;
+            TcpListener::bind((GATEWAY, 0)).with_context(|| format!("listening on {GATEWAY}"))
+        };
+        let (give, take) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || give.send(listen()));
+        Sink::serve(take.await.context("the thread that was to listen died")??)
     }
 
     /// Returns the URL of the cluster's Prometheus outside of it.

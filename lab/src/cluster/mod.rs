@@ -3,6 +3,7 @@
 pub(crate) mod addresses;
 mod apply;
 mod cgroups;
+mod containers;
 mod definitions;
 mod exposure;
 mod guard;

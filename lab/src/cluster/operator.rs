@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
 use super::Cluster;
@@ -72,6 +73,18 @@ impl Cluster {
             let events = say(&["get", "events", "-n", NAMESPACE]);
             anyhow::anyhow!("{error:#}\n{pods}\n{log}\n{events}")
         })
+    }
+
+    /// Returns the name of the operator's pod that leads, as its Lease has it; that pod may be gone.
+    ///
+    /// # Errors
+    ///
+    /// If nobody has led yet.
+    pub async fn operator_leader(&self) -> Result<String> {
+        let leases: Api<Lease> = Api::namespaced(self.client()?, NAMESPACE);
+        let lease = leases.get(NAME).await.context("reading the operator's Lease")?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        holder.filter(|holder| !holder.is_empty()).context("nobody holds the operator's Lease")
     }
 
     /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches either replica.

@@ -2,8 +2,10 @@
 
 mod checks;
 mod exposition;
+mod leader;
 pub mod prober;
 mod story;
+pub mod swarm;
 mod view;
 
 use std::time::Instant;

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use super::exposition;
-use crate::cluster::operator::{NAME, NAMESPACE};
+use super::{exposition, leader};
 
 /// The sample's name, which is also its Deployment's and the stem of the node label.
 pub(super) const SAMPLE: &str = "trafficwatch-sample";
@@ -41,7 +40,6 @@ pub(super) struct NodeReading {
 /// Reads from the API server.
 pub(super) struct Reader {
     nodes: Api<Node>,
-    pods: Api<Pod>,
     watches: Api<DynamicObject>,
     client: Client,
 }
@@ -52,7 +50,6 @@ impl Reader {
         let resource = ApiResource::from_gvk_with_plural(&kind, "trafficwatches");
         Self {
             nodes: Api::all(client.clone()),
-            pods: Api::namespaced(client.clone(), NAMESPACE),
             watches: Api::namespaced_with(client.clone(), "default", &resource),
             client: client.clone(),
         }
@@ -66,7 +63,7 @@ impl Reader {
             .await?
             .map(|watch| watch.data["status"].clone())
             .unwrap_or_default();
-        let metrics = self.leader_metrics().await.unwrap_or_default();
+        let metrics = leader::metrics(&self.client).await.unwrap_or_default();
         let values = exposition::samples(&metrics, "traffic_operator_trafficwatch_node_value");
         let key = format!("{SAMPLE}.traffic.example.com/unfit");
         let mut nodes = BTreeMap::new();
@@ -87,24 +84,6 @@ impl Reader {
             nodes.insert(name, reading);
         }
         Ok(Reading { nodes, ready: status["ready"] == true, metrics })
-    }
-
-    /// Returns the metrics of the replica that leads, through the API server.
-    async fn leader_metrics(&self) -> Result<String> {
-        let of_ours = ListParams::default().labels(&format!("app.kubernetes.io/name={NAME}"));
-        for pod in self.pods.list(&of_ours).await? {
-            let path = format!(
-                "/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics",
-                pod.name_any()
-            );
-            let request =
-                http::Request::get(path).body(Vec::new()).context("building a request")?;
-            let Ok(text) = self.client.request_text(request).await else { continue };
-            if exposition::sum(&text, "traffic_operator_leader") > 0.0 {
-                return Ok(text);
-            }
-        }
-        anyhow::bail!("no replica of the operator leads")
     }
 }
 

@@ -7,19 +7,15 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::agent::metrics::Metrics;
-
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROTOBUF: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// The page, or 500: half a page would be taken for a whole one.
-pub(super) fn page(metrics: &Metrics, headers: &HeaderMap) -> Response<Full<Bytes>> {
+pub(in crate::agent) fn page(registry: &Registry, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let accept = accept.collect::<Vec<_>>().join(",");
-    let page = metrics.encode_with(|registry| {
-        if wants_protobuf(&accept) { protobuf(registry) } else { open_metrics(registry) }
-    });
+    let page = if wants_protobuf(&accept) { protobuf(registry) } else { open_metrics(registry) };
     match page {
         Ok((content_type, body)) => super::response(StatusCode::OK, content_type, body),
         Err(error) => {

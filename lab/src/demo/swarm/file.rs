@@ -1,0 +1,300 @@
+//! The file that the operator publishes, and what must hold of a series of them. No IO.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::Deserialize;
+
+/// The key that workers read, as the original named it.
+const SHARES: &str = "config.yml";
+/// The key in which the operator keeps what workers are still to give up.
+const HANDOVER: &str = "handover.yml";
+
+/// The shares of all workers, at one epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct File {
+    pub epoch: u64,
+    pub shares: BTreeMap<String, Share>,
+    pub releasing: Vec<Releasing>,
+    /// Whether it is not known what workers run: all of them are told their list anew.
+    pub barrier: bool,
+}
+
+/// The share of one worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Share {
+    pub jobs: Vec<String>,
+    /// The epoch at which the list changed last.
+    pub version: u64,
+}
+
+/// A stream that a worker has been told to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Releasing {
+    pub stream: String,
+    pub worker: String,
+}
+
+impl File {
+    /// Reads a `ConfigMap`; one without the file is not published yet.
+    pub fn read(map: &ConfigMap) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Shares {
+            #[serde(default)]
+            workloads: BTreeMap<String, Share>,
+            version: u64,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Handover {
+            barrier: Option<u64>,
+            releasing: Vec<Releasing>,
+        }
+        let key = |key: &str| map.data.as_ref().and_then(|data| data.get(key));
+        let Some(text) = key(SHARES) else { return Ok(None) };
+        let shares: Shares =
+            serde_yaml::from_str(text).with_context(|| format!("{SHARES}:\n{text}"))?;
+        let handover: Option<Handover> = match key(HANDOVER) {
+            Some(text) => {
+                serde_yaml::from_str(text).with_context(|| format!("{HANDOVER}:\n{text}"))?
+            }
+            None => None,
+        };
+        let Handover { barrier, releasing } = handover.unwrap_or_default();
+        let (epoch, shares) = (shares.version, shares.workloads);
+        Ok(Some(Self { epoch, shares, releasing, barrier: barrier.is_some() }))
+    }
+
+    /// Which worker has a stream; the last one, should there be several.
+    pub fn owners(&self) -> BTreeMap<&str, &str> {
+        let all = self.shares.iter();
+        all.flat_map(|(worker, share)| {
+            share.jobs.iter().map(|stream| (stream.as_str(), worker.as_str()))
+        })
+        .collect()
+    }
+
+    /// How many streams each worker has.
+    pub fn sizes(&self) -> BTreeMap<&str, usize> {
+        self.shares.iter().map(|(worker, share)| (worker.as_str(), share.jobs.len())).collect()
+    }
+
+    /// The streams of a worker.
+    pub fn streams_of(&self, worker: &str) -> BTreeSet<&str> {
+        let share = self.shares.get(worker);
+        share.into_iter().flat_map(|share| share.jobs.iter().map(String::as_str)).collect()
+    }
+
+    /// Whether every share has as many streams as any other, or one more or less.
+    pub fn is_even(&self) -> bool {
+        let sizes = self.sizes();
+        let (least, most) = (sizes.values().min(), sizes.values().max());
+        least.zip(most).is_none_or(|(least, most)| most - least <= 1)
+    }
+}
+
+/// Says what is wrong with a series of files.
+pub(super) fn faults(files: &[File]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for file in files {
+        let listed: usize = file.sizes().values().sum();
+        let different = file.owners().len();
+        if listed != different {
+            faults.push(format!(
+                "epoch {}: {} streams stand in two lists",
+                file.epoch,
+                listed - different
+            ));
+        }
+        let owners = file.owners();
+        for Releasing { stream, worker } in &file.releasing {
+            if owners.get(stream.as_str()).is_some_and(|owner| owner != worker) {
+                let epoch = file.epoch;
+                faults.push(format!("epoch {epoch}: {stream} is given while {worker} releases it"));
+            }
+        }
+        for (worker, share) in &file.shares {
+            if share.version > file.epoch {
+                let (version, epoch) = (share.version, file.epoch);
+                faults.push(format!("epoch {epoch}: {worker} has version {version}"));
+            }
+        }
+    }
+    for pair in files.windows(2) {
+        faults.extend(wrong_step(&pair[0], &pair[1]));
+    }
+    faults
+}
+
+fn wrong_step(before: &File, after: &File) -> Vec<String> {
+    let mut faults = Vec::new();
+    let epoch = after.epoch;
+    if epoch <= before.epoch {
+        faults.push(format!("epoch {} follows {}", epoch, before.epoch));
+    }
+    let (were, are) = (before.owners(), after.owners());
+    for (stream, worker) in are {
+        if were.get(stream).is_some_and(|old| *old != worker) {
+            faults.push(format!("epoch {epoch}: {stream} changes hands in one write"));
+        }
+    }
+    for (worker, share) in &after.shares {
+        let changed = before.streams_of(worker) != after.streams_of(worker);
+        let wanted = match before.shares.get(worker) {
+            Some(old) if !changed => old.version,
+            _ => epoch,
+        };
+        if share.version != wanted && !after.barrier {
+            let version = share.version;
+            faults.push(format!("epoch {epoch}: {worker} has version {version}, not {wanted}"));
+        }
+    }
+    faults
+}
+
+/// How often the list of each worker has changed, in a series of files.
+pub(super) fn changes(files: &[File]) -> BTreeMap<String, usize> {
+    let mut changes = BTreeMap::new();
+    for pair in files.windows(2) {
+        let workers: BTreeSet<&String> = pair.iter().flat_map(|file| file.shares.keys()).collect();
+        for worker in workers {
+            if pair[0].streams_of(worker) != pair[1].streams_of(worker) {
+                *changes.entry(worker.clone()).or_default() += 1;
+            }
+        }
+    }
+    changes
+}
+
+/// The fewest streams that can move between workers that both files have: what is above a worker's part of an even
+/// share must go, the fuller keep the larger part.
+pub(super) fn fewest_moves(before: &File, after: &File) -> usize {
+    let workers = after.shares.len();
+    if workers == 0 {
+        return 0;
+    }
+    let streams: usize = after.sizes().values().sum();
+    let mut sizes: Vec<usize> = before
+        .sizes()
+        .into_iter()
+        .filter(|(worker, _)| after.shares.contains_key(*worker))
+        .map(|(_, size)| size)
+        .collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let part = |place: usize| streams / workers + usize::from(place < streams % workers);
+    sizes.iter().enumerate().map(|(place, size)| size.saturating_sub(part(place))).sum()
+}
+
+/// How many streams have left a worker that both files have for another one.
+pub(super) fn moves(before: &File, after: &File) -> usize {
+    let owners = after.owners();
+    let moved = |(stream, worker): &(&str, &str)| {
+        after.shares.contains_key(*worker) && owners.get(stream).is_some_and(|now| now != worker)
+    };
+    before.owners().into_iter().filter(moved).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Shares as (worker, streams, version), each stream a letter.
+    fn file(epoch: u64, shares: &[(&str, &str, u64)], releasing: &[(&str, &str)]) -> File {
+        let share = |(worker, jobs, version): &(&str, &str, u64)| {
+            let jobs = jobs.chars().map(String::from).collect();
+            ((*worker).to_owned(), Share { jobs, version: *version })
+        };
+        let left = |(stream, worker): &(&str, &str)| Releasing {
+            stream: (*stream).to_owned(),
+            worker: (*worker).to_owned(),
+        };
+        File {
+            epoch,
+            shares: shares.iter().map(share).collect(),
+            releasing: releasing.iter().map(left).collect(),
+            barrier: false,
+        }
+    }
+
+    fn map(data: &serde_json::Value) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": "c"}, "data": data})).unwrap()
+    }
+
+    #[test]
+    fn the_original_s_shape_is_read() {
+        let shares = "workloads:\n  swarm-worker-0:\n    jobs:\n      - a\n      - b\n    version: 12\n  swarm-worker-1:\n    jobs: []\n    version: 14\nversion: 14\n";
+        let handover = "releasing:\n  - stream: c\n    worker: swarm-worker-1\n    epoch: 14\n";
+        let read = File::read(&map(&json!({"config.yml": shares, "handover.yml": handover})));
+        let wanted = file(
+            14,
+            &[("swarm-worker-0", "ab", 12), ("swarm-worker-1", "", 14)],
+            &[("c", "swarm-worker-1")],
+        );
+        assert_eq!(read.unwrap(), Some(wanted));
+        for empty in ["", "{}"] {
+            let read =
+                File::read(&map(&json!({"config.yml": "version: 1", "handover.yml": empty})));
+            assert_eq!(read.unwrap(), Some(file(1, &[], &[])), "{empty:?}");
+        }
+        assert_eq!(File::read(&map(&json!({}))).unwrap(), None);
+        assert!(File::read(&map(&json!({"config.yml": "workloads: 3"}))).is_err());
+    }
+
+    #[test]
+    fn a_handover_by_the_book_has_no_fault() {
+        let files = [
+            file(1, &[("w0", "ab", 1), ("w1", "", 1)], &[]),
+            file(2, &[("w0", "a", 2), ("w1", "", 1)], &[("b", "w0")]),
+            file(3, &[("w0", "a", 2), ("w1", "b", 3)], &[]),
+        ];
+        assert_eq!(faults(&files), Vec::<String>::new());
+        assert_eq!(changes(&files), [("w0".to_owned(), 1), ("w1".to_owned(), 1)].into());
+        assert_eq!((moves(&files[0], &files[2]), fewest_moves(&files[0], &files[2])), (1, 1));
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let before = file(5, &[("w0", "ab", 5), ("w1", "", 5)], &[("c", "w0")]);
+        let cases = [
+            (file(5, &[("w0", "ab", 5), ("w1", "", 5)], &[]), "epoch 5 follows 5"),
+            (file(4, &[], &[]), "epoch 4 follows 5"),
+            (file(6, &[("w0", "ab", 5), ("w1", "b", 6)], &[]), "stand in two lists"),
+            (file(6, &[("w0", "a", 6), ("w1", "b", 6)], &[]), "b changes hands in one write"),
+            (file(6, &[("w0", "ab", 5), ("w1", "c", 6)], &[("c", "w0")]), "c is given while w0"),
+            (file(6, &[("w0", "ab", 6), ("w1", "", 5)], &[]), "w0 has version 6, not 5"),
+            (file(6, &[("w0", "a", 5), ("w1", "", 5)], &[("b", "w0")]), "w0 has version 5, not 6"),
+            (file(6, &[("w0", "ab", 5), ("w1", "", 7)], &[]), "w1 has version 7"),
+        ];
+        for (after, wanted) in cases {
+            let faults = faults(&[before.clone(), after]);
+            assert!(faults.iter().any(|fault| fault.contains(wanted)), "{wanted}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn the_fewest_moves_are_what_is_above_an_even_share() {
+        let sized = |sizes: &[usize]| {
+            let mut letters = ('A'..='Z').chain('a'..='z');
+            let shares = sizes.iter().enumerate().map(|(place, size)| {
+                let jobs = letters.by_ref().take(*size).map(String::from).collect();
+                (format!("w{place}"), Share { jobs, version: 1 })
+            });
+            File { epoch: 1, shares: shares.collect(), ..File::default() }
+        };
+        for (before, after, fewest) in [
+            (&[14, 13][..], &[9, 9, 9][..], 9),
+            (&[9, 9, 9], &[14, 13], 0),
+            (&[9, 9, 9], &[3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2], 18),
+            (&[7, 7, 7, 6], &[7, 7, 7, 6], 0),
+            (&[9, 9, 9], &[], 0),
+            (&[], &[14, 13], 0),
+        ] {
+            assert_eq!(fewest_moves(&sized(before), &sized(after)), fewest, "{before:?} {after:?}");
+        }
+        assert!(sized(&[14, 13]).is_even() && sized(&[]).is_even() && !sized(&[9, 11]).is_even());
+    }
+}

@@ -1,0 +1,98 @@
+//! Every file that the operator has published, in order.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::file::File;
+
+/// Follows a `ConfigMap`, also before there is one; dropping it ends that.
+#[derive(Debug)]
+pub(super) struct History {
+    files: Arc<Mutex<Vec<File>>>,
+    newest: watch::Receiver<u64>,
+    follower: JoinHandle<()>,
+}
+
+impl History {
+    pub fn follow(client: Client, namespace: &str, name: &str) -> Self {
+        let files = Arc::<Mutex<Vec<File>>>::default();
+        let (tell, newest) = watch::channel(0);
+        let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let kept = Arc::clone(&files);
+        let follower = tokio::spawn(async move {
+            let mut maps = pin!(watcher(maps, config).default_backoff().applied_objects());
+            loop {
+                match maps.try_next().await {
+                    Ok(Some(map)) => match File::read(&map) {
+                        Ok(Some(file)) => {
+                            let epoch = file.epoch;
+                            let mut files = lock(&kept);
+                            // A write that left the file as it is, of a label say.
+                            if files.last() != Some(&file) {
+                                files.push(file);
+                            }
+                            drop(files);
+                            tell.send_replace(epoch);
+                        }
+                        Ok(None) => {}
+                        Err(error) => crate::progress(&format!("{error:#}")),
+                    },
+                    Ok(None) => return,
+                    // The watch goes on by itself.
+                    Err(error) => crate::progress(&format!("following the file: {error}")),
+                }
+            }
+        });
+        Self { files, newest, follower }
+    }
+
+    /// All files so far.
+    pub fn files(&self) -> Vec<File> {
+        lock(&self.files).clone()
+    }
+
+    /// The file that is published now.
+    pub fn last(&self) -> Option<File> {
+        lock(&self.files).last().cloned()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        lock(&self.files).len()
+    }
+
+    /// The files from the one that was the last when there were `length`: how it was before, and what has followed.
+    pub fn since(&self, length: usize) -> Vec<File> {
+        lock(&self.files).iter().skip(length.saturating_sub(1)).cloned().collect()
+    }
+
+    /// Waits until a file later than this is published.
+    pub async fn after(&self, epoch: u64, limit: Duration) -> Result<u64> {
+        let mut newest = self.newest.clone();
+        let newer = timeout(limit, newest.wait_for(|newest| *newest > epoch)).await;
+        let newer = newer.with_context(|| format!("no file after epoch {epoch}"))?;
+        Ok(*newer.context("nobody follows the file any more")?)
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+/// A list is whole after every file: a panic elsewhere leaves nothing half-done in it.
+fn lock(files: &Mutex<Vec<File>>) -> MutexGuard<'_, Vec<File>> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}

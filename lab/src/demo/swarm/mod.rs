@@ -1,0 +1,50 @@
+//! The swarm, played on a real cluster and judged by what its workers report.
+
+mod faults;
+mod file;
+mod history;
+mod scalings;
+mod settled;
+mod stage;
+mod table;
+mod verdict;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::Check;
+use crate::cluster::{Cluster, Options};
+use crate::image;
+use stage::Stage;
+
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to be kept.
+///
+/// Returns whether all checks passed.
+///
+/// # Errors
+///
+/// If the cluster cannot be started or taken down. What fails in between is a failed check.
+pub async fn run(keep: bool) -> Result<bool> {
+    let options = Options { images: vec![image::product_archive()], ..Options::default() };
+    super::perform(options, keep, play).await
+}
+
+/// Plays all acts, and judges what was reported, also if one of them did not come to its end.
+async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> Result<()> {
+    let mut stage = Stage::new(cluster, started).await?;
+    stage.say("deploying the operator from deploy/, as `make deploy` does");
+    cluster.deploy_operator().await?;
+    let played = acts(&mut stage).await;
+    verdict::print(&stage);
+    checks.extend(verdict::reported(&stage));
+    checks.extend(verdict::written(&stage)?);
+    played?;
+    checks.extend(verdict::told(&stage).await?);
+    Ok(())
+}
+
+async fn acts(stage: &mut Stage<'_>) -> Result<()> {
+    scalings::hot_reload(stage).await?;
+    scalings::delete_pod(stage).await
+}

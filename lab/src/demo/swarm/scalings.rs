@@ -1,0 +1,73 @@
+//! Other numbers of workers, in both strategies.
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::faults;
+use super::stage::{Stage, WORKERS};
+
+/// Scales to another number, and judges what follows.
+pub(super) async fn to(stage: &mut Stage<'_>, replicas: usize) -> Result<()> {
+    let name = format!("{} -> {replicas}", stage.replicas);
+    stage.step(&name, &[], async |stage| stage.scale(replicas)).await
+}
+
+/// Scales to a number, and to another one as soon as the first one has begun to be worked on.
+async fn by_way_of(stage: &mut Stage<'_>, detour: usize, replicas: usize) -> Result<()> {
+    let name = format!("{} -> {detour} -> {replicas}", stage.replicas);
+    stage
+        .step(&name, &[], async |stage| {
+            let epoch = stage.file()?.epoch;
+            stage.scale(detour)?;
+            faults::in_mid_handover(stage, epoch).await?;
+            stage.scale(replicas)
+        })
+        .await
+}
+
+/// Workers that read their file again while they run.
+pub(super) async fn hot_reload(stage: &mut Stage<'_>) -> Result<()> {
+    stage.say(
+        "ACT 1  the original's 27 streams, on workers that reload: 2 -> 3 -> 12 -> 2 -> 0 -> 2",
+    );
+    stage.step("start", &[], async |stage| stage.apply().await).await?;
+    let shown = stage.kubectl(&["get", "swarm"])?;
+    stage.say(&shown.trim_end().replace('\n', "\n         "));
+    for replicas in [3, 12, 2, 0, 2, 3] {
+        to(stage, replicas).await?;
+    }
+    stage.say("ACT 2  a worker dies, a worker is deleted, a node is cut off");
+    faults::worker_killed(stage).await?;
+    faults::worker_deleted(stage).await?;
+    faults::node_cut(stage).await?;
+    stage.say("ACT 3  the operator is killed in mid-handover");
+    for replicas in [2, 5, 3] {
+        faults::operator_killed(stage, replicas).await?;
+    }
+    Ok(())
+}
+
+/// Workers that are restarted in order to read their file, as the original's were.
+pub(super) async fn delete_pod(stage: &mut Stage<'_>) -> Result<()> {
+    stage.say("ACT 4  the same with workers that are restarted, as the original's were");
+    stage.strategy = "DeletePod";
+    stage
+        .step("another strategy", &[], async |stage| {
+            let patch = json!({"spec": {"refresh": {"strategy": "DeletePod"}}}).to_string();
+            let arguments = ["patch", "swarm", WORKERS, "--type=merge", "--patch", &patch];
+            stage.kubectl(&arguments).map(drop)
+        })
+        .await?;
+    for replicas in [2, 3] {
+        to(stage, replicas).await?;
+    }
+    faults::operator_killed(stage, 5).await?;
+    faults::worker_killed_in_mid_handover(stage, 3).await?;
+    by_way_of(stage, 4, 2).await?;
+    faults::operator_killed(stage, 3).await?;
+    for replicas in [1, 2] {
+        to(stage, replicas).await?;
+    }
+    by_way_of(stage, 4, 3).await?;
+    to(stage, 2).await
+}

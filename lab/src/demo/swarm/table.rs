@@ -1,0 +1,233 @@
+//! What each step has cost, as a table. No IO.
+
+use std::fmt::Write;
+
+use crate::streams::{Ledger, Millis, Stretch};
+
+/// What the original did in the same steps, measured with its published manifests and 27 streams.
+pub(super) const ORIGINAL: [Original; 2] = [
+    Original { step: "2 -> 3", overlap: 10.0, streams_twice: 9, gap: 12.6, restarted: 2 },
+    Original { step: "3 -> 2", overlap: 2.7, streams_twice: 5, gap: 21.0, restarted: 2 },
+];
+
+/// One step of the original.
+pub(super) struct Original {
+    pub step: &'static str,
+    /// Seconds in which streams ran on two workers.
+    pub overlap: f64,
+    pub streams_twice: usize,
+    /// Seconds for which a stream ran nowhere.
+    pub gap: f64,
+    /// Pods that were there before and after, and were restarted.
+    pub restarted: usize,
+}
+
+/// One step of the demo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub strategy: &'static str,
+    pub step: String,
+    pub workers: usize,
+    pub ran: Ran,
+    /// Streams that went from one worker that stays to another.
+    pub moved: usize,
+    pub epoch: u64,
+    /// Pods that were there before and after, and are other ones or have other containers.
+    pub restarted: usize,
+    pub millis: Millis,
+}
+
+impl Row {
+    /// The step in one line.
+    pub fn line(&self) -> String {
+        let time = |millis| format!("{:.1} s", seconds(millis));
+        let gaps = match (&self.ran.gaps, self.ran.worst(), self.ran.median()) {
+            (Some(gaps), Some(worst), Some(median)) => {
+                let (count, median, worst) = (gaps.len(), time(median), time(worst));
+                format!("{count} streams had a gap: median {median}, longest {worst}")
+            }
+            _ => "no gap".to_owned(),
+        };
+        format!(
+            "{}: {} overlaps, {gaps}; {} moved, {} pods restarted, epoch {}, in {}",
+            self.step,
+            self.ran.overlaps,
+            self.moved,
+            self.restarted,
+            self.epoch,
+            time(self.millis)
+        )
+    }
+}
+
+/// What the reports of the workers say about the time of a step.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub overlaps: usize,
+    pub overlap: Millis,
+    /// For each stream that nobody ran for a time, that time; in order. None where nobody is to run anything.
+    pub gaps: Option<Vec<Millis>>,
+}
+
+impl Ran {
+    pub fn of(ledger: &Ledger, time: Stretch, workers: usize) -> Self {
+        let overlaps = ledger.overlaps(time);
+        let mut gaps: Vec<Millis> = ledger.gap_times(time).into_values().collect();
+        gaps.sort_unstable();
+        Self {
+            overlaps: overlaps.len(),
+            overlap: overlaps.iter().map(|overlap| overlap.time.millis()).sum(),
+            gaps: (workers > 0).then_some(gaps),
+        }
+    }
+
+    pub fn worst(&self) -> Option<Millis> {
+        self.gaps.as_ref()?.last().copied()
+    }
+
+    pub fn median(&self) -> Option<Millis> {
+        let gaps = self.gaps.as_ref()?;
+        gaps.get(gaps.len() / 2).copied()
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "minutes")]
+fn seconds(millis: Millis) -> f64 {
+    millis as f64 / 1000.0
+}
+
+const HEAD: [&str; 9] =
+    ["workers", "overlaps", "gaps", "median", "worst", "moved", "restarted", "epoch", "took"];
+
+/// Renders the steps, under a line for each strategy.
+pub(super) fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.step.chars().count()).max().unwrap_or(0).max(10);
+    let mut text = format!("  {:width$}", "step");
+    for word in HEAD {
+        let _ = write!(text, "  {word:>9}");
+    }
+    text.push('\n');
+    let mut strategy = "";
+    for row in rows {
+        if row.strategy != strategy {
+            strategy = row.strategy;
+            let _ = writeln!(text, "  {strategy}");
+        }
+        let time = |millis: Option<Millis>| {
+            millis.map_or("-".to_owned(), |millis| format!("{:.1} s", seconds(millis)))
+        };
+        let overlaps = match row.ran.overlaps {
+            0 => "0".to_owned(),
+            count => format!("{count}: {:.1} s", seconds(row.ran.overlap)),
+        };
+        let gaps = row.ran.gaps.as_ref().map_or("-".to_owned(), |gaps| gaps.len().to_string());
+        let cells = [
+            row.workers.to_string(),
+            overlaps,
+            gaps,
+            time(row.ran.median()),
+            time(row.ran.worst()),
+            row.moved.to_string(),
+            row.restarted.to_string(),
+            row.epoch.to_string(),
+            time(Some(row.millis)),
+        ];
+        let _ = write!(text, "  {:width$}", row.step);
+        for cell in cells {
+            let _ = write!(text, "  {cell:>9}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Renders what the original did in a step beside what was done here.
+pub(super) fn beside_the_original(rows: &[Row]) -> String {
+    let mut text =
+        format!("  {:32}{:>12}{:>14}{:>12}\n", "", "streams twice", "longest gap", "restarted");
+    let mut line = |name: String, overlap: (usize, f64), gap: Option<f64>, restarted: usize| {
+        let twice = if overlap.0 == 0 {
+            "none".to_owned()
+        } else {
+            format!("{}: {:.1} s", overlap.0, overlap.1)
+        };
+        let gap = gap.map_or("none".to_owned(), |gap| format!("{gap:.1} s"));
+        let _ = writeln!(text, "  {name:32}{twice:>12}{gap:>14}{restarted:>12}");
+    };
+    for original in ORIGINAL {
+        let step = original.step;
+        let twice = (original.streams_twice, original.overlap);
+        line(format!("{step}  the original"), twice, Some(original.gap), original.restarted);
+        for row in rows.iter().filter(|row| row.step == step) {
+            let twice = (row.ran.overlaps, seconds(row.ran.overlap));
+            let gap = row.ran.worst().map(seconds);
+            line(format!("{step}  here, {}", row.strategy), twice, gap, row.restarted);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{Interval, Report};
+
+    fn row(step: &str, gaps: Option<Vec<Millis>>) -> Row {
+        Row {
+            strategy: "HotReload",
+            step: step.to_owned(),
+            workers: 3,
+            ran: Ran { overlaps: 0, overlap: 0, gaps },
+            moved: 9,
+            epoch: 12,
+            restarted: 0,
+            millis: 4321,
+        }
+    }
+
+    #[test]
+    fn the_table_shows_every_figure_and_a_dash_where_there_is_none() {
+        let mut twice = row("3 -> 2", Some(vec![]));
+        (twice.ran.overlaps, twice.ran.overlap, twice.strategy) = (2, 1500, "DeletePod");
+        let text = table(&[row("2 -> 3", Some(vec![100, 1000, 2250])), row("3 -> 0", None), twice]);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0].len(), 10);
+        assert_eq!(lines[1], ["HotReload"]);
+        assert_eq!(lines[2].join(" "), "2 -> 3 3 0 3 1.0 s 2.2 s 9 0 12 4.3 s",);
+        assert_eq!(lines[3].join(" "), "3 -> 0 3 0 - - - 9 0 12 4.3 s");
+        assert_eq!(lines[4], ["DeletePod"]);
+        assert_eq!(lines[5].join(" "), "3 -> 2 3 2: 1.5 s 0 - - 9 0 12 4.3 s");
+    }
+
+    #[test]
+    fn the_original_stands_beside_the_same_step() {
+        let text = beside_the_original(&[row("2 -> 3", Some(vec![700])), row("3 -> 12", None)]);
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(lines[1], "2 -> 3 the original 9: 10.0 s 12.6 s 2");
+        assert_eq!(lines[2], "2 -> 3 here, HotReload none 0.7 s 0");
+        assert_eq!(lines[3], "3 -> 2 the original 5: 2.7 s 21.0 s 2");
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn a_step_is_judged_by_its_own_time() {
+        let mut ledger = Ledger::default();
+        let mut told = |worker: &str, from, to, epoch| {
+            let (worker, pod) = (worker.to_owned(), worker.to_owned());
+            let intervals = vec![Interval { stream: "s".to_owned(), epoch, from, to }];
+            ledger.enter(&Report { worker, pod, intervals });
+        };
+        told("w0", 0, 1000, 1);
+        told("w1", 1600, 3000, 3);
+        told("w0", 2900, 4000, 5);
+        let first = Ran::of(&ledger, Stretch::new(0, 2000), 2);
+        assert_eq!((first.overlaps, first.worst(), first.median()), (0, Some(600), Some(600)));
+        let second = Ran::of(&ledger, Stretch::new(2000, 4000), 2);
+        assert_eq!((second.overlaps, second.overlap, second.worst()), (1, 100, None));
+        assert_eq!(Ran::of(&ledger, Stretch::new(0, 2000), 0).worst(), None);
+    }
+}

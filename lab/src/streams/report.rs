@@ -1,0 +1,29 @@
+//! What a worker posts.
+
+use serde::{Deserialize, Serialize};
+
+use super::Millis;
+
+/// The intervals in which a worker ran streams, as far as it has not told them yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The worker's name: that of its pod.
+    pub worker: String,
+    /// Which pod of that name: its UID, or what stands for it.
+    pub pod: String,
+    /// Any number of intervals, of any streams.
+    pub intervals: Vec<Interval>,
+}
+
+/// A stretch of time in which a stream was run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The stream.
+    pub stream: String,
+    /// The fencing token under which it was run.
+    pub epoch: u64,
+    /// The first millisecond, since the Unix epoch.
+    pub from: Millis,
+    /// The first millisecond after it.
+    pub to: Millis,
+}

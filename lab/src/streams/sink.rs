@@ -1,0 +1,125 @@
+//! The server that takes the reports.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::{Router, routing};
+use tokio::task::JoinHandle;
+
+use super::ledger::Ledger;
+use super::report::Report;
+
+/// A worker that was cut off tells up to ten thousand intervals at once, each at most a few hundred bytes.
+const LONGEST_REPORT: usize = 8 * 1024 * 1024;
+
+/// Takes reports and keeps them; dropping it ends it.
+#[derive(Debug)]
+pub struct Sink {
+    ledger: Arc<Mutex<Ledger>>,
+    address: SocketAddr,
+    server: JoinHandle<()>,
+}
+
+impl Sink {
+    /// Listens on a free port of the loopback device, for workers in the caller's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// If there is no free port.
+    pub fn on_loopback() -> Result<Self> {
+        Self::serve(TcpListener::bind(("127.0.0.1", 0)).context("listening on loopback")?)
+    }
+
+    /// Serves a socket, in whichever network namespace it was made.
+    ///
+    /// # Errors
+    ///
+    /// If the socket is no listening one.
+    pub fn serve(listener: TcpListener) -> Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let router = Router::new()
+            .fallback(routing::post(take))
+            .layer(DefaultBodyLimit::max(LONGEST_REPORT))
+            .with_state(Arc::clone(&ledger));
+        let server = tokio::spawn(async move {
+            // It ends only by being dropped.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { ledger, address, server })
+    }
+
+    /// Where workers are to post to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/report", self.address)
+    }
+
+    /// What is known so far. Reports wait meanwhile, so it is not to be held for long.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// A ledger is whole after every report: a panic elsewhere leaves nothing half-done in it.
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn take(State(ledger): State<Arc<Mutex<Ledger>>>, body: Bytes) -> (StatusCode, String) {
+    match serde_json::from_slice::<Report>(&body) {
+        Ok(report) => {
+            lock(&ledger).enter(&report);
+            (StatusCode::NO_CONTENT, String::new())
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("no report: {error}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::streams::Stretch;
+
+    async fn post(sink: &Sink, body: String) -> reqwest::StatusCode {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        client.post(sink.url()).body(body).send().await.unwrap().status()
+    }
+
+    #[tokio::test]
+    async fn what_workers_post_is_in_the_ledger() {
+        let sink = Sink::on_loopback().unwrap();
+        let interval = |from: u64, to: u64| {
+            let interval = json!({"stream": "stream:xxrtve1", "epoch": 12, "from": from, "to": to});
+            json!({"worker": "swarm-worker-0", "pod": "a-b", "intervals": [interval]}).to_string()
+        };
+        assert_eq!(post(&sink, interval(100, 300)).await, 204);
+        assert_eq!(post(&sink, interval(300, 500)).await, 204);
+        let ledger = sink.ledger();
+        assert_eq!((ledger.reports(), ledger.runs("stream:xxrtve1").len()), (2, 1));
+        assert_eq!(ledger.runs("stream:xxrtve1")[0].time, Stretch::new(100, 500));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_report_is_refused() {
+        let sink = Sink::on_loopback().unwrap();
+        for body in ["", "{}", r#"{"worker":"w","pod":"p","intervals":[{"stream":"s"}]}"#] {
+            assert_eq!(post(&sink, body.to_owned()).await, 400, "{body}");
+        }
+        assert_eq!(sink.ledger().reports(), 0);
+    }
+}

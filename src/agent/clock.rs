@@ -1,0 +1,28 @@
+//! Moments that a clock that is set does not move.
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+/// Moments by the wall clock at the start and by the monotonic clock from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    started: Instant,
+    epoch: Duration,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), epoch }
+    }
+
+    /// Since the Unix epoch.
+    pub(super) fn now(&self) -> Duration {
+        self.epoch + self.started.elapsed()
+    }
+
+    /// When that is; what is before the start is the start.
+    pub(super) fn instant(&self, due: Duration) -> Instant {
+        self.started + due.saturating_sub(self.epoch)
+    }
+}

@@ -1,0 +1,148 @@
+//! A file that the kubelet replaces while we run: looked at now and then, read when it changed.
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use tokio::{sync::mpsc, time::MissedTickBehavior};
+
+/// The longest file that is read: no `ConfigMap` is longer.
+const MOST: u64 = 1 << 20;
+
+/// What a look at the file came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// Something else than before.
+    Changed(T),
+    /// What is known is still right.
+    Unchanged,
+    /// There is no file, or it is not usable: what is known stays.
+    Error,
+}
+
+/// Looks at the file, so often, for as long as somebody wants to know.
+///
+/// # Errors
+/// When a look could not be finished: a panic in it.
+pub async fn watch<T, P>(
+    path: PathBuf,
+    interval: Duration,
+    parse: P,
+    to: mpsc::Sender<Found<T>>,
+) -> anyhow::Result<()>
+where
+    T: Send + 'static,
+    P: FnMut(&[u8]) -> anyhow::Result<T> + Send + 'static,
+{
+    let mut look = Look { path, parse, seen: Seen::Nothing, good: None };
+    let mut tick = tokio::time::interval(interval);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        // A disk that hangs must not hold up anything else.
+        let (back, found) = tokio::task::spawn_blocking(move || {
+            let found = look.again();
+            (look, found)
+        })
+        .await
+        .context("reading the configuration file")?;
+        look = back;
+        if let Some(found) = found
+            && to.send(found).await.is_err()
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// One file, as it was seen last.
+struct Look<P> {
+    path: PathBuf,
+    parse: P,
+    seen: Seen,
+    /// The last text that was good.
+    good: Option<Vec<u8>>,
+}
+
+/// Which file it was: a `ConfigMap` volume is changed by turning a symlink to other files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Missing,
+    Good(Stamp),
+    Broken(Stamp),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl<T, P: FnMut(&[u8]) -> anyhow::Result<T>> Look<P> {
+    /// `None` when nothing is new about a file that is missing or broken: counted and logged once.
+    fn again(&mut self) -> Option<Found<T>> {
+        let stamp = match stamp(&self.path) {
+            Ok(stamp) => stamp,
+            Err(error) => return self.missing(&error),
+        };
+        match &self.seen {
+            Seen::Good(seen) if *seen == stamp => return Some(Found::Unchanged),
+            Seen::Broken(seen) if *seen == stamp => return None,
+            _ => {}
+        }
+        match self.read() {
+            Ok(found) => {
+                if matches!(self.seen, Seen::Broken(_) | Seen::Missing) {
+                    tracing::info!(path = %self.path.display(), "the configuration file is good");
+                }
+                self.seen = Seen::Good(stamp);
+                Some(found)
+            }
+            Err(error) => {
+                tracing::warn!(
+                    path = %self.path.display(), error = format!("{error:#}"),
+                    "the configuration file is not usable: the last good one stays"
+                );
+                self.seen = Seen::Broken(stamp);
+                Some(Found::Error)
+            }
+        }
+    }
+
+    fn missing(&mut self, error: &io::Error) -> Option<Found<T>> {
+        if self.seen == Seen::Missing {
+            return None;
+        }
+        self.seen = Seen::Missing;
+        tracing::warn!(path = %self.path.display(), %error, "no configuration file (yet)");
+        Some(Found::Error)
+    }
+
+    fn read(&mut self) -> anyhow::Result<Found<T>> {
+        let length = fs::metadata(&self.path)?.len();
+        anyhow::ensure!(length <= MOST, "{length} bytes are more than any ConfigMap has");
+        let text = fs::read(&self.path)?;
+        if self.good.as_ref() == Some(&text) {
+            return Ok(Found::Unchanged);
+        }
+        let parsed = (self.parse)(&text)?;
+        self.good = Some(text);
+        Ok(Found::Changed(parsed))
+    }
+}
+
+fn stamp(path: &Path) -> io::Result<Stamp> {
+    let file = fs::metadata(path)?;
+    Ok(Stamp {
+        device: file.dev(),
+        inode: file.ino(),
+        length: file.len(),
+        modified: (file.mtime(), file.mtime_nsec()),
+    })
+}

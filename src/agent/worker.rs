@@ -1,0 +1,178 @@
+//! The reference worker of a Swarm: runs the streams that the file gives it, and says which file it has
+//! come up to. It needs no API server.
+//!
+//! Read in this order:
+//!
+//! - [`share`]: the file, as one worker reads it.
+//! - [`status`]: what it says of itself; [`metrics`].
+//! - `streams`: which streams are to stop, which to start, and when a version has been reached.
+//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which is to tell
+//!   what ran from when to when.
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, interval, sleep_until},
+};
+
+use self::{
+    metrics::{Looked, Metrics, Role},
+    process::Processes,
+    report::{Report, Reporter},
+    share::Share,
+    status::Status,
+    streams::{Streams, Work},
+};
+use super::{
+    file::{self, Found},
+    server,
+};
+
+pub mod ledger;
+pub mod metrics;
+mod process;
+pub mod report;
+pub mod share;
+pub mod status;
+mod streams;
+
+/// How often the file is looked at: whoever waits for a stream waits for this too, and one `stat` is
+/// nothing.
+pub(super) const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Connections at a time: the operator, the kubelet's probes, some replicas of Prometheus, and somebody
+/// who looks.
+pub(super) const CONNECTIONS: usize = 64;
+
+/// How often orphans that ended are taken leave of.
+const REAP: Duration = Duration::from_secs(1);
+
+/// How much longer than its streams the worker may need to end: the kernel's work after a SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Everything a worker is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file.
+    pub file: PathBuf,
+    /// Who it is in the file.
+    pub worker: String,
+    /// Where it says what it runs.
+    pub port: u16,
+    /// What a stream is.
+    pub kind: Kind,
+    /// How long a stream may take to end by itself.
+    pub stop_timeout: Duration,
+}
+
+/// What a stream is.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A process: a program and its arguments.
+    Command(Vec<String>),
+    /// Intervals that are reported.
+    Report(Report),
+    /// A name that is kept, as by the original's worker.
+    Nothing,
+}
+
+/// Runs a worker until it is told to stop.
+///
+/// # Errors
+/// When the port is taken, any of its tasks ends, or streams are left at the end.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let metrics = Metrics::new(Role::Worker);
+    let worker: Arc<str> = config.worker.into();
+    let status = Status::new(worker.clone(), metrics.clone());
+    let port = config.port;
+    let listener = server::listen(port)
+        .await
+        .with_context(|| format!("HTTP_PORT: cannot listen on TCP port {port}"))?;
+    tracing::info!(%worker, file = %config.file.display(), http = %listener.local_addr()?, "worker");
+
+    let mut tasks = JoinSet::new();
+    let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
+        tasks.spawn(async move { (name, task.await) });
+    };
+    part("server", Box::pin(server::serve(listener, status.clone(), CONNECTIONS)));
+    let (mut processes, mut reporter) = (None, None);
+    let work = match config.kind {
+        Kind::Command(command) => {
+            let all = Processes::new(command, worker.clone(), config.stop_timeout, metrics.clone());
+            Work::Process(processes.insert(all).clone())
+        }
+        Kind::Report(report) => {
+            let all = Reporter::new(report, worker.clone(), metrics.clone())?;
+            part("reports", Box::pin(all.clone().run()));
+            Work::Report(reporter.insert(all).clone())
+        }
+        Kind::Nothing => {
+            tracing::info!("neither a command nor --report: streams are only named");
+            Work::Nothing
+        }
+    };
+    // One is enough: a file that nobody took yet makes the next one wait.
+    let (files, mut found) = mpsc::channel(1);
+    let parse = move |text: &[u8]| share::parse(text, &worker);
+    part("configuration file", Box::pin(file::watch(config.file, INTERVAL, parse, files)));
+
+    let mut streams = Streams::new(work, status, metrics.clone());
+    let mut reap = interval(REAP);
+    let mut outcome = Ok(());
+    // When everything has to be over, once it is to end.
+    let mut until = None;
+    loop {
+        let ending = until.is_some();
+        let end = tokio::select! {
+            _ = terminate.recv(), if !ending => Some(Ok(())),
+            _ = interrupt.recv(), if !ending => Some(Ok(())),
+            Some(found) = found.recv(), if !ending => {
+                look(&mut streams, &metrics, found);
+                None
+            }
+            ended = streams.ended() => ended.err().map(Err),
+            ended = tasks.join_next(), if !ending => Some(Err(match ended {
+                Some(Ok((name, Ok(())))) => anyhow::anyhow!("{name} ended"),
+                Some(Ok((name, Err(error)))) => error.context(name),
+                Some(Err(error)) => anyhow::Error::new(error).context("a task died"),
+                None => anyhow::anyhow!("there is nothing to do"),
+            })),
+            _ = reap.tick(), if processes.is_some() => {
+                processes.iter().for_each(Processes::reap);
+                None
+            }
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if ending => break,
+        };
+        if let Some(end) = end {
+            tracing::info!(streams = streams.left(), "told to stop");
+            outcome = outcome.and(end);
+            until.get_or_insert_with(|| Instant::now() + config.stop_timeout + GRACE);
+            streams.close();
+        }
+        if until.is_some() && streams.left() == 0 {
+            break;
+        }
+    }
+    if let Some((reporter, until)) = reporter.zip(until) {
+        tasks.abort_all();
+        reporter.last(until).await;
+    }
+    if streams.left() > 0 {
+        bail!("{} streams have not ended", streams.left());
+    }
+    outcome
+}
+
+/// Follows what was found.
+fn look(streams: &mut Streams, metrics: &Metrics, found: Found<Share>) {
+    metrics.looked(match found {
+        Found::Changed(share) => streams.follow(share),
+        Found::Unchanged => Looked::Unchanged,
+        Found::Error => Looked::Error,
+    });
+}

@@ -1,0 +1,296 @@
+//! One process for each stream: started again when it ends by itself, and ended for good, with all that it
+//! started, when it is told to.
+use std::{
+    collections::BTreeSet,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill, killpg},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
+    },
+    unistd::{Pid, getpgid},
+};
+use tokio::{
+    process::{Child, Command},
+    sync::oneshot,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::metrics::{Failure, Metrics};
+
+mod strays;
+
+/// Waiting before a process is started again: a fifth of a second, doubled each time that it ends soon.
+const FIRST_BACKOFF: Duration = Duration::from_millis(200);
+
+/// The longest wait: whoever repairs what the process needs sees it run within this.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+
+/// A process that ran for so long did start: the next wait is the first again.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// How often we look whether the last process of a group is gone: nobody tells us.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long after SIGKILL we say that a process is still there: only the kernel can hold it then.
+const OVERDUE: Duration = Duration::from_secs(2);
+
+/// What runs for every stream; clones share it.
+#[derive(Clone)]
+pub(super) struct Processes(Arc<Inner>);
+
+struct Inner {
+    /// The program and its arguments.
+    command: Vec<String>,
+    worker: Arc<str>,
+    stop_timeout: Duration,
+    metrics: Metrics,
+    /// The processes that tokio waits for, by their ids: nobody else may.
+    ours: Mutex<BTreeSet<i32>>,
+}
+
+/// One stream's process, or the wait for the next one.
+pub(super) struct Process {
+    all: Processes,
+    stream: Arc<str>,
+    epoch: u64,
+    child: Option<Running>,
+    /// In a row.
+    failures: u32,
+}
+
+struct Running {
+    child: Child,
+    /// Of the process and of its group, which it leads.
+    id: Pid,
+    since: Instant,
+}
+
+impl Processes {
+    pub(super) fn new(
+        command: Vec<String>,
+        worker: Arc<str>,
+        stop_timeout: Duration,
+        metrics: Metrics,
+    ) -> Self {
+        // What a process leaves behind comes to us and not to the first process of this host, also
+        // where that is not us: else nobody could tell the dead from the living.
+        if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
+            tracing::warn!(%error, "orphans of streams will not come to this process");
+        }
+        Self(Arc::new(Inner { command, worker, stop_timeout, metrics, ours: Mutex::default() }))
+    }
+
+    /// Starts the process of a stream, or fails to and will try again.
+    pub(super) fn start(&self, stream: Arc<str>, epoch: u64) -> Process {
+        let mut process = Process { all: self.clone(), stream, epoch, child: None, failures: 0 };
+        process.start();
+        process
+    }
+
+    /// Takes leave of orphans that ended: who starts processes that outlive their parent would fill the
+    /// table of processes otherwise.
+    pub(super) fn reap(&self) {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        // A process of ours is waited for where it was started; what comes after it waits until then.
+        while let Ok(WaitStatus::Exited(id, _) | WaitStatus::Signaled(id, ..)) =
+            waitid(Id::All, flags)
+        {
+            if self.ours().contains(&id.as_raw()) || waitpid(id, None).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn ours(&self) -> std::sync::MutexGuard<'_, BTreeSet<i32>> {
+        self.0.ours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The command for one stream.
+    fn command(&self, stream: &str, epoch: u64) -> Option<Command> {
+        let (program, arguments) = self.0.command.split_first()?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments.iter().map(|argument| argument.replace("{}", stream)))
+            .env("STREAM", stream)
+            .env("SWARM_WORKER", self.0.worker.as_ref())
+            .env("SWARM_EPOCH", epoch.to_string())
+            .stdin(Stdio::null())
+            // A group of its own: what it starts ends with it.
+            .process_group(0)
+            .kill_on_drop(true);
+        Some(command)
+    }
+}
+
+impl Process {
+    fn start(&mut self) {
+        match self.spawn() {
+            Ok(running) => {
+                tracing::info!(stream = %self.stream, epoch = self.epoch, pid = %running.id, "runs");
+                self.all.0.metrics.started();
+                self.child = Some(running);
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                self.all.0.metrics.failed(Failure::Start);
+                let stream = &self.stream;
+                let wait = backoff(self.failures);
+                tracing::warn!(%stream, %error, ?wait, "could not be started");
+            }
+        }
+    }
+
+    fn spawn(&self) -> anyhow::Result<Running> {
+        let command = self.all.command(&self.stream, self.epoch);
+        let child = command.ok_or_else(|| anyhow::anyhow!("no command"))?.spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let id = Pid::from_raw(id.ok_or_else(|| anyhow::anyhow!("it has no id"))?);
+        self.all.ours().insert(id.as_raw());
+        Ok(Running { child, id, since: Instant::now() })
+    }
+
+    /// Keeps the process running until it is told to stop. When this ends nothing of it is left.
+    pub(super) async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+        loop {
+            if let Some(running) = &mut self.child {
+                let ended = tokio::select! {
+                    // The end of the worker ends its streams too.
+                    _ = &mut stop => None,
+                    status = running.child.wait() => Some(status),
+                };
+                let told = ended.is_none();
+                if let Some(running) = self.child.take() {
+                    if let Some(status) = ended {
+                        self.ended(&running, status);
+                    }
+                    self.clear(running, told).await;
+                }
+                if told {
+                    return;
+                }
+            } else {
+                tokio::select! {
+                    _ = &mut stop => return,
+                    () = sleep(backoff(self.failures)) => self.start(),
+                }
+            }
+        }
+    }
+
+    /// It ended by itself.
+    fn ended(&mut self, running: &Running, status: std::io::Result<ExitStatus>) {
+        let ran = running.since.elapsed();
+        self.failures = if ran < STEADY { self.failures.saturating_add(1) } else { 1 };
+        self.all.0.metrics.failed(Failure::Exit);
+        let status = match status {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let stream = &self.stream;
+        let wait = backoff(self.failures);
+        tracing::warn!(%stream, pid = %running.id, %status, ?ran, ?wait, "ended by itself");
+    }
+
+    /// Ends a process, if it is still there, and all that it started in its group. However long that
+    /// takes: until then it runs.
+    async fn clear(&self, mut running: Running, told: bool) {
+        let stream = &self.stream;
+        let Running { id, .. } = running;
+        let began = Instant::now();
+        let until = began + self.all.0.stop_timeout;
+        // The group is there as long as one of its processes, and its id belongs to nobody else.
+        send(id, Signal::SIGTERM);
+        let mut killed = false;
+        if timeout_at(until, running.child.wait()).await.is_err() {
+            killed = true;
+            self.kill(id);
+            let overdue = Instant::now() + OVERDUE;
+            if timeout_at(overdue, running.child.wait()).await.is_err() {
+                tracing::error!(%stream, pid = %id, "killed, and still there");
+                // An error says that it is not our child any more.
+                let _ = running.child.wait().await;
+            }
+        }
+        self.all.ours().remove(&id.as_raw());
+        self.all.0.metrics.gone();
+        // Its children, and theirs.
+        let (mut asked, mut doomed) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let group = is_there(id);
+            self.all.reap();
+            let mut strays = strays::of(stream, &self.all.ours());
+            strays.retain(|stray| getpgid(Some(*stray)) != Ok(id));
+            if !group && strays.is_empty() {
+                break;
+            }
+            let late = Instant::now() >= until;
+            if late && group && !killed {
+                killed = true;
+                self.kill(id);
+            }
+            for stray in strays {
+                if late && doomed.insert(stray) {
+                    tracing::warn!(%stream, pid = %stray, "left its group and does not end: killed");
+                    self.all.0.metrics.killed();
+                    tell(stray, kill(stray, Signal::SIGKILL));
+                } else if !late && asked.insert(stray) {
+                    tell(stray, kill(stray, Signal::SIGTERM));
+                }
+            }
+            sleep(LOOK).await;
+        }
+        if told {
+            tracing::info!(%stream, pid = %id, took = ?began.elapsed(), "stopped");
+        }
+    }
+
+    fn kill(&self, id: Pid) {
+        tracing::warn!(stream = %self.stream, pid = %id, "does not end by SIGTERM: killed");
+        self.all.0.metrics.killed();
+        send(id, Signal::SIGKILL);
+    }
+}
+
+fn send(group: Pid, signal: Signal) {
+    tell(group, killpg(group, signal));
+}
+
+/// Who is gone needs no signal.
+fn tell(to: Pid, sent: nix::Result<()>) {
+    match sent {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => tracing::warn!(pid = %to, %error, "not signalled"),
+    }
+}
+
+/// Whether a group whose first process was waited for has others.
+fn is_there(group: Pid) -> bool {
+    // Those that ended and came to us are there until somebody waits for them.
+    while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
+        waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG))
+    {}
+    killpg(group, None) != Err(Errno::ESRCH)
+}
+
+fn backoff(failures: u32) -> Duration {
+    let doubled = FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(8));
+    doubled.min(LONGEST_BACKOFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_is_waited_for_longer_each_time() {
+        let waits: Vec<_> = [0, 1, 2, 3, 6, 7, 8, u32::MAX].map(backoff).into();
+        let expected = [200, 200, 400, 800, 6400, 10_000, 10_000, 10_000];
+        assert_eq!(waits, expected.map(Duration::from_millis));
+    }
+}

@@ -1,0 +1,54 @@
+//! What a stream's process started and then let go: it left the group, and its parent is gone.
+use std::{collections::BTreeSet, fs};
+
+use nix::unistd::Pid;
+
+/// The orphans that came to us with the variable of this stream in their environment. One that has
+/// thrown that away is nobody's, and so is every one on a kernel that does not tell who our children are.
+pub(super) fn of(stream: &str, ours: &BTreeSet<i32>) -> Vec<Pid> {
+    let variable = format!("STREAM={stream}");
+    let mut children = children();
+    children.retain(|child| !ours.contains(child));
+    children.retain(|child| {
+        // Not readable: it is gone, or belongs to another user, whom we could not end.
+        let environment = fs::read(format!("/proc/{child}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    });
+    children.into_iter().map(Pid::from_raw).collect()
+}
+
+fn children() -> Vec<i32> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    texts.flat_map(|text| parse(&text)).collect()
+}
+
+fn parse(text: &str) -> Vec<i32> {
+    text.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_listed_with_spaces() {
+        assert_eq!(parse("12 345 "), [12, 345]);
+        assert!(parse("").is_empty());
+    }
+
+    #[test]
+    fn only_orphans_with_the_variable_are_of_the_stream() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .env("STREAM", "of-this-test")
+            .spawn()
+            .unwrap();
+        let id = i32::try_from(child.id()).unwrap();
+        assert_eq!(of("of-this-test", &BTreeSet::new()), [Pid::from_raw(id)]);
+        assert!(of("of-this-test", &BTreeSet::from([id])).is_empty());
+        assert!(of("of-this", &BTreeSet::new()).is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

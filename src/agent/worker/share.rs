@@ -1,0 +1,230 @@
+//! The file, as one worker reads it: its own entry, and the version. What stands there of others is not
+//! looked at and cannot break it.
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use serde::{
+    Deserialize,
+    de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor},
+};
+
+/// What one worker is to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// The version of the whole file: what is reported when all of this runs and nothing else does.
+    pub version: u64,
+    /// The version at which the worker's own list last changed: the fencing token. That of the file
+    /// where there is none.
+    pub epoch: u64,
+    /// The streams, each once, in the order of the file.
+    pub streams: Vec<Arc<str>>,
+}
+
+impl Share {
+    /// Whether both say the same streams, in whatever order.
+    #[must_use]
+    pub fn same_streams(&self, other: &Self) -> bool {
+        let set = |share: &Self| share.streams.iter().cloned().collect::<BTreeSet<_>>();
+        set(self) == set(other)
+    }
+}
+
+/// Reads the share of a worker; without an entry, or with one that says nothing, it is empty.
+///
+/// # Errors
+/// When the text is no YAML of this shape.
+pub fn parse(text: &[u8], worker: &str) -> anyhow::Result<Share> {
+    if text.trim_ascii().is_empty() {
+        return Ok(Share::default());
+    }
+    let file = File { worker }.deserialize(serde_yaml::Deserializer::from_slice(text))?;
+    let Entry { jobs, version: epoch } = file.entry;
+    let mut seen = BTreeSet::new();
+    let mut streams: Vec<Arc<str>> = jobs.unwrap_or_default().into_iter().map(Arc::from).collect();
+    streams.retain(|stream| seen.insert(stream.clone()));
+    let version = file.version.unwrap_or_default();
+    Ok(Share { version, epoch: epoch.unwrap_or(version), streams })
+}
+
+#[derive(Default)]
+struct Parts {
+    entry: Entry,
+    version: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct Entry {
+    jobs: Option<Vec<String>>,
+    version: Option<u64>,
+}
+
+/// The whole file, of which one worker's part is kept.
+struct File<'a> {
+    worker: &'a str,
+}
+
+impl<'de> DeserializeSeed<'de> for File<'_> {
+    type Value = Parts;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Parts, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for File<'_> {
+    type Value = Parts;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a mapping with workloads and version")
+    }
+
+    fn visit_unit<E>(self) -> Result<Parts, E> {
+        Ok(Parts::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts, A::Error> {
+        let mut parts = Parts::default();
+        let mut seen = [false; 2];
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "workloads" => {
+                    once::<A::Error>(&mut seen[0], &key)?;
+                    parts.entry = map.next_value_seed(Workloads { worker: self.worker })?;
+                }
+                "version" => {
+                    once::<A::Error>(&mut seen[1], &key)?;
+                    parts.version = map.next_value()?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// The entries, of which one is kept.
+struct Workloads<'a> {
+    worker: &'a str,
+}
+
+impl<'de> DeserializeSeed<'de> for Workloads<'_> {
+    type Value = Entry;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Entry, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Workloads<'_> {
+    type Value = Entry;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a mapping of workers")
+    }
+
+    fn visit_unit<E>(self) -> Result<Entry, E> {
+        Ok(Entry::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+        let mut entry = Entry::default();
+        let mut seen = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if key == self.worker {
+                once::<A::Error>(&mut seen, &key)?;
+                entry = map.next_value::<Option<Entry>>()?.unwrap_or_default();
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(entry)
+    }
+}
+
+/// Of two, nobody knows which is meant.
+fn once<E: Error>(seen: &mut bool, key: &str) -> Result<(), E> {
+    if std::mem::replace(seen, true) {
+        return Err(E::custom(format_args!("{key} is there twice")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(version: u64, epoch: u64, streams: &[&str]) -> Share {
+        Share { version, epoch, streams: streams.iter().map(|stream| Arc::from(*stream)).collect() }
+    }
+
+    #[test]
+    fn one_workers_share_of_the_file() {
+        let original = "workloads:\n  swarm-worker-0:\n    jobs:\n      - stream:xxrtve1\n      \
+                        - stream:cars:new\n    version: 12\n  swarm-worker-1:\n    jobs:\n      \
+                        - stream:foo:new\n    version: 3\nversion: 14\n";
+        for (text, expected) in [
+            (original, share(14, 12, &["stream:xxrtve1", "stream:cars:new"])),
+            // As the original's controller wrote it: no version but that of the file.
+            ("workloads: {w: {jobs: [a], version: 0}}\nversion: 3", share(3, 0, &["a"])),
+            ("workloads: {w: {jobs: [a]}}\nversion: 3", share(3, 3, &["a"])),
+            ("version: 3\nworkloads: {w: {jobs: [a, b, a]}}", share(3, 3, &["a", "b"])),
+            ("workloads: {w: {jobs: null, version: null}}\nversion: 3", share(3, 3, &[])),
+            ("workloads: {w: {jobs: []}}\nversion: 3", share(3, 3, &[])),
+            ("workloads: {w: {}}\nversion: 3", share(3, 3, &[])),
+            ("workloads: {w: null}\nversion: 3", share(3, 3, &[])),
+            ("workloads: {}\nversion: 3", share(3, 3, &[])),
+            ("workloads: null\nversion: 3", share(3, 3, &[])),
+            ("version: 3", share(3, 3, &[])),
+            ("workloads: {w: {jobs: [a]}}", share(0, 0, &["a"])),
+            ("workloads: {w: {jobs: [a]}}\nversion: null", share(0, 0, &["a"])),
+            // What is not ours does not matter, and neither does what nobody knows.
+            ("workloads: {x: 5, w: {jobs: [a], more: {}}, y: [{}]}\nversion: 3\nmore: 1", {
+                share(3, 3, &["a"])
+            }),
+            ("{\"workloads\":{\"w\":{\"jobs\":[\"a\"]}},\"version\":3}", share(3, 3, &["a"])),
+            ("", share(0, 0, &[])),
+            (" \n", share(0, 0, &[])),
+            ("null", share(0, 0, &[])),
+            ("{}", share(0, 0, &[])),
+        ] {
+            let name = if text == original { "swarm-worker-0" } else { "w" };
+            assert_eq!(parse(text.as_bytes(), name).unwrap(), expected, "{text}");
+        }
+        let other = parse(original.as_bytes(), "swarm-worker-1").unwrap();
+        assert_eq!(other, share(14, 3, &["stream:foo:new"]));
+        assert_eq!(parse(original.as_bytes(), "swarm-worker-2").unwrap(), share(14, 14, &[]));
+    }
+
+    #[test]
+    fn what_is_no_share_is_refused() {
+        for text in [
+            "workloads: [",
+            "- a",
+            "5",
+            "text",
+            "workloads: {w: [a]}",
+            "workloads: {w: {jobs: a}}",
+            "workloads: {w: {jobs: [{}]}}",
+            "workloads: {w: {jobs: [a], version: later}}",
+            "workloads: 5",
+            "version: -1",
+            "version: 1.5",
+            "version: 99999999999999999999999",
+            "version: '3'",
+            "version: 1\nversion: 2",
+            "workloads: {w: {jobs: [a]}, w: {jobs: [b]}}",
+            "version: 1\n---\nversion: 2",
+            "workloads: {w: &a {jobs: *a}}",
+        ] {
+            assert!(parse(text.as_bytes(), "w").is_err(), "{text}");
+        }
+        assert!(parse(b"version: \xff", "w").is_err());
+    }
+
+    #[test]
+    fn another_order_is_no_other_share() {
+        assert!(share(1, 1, &["a", "b"]).same_streams(&share(2, 2, &["b", "a"])));
+        assert!(!share(1, 1, &["a", "b"]).same_streams(&share(1, 1, &["a"])));
+    }
+}

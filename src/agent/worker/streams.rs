@@ -1,0 +1,201 @@
+//! Which streams are to stop, which to start, and when a version has been reached: the streams that are
+//! revoked are gone first, then the new ones are started, then the version is reported. A stream that
+//! stays is left alone.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future,
+    sync::Arc,
+};
+
+use anyhow::Context;
+use tokio::{sync::oneshot, task::JoinSet};
+
+use super::{
+    metrics::{Looked, Metrics},
+    process::Processes,
+    report::Reporter,
+    share::Share,
+    status::Status,
+};
+
+/// What a stream is.
+pub(super) enum Work {
+    /// A process.
+    Process(Processes),
+    /// Intervals that are reported.
+    Report(Reporter),
+    /// A name.
+    Nothing,
+}
+
+/// A stream that was started and is not gone yet.
+struct Held {
+    /// Tells its process to end; was used when that was told to.
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// The streams of one worker.
+pub(super) struct Streams {
+    work: Work,
+    status: Status,
+    metrics: Metrics,
+    /// The newest file.
+    wanted: Option<Share>,
+    /// The version up to which everything is done; `None` before the first.
+    loaded: Option<u64>,
+    held: BTreeMap<Arc<str>, Held>,
+    /// One for each stream with a process.
+    tasks: JoinSet<Arc<str>>,
+    /// Nothing is started any more.
+    closed: bool,
+}
+
+impl Streams {
+    pub(super) fn new(work: Work, status: Status, metrics: Metrics) -> Self {
+        Self {
+            work,
+            status,
+            metrics,
+            wanted: None,
+            loaded: None,
+            held: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            closed: false,
+        }
+    }
+
+    /// How many streams are not gone.
+    pub(super) fn left(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Follows another file, if it is a newer one.
+    pub(super) fn follow(&mut self, share: Share) -> Looked {
+        if let Some(last) = &self.wanted
+            && share.version <= last.version
+        {
+            if share.version == last.version && share.same_streams(last) {
+                return Looked::Unchanged;
+            }
+            // Whoever hands streams on counts each file up: by this one nobody could say what we run.
+            tracing::warn!(
+                version = share.version,
+                last = last.version,
+                "another file whose version is not higher: not followed"
+            );
+            return Looked::Stale;
+        }
+        tracing::info!(
+            version = share.version,
+            epoch = share.epoch,
+            streams = share.streams.len(),
+            "newer file"
+        );
+        self.metrics.file(share.version);
+        let wanted: BTreeSet<_> = share.streams.iter().cloned().collect();
+        self.wanted = Some(share);
+        let revoked = self.held.keys().filter(|stream| !wanted.contains(*stream)).cloned();
+        for stream in revoked.collect::<Vec<_>>() {
+            self.stop(&stream);
+        }
+        self.settle();
+        Looked::Changed
+    }
+
+    /// Stops everything, for good.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        for stream in self.held.keys().cloned().collect::<Vec<_>>() {
+            self.stop(&stream);
+        }
+        self.show();
+    }
+
+    /// Waits until a stream that was told to stop is gone, and goes on from there.
+    ///
+    /// # Errors
+    /// When its task died: nobody knows then what of it runs.
+    pub(super) async fn ended(&mut self) -> anyhow::Result<()> {
+        let Some(ended) = self.tasks.join_next().await else { return future::pending().await };
+        self.gone(&ended.context("the task of a stream died")?);
+        self.settle();
+        Ok(())
+    }
+
+    fn stop(&mut self, stream: &Arc<str>) {
+        match &self.work {
+            Work::Process(_) => {
+                let stop = self.held.get_mut(stream).and_then(|held| held.stop.take());
+                // One whose task has ended is about to be found gone.
+                let _ = stop.map(|stop| stop.send(()));
+            }
+            Work::Report(reporter) => {
+                reporter.end(stream);
+                self.gone(stream);
+            }
+            Work::Nothing => self.gone(stream),
+        }
+    }
+
+    fn gone(&mut self, stream: &Arc<str>) {
+        if self.held.remove(stream).is_some() {
+            self.metrics.stopped();
+        }
+    }
+
+    fn start(&mut self, stream: &Arc<str>, epoch: u64) {
+        let stop = match &self.work {
+            Work::Process(processes) => {
+                let process = processes.start(stream.clone(), epoch);
+                let (stop, told) = oneshot::channel();
+                let stream = stream.clone();
+                self.tasks.spawn(async move {
+                    process.run(told).await;
+                    stream
+                });
+                Some(stop)
+            }
+            Work::Report(reporter) => {
+                reporter.begin(stream.clone(), epoch);
+                None
+            }
+            Work::Nothing => None,
+        };
+        self.held.insert(stream.clone(), Held { stop });
+    }
+
+    /// As soon as nothing is left that the newest file revokes: starts what is new in it, and then says
+    /// that its version has been reached.
+    fn settle(&mut self) {
+        if let Some(share) = self.wanted.take() {
+            let wanted: BTreeSet<_> = share.streams.iter().collect();
+            // A stream that was given back while it was stopping is stopped before it runs again.
+            let stopping =
+                |held: &Held| matches!(self.work, Work::Process(_)) && held.stop.is_none();
+            let revoked = |(stream, held)| stopping(held) || !wanted.contains(stream);
+            if !self.closed && !self.held.iter().any(revoked) {
+                for stream in &share.streams {
+                    if !self.held.contains_key(stream) {
+                        self.start(stream, share.epoch);
+                    }
+                }
+                if self.loaded != Some(share.version) {
+                    tracing::info!(version = share.version, "reached");
+                    self.loaded = Some(share.version);
+                }
+            }
+            self.wanted = Some(share);
+        }
+        self.show();
+    }
+
+    /// In the order of the file; what is on its way out comes last.
+    fn show(&self) {
+        let order = self.wanted.iter().flat_map(|share| &share.streams);
+        let mut streams: Vec<_> =
+            order.filter(|stream| self.held.contains_key(*stream)).cloned().collect();
+        let wanted: BTreeSet<_> = streams.iter().cloned().collect();
+        streams.extend(self.held.keys().filter(|stream| !wanted.contains(*stream)).cloned());
+        self.status.show(streams, self.loaded.unwrap_or_default());
+    }
+}

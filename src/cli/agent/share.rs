@@ -1,0 +1,57 @@
+//! The flags of whoever reads a worker's share of a Swarm; the variables without a prefix are the
+//! original's.
+use std::path::PathBuf;
+
+use clap::{Args, builder::NonEmptyStringValueParser};
+use reqwest::Url;
+
+use crate::runtime::log::{self, LogFormat};
+
+/// Flags that `agent worker` and `agent reload` have in common.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ShareArgs {
+    /// Directory of the file, where the ConfigMap is mounted.
+    #[arg(long, env = "CONFIG_PATH", value_name = "DIRECTORY", default_value = "/app/config")]
+    config_path: PathBuf,
+
+    /// Name of the file: the key in the ConfigMap.
+    #[arg(long, env = "SWARM_CONFIG_KEY", value_name = "KEY", default_value = "config.yml")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    config_key: String,
+
+    /// Which entry of the file is ours: the name of the pod.
+    #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "swarm-worker-0")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(super) hostname: String,
+
+    /// Port of GET /internal/version, /internal/health, /healthz and /metrics.
+    #[arg(long, env = "HTTP_PORT", value_name = "PORT", default_value_t = 9090)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) http_port: u16,
+
+    /// How log lines are written.
+    #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
+    #[arg(value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+
+    /// Which log lines are written: a level, or a filter such as `info,traffic_operator=debug`.
+    #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
+    log: String,
+}
+
+impl ShareArgs {
+    pub(super) fn file(&self) -> PathBuf {
+        self.config_path.join(&self.config_key)
+    }
+
+    pub(super) fn log(&self) -> anyhow::Result<()> {
+        log::init(self.log_format, &self.log)
+    }
+}
+
+/// What is posted there is no secret, and who answers is near.
+pub(super) fn http(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    let good = url.scheme() == "http" && url.has_host();
+    if good { Ok(url) } else { Err("must begin with http://".into()) }
+}

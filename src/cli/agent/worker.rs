@@ -1,0 +1,71 @@
+//! `agent worker`.
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+use clap::{Args, builder::NonEmptyStringValueParser};
+use reqwest::Url;
+
+use super::share::{ShareArgs, http};
+use crate::{
+    agent::worker::{Config, Kind, report::Report},
+    cli::values::duration,
+};
+
+/// Flags of `agent worker`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct WorkerArgs {
+    #[command(flatten)]
+    pub(super) share: ShareArgs,
+
+    /// Let each stream report that it runs, by POST to this address, and do nothing else.
+    #[arg(long, env = "SWARM_REPORT_URL", value_name = "URL", value_parser = http)]
+    #[arg(conflicts_with = "command")]
+    report: Option<Url>,
+
+    /// How often it reports.
+    #[arg(long, env = "SWARM_REPORT_INTERVAL", value_name = "DURATION")]
+    #[arg(default_value = "200ms", value_parser = duration)]
+    report_interval: Duration,
+
+    /// Which pod of this name reports [default: a number of this start].
+    #[arg(long, env = "POD_UID", value_name = "UID")]
+    pod_uid: Option<String>,
+
+    /// How long a stream's process may take to end after SIGTERM; then it is killed.
+    #[arg(long, env = "SWARM_STOP_TIMEOUT", value_name = "DURATION")]
+    #[arg(default_value = "5s", value_parser = duration)]
+    stop_timeout: Duration,
+
+    /// What runs for each stream: `{}` in an argument is the stream, as are STREAM, SWARM_WORKER and
+    /// SWARM_EPOCH in the environment.
+    #[arg(last = true, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
+    command: Vec<String>,
+}
+
+impl WorkerArgs {
+    pub(super) fn config(self) -> Config {
+        let kind = match self.report {
+            _ if !self.command.is_empty() => Kind::Command(self.command),
+            Some(url) => Kind::Report(Report {
+                url,
+                interval: self.report_interval,
+                pod: self.pod_uid.filter(|uid| !uid.is_empty()).unwrap_or_else(some_id),
+            }),
+            None => Kind::Nothing,
+        };
+        Config {
+            file: self.share.file(),
+            worker: self.share.hostname,
+            port: self.share.http_port,
+            kind,
+            stop_timeout: self.stop_timeout,
+        }
+    }
+}
+
+/// Another one at each start.
+fn some_id() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
+}

@@ -1,0 +1,174 @@
+//! What of a plan can be done now, if only so many units may leave their workers.
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap},
+};
+
+use super::{
+    Reason, Standing,
+    market::{Market, Pin},
+    plan::{Plan, Seat},
+};
+
+/// The seats after this round, for each unit.
+pub(super) fn seats(plan: &Plan, budget: Option<usize>) -> Vec<Seat> {
+    let market = plan.market;
+    let moves: Vec<usize> = (0..plan.seats.len())
+        .filter(|&unit| {
+            let previous = market.units[unit].previous;
+            previous.is_some() && previous != plan.seats[unit].host()
+        })
+        .collect();
+    match budget {
+        Some(budget) if budget < moves.len() => {
+            let mut queue: Vec<usize> = Vec::new();
+            queue.extend((0..plan.seats.len()).filter(|&unit| {
+                market.units[unit].previous.is_none() && plan.seats[unit].host().is_some()
+            }));
+            queue.extend(in_order(plan, moves));
+            Round::new(plan, queue, budget).run()
+        }
+        _ => plan.seats.clone(),
+    }
+}
+
+/// Why a unit moves; the first reasons have to be dealt with first. (What balance frees or fills must not change
+/// which worker a dedicated unit is given while that worker is being emptied.)
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    Rule,
+    Drain,
+    Balance,
+}
+
+/// Moves in the order in which they are to be done.
+fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
+    let market = plan.market;
+    let holdings = market.holdings();
+    let mut ranks = vec![0; plan.seats.len()];
+    for (rank, &unit) in plan.repairs.iter().enumerate() {
+        ranks[unit] = rank + 1;
+    }
+    moves.sort_by_cached_key(|&unit| {
+        let (host, standing) = market.owner(unit).unwrap_or((0, Standing::Full));
+        let rule = market.units[unit].pin != Pin::Nowhere
+            || market.units[unit].dedicated
+            || plan.seats[unit].host().is_none()
+            || plan.own[host]
+            || holdings[host] > plan.max;
+        let why = match standing {
+            _ if rule => Why::Rule,
+            Standing::Leaving => Why::Drain,
+            Standing::Full | Standing::Keeps => Why::Balance,
+        };
+        (why, ranks[unit])
+    });
+    moves
+}
+
+/// One by one, each only if the worker that it goes to can take it at that moment.
+struct Round<'p> {
+    plan: &'p Plan<'p>,
+    market: &'p Market,
+    /// Those that come to a worker or leave one. First those that come from nowhere.
+    queue: Vec<usize>,
+    budget: usize,
+    seats: Vec<Seat>,
+    /// How many units are at each host now, and how many of them are dedicated.
+    present: Vec<(usize, usize)>,
+    /// Those that could not be taken yet, by the host that they go to, as places in the queue.
+    parked: Vec<BinaryHeap<Reverse<usize>>>,
+}
+
+impl<'p> Round<'p> {
+    fn new(plan: &'p Plan<'p>, queue: Vec<usize>, budget: usize) -> Self {
+        let market = plan.market;
+        let mut present = vec![(0, 0); market.hosts.len()];
+        let mut seats = plan.seats.clone();
+        for (seat, unit) in seats.iter_mut().zip(&market.units) {
+            if let Some(host) = unit.previous {
+                *seat = Seat::At(host);
+                present[host].0 += 1;
+                present[host].1 += usize::from(unit.dedicated);
+            } else if seat.host().is_some() {
+                // Until its turn comes. It may be that what is in its way is still held back.
+                *seat = Seat::Nowhere(no_room(unit.dedicated));
+            }
+        }
+        let parked = vec![BinaryHeap::new(); market.hosts.len()];
+        Self { plan, market, queue, budget, seats, present, parked }
+    }
+
+    fn run(mut self) -> Vec<Seat> {
+        let budget = self.budget;
+        let mut ready: BTreeSet<usize> = (0..self.queue.len()).collect();
+        while let Some(turn) = ready.pop_first() {
+            let unit = self.queue[turn];
+            let previous = self.market.units[unit].previous;
+            if previous.is_some() && self.budget == 0 {
+                continue;
+            }
+            match self.plan.seats[unit].host() {
+                Some(host) if !self.can_take(host, unit) => {
+                    self.parked[host].push(Reverse(turn));
+                    continue;
+                }
+                Some(host) => self.enter(host, unit),
+                None => self.seats[unit] = self.plan.seats[unit],
+            }
+            if let Some(host) = previous {
+                self.budget -= 1;
+                self.leave(host, unit, &mut ready);
+            }
+        }
+        if self.budget == budget {
+            self.break_circle();
+        }
+        self.seats
+    }
+
+    /// A dedicated unit comes only to an empty worker, and nobody comes to one that has such a unit.
+    fn can_take(&self, host: usize, unit: usize) -> bool {
+        let (present, dedicated) = self.present[host];
+        if self.market.units[unit].dedicated {
+            present == 0
+        } else {
+            dedicated == 0 && present < self.plan.max
+        }
+    }
+
+    fn enter(&mut self, host: usize, unit: usize) {
+        self.seats[unit] = Seat::At(host);
+        self.present[host].0 += 1;
+        self.present[host].1 += usize::from(self.market.units[unit].dedicated);
+    }
+
+    fn leave(&mut self, host: usize, unit: usize, ready: &mut BTreeSet<usize>) {
+        let dedicated = self.market.units[unit].dedicated;
+        self.present[host].0 -= 1;
+        self.present[host].1 -= usize::from(dedicated);
+        // One place is free; but whoever was dedicated was in the way of all.
+        let many = if dedicated { usize::MAX } else { 1 };
+        for _ in 0..many {
+            let Some(Reverse(turn)) = self.parked[host].pop() else { return };
+            ready.insert(turn);
+        }
+    }
+
+    /// Everybody waits for somebody else to go: in the next rounds they can follow one that goes nowhere.
+    fn break_circle(&mut self) {
+        let turns = self.parked.iter().flatten().map(|Reverse(turn)| *turn);
+        let first = turns
+            .filter(|&turn| self.market.units[self.queue[turn]].previous.is_some())
+            .min()
+            .filter(|_| self.budget > 0);
+        if let Some(turn) = first {
+            let unit = self.queue[turn];
+            self.seats[unit] = Seat::Nowhere(no_room(self.market.units[unit].dedicated));
+        }
+    }
+}
+
+fn no_room(dedicated: bool) -> Reason {
+    if dedicated { Reason::NoDedicatedWorker } else { Reason::NoCapacity }
+}

@@ -1,0 +1,144 @@
+//! What has been decided so far: where each unit is to be.
+use super::{Reason, Rules, Standing, market::Market};
+
+/// Where a unit is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seat {
+    Undecided,
+    At(usize),
+    Nowhere(Reason),
+}
+
+impl Seat {
+    pub fn host(self) -> Option<usize> {
+        match self {
+            Self::At(host) => Some(host),
+            Self::Undecided | Self::Nowhere(_) => None,
+        }
+    }
+}
+
+pub(super) struct Plan<'m> {
+    pub market: &'m Market,
+    /// By unit.
+    pub seats: Vec<Seat>,
+    /// How many units are to be at each host.
+    pub taken: Vec<usize>,
+    /// The hosts that one dedicated unit is to have for itself.
+    pub own: Vec<bool>,
+    /// How many units a host may have.
+    pub max: usize,
+    /// Units that move for balance by weight, in the order of their moves: each prefix of these moves improves
+    /// the balance.
+    pub repairs: Vec<usize>,
+}
+
+impl<'m> Plan<'m> {
+    pub fn new(market: &'m Market, rules: &Rules) -> Self {
+        Self {
+            market,
+            seats: vec![Seat::Undecided; market.units.len()],
+            taken: vec![0; market.hosts.len()],
+            own: vec![false; market.hosts.len()],
+            max: rules.max_per_worker.unwrap_or(usize::MAX),
+            repairs: Vec::new(),
+        }
+    }
+
+    pub fn seat(&mut self, unit: usize, host: usize) {
+        self.seats[unit] = Seat::At(host);
+        self.taken[host] += 1;
+    }
+
+    pub fn shift(&mut self, unit: usize, from: usize, to: usize) {
+        self.taken[from] -= 1;
+        self.seat(unit, to);
+    }
+
+    pub fn refuse(&mut self, unit: usize, reason: Reason) {
+        self.seats[unit] = Seat::Nowhere(reason);
+    }
+
+    pub fn undecided(&self) -> impl Iterator<Item = usize> {
+        (0..self.seats.len()).filter(|&unit| self.seats[unit] == Seat::Undecided)
+    }
+
+    /// The hosts that take ordinary units.
+    pub fn open_hosts(&self) -> Vec<usize> {
+        (0..self.taken.len()).filter(|&host| self.is_open(host)).collect()
+    }
+
+    fn is_open(&self, host: usize) -> bool {
+        self.market.hosts[host].standing == Standing::Full && !self.own[host]
+    }
+
+    /// The undecided units: what each open host has of them, and all others in the order in which they get what
+    /// room there is. First come those that run and have to go, then those that run nowhere, and last those whose
+    /// worker is leaving, for they can also stay.
+    pub fn split(&self) -> (Vec<Vec<usize>>, Vec<usize>) {
+        let mut held = vec![Vec::new(); self.taken.len()];
+        let (mut driven_out, mut unplaced, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
+        for unit in self.undecided() {
+            match self.market.owner(unit) {
+                None => unplaced.push(unit),
+                Some((host, _)) if self.own[host] => driven_out.push(unit),
+                Some((host, Standing::Full)) => held[host].push(unit),
+                Some(_) => leaving.push(unit),
+            }
+        }
+        driven_out.append(&mut unplaced);
+        driven_out.append(&mut leaving);
+        (held, driven_out)
+    }
+
+    /// Leaves each host of what it has those that suit it best, up to its limit, and takes the others from it.
+    pub fn keep(&mut self, held: &mut [Vec<usize>], limit: impl Fn(usize) -> usize) -> Vec<usize> {
+        let mut spilled = Vec::new();
+        for (host, units) in held.iter_mut().enumerate() {
+            let limit = limit(host);
+            if units.len() > limit {
+                units.sort_by_cached_key(|&unit| !self.market.score(unit, host));
+                spilled.extend(units.drain(limit..));
+            }
+            for &unit in &*units {
+                self.seat(unit, host);
+            }
+        }
+        spilled.sort_unstable();
+        spilled
+    }
+
+    /// The undecided units of a policy that does not look at what was before. Without balance nothing moves
+    /// that has a place where it may be, under such a policy either.
+    pub fn newcomers(&mut self, balance: bool) -> Vec<usize> {
+        if balance {
+            return self.undecided().collect();
+        }
+        let (mut held, mut others) = self.split();
+        let limits = self.limits();
+        let mut newcomers = self.keep(&mut held, |host| limits[host]);
+        newcomers.append(&mut others);
+        newcomers.sort_unstable();
+        newcomers
+    }
+
+    /// How many more units each host may have.
+    pub fn limits(&self) -> Vec<usize> {
+        self.taken.iter().map(|&taken| self.max.saturating_sub(taken)).collect()
+    }
+
+    /// Who got nothing stays with a worker that is leaving, or is nowhere.
+    pub fn close(&mut self) {
+        let undecided: Vec<usize> = self.undecided().collect();
+        for unit in undecided {
+            match self.market.owner(unit) {
+                Some((host, Standing::Leaving))
+                    if !self.own[host] && self.taken[host] < self.max =>
+                {
+                    self.seat(unit, host);
+                }
+                _ => self.refuse(unit, Reason::NoCapacity),
+            }
+        }
+    }
+}

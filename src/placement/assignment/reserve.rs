@@ -1,0 +1,142 @@
+//! What comes before any balance: workers that keep what they have, pins, and dedicated items.
+use std::cmp::Reverse;
+
+use super::{
+    Policy, Reason, Rules, Standing,
+    market::{Market, Pin},
+    plan::Plan,
+};
+
+/// A plan in which those are decided that have no choice.
+pub(super) fn reserve<'m>(market: &'m Market, rules: &Rules) -> Plan<'m> {
+    let mut plan = Plan::new(market, rules);
+    // Whether it counts what was before.
+    let sticky = rules.policy == Policy::Sticky || !rules.balance;
+    for unit in 0..market.units.len() {
+        if let Some((host, Standing::Keeps)) = market.owner(unit) {
+            plan.seat(unit, host);
+        }
+    }
+    seat_pinned(&mut plan, sticky);
+    Dedication::new(&plan, sticky).seat(&mut plan);
+    plan
+}
+
+/// Where a unit has to be, if it is pinned. While the worker that it is pinned to takes nothing, it stays
+/// where it is: it would run nowhere otherwise.
+fn bound(market: &Market, unit: usize) -> Option<Result<usize, Reason>> {
+    let previous = || market.units[unit].previous.ok_or(Reason::PinnedWorkerAbsent);
+    match market.units[unit].pin {
+        Pin::Nowhere => None,
+        Pin::Absent => Some(Err(Reason::PinnedWorkerAbsent)),
+        Pin::To(host) if market.hosts[host].standing == Standing::Keeps => Some(previous()),
+        Pin::To(host) => Some(Ok(host)),
+    }
+}
+
+fn seat_pinned(plan: &mut Plan, sticky: bool) {
+    let market = plan.market;
+    let mut pinned = Vec::new();
+    let ordinary: Vec<_> = plan.undecided().filter(|&unit| !market.units[unit].dedicated).collect();
+    for unit in ordinary {
+        match bound(market, unit) {
+            None => {}
+            Some(Err(reason)) => plan.refuse(unit, reason),
+            Some(Ok(host)) => {
+                let stays = sticky && market.units[unit].previous == Some(host);
+                pinned.push((Reverse(stays), Reverse(market.score(unit, host)), unit, host));
+            }
+        }
+    }
+    pinned.sort_unstable();
+    for (_, _, unit, host) in pinned {
+        if plan.taken[host] < plan.max {
+            plan.seat(unit, host);
+        } else {
+            plan.refuse(unit, Reason::NoCapacity);
+        }
+    }
+}
+
+/// Gives workers to dedicated units.
+struct Dedication {
+    sticky: bool,
+    /// How many units each host has.
+    holdings: Vec<usize>,
+    /// How many workers may still become somebody's own: one is left for those that are not dedicated.
+    spare: usize,
+}
+
+impl Dedication {
+    fn new(plan: &Plan, sticky: bool) -> Self {
+        let market = plan.market;
+        let full = |&host: &usize| market.hosts[host].standing == Standing::Full;
+        // Of the workers that are not keeping, only those have somebody so far to whom something is pinned.
+        let (shared, free): (Vec<usize>, Vec<usize>) =
+            (0..market.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
+        let ordinary = market.units.iter().any(|unit| !unit.dedicated && unit.pin == Pin::Nowhere);
+        let spare = free.len() - usize::from(ordinary && shared.is_empty() && !free.is_empty());
+        Self { sticky, holdings: market.holdings(), spare }
+    }
+
+    fn seat(mut self, plan: &mut Plan) {
+        let market = plan.market;
+        let mut units: Vec<usize> =
+            plan.undecided().filter(|&unit| market.units[unit].dedicated).collect();
+        units.sort_by_key(|&unit| {
+            let previous = market.owner(unit).filter(|_| self.sticky);
+            let alone = previous.is_some_and(|(host, standing)| {
+                standing == Standing::Full && self.holdings[host] == 1
+            });
+            let pinned = market.units[unit].pin != Pin::Nowhere;
+            Reverse((pinned, alone, previous.is_some()))
+        });
+        for unit in units {
+            match self.choose(plan, unit) {
+                Ok(host) => {
+                    plan.seat(unit, host);
+                    plan.own[host] = true;
+                    if market.hosts[host].standing == Standing::Full {
+                        self.spare -= 1;
+                    }
+                }
+                Err(reason) => plan.refuse(unit, reason),
+            }
+        }
+    }
+
+    fn choose(&self, plan: &Plan, unit: usize) -> Result<usize, Reason> {
+        let market = plan.market;
+        if plan.max == 0 {
+            return Err(Reason::NoCapacity);
+        }
+        let full = |host: usize| market.hosts[host].standing == Standing::Full;
+        let free = |&host: &usize| plan.taken[host] == 0 && (!full(host) || self.spare > 0);
+        if let Some(bound) = bound(market, unit) {
+            return Some(bound?).filter(free).ok_or(Reason::NoDedicatedWorker);
+        }
+        let cost = |host: usize| self.cost(market, unit, host);
+        (0..market.hosts.len())
+            .filter(|&host| self.spare > 0 && full(host))
+            .filter(free)
+            .min_by(|&a, &b| {
+                let score = || market.score(unit, b).cmp(&market.score(unit, a));
+                cost(a).cmp(&cost(b)).then_with(score)
+            })
+            // Where it is, if that worker is leaving and there is no other.
+            .or(market.units[unit].previous.filter(|&host| !full(host)).filter(free))
+            .ok_or(Reason::NoDedicatedWorker)
+    }
+
+    /// How many items move if this unit gets this worker; among equals it stays. The cheapest choice stays
+    /// the cheapest while it is carried out, so that a budget of moves does not change it.
+    fn cost(&self, market: &Market, unit: usize, host: usize) -> (usize, bool) {
+        if !self.sticky {
+            return (0, false);
+        }
+        let previous = market.units[unit].previous;
+        let stays = previous == Some(host);
+        let others = self.holdings[host] - usize::from(stays);
+        (others + usize::from(!stays && previous.is_some()), !stays)
+    }
+}

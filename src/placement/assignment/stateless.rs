@@ -1,0 +1,82 @@
+//! Stable matching by score: who is where follows from who there is, not from what was before.
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{level::Level, market::Market, plan::Plan};
+
+/// The best pair of all comes together, then the best of the rest, and so on: the only matching in which
+/// no item and no worker suit one another better than what both have. Pairs are not listed: an item waits
+/// with its best worker, and looks again only when that one is full.
+pub(super) fn seat(plan: &mut Plan, balance: bool) {
+    let newcomers = plan.newcomers(balance);
+    let mut rooms = Rooms::new(plan, newcomers.len());
+    let market = plan.market;
+    let offer = |rooms: &Rooms, unit: usize| {
+        rooms.best(market, unit).map(|(score, host)| (score, Reverse(unit), host))
+    };
+    let mut offers: BinaryHeap<_> =
+        newcomers.into_iter().filter_map(|unit| offer(&rooms, unit)).collect();
+    while let Some((_, Reverse(unit), host)) = offers.pop() {
+        if rooms.take(host) {
+            plan.seat(unit, host);
+        } else if let Some(offer) = offer(&rooms, unit) {
+            offers.push(offer);
+        }
+    }
+}
+
+struct Rooms {
+    /// The hosts that take somebody still.
+    open: Vec<usize>,
+    /// By host: how many it takes up to the level, and whether one more.
+    left: Vec<(usize, bool)>,
+    /// How many hosts may still get that one.
+    extras: usize,
+}
+
+impl Rooms {
+    fn new(plan: &Plan, newcomers: usize) -> Self {
+        let open = plan.open_hosts();
+        let taken: Vec<usize> = open.iter().map(|&host| plan.taken[host]).collect();
+        let level = Level::new(&taken, taken.iter().sum::<usize>() + newcomers, plan.max);
+        let mut left = vec![(0, false); plan.taken.len()];
+        for &host in &open {
+            let taken = plan.taken[host];
+            left[host] = (level.room(taken), level.may_exceed(taken));
+        }
+        let mut this = Self { open, left, extras: level.extras };
+        this.shut();
+        this
+    }
+
+    fn has_room(&self, host: usize) -> bool {
+        let (room, may_exceed) = self.left[host];
+        room > 0 || (may_exceed && self.extras > 0)
+    }
+
+    fn shut(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        self.open = open.into_iter().filter(|&host| self.has_room(host)).collect();
+    }
+
+    fn best(&self, market: &Market, unit: usize) -> Option<(u64, usize)> {
+        self.open.iter().map(|&host| (market.score(unit, host), host)).max()
+    }
+
+    fn take(&mut self, host: usize) -> bool {
+        if !self.has_room(host) {
+            return false;
+        }
+        let (room, may_exceed) = &mut self.left[host];
+        if *room > 0 {
+            *room -= 1;
+        } else {
+            *may_exceed = false;
+            self.extras -= 1;
+        }
+        // The last extra shuts all that are at the level.
+        if !self.has_room(host) {
+            self.shut();
+        }
+        true
+    }
+}

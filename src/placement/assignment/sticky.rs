@@ -1,0 +1,51 @@
+//! Everybody keeps what it has, except what the balance asks for.
+use std::cmp::Reverse;
+
+use super::{level::rooms, plan::Plan, weight};
+
+pub(super) fn seat(plan: &mut Plan, balance: bool) {
+    let open = plan.open_hosts();
+    let (mut held, others) = plan.split();
+    let by_count = plan.market.has_equal_weights();
+    let limits = if balance && by_count {
+        // Who has most already gets the places above the level: taking from it would be a move more.
+        let newcomers = others.len() + held.iter().map(Vec::len).sum::<usize>();
+        let market = plan.market;
+        rooms(plan, &open, newcomers, |host| {
+            (Reverse(plan.taken[host] + held[host].len()), market.hosts[host].hash)
+        })
+    } else {
+        plan.limits()
+    };
+    let mut queue = plan.keep(&mut held, |host| limits[host]);
+    queue.extend(others);
+    let room = open
+        .iter()
+        .fold(0_usize, |sum, &host| sum.saturating_add(plan.max.saturating_sub(plan.taken[host])));
+    queue.truncate(room);
+    if by_count {
+        place(plan, &open, &queue);
+    } else {
+        weight::place(plan, &open, queue);
+        if balance {
+            weight::repair(plan, &open, held);
+        }
+    }
+}
+
+/// Each goes where it suits best, among the workers that are to have more.
+fn place(plan: &mut Plan, open: &[usize], queue: &[usize]) {
+    let market = plan.market;
+    let mut rooms = rooms(plan, open, queue.len(), |host| market.hosts[host].hash);
+    let mut open: Vec<usize> = open.iter().copied().filter(|&host| rooms[host] > 0).collect();
+    for &unit in queue {
+        let best = (0..open.len()).max_by_key(|&index| market.score(unit, open[index]));
+        let Some(index) = best else { return };
+        let host = open[index];
+        plan.seat(unit, host);
+        rooms[host] -= 1;
+        if rooms[host] == 0 {
+            open.swap_remove(index);
+        }
+    }
+}

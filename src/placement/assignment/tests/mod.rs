@@ -1,0 +1,116 @@
+//! One file for each thing promised.
+use super::*;
+
+mod by_count;
+mod originals;
+
+/// Items, workers, and who has what: ids as text, so that a test reads as a table.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub items: Vec<Thing>,
+    pub workers: Vec<(String, Standing)>,
+    pub rules: Rules,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Thing {
+    pub id: String,
+    pub weight: u64,
+    pub pin: Option<String>,
+    pub dedicated: bool,
+    /// The id of the worker that has it.
+    pub owner: Option<String>,
+}
+
+/// The outcome by the ids of items.
+pub(super) type Outcome = std::collections::BTreeMap<String, Result<String, Reason>>;
+
+impl Thing {
+    pub fn new(id: impl Into<String>) -> Self {
+        Self { id: id.into(), weight: 1, pin: None, dedicated: false, owner: None }
+    }
+}
+
+impl Case {
+    /// So many items that nobody has, and so many workers that take anything.
+    pub fn new(items: usize, workers: usize) -> Self {
+        let mut case = Self { items: Vec::new(), workers: Vec::new(), rules: Rules::default() };
+        case.add(items);
+        case.scale(workers);
+        case
+    }
+
+    pub fn add(&mut self, items: usize) {
+        let known = self.items.len();
+        self.items.extend((known..known + items).map(|i| Thing::new(format!("stream-{i}"))));
+    }
+
+    pub fn scale(&mut self, workers: usize) {
+        self.workers.truncate(workers);
+        let known = self.workers.len();
+        self.workers
+            .extend((known..workers).map(|i| (format!("swarm-worker-{i}"), Standing::Full)));
+    }
+
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.rules.policy = policy;
+        self
+    }
+
+    pub fn run(&self) -> Assignment {
+        let items: Vec<_> = self.items.iter().map(Thing::item).collect();
+        let workers: Vec<_> =
+            self.workers.iter().map(|(id, standing)| Worker { id, standing: *standing }).collect();
+        let place = |id: &String| self.workers.iter().position(|(worker, _)| worker == id);
+        let previous: Vec<_> =
+            self.items.iter().map(|thing| thing.owner.as_ref().and_then(place)).collect();
+        let told = assign(&items, &workers, &previous, &self.rules);
+        assert_eq!(told.owners.len(), items.len());
+        // Everything has an owner or a reason, and not both.
+        let without: Vec<_> =
+            (0..items.len()).filter(|&place| told.owners[place].is_none()).collect();
+        assert_eq!(without, told.unassigned.iter().map(|(place, _)| *place).collect::<Vec<_>>());
+        assert!(told.owners.iter().flatten().all(|&worker| worker < workers.len()));
+        told
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        let told = self.run();
+        let reasons: std::collections::BTreeMap<_, _> = told.unassigned.into_iter().collect();
+        let worker = |index: usize| self.workers[index].0.clone();
+        let result = |place: usize| told.owners[place].map(worker).ok_or_else(|| reasons[&place]);
+        self.items.iter().enumerate().map(|(i, thing)| (thing.id.clone(), result(i))).collect()
+    }
+
+    /// Makes the outcome what was before, and says how many left a worker that is present.
+    pub fn step(&mut self) -> usize {
+        let told = self.run();
+        let mut moves = 0;
+        for (thing, owner) in self.items.iter_mut().zip(told.owners) {
+            let owner = owner.map(|index| &self.workers[index].0);
+            let present =
+                thing.owner.as_ref().filter(|id| self.workers.iter().any(|w| w.0 == **id));
+            moves += usize::from(present.is_some() && present != owner);
+            thing.owner = owner.cloned();
+        }
+        moves
+    }
+
+    /// How many items each worker has.
+    pub fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.workers.len()];
+        self.run().owners.into_iter().flatten().for_each(|worker| counts[worker] += 1);
+        counts
+    }
+}
+
+impl Thing {
+    fn item(&self) -> Item<'_> {
+        Item {
+            id: &self.id,
+            weight: self.weight,
+            pin: self.pin.as_deref(),
+            dedicated: self.dedicated,
+        }
+    }
+}

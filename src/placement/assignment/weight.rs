@@ -1,0 +1,151 @@
+//! Balance by weight.
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
+};
+
+use super::{
+    market::{Market, Pin},
+    plan::Plan,
+};
+
+/// The heaviest first, each to the least loaded worker that has room; of equally loaded ones, to that which suits
+/// it best.
+pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
+    let market = plan.market;
+    let loads = loads(plan);
+    let mut by_load: BTreeMap<u128, Vec<usize>> = BTreeMap::new();
+    for &host in open.iter().filter(|&&host| plan.taken[host] < plan.max) {
+        by_load.entry(loads[host]).or_default().push(host);
+    }
+    queue.sort_by_key(|&unit| Reverse(market.units[unit].weight));
+    for unit in queue {
+        let Some(mut least) = by_load.first_entry() else { return };
+        let (load, hosts) = (*least.key(), least.get_mut());
+        let best = (0..hosts.len()).max_by_key(|&index| market.score(unit, hosts[index]));
+        let host = hosts.swap_remove(best.unwrap_or(0));
+        if hosts.is_empty() {
+            least.remove();
+        }
+        plan.seat(unit, host);
+        if plan.taken[host] < plan.max {
+            let load = load + u128::from(market.units[unit].weight);
+            by_load.entry(load).or_default().push(host);
+        }
+    }
+}
+
+/// Moves units from the most loaded worker that has something to give to the least loaded that has room, until
+/// the two differ by no more than the heaviest unit that may move at all.
+///
+/// It ends, with at most one move of each unit: whoever has received is above the least loaded by at most the
+/// heaviest unit, and that stays so, since the least load never falls. So nobody gives who has received, and
+/// what was placed a moment ago does not move either.
+pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
+    let market = plan.market;
+    let Some(heaviest) = heaviest(plan, open) else { return };
+    let mut scales = Scales::new(plan, open, held);
+    while let Some((from, to, gap)) = scales.widest() {
+        if gap <= u128::from(heaviest) {
+            return;
+        }
+        let Some(unit) = scales.choose(market, from, gap) else { return };
+        scales.shift(plan, unit, from, to);
+    }
+}
+
+/// The heaviest of those that may move.
+fn heaviest(plan: &Plan, open: &[usize]) -> Option<u64> {
+    let mut is_open = vec![false; plan.taken.len()];
+    for &host in open {
+        is_open[host] = true;
+    }
+    let movable = |&unit: &usize| {
+        plan.market.units[unit].pin == Pin::Nowhere
+            && plan.seats[unit].host().is_some_and(|host| is_open[host])
+    };
+    (0..plan.seats.len()).filter(movable).map(|unit| plan.market.units[unit].weight).max()
+}
+
+/// The weight on each host. A sum of so many weights does not fit into 64 bits.
+fn loads(plan: &Plan) -> Vec<u128> {
+    let mut loads = vec![0; plan.taken.len()];
+    for (unit, seat) in plan.seats.iter().enumerate() {
+        if let Some(host) = seat.host() {
+            loads[host] += u128::from(plan.market.units[unit].weight);
+        }
+    }
+    loads
+}
+
+/// Units of one host by weight; among equal ones, last those that suit it least.
+type ByWeight = BTreeSet<(u64, u64, usize)>;
+
+struct Scales {
+    loads: Vec<u128>,
+    /// What each host can give: as a list until it gives the first time.
+    held: Vec<Vec<usize>>,
+    by_weight: Vec<ByWeight>,
+    /// Hosts by load: those that have something to give, and those that have room.
+    givers: BTreeSet<(u128, usize)>,
+    takers: BTreeSet<(u128, usize)>,
+}
+
+impl Scales {
+    fn new(plan: &Plan, open: &[usize], held: Vec<Vec<usize>>) -> Self {
+        let loads = loads(plan);
+        let by_load = |host: &usize| (loads[*host], *host);
+        let givers = open.iter().filter(|&&host| !held[host].is_empty()).map(by_load).collect();
+        let takers =
+            open.iter().filter(|&&host| plan.taken[host] < plan.max).map(by_load).collect();
+        let by_weight = vec![ByWeight::new(); held.len()];
+        Self { loads, held, by_weight, givers, takers }
+    }
+
+    /// From whom, to whom, and by how much they differ.
+    fn widest(&self) -> Option<(usize, usize, u128)> {
+        let (&(most, from), &(least, to)) = (self.givers.last()?, self.takers.first()?);
+        Some((from, to, most.checked_sub(least)?))
+    }
+
+    /// The unit whose move brings the two closest together: with it the fewest moves are needed.
+    fn choose(&mut self, market: &Market, from: usize, gap: u128) -> Option<usize> {
+        let units = &mut self.by_weight[from];
+        let key = |unit: usize| (market.units[unit].weight, !market.score(unit, from), unit);
+        units.extend(self.held[from].drain(..).map(key));
+        let half = u64::try_from(gap / 2).unwrap_or(u64::MAX);
+        let last = |weight: u64| units.range(..=(weight, u64::MAX, usize::MAX)).next_back();
+        let below = last(half);
+        let above = units
+            .range((Excluded((half, u64::MAX, usize::MAX)), Unbounded))
+            .next()
+            .filter(|above| {
+                let left = gap.saturating_sub(u128::from(above.0));
+                below.is_none_or(|below| left > u128::from(below.0))
+            })
+            .and_then(|above| last(above.0));
+        above.or(below).map(|&(_, _, unit)| unit)
+    }
+
+    fn shift(&mut self, plan: &mut Plan, unit: usize, from: usize, to: usize) {
+        let weight = plan.market.units[unit].weight;
+        self.by_weight[from].remove(&(weight, !plan.market.score(unit, from), unit));
+        plan.shift(unit, from, to);
+        plan.repairs.push(unit);
+        for host in [from, to] {
+            self.givers.remove(&(self.loads[host], host));
+            self.takers.remove(&(self.loads[host], host));
+        }
+        self.loads[from] -= u128::from(weight);
+        self.loads[to] += u128::from(weight);
+        for host in [from, to] {
+            if !self.held[host].is_empty() || !self.by_weight[host].is_empty() {
+                self.givers.insert((self.loads[host], host));
+            }
+            if plan.taken[host] < plan.max {
+                self.takers.insert((self.loads[host], host));
+            }
+        }
+    }
+}

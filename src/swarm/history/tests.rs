@@ -1,0 +1,128 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn share(streams: &[&str], version: Epoch) -> Share {
+    Share { streams: streams.iter().map(|s| (*s).into()).collect(), version }
+}
+
+fn published(epoch: Epoch) -> Published {
+    Published {
+        epoch,
+        shares: [("w-0".into(), share(&["a", "b"], 3)), ("w-1".into(), share(&["c"], epoch))]
+            .into(),
+        releasing: [(("d".into(), "w-0".into()), epoch)].into(),
+        barrier: None,
+    }
+}
+
+/// The `ConfigMap` as we write it.
+fn map(published: &Published) -> MapFacts {
+    let (config, record) = (file::render(published), file::render_record(published));
+    let content = Some(fingerprint(&config, &record));
+    let data = [("config.yml".to_owned(), config), (RECORD.to_owned(), record)];
+    MapFacts { content, data: Arc::new(BTreeMap::from(data)), ..MapFacts::default() }
+}
+
+fn read(map: Option<&MapFacts>, memory: &Memory, told: Epoch, unknown_pods: bool) -> History {
+    of(map, "config.yml", Evidence { memory, told, unknown_pods }).unwrap()
+}
+
+fn knows(published: &Published) -> Memory {
+    Memory { published: Some(Arc::new(published.clone())), ..Memory::default() }
+}
+
+#[test]
+fn what_we_wrote_is_believed_after_a_restart() {
+    let known = read(Some(&map(&published(7))), &Memory::default(), 7, true);
+    assert_eq!(known, History { published: published(7), repair: None, edited: None });
+}
+
+#[test]
+fn the_first_file_needs_no_barrier_if_nobody_can_have_read_another() {
+    let first = read(None, &Memory::default(), 0, false);
+    assert_eq!((first.repair, first.published.epoch), (Some(Repair::First), 0));
+    assert_eq!(first.repaired(0).barrier, None);
+    // Pods that run are another matter: a file may have been there before.
+    let unknown = read(None, &Memory::default(), 0, true);
+    assert_eq!(unknown.repair, Some(Repair::Barrier));
+    assert_eq!(unknown.repaired(57).barrier, Some(58), "newer than whatever they run");
+}
+
+/// Bug 4 of the original: its version began again with every start.
+#[test]
+fn bug_04_a_version_never_goes_backwards() {
+    // The ConfigMap was deleted while nobody looked: the status remembers.
+    let lost = read(None, &Memory::default(), 41, true);
+    assert_eq!(lost.repaired(0).epoch, 42);
+    // An old one was restored from a backup.
+    let old = read(Some(&map(&published(7))), &Memory::default(), 41, true);
+    assert_eq!(old.repair, Some(Repair::Barrier));
+    assert_eq!(old.repaired(0).epoch, 42);
+    assert_eq!(old.repaired(99).epoch, 100);
+}
+
+#[test]
+fn a_deleted_map_is_put_back_and_nobody_has_to_read_it_again() {
+    let lost = read(None, &knows(&published(7)), 7, true);
+    assert_eq!(lost.repair, Some(Repair::Restore));
+    let next = lost.repaired(0);
+    assert_eq!((next.epoch, next.barrier), (8, None));
+    assert_eq!(next.shares, published(7).shares);
+    assert_eq!(next.releasing, published(7).releasing);
+}
+
+#[test]
+fn an_edit_is_undone_under_a_newer_version() {
+    let mut edited = published(7);
+    edited.epoch = 20;
+    edited.shares.insert("w-1".into(), share(&["c", "a"], 20));
+    edited.releasing.clear();
+    let mut map = map(&edited);
+    map.content = Some("of ours".into());
+    let known = read(Some(&map), &knows(&published(7)), 7, true);
+    assert_eq!(known.repair, Some(Repair::Undo));
+    let next = known.repaired(0);
+    assert_eq!((next.epoch, next.barrier), (21, None));
+    // Who may have read another list reads again; who may not, need not.
+    assert_eq!(next.shares["w-0"], share(&["a", "b"], 3));
+    assert_eq!(next.shares["w-1"], share(&["c"], 21));
+    // A version of the edit acknowledges nothing.
+    assert_eq!(next.releasing[&("d".into(), "w-0".into())], 21);
+    // One that cannot be read may have made anything of it.
+    map.data = Arc::new([("config.yml".to_owned(), "workloads: [".to_owned())].into());
+    let next = read(Some(&map), &knows(&published(7)), 7, true).repaired(0);
+    assert!(next.shares.values().all(|share| share.version == 8));
+}
+
+#[test]
+fn an_edit_that_nobody_saw_is_a_barrier() {
+    let mut map = map(&published(7));
+    map.content = Some("of ours".into());
+    let known = read(Some(&map), &Memory::default(), 7, true);
+    assert_eq!(known.repair, Some(Repair::Barrier));
+    let next = known.repaired(0);
+    assert_eq!((next.epoch, next.barrier), (8, Some(8)));
+    // The lists stay: nothing is taken from anybody.
+    assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
+}
+
+#[test]
+fn a_map_that_is_handed_over_keeps_its_lists() {
+    let text = "workloads:\n  w-0:\n    jobs: [a, b]\n    version: 0\nversion: 14\n";
+    let given = |text: &str| MapFacts {
+        data: Arc::new([("config.yml".to_owned(), text.to_owned())].into()),
+        ..MapFacts::default()
+    };
+    let taken = read(Some(&given(text)), &Memory::default(), 0, true);
+    let next = taken.repaired(14);
+    assert_eq!((next.epoch, next.barrier), (15, Some(15)));
+    assert_eq!(next.shares["w-0"], share(&["a", "b"], 15));
+    // An empty place for it is no history (bug 10 of the original: it fell over such a one).
+    let empty = read(Some(&given("")), &Memory::default(), 0, false);
+    assert_eq!(empty.repair, Some(Repair::First));
+    let broken = given("workloads: [");
+    let evidence = Evidence { memory: &Memory::default(), told: 0, unknown_pods: true };
+    let error = of(Some(&broken), "config.yml", evidence).unwrap_err().to_string();
+    assert!(error.starts_with("the ConfigMap of spec.configMap, key \"config.yml\": "), "{error}");
+}

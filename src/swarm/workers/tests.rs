@@ -1,0 +1,178 @@
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::{api::Swarm, swarm::acknowledge::Answer, swarm::memory::Report};
+
+fn settings(kind: &str, immutable: bool) -> Settings {
+    let swarm: Swarm = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n"},
+        "spec": {
+            "workload": {"kind": kind, "name": "w"}, "jobs": ["a"],
+            "configMap": {"immutable": immutable}
+        }
+    }))
+    .unwrap();
+    Settings::of(&swarm, None).unwrap()
+}
+
+fn workload(start: u32, replicas: u32) -> WorkloadFacts {
+    WorkloadFacts { name: "w".into(), start, replicas, ..WorkloadFacts::default() }
+}
+
+fn pod(name: &str, owner: (&str, &str)) -> PodFacts {
+    PodFacts {
+        name: name.into(),
+        uid: format!("uid-{name}").into(),
+        created: None,
+        controller: Some((owner.0.into(), owner.1.into())),
+        template: None,
+        node: Some("node-1".into()),
+        ip: None,
+        ready: true,
+        terminating: false,
+        stopped: false,
+        started: true,
+        mounts: vec![],
+        nudged: None,
+    }
+}
+
+fn own(name: &str) -> PodFacts {
+    pod(name, ("StatefulSet", "w"))
+}
+
+fn find(
+    settings: &Settings,
+    workload: WorkloadFacts,
+    pods: Vec<PodFacts>,
+    unfit: &[&str],
+) -> Workers {
+    let view = View { workload: Some(workload), pods, ..View::default() };
+    let unfit = unfit.iter().map(|node| (*node).to_owned()).collect();
+    Workers::of(settings, &view, "w-config", &unfit, &Memory::default())
+}
+
+fn names(workers: &Workers) -> Vec<(&str, bool, Standing, bool)> {
+    let each = workers.all.iter();
+    each.map(|w| (&*w.name, w.handover.wanted, w.standing, w.handover.pod.is_some())).collect()
+}
+
+/// Bug 9 of the original: names came from a label that others may have too.
+#[test]
+fn bug_09_workers_are_those_of_this_stateful_set() {
+    let foreign = pod("other-0", ("StatefulSet", "other"));
+    let pods = vec![own("w-4"), own("w-5"), own("w-10"), foreign];
+    let workers = find(&settings("StatefulSet", false), workload(4, 3), pods, &[]);
+    assert_eq!(
+        names(&workers),
+        [
+            ("w-4", true, Standing::Full, true),
+            ("w-5", true, Standing::Full, true),
+            ("w-6", true, Standing::Full, false),
+            // Scaled away, and still there.
+            ("w-10", false, Standing::Keeps, true),
+        ]
+    );
+}
+
+/// A worker that is not ready keeps its name and its streams.
+#[test]
+fn readiness_moves_nothing_between_the_workers_of_a_stateful_set() {
+    let away = PodFacts { ready: false, ..own("w-0") };
+    let workers = find(&settings("StatefulSet", false), workload(0, 1), vec![away], &[]);
+    assert_eq!(names(&workers), [("w-0", true, Standing::Full, true)]);
+}
+
+#[test]
+fn a_pod_without_a_node_has_read_nothing() {
+    let pending = PodFacts { node: None, ready: false, ..own("w-0") };
+    let workers = find(&settings("StatefulSet", false), workload(0, 1), vec![pending.clone()], &[]);
+    assert_eq!(names(&workers), [("w-0", true, Standing::Full, false)]);
+    // But it is to read the immutable file that it names.
+    let mounting = PodFacts { mounts: vec!["w-config-6".into()], ..pending };
+    let workers = find(&settings("StatefulSet", true), workload(0, 1), vec![mounting], &[]);
+    assert_eq!(workers.all[0].handover.pod.as_ref().unwrap().loaded, Some(6));
+}
+
+#[test]
+fn streams_leave_workers_on_unfit_nodes() {
+    let elsewhere = PodFacts { node: Some("node-2".into()), ..own("w-1") };
+    let pods = vec![own("w-0"), elsewhere];
+    let workers = find(&settings("StatefulSet", false), workload(0, 2), pods, &["node-1"]);
+    assert_eq!(workers.all[0].standing, Standing::Leaving);
+    assert_eq!(workers.all[1].standing, Standing::Full);
+}
+
+fn replica(name: &str, hash: &str, second: i64) -> PodFacts {
+    PodFacts {
+        created: Some(Timestamp::from_second(second).unwrap()),
+        template: Some(hash.into()),
+        ..pod(name, ("ReplicaSet", &format!("w-{hash}")))
+    }
+}
+
+#[test]
+fn a_surge_pod_gets_nothing_before_it_is_ready_and_the_old_keep_what_they_have() {
+    let settings = settings("Deployment", false);
+    let (old, new) = (replica("w-a-1", "a", 1), replica("w-b-1", "b", 2));
+    let fresh = PodFacts { ready: false, ..new.clone() };
+    let workers = find(&settings, workload(0, 1), vec![old.clone(), fresh], &[]);
+    assert!(workers.rolling);
+    assert_eq!(
+        names(&workers),
+        [("w-a-1", true, Standing::Keeps, true), ("w-b-1", true, Standing::Keeps, true)]
+    );
+    let ending = PodFacts { terminating: true, ..old };
+    let workers = find(&settings, workload(0, 1), vec![ending, new.clone()], &[]);
+    assert!(!workers.rolling);
+    assert_eq!(
+        names(&workers),
+        [("w-b-1", true, Standing::Full, true), ("w-a-1", false, Standing::Keeps, true)]
+    );
+    // Another Deployment whose name begins alike.
+    let alike = pod("w-x-c-1", ("ReplicaSet", "w-x-c"));
+    assert_eq!(find(&settings, workload(0, 1), vec![new, alike], &[]).all.len(), 1);
+}
+
+#[test]
+fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
+    let answer = |version| Answer { version: Some(version), jobs: vec![] };
+    let report = |version| Report {
+        asked: std::time::Instant::now(),
+        failures: 0,
+        error: None,
+        answer: Some(Arc::new(answer(version))),
+    };
+    let mut memory = Memory::default();
+    memory.reports.insert("the one before".into(), report(9));
+    memory.evicted.insert("w-0".into(), ("the one before".into(), 8));
+    let view = View { workload: Some(workload(0, 1)), pods: vec![own("w-0")], ..View::default() };
+    let read = |memory: &Memory| {
+        let none = BTreeSet::new();
+        let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, memory);
+        workers.all[0].handover.pod.clone().unwrap()
+    };
+    assert_eq!((read(&memory).loaded, read(&memory).born), (None, Some(8)));
+    memory.reports.insert("uid-w-0".into(), report(10));
+    assert_eq!(read(&memory).loaded, Some(10));
+}
+
+#[test]
+fn the_template_says_what_successors_read_once_its_controller_has_seen_it() {
+    let settings = settings("StatefulSet", true);
+    let template = |seen| WorkloadFacts {
+        generation: 5,
+        observed_generation: seen,
+        mounts: vec![("config".into(), "w-config-12".into())],
+        ..workload(0, 1)
+    };
+    let successor = |facts| find(&settings, facts, vec![], &[]).all[0].handover.successor;
+    assert_eq!(successor(template(5)), Some(12));
+    assert_eq!(successor(template(4)), Some(0));
+    assert_eq!(successor(workload(0, 1)), Some(0), "it names the map that changes");
+    assert_eq!(epoch_of("w-config", "w-config-12"), Some(12));
+    assert_eq!(epoch_of("w-config", "w-config-12-x"), None);
+    assert_eq!(immutable_name("w-config", 12), "w-config-12");
+}

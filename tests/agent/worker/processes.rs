@@ -1,0 +1,188 @@
+//! A process for each stream: never two of one stream, and none of a stream that is reported as stopped.
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use super::stage::{SLOW, Worker, file, is_there};
+use crate::stage::eventually;
+
+#[test]
+fn revoked_streams_are_gone_before_new_ones_start_and_before_the_version_is_reported() {
+    let worker = Worker::running(&[], SLOW);
+    worker.give(1, &["a", "b"]);
+    worker.reached(1);
+    let (a, b) = (worker.wait_for(&["begin", "a"]), worker.wait_for(&["begin", "b"]));
+    worker.give(2, &["b", "c"]);
+    // Half a second long the old version and what still runs.
+    let mut during = 0;
+    let said = eventually("the next version", || {
+        let running = is_there(&a);
+        let said = worker.version().unwrap();
+        if said.version == 1 {
+            if said.jobs == ["b", "a"] {
+                during += 1;
+            }
+            return None;
+        }
+        assert!(!running && !is_there(&a), "{}", worker.log());
+        Some(said)
+    });
+    assert!(during > 0, "{}", worker.log());
+    assert_eq!((said.version, said.jobs), (2, vec!["b".to_owned(), "c".to_owned()]));
+    worker.wait_for(&["begin", "c"]);
+    let journal = worker.journal();
+    let at = |word: &str, stream: &str| {
+        journal.iter().position(|line| line[0] == word && line[1] == stream).unwrap()
+    };
+    assert!(at("end", "a") < at("begin", "c"), "{journal:?}");
+    // What stays was not touched, though the whole list has another version.
+    assert_eq!((worker.count(&["begin", "b"]), worker.count(&["end", "b"])), (1, 0));
+    assert!(is_there(&b));
+    let page = worker.page();
+    assert_eq!(page.sum("swarm_worker_starts_total", &[]), 3);
+    assert_eq!(page.sum("swarm_worker_stops_total", &[]), 1);
+    assert_eq!(page.sum("swarm_worker_processes", &[]), 2);
+    assert_eq!(page.sum("swarm_worker_kills_total", &[]), 0);
+}
+
+#[test]
+fn a_stream_knows_itself_its_worker_and_its_token() {
+    let script = r#"echo "$1 $2 $STREAM $SWARM_WORKER $SWARM_EPOCH" >> "$HERE/journal"; sleep 100"#;
+    let flags = ["--", "sh", "-c", script, "x", "{}", "id={}/{}"];
+    let worker = Worker::start(&flags);
+    worker.publish(&file(14, &[("w0", 12, &["stream:foo:new"])]));
+    worker.reached(14);
+    let stream = "stream:foo:new";
+    let expected = [stream, "id=stream:foo:new/stream:foo:new", stream, "w0", "12"];
+    eventually("the journal", || (worker.journal() == [expected]).then_some(()));
+}
+
+/// Each process looks whether the one before is gone, with all that it started.
+const CAREFUL: &str = r#"
+    for id in $(cat "$HERE/$STREAM" 2>/dev/null); do
+        kill -0 $id 2>/dev/null && echo "two $STREAM $$" >> "$HERE/journal"
+    done
+    sh -c 'trap "" TERM; echo $$ >> "$HERE/$STREAM.new"; sleep 0.1; sleep 100' &
+    echo $$ >> "$HERE/$STREAM.new"
+    mv "$HERE/$STREAM.new" "$HERE/$STREAM"
+    echo "begin $STREAM $SWARM_EPOCH $$" >> "$HERE/journal"
+    trap 'exit 0' TERM
+    wait"#;
+
+#[test]
+fn there_are_never_two_generations_of_a_stream() {
+    let worker = Worker::running(&["--stop-timeout", "100ms"], CAREFUL);
+    let mut version = 0;
+    let mut last = 0;
+    for round in 0..4 {
+        // Given, taken and given again while it is still being stopped.
+        for streams in [&["a", "b"][..], &["b"], &["a"], &[], &["b", "a"]] {
+            version += 1;
+            worker.give(version, streams);
+            eventually("the file is seen", || {
+                let said = worker.version().unwrap().version;
+                assert!(said >= last, "{said} after {last}");
+                last = said;
+                let seen = worker.page().sum("swarm_worker_file_version", &[]);
+                (seen == i64::try_from(version).unwrap()).then_some(())
+            });
+        }
+        if round % 2 == 1 {
+            assert_eq!(worker.reached(version).jobs, ["b", "a"]);
+            let id = worker.wait_for(&["begin", "a"]);
+            let begun = worker.count(&["begin", "a"]);
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+            let again = || (worker.count(&["begin", "a"]) > begun).then_some(());
+            eventually("it begins again", again);
+        }
+    }
+    worker.give(version + 1, &[]);
+    worker.reached(version + 1);
+    assert_eq!(worker.count(&["two"]), 0, "{:?}", worker.journal());
+    assert!(worker.count(&["begin"]) > 10);
+}
+
+#[test]
+fn a_process_that_is_killed_runs_again_alone_and_with_its_token() {
+    let worker = Worker::running(&["--stop-timeout", "200ms"], CAREFUL);
+    worker.give(5, &["a"]);
+    let first = worker.wait_for(&["begin", "a", "5"]);
+    // A newer file that gives it the same stream does not change what it was given with.
+    worker.give(6, &["a"]);
+    worker.reached(6);
+    assert!(Command::new("kill").args(["-KILL", &first]).status().unwrap().success());
+    let second =
+        eventually("another", || worker.last(&["begin", "a", "5"]).filter(|id| *id != first));
+    assert!(is_there(&second) && !is_there(&first));
+    assert_eq!(worker.count(&["two"]), 0, "{:?}", worker.journal());
+    let page = worker.page();
+    assert_eq!(page.sum("swarm_worker_failures_total", &[("reason", "exit")]), 1);
+    assert_eq!(worker.version().unwrap().jobs, ["a"]);
+}
+
+/// A stream is gone when all that it started is, whatever the first process says.
+#[test]
+fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
+    for script in [
+        // The process itself does not listen.
+        r#"trap "" TERM; echo "child $$" >> "$HERE/journal"; while :; do sleep 0.1; done"#,
+        // It ends at once; what it started does not.
+        r#"sh -c 'trap "" TERM; echo "child $$" >> "$HERE/journal"; while :; do sleep 0.1; done' & wait"#,
+        // What it started has left its group and is nobody's child.
+        r#"(setsid sh -c 'trap "" TERM; echo "child $$" >> "$HERE/journal"; exec sleep 100' &)
+           exec sleep 100"#,
+    ] {
+        let worker = Worker::running(&["--stop-timeout", "700ms"], script);
+        worker.give(1, &["a"]);
+        let child = worker.wait_for(&["child"]);
+        worker.give(2, &[]);
+        worker.reached(2);
+        assert!(!is_there(&child), "{script}");
+        let page = worker.page();
+        assert_eq!(page.sum("swarm_worker_kills_total", &[]), 1, "{script}");
+        assert_eq!(worker.log().matches("killed").count(), 1, "{}", worker.log());
+    }
+}
+
+/// Else a program that is missing in one image would stop the whole Swarm: nobody could be given what this
+/// worker was told to give up.
+#[test]
+fn a_command_that_cannot_be_started_is_tried_again_and_does_not_hold_up_the_version() {
+    let missing = crate::stage::Directory::new();
+    let program = missing.path("program");
+    let worker = Worker::start(&["--", program.to_str().unwrap()]);
+    worker.give(1, &["a"]);
+    assert_eq!(worker.reached(1).jobs, ["a"]);
+    let failures = [("reason", "start")];
+    worker.page_with("tried", |page| page.sum("swarm_worker_failures_total", &failures) >= 2);
+    assert!(worker.log().contains("could not be started"), "{}", worker.log());
+    let script = "#!/bin/sh\necho begin $STREAM $$ >> $HERE/journal\nsleep 100\n";
+    fs::write(missing.path("new"), script).unwrap();
+    fs::set_permissions(missing.path("new"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(missing.path("new"), &program).unwrap();
+    worker.wait_for(&["begin", "a"]);
+    worker.page_with("it runs", |page| page.sum("swarm_worker_processes", &[]) == 1);
+    worker.give(2, &[]);
+    assert!(worker.reached(2).jobs.is_empty());
+}
+
+/// As the first process of a container it is the parent of all whose parents are gone.
+#[test]
+fn nobody_stays_a_zombie() {
+    // Its parent is gone, and we are its parent then.
+    let script = r#"
+        (setsid sh -c 'sleep 0.3; echo "done $(cut -d " " -f 4 /proc/$$/stat)" >> "$HERE/journal"' &)
+        exec sleep 100"#;
+    let worker = Worker::running(&[], script);
+    worker.give(1, &["a", "b"]);
+    eventually("both have ended", || (worker.count(&["done"]) == 2).then_some(()));
+    let parent = worker.id().to_string();
+    assert_eq!(worker.count(&["done", &parent]), 2, "{:?}", worker.journal());
+    eventually("nobody is left", || {
+        let zombies = fs::read_dir("/proc").unwrap().filter(|entry| {
+            let stat = entry.as_ref().unwrap().path().join("stat");
+            let stat = fs::read_to_string(stat).unwrap_or_default();
+            let after = stat.rsplit(") ").next().unwrap_or_default().to_owned();
+            after.starts_with(&format!("Z {parent} "))
+        });
+        (zombies.count() == 0).then_some(())
+    });
+}
