@@ -1,6 +1,6 @@
 //! Swarm: whole passes against a real API server, its StatefulSet and Deployment controllers, and workers
 //! that a puppet kubelet runs. A ledger knows to the instant who ran what.
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use traffic_operator::api::Swarm;
@@ -23,7 +23,9 @@ use puppet::Puppet;
 
 mod file;
 mod instance;
+mod killed;
 mod ledger;
+mod proxy;
 mod puppet;
 mod scaling;
 mod version;
