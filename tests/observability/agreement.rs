@@ -2,16 +2,11 @@
 use crate::files::{documents_of, read, root};
 use crate::names;
 use crate::reading::{documents, expressions, metric_names};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use traffic_operator::api::{NetworkProber, Swarm};
 use traffic_operator::placement::assignment::{Item, Policy, Rules, Standing, Worker, assign};
-use traffic_operator::swarm::{
-    file,
-    handover::{Published, Share},
-};
 use traffic_operator::webhook::injection::SkipReason;
 
 #[test]
@@ -182,17 +177,16 @@ fn the_files_of_the_page_are_those_that_the_sample_gives() {
     let items: Vec<_> =
         jobs.iter().map(|id| Item { id, weight: 1, pin: None, dedicated: false }).collect();
     let names: Vec<_> = (0..4).map(|n| format!("{}-{n}", swarm.spec.workload.name)).collect();
-    let workers: Vec<_> =
-        names.iter().map(|id| Worker { id, standing: Standing::Full }).collect();
+    let workers: Vec<_> = names.iter().map(|id| Worker { id, standing: Standing::Full }).collect();
     let rules =
         Rules { policy: Policy::Sticky, max_per_worker: None, max_moves: None, balance: true };
     let three = assign(&items, &workers[..3], &vec![None; jobs.len()], &rules).owners;
     let four = assign(&items, &workers, &three, &rules).owners;
-    let list = |owners: &[Option<usize>], worker: usize| -> Vec<Arc<str>> {
+    let list = |owners: &[Option<usize>], worker: usize| -> Vec<&str> {
         let own = jobs.iter().zip(owners).filter(|(_, owner)| **owner == Some(worker));
-        own.map(|(id, _)| id.as_str().into()).collect()
+        own.map(|(id, _)| id.as_str()).collect()
     };
-    let file = |owners: &[Option<usize>], epoch: u64, count: usize| {
+    let file = |owners: &[Option<usize>], version: u64, count: usize| {
         let share = |worker: usize| {
             let streams = list(owners, worker);
             // The first file, the one that takes, the one that gives.
@@ -201,17 +195,20 @@ fn the_files_of_the_page_are_those_that_the_sample_gives() {
                 Ordering::Less => 3,
                 Ordering::Greater => 4,
             };
-            (names[worker].as_str().into(), Share { streams, version })
+            (names[worker].clone(), json!({"jobs": streams, "version": version}))
         };
-        let shares = (0..count).map(share).collect();
-        file::render(&Published { epoch, shares, ..Published::default() })
+        let workloads: serde_json::Map<_, _> = (0..count).map(share).collect();
+        json!({"workloads": workloads, "version": version})
     };
-    for text in [file(&three, 1, 3), file(&four, 4, 4)] {
-        assert!(page.contains(&text), "not on the page:\n{text}");
-    }
-    let gets: Vec<_> = list(&four, 3).iter().map(|id| format!("\"{id}\"")).collect();
-    let answer =
-        format!(r#"{{"jobs":[{}],"version":4,"worker":"{}"}}"#, gets.join(","), names[3]);
+    let shown: Vec<Value> = page
+        .split("config\\.yml}'\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .map(|text| serde_yaml::from_str(text).expect("YAML"))
+        .collect();
+    assert_eq!(shown, [file(&three, 1, 3), file(&four, 4, 4)]);
+    let gets: Vec<_> = list(&four, 3).into_iter().map(|id| format!("\"{id}\"")).collect();
+    let answer = format!(r#"{{"jobs":[{}],"version":4,"worker":"{}"}}"#, gets.join(","), names[3]);
     assert!(page.contains(&answer), "not on the page: {answer}");
 }
 
