@@ -27,6 +27,7 @@ mod killed;
 mod ledger;
 mod proxy;
 mod puppet;
+mod rights;
 mod scaling;
 mod version;
 
