@@ -147,7 +147,7 @@ fn ours(swarm: &Swarm, share: &MapFacts) -> Result<(), Error> {
     let map = swarm.config_map();
     Err(Error::Conflict(format!(
         "spec.configMap: ConfigMap {namespace}/{map} exists and is not of this Swarm; to hand it over: \
-         kubectl annotate -n {namespace} configmap {map} {}={name}",
+         kubectl annotate --overwrite -n {namespace} configmap {map} {}={name}",
         super::ground::GIVEN
     )))
 }
