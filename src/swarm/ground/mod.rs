@@ -133,7 +133,16 @@ impl Ground {
         if !names.all().all(|watched| synced(&watched)) {
             return None;
         }
-        let pods = match state.selectors.get(&key) {
+        let workload = only(state.workloads.get(&names.workload));
+        let selector = state.selectors.get(&key);
+        // Without the selector that the workload has now its pods are not known; none would look as if
+        // all of them had ended.
+        if let Some(workload) = &workload
+            && query(workload).as_ref() != selector
+        {
+            return None;
+        }
+        let pods = match selector {
             None => vec![],
             Some(selector) => {
                 let seen = state.pods.get(&Watched::Pods(key.0.clone(), selector.clone()))?;
@@ -145,7 +154,7 @@ impl Ground {
         };
         let map = |watched: &Watched| only(state.maps.get(watched));
         Some(View {
-            workload: only(state.workloads.get(&names.workload)),
+            workload,
             share: map(&names.share),
             source: names.source.as_ref().and_then(map),
             fitness: names.fitness.as_ref().and_then(|name| only(state.fitness.get(name))),
