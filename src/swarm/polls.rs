@@ -49,7 +49,7 @@ pub(super) async fn ask(asker: &Asker, swarm: &Swarm, view: &View, memory: &mut 
 }
 
 /// The last file, from memory where it is the same.
-fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+pub(super) fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
     if let Some(known) = &memory.published {
         return Some(Arc::clone(known));
     }

@@ -15,6 +15,7 @@ use crate::{
     selector::Selector,
 };
 
+mod confirm;
 mod facts;
 mod follower;
 mod objects;

@@ -24,6 +24,7 @@ use puppet::Puppet;
 mod file;
 mod instance;
 mod killed;
+mod lagging;
 mod ledger;
 mod proxy;
 mod puppet;
