@@ -123,6 +123,9 @@ impl History {
     /// worker has to acknowledge where it matters.
     #[must_use]
     pub fn repaired(&self, highest: Epoch) -> Published {
+        if self.repair == Some(Repair::Barrier) {
+            return self.published.distrusted(highest);
+        }
         let mut next = self.published.clone();
         next.epoch = next.epoch.max(highest) + 1;
         match self.repair {
@@ -137,12 +140,7 @@ impl History {
                 }
                 next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
             }
-            Some(Repair::Barrier) => {
-                next.shares.values_mut().for_each(|share| share.version = next.epoch);
-                next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
-                next.barrier = Some(next.epoch);
-            }
-            Some(Repair::Restore | Repair::First) | None => {}
+            _ => {}
         }
         next
     }

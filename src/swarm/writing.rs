@@ -192,9 +192,7 @@ impl SwarmReconciler {
                 *told.counters.refreshes.entry(action).or_default() += 1;
                 match action {
                     "evicted" => {
-                        let epoch = memory.published.as_ref().map_or(0, |p| p.epoch);
                         memory.refused.remove(worker);
-                        memory.evicted.insert(Arc::clone(worker), (Arc::clone(uid), epoch));
                     }
                     _ => {
                         memory.refused.insert(Arc::clone(worker), Instant::now());

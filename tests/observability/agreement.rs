@@ -50,6 +50,7 @@ fn names_end_where_they_should() {
 const PAGES: &[(&str, &[&str])] = &[
     ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
     ("NetworkProber", &["docs/networkprober.md"]),
+    ("Swarm", &["docs/swarm.md"]),
 ];
 
 /// What is embedded and described where it comes from.

@@ -250,6 +250,16 @@ impl Names {
     }
 }
 
+/// One pod, read from the API server itself and not from a cache.
+pub(super) async fn pod(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+) -> kube::Result<Option<PodFacts>> {
+    let api = kube::Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
+    Ok(api.get_opt(name).await?.map(|pod| PodFacts::from(&pod)))
+}
+
 /// The selector of a workload as a query.
 fn query(facts: &WorkloadFacts) -> Option<String> {
     // One that cannot be read selects nothing; the API server refuses those of workloads anyway.
