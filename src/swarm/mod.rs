@@ -118,21 +118,6 @@ impl SwarmReconciler {
         self.ground.view(swarm)
     }
 
-    /// Asks for the pods whose end is about to free streams: a watch may be late.
-    async fn confirm(&self, swarm: &Swarm, view: &mut View, memory: &Memory) -> kube::Result<()> {
-        let Some(published) = polls::published(swarm, view, memory) else { return Ok(()) };
-        let (namespace, _) = swarm.key();
-        if published.barrier.is_some() {
-            return view.confirm_all(&self.client, &namespace).await;
-        }
-        let live: BTreeSet<_> =
-            view.pods.iter().filter(|pod| !pod.stopped).map(|pod| &pod.name).collect();
-        let ended = published.releasing.keys().map(|(_, worker)| worker);
-        let ended: BTreeSet<_> =
-            ended.filter(|worker| !live.contains(worker)).map(ToString::to_string).collect();
-        view.confirm(&self.client, &namespace, ended).await
-    }
-
     /// What of a spec only the operator's configuration can tell to be wrong.
     fn check(&self, swarm: &Swarm) -> Result<(), Error> {
         let Some(weights) = &swarm.spec.weights else { return Ok(()) };
@@ -245,9 +230,6 @@ impl Reconciler for SwarmReconciler {
         };
         let mut view = if held.is_some() { None } else { self.view(swarm).await };
         let mut memory = self.memories.get(&key);
-        if let Some(view) = &mut view {
-            self.confirm(swarm, view, &memory).await.map_err(Error::kube("get Pod"))?;
-        }
         let mut measuring = None;
         let mut unfit = BTreeSet::new();
         let mut confirmed = BTreeMap::new();

@@ -15,7 +15,6 @@ use crate::{
     selector::Selector,
 };
 
-mod confirm;
 mod facts;
 mod follower;
 mod objects;

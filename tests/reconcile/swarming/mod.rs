@@ -28,7 +28,9 @@ mod lagging;
 mod ledger;
 mod proxy;
 mod puppet;
+mod record;
 mod scaling;
+mod trouble;
 mod version;
 
 /// The original's 27 streams in their order.
