@@ -259,6 +259,18 @@ pub(super) async fn pod(
     Ok(api.get_opt(name).await?.map(|pod| PodFacts::from(&pod)))
 }
 
+/// The pods of a workload, read from the API server itself and not from a cache.
+pub(super) async fn pods(
+    client: &kube::Client,
+    namespace: &str,
+    workload: &WorkloadFacts,
+) -> kube::Result<Vec<PodFacts>> {
+    let Some(selector) = query(workload) else { return Ok(vec![]) };
+    let api = kube::Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
+    let pods = api.list(&kube::api::ListParams::default().labels(&selector)).await?;
+    Ok(pods.iter().map(PodFacts::from).collect())
+}
+
 /// The selector of a workload as a query.
 fn query(facts: &WorkloadFacts) -> Option<String> {
     // One that cannot be read selects nothing; the API server refuses those of workloads anyway.
