@@ -214,6 +214,9 @@ impl Bench {
             .args(["--log", "info,traffic_operator=debug"])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
+            // As in the image, which holds the program and nothing else: no certificates to be found.
+            .env("SSL_CERT_FILE", "/dev/null")
+            .env("SSL_CERT_DIR", "/nonexistent")
             .env_remove("POD_NAMESPACE")
             .env_remove("POD_NAME")
             .stdin(Stdio::null())

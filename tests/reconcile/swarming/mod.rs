@@ -29,6 +29,7 @@ mod ledger;
 mod proxy;
 mod puppet;
 mod record;
+mod rights;
 mod scaling;
 mod trouble;
 mod version;
