@@ -176,13 +176,20 @@ impl SwarmReconciler {
         view: &mut View,
         published: &Published,
     ) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
+        let (namespace, _) = swarm.key();
+        if published.barrier.is_some()
+            && let Some(workload) = &view.workload
+        {
+            // It ends when all have acknowledged: also those that no watch has brought yet.
+            let pods = ground::pods(&self.client, &namespace, workload).await;
+            view.pods = pods.map_err(Error::kube("list Pods"))?;
+        }
         let releasing: BTreeSet<_> = published.releasing.keys().map(|(_, worker)| worker).collect();
         let runs = |worker: &Arc<str>| {
             let pod = view.pods.iter().find(|pod| pod.name == *worker);
             pod.is_some_and(|pod| !pod.stopped && pod.node.is_some())
         };
         let gone: Vec<Arc<str>> = releasing.into_iter().filter(|w| !runs(w)).cloned().collect();
-        let (namespace, _) = swarm.key();
         let reads = gone.into_iter().map(|worker| {
             let namespace = &namespace;
             async move { (ground::pod(&self.client, namespace, &worker).await, worker) }

@@ -24,11 +24,14 @@ use puppet::Puppet;
 mod file;
 mod instance;
 mod killed;
+mod lagging;
 mod ledger;
 mod proxy;
 mod puppet;
+mod record;
 mod rights;
 mod scaling;
+mod trouble;
 mod version;
 
 /// The original's 27 streams in their order.

@@ -30,7 +30,7 @@ pub enum Kill {
 struct Script {
     pid: Option<i32>,
     kill: Option<Kill>,
-    /// The writes since the script was set, in words.
+    /// The writes since the script was set: method, path, body.
     writes: Vec<String>,
     dead: bool,
 }
@@ -129,6 +129,7 @@ async fn never() -> Response {
 
 async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
     let place = head.uri.path_and_query().map_or(String::new(), ToString::to_string);
     let method = head.method.clone();
     let writes = !matches!(method.as_str(), "GET" | "HEAD");
@@ -137,7 +138,8 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     let number = {
         let mut script = inner.script.lock().expect("lock");
         if counts {
-            script.writes.push(format!("{method} {place}"));
+            let body = String::from_utf8_lossy(&body);
+            script.writes.push(format!("{method} {place} {body}"));
         }
         let number = script.writes.len();
         if !script.dead && counts && script.kill == Some(Kill::Before(number)) {
@@ -146,7 +148,6 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
         (!script.dead).then_some(number)
     };
     let Some(number) = number else { return never().await };
-    let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
     let mut onward = http::Request::builder().method(head.method).uri(head.uri);
     for name in ["content-type", "accept"] {
         if let Some(value) = head.headers.get(name) {
