@@ -17,7 +17,8 @@
 //!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
 //! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
 //!   `server`, `review` and `certificates` are how the API server reaches it.
-//! - [`agent`]: the process that probes the pods of a `NetworkProber`: it needs no API server.
+//! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams of a
+//!   Swarm. They need no API server.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.

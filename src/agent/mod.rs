@@ -10,7 +10,8 @@
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
 //! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the packets.
 //!
-//! Beside it stands [`worker`]: what runs the streams of a Swarm.
+//! Beside it stand [`worker`], which runs the streams of a Swarm, and [`reload`], which does that for an
+//! application that cannot say what it runs.
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
@@ -37,6 +38,7 @@ pub mod metrics;
 pub mod pinglist;
 pub mod probe;
 pub mod prober;
+pub mod reload;
 pub mod schedule;
 pub mod server;
 pub mod source;

@@ -97,7 +97,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 
     let mut tasks = JoinSet::new();
     let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
-        tasks.spawn(async move { (name, task.await) });
+        tasks.spawn(async move { (name, task.await) })
     };
     part("server", Box::pin(server::serve(listener, status.clone(), CONNECTIONS)));
     let (mut processes, mut reporter) = (None, None);
@@ -108,8 +108,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         }
         Kind::Report(report) => {
             let all = Reporter::new(report, worker.clone(), metrics.clone())?;
-            part("reports", Box::pin(all.clone().run()));
-            Work::Report(reporter.insert(all).clone())
+            let reports = part("reports", Box::pin(all.clone().run()));
+            Work::Report(reporter.insert((all, reports)).0.clone())
         }
         Kind::Nothing => {
             tracing::info!("neither a command nor --report: streams are only named");
@@ -158,8 +158,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             break;
         }
     }
-    if let Some((reporter, until)) = reporter.zip(until) {
-        tasks.abort_all();
+    if let Some(((reporter, reports), until)) = reporter.zip(until) {
+        reports.abort();
         reporter.last(until).await;
     }
     if streams.left() > 0 {

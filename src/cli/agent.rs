@@ -6,13 +6,14 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum, error::ErrorKind};
 use reqwest::Url;
 
-use self::worker::WorkerArgs;
+use self::{reload::ReloadArgs, worker::WorkerArgs};
 use super::values::duration;
 use crate::{
     agent::{self, Config, Source, members::Identity, source::pull::Pull},
     runtime::log::{self, LogFormat},
 };
 
+mod reload;
 mod share;
 mod worker;
 
@@ -24,6 +25,9 @@ pub(super) enum AgentCommand {
     /// Run the streams that a Swarm gives this worker, and say which version of the file it has come up
     /// to.
     Worker(Box<WorkerArgs>),
+    /// Reload an application when its share of a Swarm changed, and say for it which version of the file
+    /// it has come up to.
+    Reload(Box<ReloadArgs>),
 }
 
 /// Flags of `agent`.
@@ -133,6 +137,10 @@ pub(super) fn run(args: AgentArgs) -> anyhow::Result<()> {
         AgentCommand::Worker(args) => {
             args.share.log()?;
             block_on(agent::worker::run(args.config()))
+        }
+        AgentCommand::Reload(args) => {
+            args.share.log()?;
+            block_on(agent::reload::run(args.config()?))
         }
     }
 }

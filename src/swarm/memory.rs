@@ -17,6 +17,8 @@ pub struct Report {
     pub failures: u32,
     /// Why it did not answer the last time.
     pub error: Option<Arc<str>>,
+    /// The highest version it has acknowledged.
+    pub loaded: Option<u64>,
     /// What it answered last.
     pub answer: Option<Arc<Answer>>,
 }
@@ -26,11 +28,9 @@ pub struct Report {
 pub struct Memory {
     /// By UID of the pod.
     pub reports: BTreeMap<Arc<str>, Report>,
-    /// The pods that were there when this process began to look: what they read is not known.
-    pub first: Option<Vec<Arc<str>>>,
-    /// The version of the file when the pod of a worker was evicted: the pod after it reads that
-    /// or a later one. UID of the evicted pod, and version.
-    pub evicted: BTreeMap<Arc<str>, (Arc<str>, u64)>,
+    /// By UID of the pod: the version that was published when it was first seen, or last seen before it
+    /// was started.
+    pub born: BTreeMap<Arc<str>, u64>,
     /// When an eviction of a worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
     /// What was published last, and the content it was read from or written to.

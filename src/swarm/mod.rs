@@ -5,7 +5,7 @@
 //! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
 //! [`acknowledge`], how workers are asked; `writing`, what is done.
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,6 +34,7 @@ pub mod handover;
 pub mod history;
 mod inspection;
 pub mod memory;
+pub mod natural;
 mod plan;
 mod polls;
 mod report;
@@ -46,6 +47,7 @@ mod writing;
 use acknowledge::Asker;
 pub use gauges::Gauges;
 use ground::{Ground, View};
+use handover::{Epoch, Published};
 pub use inspection::router;
 use memory::{Memories, Memory};
 use plan::{Desired, Observed};
@@ -56,6 +58,9 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// How long changes of the surroundings are collected: a scaled workload is many events in a moment.
 const COLLECT: Duration = Duration::from_millis(50);
+
+/// Pods read at a time.
+const CONCURRENCY: usize = 16;
 
 /// What is asked of Prometheus: the endpoint and the text.
 type Question = (Arc<str>, Arc<str>);
@@ -162,6 +167,46 @@ impl SwarmReconciler {
         Some(self.measurements.get(&key, tick, ask).await)
     }
 
+    /// Reads pods from the API server itself where having none frees streams: a watch may not have
+    /// brought yet a pod that was made, and has read its file, before the last one was published.
+    /// Returns for each worker what was published, at least, when it was read.
+    async fn confirm(
+        &self,
+        swarm: &Swarm,
+        view: &mut View,
+        published: &Published,
+    ) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
+        let (namespace, _) = swarm.key();
+        if published.barrier.is_some()
+            && let Some(workload) = &view.workload
+        {
+            // It ends when all have acknowledged: also those that no watch has brought yet.
+            let pods = ground::pods(&self.client, &namespace, workload).await;
+            view.pods = pods.map_err(Error::kube("list Pods"))?;
+        }
+        let releasing: BTreeSet<_> = published.releasing.keys().map(|(_, worker)| worker).collect();
+        let runs = |worker: &Arc<str>| {
+            let pod = view.pods.iter().find(|pod| pod.name == *worker);
+            pod.is_some_and(|pod| !pod.stopped && pod.node.is_some())
+        };
+        let gone: Vec<Arc<str>> = releasing.into_iter().filter(|w| !runs(w)).cloned().collect();
+        let reads = gone.into_iter().map(|worker| {
+            let namespace = &namespace;
+            async move { (ground::pod(&self.client, namespace, &worker).await, worker) }
+        });
+        let reads: Vec<_> = reads.collect();
+        let mut reads = futures::stream::iter(reads).buffer_unordered(CONCURRENCY);
+        let mut confirmed = BTreeMap::new();
+        while let Some((read, worker)) = reads.next().await {
+            let pod = read.map_err(Error::kube("get Pod"))?;
+            view.pods.retain(|pod| pod.name != worker);
+            view.pods.extend(pod);
+            confirmed.insert(worker, published.epoch);
+        }
+        view.pods.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(confirmed)
+    }
+
     /// The nodes that streams are to leave.
     fn unfit(&self, view: &View) -> BTreeSet<String> {
         let Some(key) = &view.fitness else { return BTreeSet::new() };
@@ -190,16 +235,19 @@ impl Reconciler for SwarmReconciler {
             let all = others.state();
             claims::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()))
         };
-        let view = if held.is_some() { None } else { self.view(swarm).await };
+        let mut view = if held.is_some() { None } else { self.view(swarm).await };
         let mut memory = self.memories.get(&key);
         let mut measuring = None;
         let mut unfit = BTreeSet::new();
-        if let Some(view) = &view {
+        let mut confirmed = BTreeMap::new();
+        if let Some(view) = &mut view {
             unfit = self.unfit(view);
-            memory
-                .first
-                .get_or_insert_with(|| view.pods.iter().map(|p| Arc::clone(&p.uid)).collect());
-            polls::ask(&self.asker, swarm, view, &mut memory).await;
+            let published = polls::published(swarm, view, &memory);
+            memory.seen(view, published.as_ref().map_or(0, |published| published.epoch));
+            if let Some(published) = &published {
+                confirmed = self.confirm(swarm, view, published).await?;
+            }
+            polls::ask(&self.asker, swarm, view, published.as_deref(), &mut memory).await;
             match self.measure(swarm, Instant::now()).await {
                 Some(Ok(measured)) => {
                     if let Ok(settings) = settings::Settings::of(swarm, view.source.as_ref()) {
@@ -212,7 +260,7 @@ impl Reconciler for SwarmReconciler {
                 None => memory.weights = Arc::default(),
             }
         }
-        Ok(Observed { now: Instant::now(), held, view, memory, unfit, measuring })
+        Ok(Observed { now: Instant::now(), held, view, confirmed, memory, unfit, measuring })
     }
 
     fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmStatus>, Error> {
@@ -233,7 +281,17 @@ impl Reconciler for SwarmReconciler {
 }
 
 impl Memory {
-    /// The same, with what was found out.
+    /// Notes which pods are there: a pod that nobody has seen before, or that has not been started yet,
+    /// reads the file that is published now, or a later one.
+    fn seen(&mut self, view: &View, epoch: Epoch) {
+        for pod in &view.pods {
+            if !pod.started || !self.born.contains_key(&pod.uid) {
+                self.born.insert(Arc::clone(&pod.uid), epoch);
+            }
+        }
+    }
+
+    /// Keeps what a worker said.
     fn reported(
         &mut self,
         uid: Arc<str>,
@@ -241,18 +299,21 @@ impl Memory {
         at: Instant,
     ) {
         let known = self.reports.remove(&uid);
+        let loaded = known.as_ref().and_then(|known| known.loaded);
         let report = match answer {
             Ok(answer) => memory::Report {
                 asked: at,
                 failures: 0,
                 error: None,
+                // What it has acknowledged, it has.
+                loaded: loaded.max(answer.version),
                 answer: Some(Arc::new(answer)),
             },
             Err(text) => memory::Report {
                 asked: at,
                 failures: known.as_ref().map_or(1, |known| known.failures.saturating_add(1)),
                 error: Some(text.into()),
-                // What it has acknowledged, it has.
+                loaded,
                 answer: known.and_then(|known| known.answer),
             },
         };

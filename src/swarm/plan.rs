@@ -6,16 +6,16 @@ use std::{
 };
 
 use super::{
-    file,
+    file::{self, STATE_KEY},
     ground::{MapFacts, View},
-    handover::{self, Epoch, Published, Refresh, Step},
-    history::{self, Evidence, History, RECORD, Repair},
+    handover::{self, Cause, Epoch, Published, Refresh, Step, Why},
+    history::{self, Evidence, History, Repair},
     memory::{Granted, Memory},
     report::{self, Facts, notice, verdict},
     settings::{LARGEST_MAP, Settings},
     told::{Counts, Told, Worker as ToldWorker},
     weights,
-    workers::{Workers, immutable_name},
+    workers::{Known, Workers, immutable_name},
 };
 use crate::{
     api::{
@@ -54,6 +54,8 @@ pub struct Observed {
     pub held: Option<String>,
     /// What it depends on; `None` before that was listed.
     pub view: Option<View>,
+    /// For workers whose pod was read from the API server itself: what was published then.
+    pub confirmed: BTreeMap<Arc<str>, Epoch>,
     /// What was remembered, with the newest reports and weights.
     pub memory: Memory,
     /// The nodes that streams are to leave.
@@ -145,7 +147,7 @@ fn ours(swarm: &Swarm, share: &MapFacts) -> Result<(), Error> {
     let map = swarm.config_map();
     Err(Error::Conflict(format!(
         "spec.configMap: ConfigMap {namespace}/{map} exists and is not of this Swarm; to hand it over: \
-         kubectl annotate -n {namespace} configmap {map} {}={name}",
+         kubectl annotate --overwrite -n {namespace} configmap {map} {}={name}",
         super::ground::GIVEN
     )))
 }
@@ -198,7 +200,9 @@ impl<'a> Decision<'a> {
             memory.published = Some(Arc::new(history.published.clone()));
         }
         let share = swarm.config_map();
-        let workers = Workers::of(&settings, view, &share, &observed.unfit, &memory);
+        let named = history.published.workers();
+        let known = Known { memory: &memory, confirmed: &observed.confirmed, named: &named };
+        let workers = Workers::of(&settings, view, &share, &observed.unfit, &known);
         let weights = weights::of(&settings.streams, &memory.weights);
         let ids = super::settings::ids(&settings.streams);
         Ok(Self {
@@ -312,7 +316,8 @@ impl<'a> Decision<'a> {
             max_per_worker: self.settings.max_per_worker,
             max_moves: self.settings.max_moves.map(|most| {
                 // Those on their way already are part of what may move at once.
-                most.saturating_sub(self.history.published.releasing.len())
+                let on_their_way = self.history.published.releasing.len() + self.memory.free.len();
+                most.saturating_sub(on_their_way)
             }),
             balance,
         };
@@ -347,7 +352,6 @@ impl<'a> Decision<'a> {
             gather: longest(self.memory.free.values().min().copied(), GATHER),
             await_targets: longest(self.memory.awaiting, self.settings.timeout),
         };
-        let target = handover::Target { owner };
         let workers = self.workers.by_name();
         if self.history.repair.is_some() {
             let repaired = self.history.repaired(self.highest);
@@ -356,13 +360,13 @@ impl<'a> Decision<'a> {
                 let empty = Published { epoch: repaired.epoch - 1, ..Published::default() };
                 let from =
                     if repaired.shares.is_empty() { &empty } else { &self.history.published };
-                let mut step = handover::step(from, &target, &workers, self.highest, &rules);
+                let mut step = handover::step(from, &owner, &workers, self.highest, &rules);
                 step.publish.get_or_insert(repaired);
                 return step;
             }
             return Step { publish: Some(repaired), ..Step::default() };
         }
-        handover::step(&self.history.published, &target, &workers, self.highest, &rules)
+        handover::step(&self.history.published, &owner, &workers, self.highest, &rules)
     }
 
     /// Whether a stream waits for a worker that is to have it and has no ready pod.
@@ -381,8 +385,8 @@ impl<'a> Decision<'a> {
     }
 
     fn data(&self, published: &Published) -> BTreeMap<String, String> {
-        let (config, record) = (file::render(published), file::render_record(published));
-        [(self.swarm.spec.config_map.key.clone(), config), (RECORD.to_owned(), record)].into()
+        let file::Files { config, state } = file::render(published);
+        [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)].into()
     }
 
     fn publish(&self, step: &Step) -> Result<Option<Publish>, Error> {
@@ -415,8 +419,8 @@ impl<'a> Decision<'a> {
             Some(Repair::First) | None => {}
         }
         let mut moves: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for (_, _, reason) in &step.revoked {
-            *moves.entry(reason.as_str()).or_default() += 1;
+        for (_, _, cause) in &step.revoked {
+            *moves.entry(word(*cause)).or_default() += 1;
         }
         if !moves.is_empty() {
             let by: Vec<_> = moves.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
@@ -505,8 +509,8 @@ impl<'a> Decision<'a> {
     /// Keeps what the next pass needs.
     fn remember(&mut self, step: &Step, writes: bool) {
         let now = self.observed.now;
+        let current = self.current(step).clone();
         let memory = &mut self.memory;
-        let current = step.publish.as_ref().filter(|_| writes).unwrap_or(&self.history.published);
         let since = std::mem::take(&mut memory.releasing);
         let key =
             |key: &(Arc<str>, Arc<str>)| (key.clone(), since.get(key).copied().unwrap_or(now));
@@ -540,16 +544,18 @@ impl<'a> Decision<'a> {
         });
         let live: BTreeSet<_> = self.view.pods.iter().map(|pod| &pod.uid).collect();
         memory.reports.retain(|uid, _| live.contains(uid));
-        if let Some(first) = &mut memory.first {
-            first.retain(|uid| live.contains(uid));
-        }
-        memory.evicted.retain(|worker, _| workers.contains_key(worker));
+        memory.born.retain(|uid, _| live.contains(uid));
         memory.refused.retain(|worker, _| workers.contains_key(worker));
     }
 
+    /// The file as it is told: the next one, also where it is only computed.
+    fn current<'b>(&'b self, step: &'b Step) -> &'b Published {
+        let next = step.publish.as_ref().filter(|_| !self.swarm.spec.paused);
+        next.unwrap_or(&self.history.published)
+    }
+
     fn tell(&self, assignment: &Assignment, step: &Step) -> Told {
-        let writes = self.swarm.spec.mode == Mode::Enforce && !self.swarm.spec.paused;
-        let current = step.publish.as_ref().filter(|_| writes).unwrap_or(&self.history.published);
+        let current = self.current(step);
         let weight: BTreeMap<&Arc<str>, f64> =
             self.ids.iter().zip(self.weights.iter().copied()).collect();
         let empty = handover::Share::default();
@@ -648,41 +654,61 @@ impl<'a> Decision<'a> {
         let old = |since: Instant| now.saturating_duration_since(since) >= self.settings.timeout;
         let mut stuck: BTreeMap<Arc<str>, Epoch> = BTreeMap::new();
         for ((_, worker), since) in &self.memory.releasing {
-            if old(*since) {
-                let epochs = step.publish.as_ref().unwrap_or(&self.history.published);
-                let epoch = epochs.shares.get(worker).map_or(epochs.epoch, |share| share.version);
-                stuck.insert(Arc::clone(worker), epoch);
+            let waiting = step.waiting.iter().find(|waiting| waiting.worker == *worker);
+            if let Some(waiting) = waiting.filter(|_| old(*since)) {
+                stuck.insert(Arc::clone(worker), waiting.epoch);
             }
         }
-        for granted in self.memory.granted.values() {
-            if old(granted.since) {
-                stuck.insert(Arc::clone(&granted.worker), granted.epoch);
-            }
+        for granted in self.memory.granted.values().filter(|granted| old(granted.since)) {
+            stuck.entry(Arc::clone(&granted.worker)).or_insert(granted.epoch);
         }
+        let why = |worker: &Arc<str>| {
+            let waiting = step.waiting.iter().find(|waiting| waiting.worker == *worker);
+            self.why(worker, waiting.map(|waiting| waiting.why))
+        };
         stuck
             .into_iter()
-            .map(|(worker, epoch)| (Arc::clone(&worker), epoch, self.why(&worker)))
+            .map(|(worker, epoch)| (Arc::clone(&worker), epoch, why(&worker)))
             .collect()
     }
 
-    fn why(&self, name: &Arc<str>) -> String {
-        let Some(worker) = self.workers.all.iter().find(|worker| worker.name == *name) else {
-            return "its pod is not seen".into();
+    fn why(&self, name: &Arc<str>, why: Option<Why>) -> String {
+        let worker = self.workers.all.iter().find(|worker| worker.name == *name);
+        let Some(pod) = worker.and_then(|worker| worker.pod.as_ref()) else {
+            return "it has no pod".into();
         };
-        let Some(pod) = &worker.pod else { return "it has no pod".into() };
+        if why == Some(Why::Template) {
+            return "the StatefulSet's controller has not seen the new template yet".into();
+        }
         if pod.terminating {
             return format!(
                 "pod {} is being deleted and its containers have not ended; if its node is gone for \
-                 good, delete the Node or set the taint node.kubernetes.io/out-of-service",
+                 good, delete the Node or give it the taint node.kubernetes.io/out-of-service",
                 pod.name
             );
         }
         let report = self.memory.reports.get(&pod.uid);
-        match report.and_then(|report| report.error.as_deref()) {
-            Some(error) => error.to_owned(),
-            None if !pod.ready => format!("pod {} is not ready", pod.name),
-            None => format!("pod {} says that it runs an older version", pod.name),
+        if let Some(error) = report.and_then(|report| report.error.as_deref()) {
+            return error.to_owned();
         }
+        if !pod.ready {
+            return format!("pod {} is not ready", pod.name);
+        }
+        let away: Vec<_> = self
+            .workers
+            .wanted()
+            .filter(|worker| !worker.pod.as_ref().is_some_and(|pod| pod.ready))
+            .map(|worker| &*worker.name)
+            .collect();
+        if self.settings.strategy == Strategy::DeletePod
+            && away.len() >= self.settings.max_unavailable
+        {
+            return format!(
+                "pod {} is not evicted while {} is not ready (spec.refresh.maxUnavailable)",
+                pod.name, away[0]
+            );
+        }
+        format!("pod {} says that it runs an older version", pod.name)
     }
 
     fn unassigned(&self, told: &Told, notices: &mut Vec<Notice>) {
@@ -713,6 +739,17 @@ impl<'a> Decision<'a> {
                 workload.name
             )
         })
+    }
+}
+
+/// Why a stream left its worker, as the metric says it.
+fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Moved => "moved",
+        Cause::Unwanted => "unwanted",
+        Cause::Unassigned => "unassigned",
+        Cause::Removed => "removed",
+        Cause::Duplicate => "duplicate",
     }
 }
 

@@ -8,10 +8,9 @@ use futures::StreamExt;
 
 use super::{
     acknowledge::Asker,
-    file,
+    file::{self, STATE_KEY},
     ground::{PodFacts, View},
     handover::{Epoch, Published},
-    history::RECORD,
     memory::{Memory, Report},
 };
 use crate::api::Swarm;
@@ -27,12 +26,18 @@ const PAUSE: Duration = Duration::from_secs(5);
 const CONCURRENCY: usize = 64;
 
 /// Asks those that are due, and keeps their answers.
-pub(super) async fn ask(asker: &Asker, swarm: &Swarm, view: &View, memory: &mut Memory) {
-    let published = published(swarm, view, memory);
+pub(super) async fn ask(
+    asker: &Asker,
+    swarm: &Swarm,
+    view: &View,
+    published: Option<&Published>,
+    memory: &mut Memory,
+) {
     let now = Instant::now();
-    let due = view.pods.iter().filter(|pod| {
-        is_due(pod, needed(published.as_deref(), pod), memory.reports.get(&pod.uid), now)
-    });
+    let due = view
+        .pods
+        .iter()
+        .filter(|pod| is_due(pod, needed(published, pod), memory.reports.get(&pod.uid), now));
     let (port, path) = (swarm.spec.refresh.port, &swarm.spec.refresh.path);
     let questions = due.filter_map(|pod| {
         let ip = pod.ip?;
@@ -49,13 +54,14 @@ pub(super) async fn ask(asker: &Asker, swarm: &Swarm, view: &View, memory: &mut 
 }
 
 /// The last file, from memory where it is the same.
-fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+pub(super) fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
     if let Some(known) = &memory.published {
         return Some(Arc::clone(known));
     }
     let data = &view.share.as_ref()?.data;
     let config = data.get(&swarm.spec.config_map.key)?;
-    file::parse(config, data.get(RECORD).map_or("", String::as_str)).ok().map(Arc::new)
+    let parsed = file::parse(config, data.get(STATE_KEY).map(String::as_str)).ok()?;
+    Some(Arc::new(parsed.published))
 }
 
 /// The version that a pod is waited for with; 0: none.
@@ -74,8 +80,7 @@ fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) 
     }
     let Some(report) = report else { return true };
     let ago = now.saturating_duration_since(report.asked);
-    let version = report.answer.as_ref().and_then(|answer| answer.version);
-    let waited = version.is_none_or(|version| version < needed);
+    let waited = report.loaded.is_none_or(|loaded| loaded < needed);
     if waited && needed > 0 {
         // One that hangs would hold up the others at every pass.
         let failures = report.failures.saturating_sub(2);
@@ -98,6 +103,7 @@ mod tests {
             asked: start,
             failures,
             error: None,
+            loaded: Some(version),
             answer: Some(Arc::new(Answer { version: Some(version), jobs: vec![] })),
         };
         assert!(is_due(&pod, 0, None, start), "never asked");

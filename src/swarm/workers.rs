@@ -6,7 +6,7 @@ use std::{
 
 use super::{
     ground::{PodFacts, View, WorkloadFacts},
-    handover,
+    handover::{self, Epoch},
     memory::Memory,
     settings::Settings,
 };
@@ -23,6 +23,17 @@ pub struct Worker {
     pub pod: Option<PodFacts>,
     /// The same, as the protocol sees it.
     pub handover: handover::Worker,
+}
+
+/// What is known beside the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What is remembered.
+    pub memory: &'a Memory,
+    /// For workers whose pod was read from the API server itself: what was published then.
+    pub confirmed: &'a BTreeMap<Arc<str>, Epoch>,
+    /// The workers that the file names.
+    pub named: &'a BTreeSet<&'a Arc<str>>,
 }
 
 /// The workers of a `Swarm`.
@@ -43,14 +54,23 @@ impl Workers {
         view: &View,
         share: &str,
         unfit: &BTreeSet<String>,
-        memory: &Memory,
+        known: &Known<'_>,
     ) -> Self {
         let Some(workload) = &view.workload else { return Self::default() };
-        let finder = Finder { settings, workload, share, unfit, memory };
-        match settings.kind {
+        let Known { memory, confirmed, named } = *known;
+        let finder = Finder { settings, workload, share, unfit, memory, confirmed };
+        let mut workers = match settings.kind {
             WorkloadKind::StatefulSet => finder.stateful(&view.pods),
             WorkloadKind::Deployment => finder.deployed(&view.pods),
+        };
+        let there: BTreeSet<_> = workers.all.iter().map(|worker| &worker.name).collect();
+        let rest: Vec<_> = named.iter().filter(|name| !there.contains(**name)).collect();
+        // One without a pod that is in the file all the same.
+        for name in rest {
+            let pod = view.pods.iter().find(|pod| pod.name == **name);
+            workers.all.push(finder.worker(Arc::clone(name), pod, Standing::Keeps, false));
         }
+        workers
     }
 
     /// Those that are to have streams.
@@ -73,6 +93,7 @@ struct Finder<'a> {
     share: &'a str,
     unfit: &'a BTreeSet<String>,
     memory: &'a Memory,
+    confirmed: &'a BTreeMap<Arc<str>, Epoch>,
 }
 
 impl Finder<'_> {
@@ -149,36 +170,28 @@ impl Finder<'_> {
         standing: Standing,
         wanted: bool,
     ) -> Worker {
-        let seen = pod.and_then(|pod| self.pod(&name, pod));
+        let seen = pod.and_then(|pod| self.pod(pod));
         let successor = self.settings.immutable.then(|| self.successor());
-        let handover = handover::Worker { wanted, pod: seen, successor };
+        let confirmed = self.confirmed.get(&name).copied().unwrap_or(0);
+        let handover = handover::Worker { wanted, pod: seen, confirmed, successor };
         Worker { name, standing, pod: pod.cloned(), handover }
     }
 
     /// A pod without a node has read nothing, and reads what is current once it gets one; one that mounts
     /// an immutable file reads that.
-    fn pod(&self, worker: &str, pod: &PodFacts) -> Option<handover::Pod> {
+    fn pod(&self, pod: &PodFacts) -> Option<handover::Pod> {
         let mounted = self.settings.immutable.then(|| self.mounted(&pod.mounts)).flatten();
         if pod.node.is_none() && !self.settings.immutable {
             return None;
         }
-        let answer = self.memory.reports.get(&pod.uid).and_then(|report| report.answer.as_deref());
-        let first = self.memory.first.iter().flatten().any(|uid| *uid == pod.uid);
-        let evicted = self.memory.evicted.get(worker).filter(|(uid, _)| *uid != pod.uid);
-        let born = match (first, evicted) {
-            // Whether it has read the last file is found out from itself: restarting this process is
-            // no reason to restart the workers.
-            (true, _) => self.memory.published.as_ref().map(|published| published.epoch),
-            (false, Some((_, epoch))) => Some(*epoch),
-            (false, None) => None,
-        };
+        let loaded = self.memory.reports.get(&pod.uid).and_then(|report| report.loaded);
         Some(handover::Pod {
             uid: Arc::clone(&pod.uid),
             ready: pod.ready,
             terminating: pod.terminating,
             stopped: pod.stopped,
-            loaded: mounted.or_else(|| answer.and_then(|answer| answer.version)),
-            born: mounted.or(born),
+            loaded: mounted.or(loaded),
+            born: mounted.or_else(|| self.memory.born.get(&pod.uid).copied()),
         })
     }
 

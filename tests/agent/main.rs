@@ -9,6 +9,8 @@ mod isolation;
 mod lifecycle;
 mod originals;
 mod packets;
+mod page;
 mod pull;
+mod reload;
 mod stage;
 mod worker;

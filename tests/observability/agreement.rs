@@ -1,10 +1,13 @@
 //! Metrics, rules, dashboards and documentation agree, and the documentation is complete.
-use crate::files::{read, root};
+use crate::files::{documents_of, read, root};
 use crate::names;
 use crate::reading::{documents, expressions, metric_names};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use traffic_operator::{api::NetworkProber, webhook::injection::SkipReason};
+use traffic_operator::api::{NetworkProber, Swarm};
+use traffic_operator::placement::assignment::{Item, Policy, Rules, Standing, Worker, assign};
+use traffic_operator::webhook::injection::SkipReason;
 
 #[test]
 fn only_exported_metrics_are_asked_for() {
@@ -50,6 +53,7 @@ fn names_end_where_they_should() {
 const PAGES: &[(&str, &[&str])] = &[
     ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
     ("NetworkProber", &["docs/networkprober.md"]),
+    ("Swarm", &["docs/swarm.md"]),
 ];
 
 /// What is embedded and described where it comes from.
@@ -146,17 +150,106 @@ fn every_reason_to_have_no_agent_is_documented() {
     }
 }
 
-/// What the page shows as the samples are the samples.
+/// What the page gives as a default is the default.
 #[test]
-fn the_samples_of_the_page_are_those_of_the_repository() {
-    let page = read(&root().join("docs/networkprober.md"));
-    for sample in ["networkprober", "networkprober-original"] {
+fn the_defaults_of_a_swarm_are_those_of_the_page() {
+    let page = read(&root().join("docs/swarm.md"));
+    let spec = json!({
+        "workload": {"name": "w"}, "streams": [{"id": "a"}],
+        "weights": {"query": "x"}, "autoscale": {"maxWeightPerWorker": 1, "max": 2}
+    });
+    let swarm: Swarm = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm", "metadata": {}, "spec": spec
+    }))
+    .expect("a Swarm");
+    let spec = serde_json::to_value(swarm.spec).expect("JSON");
+    for (path, value, written) in [
+        ("/workload/kind", json!("StatefulSet"), "; `StatefulSet` |"),
+        ("/streams/0/weight", json!(1), ", `1` |"),
+        ("/configMap/key", json!("config.yml"), "`config.yml`"),
+        ("/configMap/immutable", json!(false), "`false`"),
+        ("/policy", json!("Sticky"), "; `Sticky` |"),
+        ("/handover", json!("Exclusive"), "; `Exclusive` |"),
+        ("/refresh/maxUnavailable", json!(1), ", `1` |"),
+        ("/refresh/timeout", json!("120s"), "`2m`"),
+        ("/refresh/port", json!(9090), "`9090`"),
+        ("/refresh/path", json!("/internal/version"), "`/internal/version`"),
+        ("/weights/prometheus", json!("default"), "`default`"),
+        ("/weights/interval", json!("30s"), "`30s`"),
+        ("/weights/rebalanceAbove", json!("1.3"), "`\"1.3\"`"),
+        ("/weights/for", json!("600s"), "`10m`"),
+        ("/autoscale/min", json!(1), ", `1` |"),
+        ("/autoscale/cooldown", json!("300s"), "`5m`"),
+        ("/mode", json!("Enforce"), "; `Enforce` |"),
+        ("/paused", json!(false), "`false`"),
+    ] {
+        assert_eq!(spec.pointer(path), Some(&value), "{path}");
+        let field = path.trim_start_matches('/').replace("/0/", "[].").replace('/', ".");
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{field}` | ")));
+        assert!(row.is_some_and(|row| row.contains(written)), "{field}: not {written}");
+    }
+}
+
+/// What the pages show as the samples are the samples.
+#[test]
+fn the_samples_of_the_pages_are_those_of_the_repository() {
+    for (page, sample) in [
+        ("networkprober", "networkprober"),
+        ("networkprober", "networkprober-original"),
+        ("swarm", "swarm"),
+    ] {
+        let page = read(&root().join(format!("docs/{page}.md")));
         let text = read(&root().join(format!("deploy/samples/{sample}.yaml")));
         let first = text.split("\n---\n").next().expect("a document");
         let lines: Vec<_> = first.lines().filter(|line| !line.starts_with('#')).collect();
         let shown = format!("```yaml\n{}\n```", lines.join("\n"));
         assert!(page.contains(&shown), "{sample} is not on the page as it is:\n{shown}");
     }
+}
+
+/// The files that the page shows: with three workers, and with four.
+#[test]
+fn the_files_of_the_page_are_those_that_the_sample_gives() {
+    let page = read(&root().join("docs/swarm.md"));
+    let sample = documents_of(&read(&root().join("deploy/samples/swarm.yaml")));
+    let swarm: Swarm = serde_json::from_value(sample[0].clone()).expect("a Swarm");
+    let jobs = swarm.spec.jobs.expect("jobs");
+    let items: Vec<_> =
+        jobs.iter().map(|id| Item { id, weight: 1, pin: None, dedicated: false }).collect();
+    let names: Vec<_> = (0..4).map(|n| format!("{}-{n}", swarm.spec.workload.name)).collect();
+    let workers: Vec<_> = names.iter().map(|id| Worker { id, standing: Standing::Full }).collect();
+    let rules =
+        Rules { policy: Policy::Sticky, max_per_worker: None, max_moves: None, balance: true };
+    let three = assign(&items, &workers[..3], &vec![None; jobs.len()], &rules).owners;
+    let four = assign(&items, &workers, &three, &rules).owners;
+    let list = |owners: &[Option<usize>], worker: usize| -> Vec<&str> {
+        let own = jobs.iter().zip(owners).filter(|(_, owner)| **owner == Some(worker));
+        own.map(|(id, _)| id.as_str()).collect()
+    };
+    let file = |owners: &[Option<usize>], version: u64, count: usize| {
+        let share = |worker: usize| {
+            let streams = list(owners, worker);
+            // The first file, the one that takes, the one that gives.
+            let version = match streams.len().cmp(&list(&three, worker).len()) {
+                Ordering::Equal => 1,
+                Ordering::Less => 3,
+                Ordering::Greater => 4,
+            };
+            (names[worker].clone(), json!({"jobs": streams, "version": version}))
+        };
+        let workloads: serde_json::Map<_, _> = (0..count).map(share).collect();
+        json!({"workloads": workloads, "version": version})
+    };
+    let shown: Vec<Value> = page
+        .split("config\\.yml}'\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .map(|text| serde_yaml::from_str(text).expect("YAML"))
+        .collect();
+    assert_eq!(shown, [file(&three, 1, 3), file(&four, 4, 4)]);
+    let gets: Vec<_> = list(&four, 3).into_iter().map(|id| format!("\"{id}\"")).collect();
+    let answer = format!(r#"{{"jobs":[{}],"version":4,"worker":"{}"}}"#, gets.join(","), names[3]);
+    assert!(page.contains(&answer), "not on the page: {answer}");
 }
 
 /// The readme shows the fields that everybody meets, in its tables and samples.

@@ -55,6 +55,10 @@ const GAPS: &[(&str, &str)] = &[
     ("a node is slow", "NetworkProberLatencyHigh"),
     ("the measurement measures its own node", "NetworkProberStarved"),
     ("nothing is measured", "NetworkProberSilent"),
+    ("two workers run one stream", "SwarmDuplicateOwner"),
+    ("nobody runs a stream", "SwarmOrphanStream"),
+    ("a handover does not go on", "SwarmStuckReleasing"),
+    ("a worker does not do what it is told", "SwarmWorkersBehind"),
 ];
 
 #[test]
@@ -136,14 +140,16 @@ fn every_alert_of_a_prober_names_it() {
 
 #[test]
 fn promtool_accepts_and_tests_the_rules() {
-    for (test, rules) in
-        [("alerts_test.yml", operator_rules()), ("networkprober_test.yml", prober_rules())]
-    {
+    for (test, rules) in [
+        ("alerts_test.yml", operator_rules()),
+        ("networkprober_test.yml", prober_rules()),
+        ("swarm_test.yml", operator_rules()),
+    ] {
         let dir = Scratch::new(test);
         let rules = dir.write("rules.yml", &to_yaml(&rules));
         promtool(&["check", "rules", "--lint=all", "--lint-fatal", &rules]);
         let text = read(&root().join("monitoring/tests").join(test));
         promtool(&["test", "rules", &dir.write(test, &text)]);
     }
-    assert_eq!(files_in("monitoring/tests", "yml").len(), 2, "a file of tests that nobody runs");
+    assert_eq!(files_in("monitoring/tests", "yml").len(), 3, "a file of tests that nobody runs");
 }

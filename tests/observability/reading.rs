@@ -125,7 +125,8 @@ pub fn expressions() -> Vec<(String, String)> {
 }
 
 /// How the names of our own metrics begin, and of what we record.
-const OURS: [&str; 4] = ["traffic_operator_", "process_", "netprober_", "netprober:"];
+const OURS: [&str; 5] =
+    ["traffic_operator_", "process_", "netprober_", "netprober:", "swarm_worker_"];
 
 /// The names of our own metrics in a text.
 pub fn metric_names(text: &str) -> BTreeSet<String> {

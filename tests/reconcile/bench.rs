@@ -97,6 +97,7 @@ impl Bench {
         let now = DeleteParams::default();
         deployments.delete_collection(&now, &all).await.expect("delete deployments");
         self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
+        self.clean_swarms().await;
         self.clean_probers().await;
         let empty = async || {
             let none = self.nodes().list(&all).await.is_ok_and(|l| l.items.is_empty());
@@ -190,6 +191,16 @@ impl Bench {
             .plane
             .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
             .expect("kubeconfig");
+        self.operator_from(kubeconfig, prometheus, args)
+    }
+
+    /// The same, with another way to the API server.
+    pub fn operator_from(
+        &self,
+        kubeconfig: PathBuf,
+        prometheus: &[&str],
+        args: &[&str],
+    ) -> Operator {
         let (address, webhook) = (free_address(), free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));

@@ -16,3 +16,4 @@ mod probing;
 mod prometheus;
 mod samples;
 mod schema;
+mod swarming;

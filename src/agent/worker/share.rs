@@ -7,6 +7,8 @@ use serde::{
     de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor},
 };
 
+use super::metrics::Looked;
+
 /// What one worker is to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
@@ -25,6 +27,44 @@ impl Share {
     pub fn same_streams(&self, other: &Self) -> bool {
         let set = |share: &Self| share.streams.iter().cloned().collect::<BTreeSet<_>>();
         set(self) == set(other)
+    }
+}
+
+/// The newest file so far.
+#[derive(Clone, Debug, Default)]
+pub struct Newest(Option<Arc<Share>>);
+
+impl Newest {
+    /// What it says; `None` before the first.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<Share>> {
+        self.0.clone()
+    }
+
+    /// Takes another file, if it is a newer one: nothing goes backwards.
+    pub fn offer(&mut self, share: Share) -> Looked {
+        if let Some(last) = &self.0
+            && share.version <= last.version
+        {
+            if share.version == last.version && share.same_streams(last) {
+                return Looked::Unchanged;
+            }
+            // Whoever hands streams on counts each file up: by this one nobody could say what runs.
+            tracing::warn!(
+                version = share.version,
+                last = last.version,
+                "another file whose version is not higher: not followed"
+            );
+            return Looked::Stale;
+        }
+        tracing::info!(
+            version = share.version,
+            epoch = share.epoch,
+            streams = share.streams.len(),
+            "newer file"
+        );
+        self.0 = Some(Arc::new(share));
+        Looked::Changed
     }
 }
 
@@ -220,6 +260,25 @@ mod tests {
             assert!(parse(text.as_bytes(), "w").is_err(), "{text}");
         }
         assert!(parse(b"version: \xff", "w").is_err());
+    }
+
+    #[test]
+    fn only_a_higher_version_is_newer() {
+        let mut newest = Newest::default();
+        for (offered, expected) in [
+            (share(0, 0, &["a"]), Looked::Changed),
+            (share(0, 0, &["b"]), Looked::Stale),
+            (share(3, 3, &["a", "b"]), Looked::Changed),
+            (share(3, 3, &["b", "a"]), Looked::Unchanged),
+            (share(3, 2, &["a", "b"]), Looked::Unchanged),
+            (share(3, 3, &["a"]), Looked::Stale),
+            (share(2, 2, &["a", "b"]), Looked::Stale),
+            (share(0, 0, &[]), Looked::Stale),
+            (share(4, 3, &["a", "b"]), Looked::Changed),
+        ] {
+            assert_eq!(newest.offer(offered.clone()), expected, "{offered:?}");
+        }
+        assert_eq!(*newest.get().unwrap(), share(4, 3, &["a", "b"]));
     }
 
     #[test]

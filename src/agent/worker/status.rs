@@ -25,7 +25,7 @@ struct Shown {
 
 /// `GET /internal/version`, the original's with the worker's name.
 #[derive(Serialize)]
-struct Version<'a> {
+struct Says<'a> {
     jobs: Vec<&'a str>,
     version: u64,
     worker: &'a str,
@@ -58,7 +58,7 @@ impl Status {
     fn version(&self) -> Response<Full<Bytes>> {
         let shown = self.shown();
         let jobs = shown.streams.iter().map(AsRef::as_ref).collect();
-        json(&Version { jobs, version: shown.version, worker: &self.worker })
+        json(&Says { jobs, version: shown.version, worker: &self.worker })
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     metrics::{Looked, Metrics},
     process::Processes,
     report::Reporter,
-    share::Share,
+    share::{Newest, Share},
     status::Status,
 };
 
@@ -39,8 +39,7 @@ pub(super) struct Streams {
     work: Work,
     status: Status,
     metrics: Metrics,
-    /// The newest file.
-    wanted: Option<Share>,
+    newest: Newest,
     /// The version up to which everything is done; `None` before the first.
     loaded: Option<u64>,
     held: BTreeMap<Arc<str>, Held>,
@@ -56,7 +55,7 @@ impl Streams {
             work,
             status,
             metrics,
-            wanted: None,
+            newest: Newest::default(),
             loaded: None,
             held: BTreeMap::new(),
             tasks: JoinSet::new(),
@@ -71,29 +70,12 @@ impl Streams {
 
     /// Follows another file, if it is a newer one.
     pub(super) fn follow(&mut self, share: Share) -> Looked {
-        if let Some(last) = &self.wanted
-            && share.version <= last.version
-        {
-            if share.version == last.version && share.same_streams(last) {
-                return Looked::Unchanged;
-            }
-            // Whoever hands streams on counts each file up: by this one nobody could say what we run.
-            tracing::warn!(
-                version = share.version,
-                last = last.version,
-                "another file whose version is not higher: not followed"
-            );
-            return Looked::Stale;
-        }
-        tracing::info!(
-            version = share.version,
-            epoch = share.epoch,
-            streams = share.streams.len(),
-            "newer file"
-        );
+        let looked = self.newest.offer(share);
+        let Some(share) = self.newest.get().filter(|_| looked == Looked::Changed) else {
+            return looked;
+        };
         self.metrics.file(share.version);
-        let wanted: BTreeSet<_> = share.streams.iter().cloned().collect();
-        self.wanted = Some(share);
+        let wanted: BTreeSet<_> = share.streams.iter().collect();
         let revoked = self.held.keys().filter(|stream| !wanted.contains(*stream)).cloned();
         for stream in revoked.collect::<Vec<_>>() {
             self.stop(&stream);
@@ -167,7 +149,7 @@ impl Streams {
     /// As soon as nothing is left that the newest file revokes: starts what is new in it, and then says
     /// that its version has been reached.
     fn settle(&mut self) {
-        if let Some(share) = self.wanted.take() {
+        if let Some(share) = self.newest.get() {
             let wanted: BTreeSet<_> = share.streams.iter().collect();
             // A stream that was given back while it was stopping is stopped before it runs again.
             let stopping =
@@ -184,14 +166,14 @@ impl Streams {
                     self.loaded = Some(share.version);
                 }
             }
-            self.wanted = Some(share);
         }
         self.show();
     }
 
     /// In the order of the file; what is on its way out comes last.
     fn show(&self) {
-        let order = self.wanted.iter().flat_map(|share| &share.streams);
+        let newest = self.newest.get();
+        let order = newest.iter().flat_map(|share| &share.streams);
         let mut streams: Vec<_> =
             order.filter(|stream| self.held.contains_key(*stream)).cloned().collect();
         let wanted: BTreeSet<_> = streams.iter().cloned().collect();

@@ -10,11 +10,11 @@ use crate::runtime::log::{self, LogFormat};
 /// Flags that `agent worker` and `agent reload` have in common.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShareArgs {
-    /// Directory of the file, where the ConfigMap is mounted.
+    /// Directory of the file, where the `ConfigMap` is mounted.
     #[arg(long, env = "CONFIG_PATH", value_name = "DIRECTORY", default_value = "/app/config")]
     config_path: PathBuf,
 
-    /// Name of the file: the key in the ConfigMap.
+    /// Name of the file: the key in the `ConfigMap`.
     #[arg(long, env = "SWARM_CONFIG_KEY", value_name = "KEY", default_value = "config.yml")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     config_key: String,

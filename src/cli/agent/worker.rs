@@ -38,8 +38,8 @@ pub(in crate::cli) struct WorkerArgs {
     #[arg(default_value = "5s", value_parser = duration)]
     stop_timeout: Duration,
 
-    /// What runs for each stream: `{}` in an argument is the stream, as are STREAM, SWARM_WORKER and
-    /// SWARM_EPOCH in the environment.
+    /// What runs for each stream: `{}` in an argument is the stream; `STREAM`, `SWARM_WORKER` and
+    /// `SWARM_EPOCH` are in the environment.
     #[arg(last = true, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     command: Vec<String>,
 }

@@ -133,7 +133,16 @@ impl Ground {
         if !names.all().all(|watched| synced(&watched)) {
             return None;
         }
-        let pods = match state.selectors.get(&key) {
+        let workload = only(state.workloads.get(&names.workload));
+        let selector = state.selectors.get(&key);
+        // Without the selector that the workload has now its pods are not known; none would look as if
+        // all of them had ended.
+        if let Some(workload) = &workload
+            && query(workload).as_ref() != selector
+        {
+            return None;
+        }
+        let pods = match selector {
             None => vec![],
             Some(selector) => {
                 let seen = state.pods.get(&Watched::Pods(key.0.clone(), selector.clone()))?;
@@ -145,7 +154,7 @@ impl Ground {
         };
         let map = |watched: &Watched| only(state.maps.get(watched));
         Some(View {
-            workload: only(state.workloads.get(&names.workload)),
+            workload,
             share: map(&names.share),
             source: names.source.as_ref().and_then(map),
             fitness: names.fitness.as_ref().and_then(|name| only(state.fitness.get(name))),
@@ -238,6 +247,28 @@ impl Names {
         let named = [Some(&self.workload), Some(&self.share), self.source.as_ref()];
         named.into_iter().chain([self.fitness.as_ref()]).flatten().cloned()
     }
+}
+
+/// One pod, read from the API server itself and not from a cache.
+pub(super) async fn pod(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+) -> kube::Result<Option<PodFacts>> {
+    let api = kube::Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
+    Ok(api.get_opt(name).await?.map(|pod| PodFacts::from(&pod)))
+}
+
+/// The pods of a workload, read from the API server itself and not from a cache.
+pub(super) async fn pods(
+    client: &kube::Client,
+    namespace: &str,
+    workload: &WorkloadFacts,
+) -> kube::Result<Vec<PodFacts>> {
+    let Some(selector) = query(workload) else { return Ok(vec![]) };
+    let api = kube::Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
+    let pods = api.list(&kube::api::ListParams::default().labels(&selector)).await?;
+    Ok(pods.iter().map(PodFacts::from).collect())
 }
 
 /// The selector of a workload as a query.

@@ -125,3 +125,37 @@ fn bug_13_what_a_new_list_does_not_hold_is_gone() {
     }
     assert_eq!(seen.objects.keys().collect::<Vec<_>>(), ["b"]);
 }
+
+fn synced<V>(objects: Vec<(&str, V)>) -> Seen<V> {
+    let objects = objects.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Seen { synced: true, listing: BTreeMap::new(), objects }
+}
+
+/// Pods that are not listed yet looked as if there were none: what they were to stop was given away.
+#[test]
+fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
+    let swarm: Swarm = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n"},
+        "spec": {"workload": {"name": "w"}, "jobs": ["a"]}
+    }))
+    .unwrap();
+    let selector =
+        |app: &str| serde_json::from_value(json!({"matchLabels": {"app": app}})).unwrap();
+    let ground = Ground::default();
+    let names = Names::of(&swarm);
+    let facts = WorkloadFacts { name: "w".into(), selector: selector("w"), ..Default::default() };
+    ground.state().maps.insert(names.share.clone(), synced(vec![]));
+    ground.state().workloads.insert(names.workload.clone(), synced(vec![("w", facts.clone())]));
+    // Another Swarm of the same workload has it listed, or its selector was not looked at yet.
+    assert_eq!(ground.view(&swarm), None);
+    let pods = Watched::Pods("n".into(), query(&facts).unwrap());
+    ground.state().selectors.insert(swarm.key(), query(&facts).unwrap());
+    assert_eq!(ground.view(&swarm), None);
+    ground.state().pods.insert(pods, synced(vec![("w-0", pod(&[]))]));
+    assert_eq!(ground.view(&swarm).unwrap().pods.len(), 1);
+    // Made anew with another selector.
+    let other = WorkloadFacts { selector: selector("v"), ..facts };
+    ground.state().workloads.insert(names.workload, synced(vec![("w", other)]));
+    assert_eq!(ground.view(&swarm), None);
+}

@@ -1,308 +1,333 @@
-//! The exclusivity protocol.
+//! How a stream gets from one worker to another without ever being on both: one pure function, [`step`].
+//!
+//! # The protocol
+//!
+//! There is one file per Swarm, and each version of it has an *epoch*, one higher than the one before. It says
+//! which worker has which streams, and beside that which streams are still *releasing*:
+//!
+//! ```text
+//! owned by a, file 7
+//!   -> file 8 does not list the stream at a; it is releasing from a since epoch 8
+//!   -> a has let go of it (see below): file 9 forgets the release, the stream is free
+//!   -> the same file 9, or a later one, lists it at b
+//! ```
+//!
+//! A worker *has let go* of what epoch r took from it when file r is the newest or an older one, and
+//!
+//! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod has read a file
+//!   of which we know nothing), or
+//! - it has no pod, or its pod can never run anything again; both as read from the API server, not from a cache,
+//!   after file r was there ([`Worker::confirmed`]),
+//!
+//! and if [`Worker::successor`] is known, it is at least r too. Nothing else: not time, not `NotReady`, not a node that is
+//! gone from sight. A pod that came after the revocation and has not acknowledged blocks as its
+//! predecessor did.
+//!
+//! # Why that suffices
+//!
+//! What a pod runs was listed for its worker in a file that it has read, it never reads an older file than it
+//! has read, and at most one pod of a name exists. A stream is listed for b only when nobody has it and nobody releases
+//! it. Take any other worker a that was ever listed with it: file r took it away, and a has let go of it since:
+//!
+//! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer ones; so do its
+//!   successors;
+//! - by having nothing that runs, after file r was there: whatever comes later reads r or newer.
+//!
+//! The explorer in the tests of this module takes that apart in every order of events of small worlds, and finds
+//! an overlap for each of these rules that is weakened.
+//!
+//! # What the rules say beyond that
+//!
+//! - A stream that comes back to the worker that is still releasing it is granted at once, without waiting
+//!   for that worker (but not while a second one releases it): no second owner can exist, since nobody else may have it before this
+//!   worker lets go. The release is forgotten in the same file, so that a late acknowledgement of it ends nothing;
+//!   a later revocation has a later epoch.
+//! - A stream leaves a worker that is wanted only for one that is ready to take it (make before break), and
+//!   not while it could not be granted there: under a barrier, or while a third worker still releases it.
+//! - A pod that has loaded an epoch above the published one proves that the file was lost or set back: other pods may
+//!   have read files of which we know nothing. Then the file is published anew under a *barrier*
+//!   ([`Published::distrusted`]): nothing is granted until every live pod has loaded an epoch from there on. If such a pod turns up
+//!   while a barrier stands, the next file raises the barrier, but none is written for that alone: a worker that makes
+//!   its versions up would cost a write at every step.
+//! - A stream that two workers have in one file (somebody's edit; the original operator did it) stays with the first
+//!   and is taken from the others, as any other revocation.
+//! - A release, a barrier or a list's version above the file's own epoch (again: somebody's edit) becomes the
+//!   next file's.
+//!
+//! # What the caller promises
+//!
+//! - It writes the result only over the very file that it read (resource version), and evicts and nudges only
+//!   after that write.
+//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]: one that is not there
+//!   was not looked at, and blocks.
+//! - [`Pod::loaded`] belongs to this pod (its UID), and is asked for before the first step after a start: a pod
+//!   of which nothing is known is refreshed.
+//! - Where history is unknown from the start (a file of another author, none at all though pods run, an epoch
+//!   below the one in the status) it begins with [`Published::distrusted`], or passes the higher epoch as `highest_reported`.
+//! - [`Worker::successor`] is the least that any later pod of that name can read, and does not fall. For a
+//!   `StatefulSet` with `RollingUpdate` the lower of its two revisions: pods below the partition, and during a roll-out those that
+//!   are not yet updated, come back with the old one.
+//! - With a mutable `ConfigMap` a kubelet may give a new pod a file from its cache, older than the API server's. Nothing here can
+//!   see that: it is the reason for `configMap.immutable`.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-/// The version of a file.
+mod counts;
+mod decide;
+mod refresh;
+mod release;
+
+pub use counts::Counts;
+pub use decide::step;
+
+/// The version of a file: what workers report as loaded, and the fencing token.
 pub type Epoch = u64;
+
+/// The id of a stream, or the name of a worker (of its pod).
+pub type Name = Arc<str>;
+
+/// Every stream of the spec, in its order, with the worker that it is to be on; `None`: unassigned. Ids are
+/// distinct; of one that is not, the first place counts.
+pub type Target = [(Name, Option<Name>)];
+
+/// The highest epoch that is believed of a worker: JSON's readers keep numbers up to here exactly, and at one
+/// file a second it is reached after 285 million years. A worker that tells more (a time in nanoseconds, say)
+/// must not use up the numbers.
+pub const LARGEST_EPOCH: Epoch = 1 << 53;
 
 /// What the `ConfigMap` holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// The version.
+    /// Version of the file; 0: there is none yet.
     pub epoch: Epoch,
-    /// The lists.
-    pub shares: BTreeMap<Arc<str>, Share>,
-    /// Stream and worker that is to let go of it: the version that said so.
-    pub releasing: BTreeMap<(Arc<str>, Arc<str>), Epoch>,
-    /// Everybody has to acknowledge this version first.
+    /// Who has what.
+    pub shares: BTreeMap<Name, Share>,
+    /// Which stream was taken from which worker and may still run there, and the epoch of the file
+    /// that took it.
+    pub releasing: BTreeMap<(Name, Name), Epoch>,
+    /// What was listed before this epoch is not known: until every live pod has loaded it, nothing is granted.
     pub barrier: Option<Epoch>,
 }
 
-/// One list.
+/// What one worker has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// The streams.
-    pub streams: Vec<Arc<str>>,
-    /// When it last changed.
+    /// In the order of the spec. Another order is no change: it is a set.
+    pub streams: Vec<Name>,
+    /// The epoch at which the set last changed; 0: it was always empty.
     pub version: Epoch,
 }
 
-/// A pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pod {
-    /// UID.
-    pub uid: Arc<str>,
-    /// Ready.
-    pub ready: bool,
-    /// Being deleted.
-    pub terminating: bool,
-    /// Never runs anything again.
-    pub stopped: bool,
-    /// Acknowledged.
-    pub loaded: Option<Epoch>,
-    /// The file was at least at this version when it was created.
-    pub born: Option<Epoch>,
-}
-
-/// A worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Worker {
-    /// Is to have streams.
-    pub wanted: bool,
-    /// Its pod.
-    pub pod: Option<Pod>,
-    /// What later pods read at least.
-    pub successor: Option<Epoch>,
-}
-
-/// How workers learn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// Eviction.
-    DeletePod,
-    /// Annotation.
-    HotReload,
-    /// Nothing.
-    None,
-}
-
-/// Rules.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// Two phases.
-    pub exclusive: bool,
-    /// How workers learn.
-    pub strategy: Strategy,
-    /// How many may be unavailable.
-    pub max_unavailable: usize,
-    /// Wait for others on their way to the same worker.
-    pub gather: bool,
-    /// Wait for targets.
-    pub await_targets: bool,
-}
-
-/// Where streams are to be.
-#[derive(Clone, Debug, Default)]
-pub struct Target {
-    /// In the order of the spec.
-    pub owner: Vec<(Arc<str>, Option<Arc<str>>)>,
-}
-
-/// Why a stream leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// No stream any more.
-    Removed,
-    /// Its worker is not wanted.
-    Gone,
-    /// Elsewhere.
-    Balance,
-}
-
-impl Reason {
-    /// The label.
+impl Published {
+    /// Every worker that has or releases something: each needs its entry among the workers of a step.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Removed => "removed",
-            Self::Gone => "gone",
-            Self::Balance => "balance",
+    pub fn workers(&self) -> BTreeSet<&Name> {
+        self.shares.keys().chain(self.releasing.keys().map(|(_, worker)| worker)).collect()
+    }
+
+    /// The same shares, when files may have been read that this one does not know of: a new epoch above all that
+    /// was ever reported, under a barrier, and every release begun anew.
+    #[must_use]
+    pub fn distrusted(&self, highest_reported: Epoch) -> Self {
+        let epoch = self.next_epoch(highest_reported);
+        let mut next = Self { epoch, ..self.clone() };
+        next.bar(epoch);
+        for share in next.shares.values_mut() {
+            share.version = epoch;
         }
+        next
+    }
+
+    /// The epoch of the next file.
+    fn next_epoch(&self, highest_reported: Epoch) -> Epoch {
+        let believed = if highest_reported > LARGEST_EPOCH { 0 } else { highest_reported };
+        self.epoch.max(believed).saturating_add(1)
+    }
+
+    /// Nothing that was told so far counts from here on.
+    fn bar(&mut self, epoch: Epoch) {
+        self.barrier = Some(epoch);
+        self.releasing.values_mut().for_each(|since| *since = epoch);
     }
 }
 
-/// To a pod.
+/// One pod as it is known now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each as the API server tells it"
+)]
+pub struct Pod {
+    /// Of the pod: a refresh names it, so that its successor is not hit.
+    pub uid: Name,
+    /// Its condition Ready.
+    pub ready: bool,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// It can never run anything again: it is terminating or its phase is final, and every container is
+    /// terminated; or it is terminating and was never bound to a node.
+    pub stopped: bool,
+    /// The highest epoch that this very pod has acknowledged.
+    pub loaded: Option<Epoch>,
+    /// It was created when the file was at least at this epoch. Decides only whether it needs a refresh: it may
+    /// have read an older file all the same.
+    pub born: Option<Epoch>,
+}
+
+impl Pod {
+    /// It may run something.
+    fn live(&self) -> bool {
+        !self.stopped
+    }
+
+    fn serves(&self) -> bool {
+        self.ready && !self.terminating && !self.stopped
+    }
+}
+
+/// One worker: the name, whether or not there is a pod of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Worker {
+    /// It is to have streams: its ordinal is in range, or it is a live pod of the Deployment.
+    pub wanted: bool,
+    /// The pod of this name.
+    pub pod: Option<Pod>,
+    /// What the published epoch was, at least, when `pod` was read from the API server itself (a get, or a list
+    /// without a resource version). A cache may not know yet of a pod that was born before the last file and
+    /// has read the one before it. Matters only when there is no pod or it is stopped.
+    pub confirmed: Epoch,
+    /// Any later pod of this name reads at least this epoch (immutable `ConfigMap`s: what the
+    /// template names that the workload's controller has observed). `None`: it reads the file that the API
+    /// server has when it starts.
+    pub successor: Option<Epoch>,
+}
+
+impl Worker {
+    fn serves(&self) -> bool {
+        self.pod.as_ref().is_some_and(Pod::serves)
+    }
+}
+
+/// How pods come to a new list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// They are evicted, and their successors read the file.
+    DeletePod,
+    /// They read it themselves; a nudge makes the kubelet deliver it at once.
+    HotReload,
+    /// Somebody else sees to it.
+    None,
+}
+
+/// What the spec says about handing over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
+pub struct Rules {
+    /// Nobody gets a stream before everybody else has let go of it. Otherwise it goes straight to its
+    /// new worker; who still releases it is recorded all the same.
+    pub exclusive: bool,
+    /// How pods come to a new list.
+    pub strategy: Strategy,
+    /// `DeletePod`: how many wanted workers may be not ready at a time.
+    pub max_unavailable: usize,
+    /// `DeletePod`: a free stream waits for the others that are on their way to the same worker, so that it is
+    /// restarted once and not once per stream. Lifted by the caller when one has waited long enough.
+    pub gather: bool,
+    /// `DeletePod`: nothing leaves its worker for the balance before every worker that gains by it is ready, so
+    /// that each restarts once. Lifted by the caller after a while.
+    pub await_targets: bool,
+}
+
+/// Why a stream was taken from its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// It is to be on another one, and that one is ready.
+    Moved,
+    /// Its worker is not to have any.
+    Unwanted,
+    /// No worker may have it.
+    Unassigned,
+    /// It is not in the spec any more.
+    Removed,
+    /// The file listed it at two workers.
+    Duplicate,
+}
+
+/// What makes a pod come to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refresh {
-    /// Evict.
+    /// Evict it, if it still is this pod.
     Evict {
-        /// Worker.
-        worker: Arc<str>,
-        /// UID.
-        uid: Arc<str>,
+        /// Its name.
+        worker: Name,
+        /// Its UID.
+        uid: Name,
     },
-    /// Annotate.
+    /// Touch it, so that its kubelet delivers the file at once. The same at every step until it has loaded it.
     Nudge {
-        /// Worker.
-        worker: Arc<str>,
-        /// UID.
-        uid: Arc<str>,
-        /// Version.
+        /// Its name.
+        worker: Name,
+        /// Its UID.
+        uid: Name,
+        /// What it has to load at least.
         epoch: Epoch,
     },
 }
 
-/// What to do.
-#[derive(Clone, Debug, Default)]
-pub struct Step {
-    /// The next file.
-    pub publish: Option<Published>,
-    /// Let go.
-    pub freed: Vec<(Arc<str>, Arc<str>)>,
-    /// Taken.
-    pub revoked: Vec<(Arc<str>, Arc<str>, Reason)>,
-    /// Given.
-    pub granted: Vec<(Arc<str>, Arc<str>)>,
-    /// To pods.
-    pub refresh: Vec<Refresh>,
-    /// Nobody's.
-    pub free: Vec<Arc<str>>,
+/// Why a worker has not let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Its pod has acknowledged an older epoch.
+    Behind,
+    /// Its pod has acknowledged nothing.
+    Silent,
+    /// Its pod is being deleted, and its containers may still run.
+    Terminating,
+    /// Its pod has loaded an epoch that was never published.
+    Ahead,
+    /// There is no pod, or a stopped one: to be read from the API server itself.
+    Unconfirmed,
+    /// A successor may still read an older file.
+    Template,
+    /// It was not among the workers.
+    Unseen,
+    /// The file that takes it away is not published yet.
+    Unpublished,
 }
 
-/// One step.
-#[must_use]
-pub fn step(
-    published: &Published,
-    target: &Target,
-    workers: &BTreeMap<Arc<str>, Worker>,
-    highest: Epoch,
-    rules: &Rules,
-) -> Step {
-    let mut step = Step::default();
-    let epoch = published.epoch.max(highest) + 1;
-    let acked = |pod: &Pod, at: Epoch| pod.loaded.is_some_and(|l| l >= at && l <= published.epoch);
-    let mut next = published.clone();
-    next.releasing.retain(|(stream, name), at| {
-        let worker = workers.get(name);
-        let successor = worker.and_then(|w| w.successor).is_none_or(|s| s >= *at);
-        let freed = match worker.and_then(|w| w.pod.as_ref()) {
-            None => successor,
-            Some(pod) => (pod.stopped && successor) || acked(pod, *at),
-        };
-        if freed {
-            step.freed.push((Arc::clone(stream), Arc::clone(name)));
-        }
-        !freed
-    });
-    if let Some(at) = next.barrier {
-        let all = workers.values().filter_map(|w| w.pod.as_ref()).filter(|pod| !pod.stopped);
-        let all = all.into_iter().all(|pod| acked(pod, at));
-        if all {
-            next.barrier = None;
-        }
-    }
-    let wanted = |name: &Arc<str>| workers.get(name).is_some_and(|w| w.wanted);
-    let ready = |name: &Arc<str>| {
-        workers.get(name).and_then(|w| w.pod.as_ref()).is_some_and(|p| p.ready && !p.terminating)
-    };
-    let goal: BTreeMap<_, _> = target.owner.iter().cloned().collect();
-    let mut lists: BTreeMap<Arc<str>, Vec<Arc<str>>> =
-        next.shares.iter().map(|(name, share)| (Arc::clone(name), share.streams.clone())).collect();
-    let hold = rules.strategy == Strategy::DeletePod
-        && rules.await_targets
-        && target.owner.iter().any(|(s, to)| {
-            to.as_ref().is_some_and(|to| {
-                wanted(to)
-                    && !ready(to)
-                    && published
-                        .shares
-                        .iter()
-                        .any(|(n, share)| n != to && wanted(n) && share.streams.contains(s))
-            })
-        });
-    let mut moving = Vec::new();
-    for (name, list) in &mut lists {
-        list.retain(|stream| {
-            let reason = match goal.get(stream) {
-                None | Some(None) => Some(Reason::Removed),
-                Some(Some(_)) if !wanted(name) => Some(Reason::Gone),
-                Some(Some(to)) if to != name && wanted(to) && ready(to) && !hold => {
-                    Some(Reason::Balance)
-                }
-                Some(_) => None,
-            };
-            let Some(reason) = reason else { return true };
-            moving.push((Arc::clone(stream), Arc::clone(name), reason));
-            false
-        });
-    }
-    for (stream, name, reason) in moving {
-        next.releasing.insert((Arc::clone(&stream), Arc::clone(&name)), epoch);
-        step.revoked.push((stream, name, reason));
-    }
-    let owned: BTreeSet<Arc<str>> = lists.values().flatten().cloned().collect();
-    let let_go: BTreeSet<Arc<str>> = next.releasing.keys().map(|(s, _)| Arc::clone(s)).collect();
-    for (stream, to) in &target.owner {
-        let Some(to) = to.as_ref().filter(|to| wanted(to)) else { continue };
-        if owned.contains(stream) || (rules.exclusive && let_go.contains(stream)) {
-            continue;
-        }
-        let more = rules.gather
-            && rules.strategy == Strategy::DeletePod
-            && workers.get(to).and_then(|w| w.pod.as_ref()).is_some_and(|pod| pod.loaded.is_some())
-            && let_go.iter().any(|other| goal.get(other).is_some_and(|t| t.as_ref() == Some(to)));
-        if next.barrier.is_some() || more {
-            step.free.push(Arc::clone(stream));
-            continue;
-        }
-        lists.entry(Arc::clone(to)).or_default().push(Arc::clone(stream));
-        step.granted.push((Arc::clone(stream), Arc::clone(to)));
-    }
-    for (name, worker) in workers {
-        if worker.wanted {
-            lists.entry(Arc::clone(name)).or_default();
-        }
-    }
-    lists.retain(|name, list| wanted(name) || !list.is_empty());
-    let place: BTreeMap<_, _> = target.owner.iter().enumerate().map(|(i, (s, _))| (s, i)).collect();
-    next.shares = lists
-        .into_iter()
-        .map(|(name, mut streams)| {
-            let old = published.shares.get(&name);
-            let same = old.is_some_and(|old| {
-                old.streams.iter().collect::<BTreeSet<_>>() == streams.iter().collect()
-            });
-            if same {
-                return (name, old.cloned().unwrap_or_default());
-            }
-            streams.sort_by_key(|stream| place.get(stream));
-            (name, Share { streams, version: epoch })
-        })
-        .collect();
-    if next != *published {
-        next.epoch = epoch;
-        step.publish = Some(next);
-    }
-    let current = step.publish.as_ref().unwrap_or(published);
-    let mut away = workers
-        .values()
-        .filter(|w| w.wanted && !w.pod.as_ref().is_some_and(|p| p.ready && !p.terminating))
-        .count();
-    let mut due: Vec<_> = workers
-        .iter()
-        .filter_map(|(name, worker)| {
-            let pod = worker.pod.as_ref().filter(|p| !p.terminating && !p.stopped)?;
-            let at = current.shares.get(name)?.version;
-            let behind = match (pod.loaded, pod.born) {
-                (Some(loaded), _) => loaded < at,
-                (None, Some(born)) => born < at,
-                (None, None) => true,
-            };
-            let holds = current.releasing.keys().any(|(_, n)| n == name);
-            (behind && worker.wanted).then_some((!holds, name, pod))
-        })
-        .collect();
-    due.sort_by_key(|(last, name, _)| (*last, Arc::clone(name)));
-    for (_, name, pod) in due {
-        match rules.strategy {
-            Strategy::HotReload => step.refresh.push(Refresh::Nudge {
-                worker: Arc::clone(name),
-                uid: Arc::clone(&pod.uid),
-                epoch: current.epoch,
-            }),
-            Strategy::DeletePod if !pod.ready && pod.loaded.is_some() => {
-                step.refresh
-                    .push(Refresh::Evict { worker: Arc::clone(name), uid: Arc::clone(&pod.uid) });
-            }
-            Strategy::DeletePod if pod.ready && away < rules.max_unavailable => {
-                away += 1;
-                step.refresh
-                    .push(Refresh::Evict { worker: Arc::clone(name), uid: Arc::clone(&pod.uid) });
-            }
-            _ => {}
-        }
-    }
-    step
+/// A worker that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its name.
+    pub worker: Name,
+    /// How many streams it has to let go of; 0: only the barrier waits for it.
+    pub streams: usize,
+    /// What it has to acknowledge.
+    pub epoch: Epoch,
+    /// What is in the way.
+    pub why: Why,
 }
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The next file, if it differs from the published one.
+    pub publish: Option<Published>,
+    /// Streams and the workers that have let go of them: (stream, from).
+    pub freed: Vec<(Name, Name)>,
+    /// Streams that leave their workers: (stream, from, why).
+    pub revoked: Vec<(Name, Name, Cause)>,
+    /// Streams and who gets them: (stream, to).
+    pub granted: Vec<(Name, Name)>,
+    /// What to do once `publish` is written, or now if there is none.
+    pub refresh: Vec<Refresh>,
+    /// Streams that nobody has or releases after this step, though they have a worker to be on.
+    pub free: Vec<Name>,
+    /// Who is waited for, in natural order.
+    pub waiting: Vec<Waiting>,
+}
+
+#[cfg(test)]
+mod tests;

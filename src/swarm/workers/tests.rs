@@ -51,7 +51,9 @@ fn find(
 ) -> Workers {
     let view = View { workload: Some(workload), pods, ..View::default() };
     let unfit = unfit.iter().map(|node| (*node).to_owned()).collect();
-    Workers::of(settings, &view, "w-config", &unfit, &Memory::default())
+    let (memory, confirmed, named) = (Memory::default(), BTreeMap::new(), BTreeSet::new());
+    let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
+    Workers::of(settings, &view, "w-config", &unfit, &known)
 }
 
 fn names(workers: &Workers) -> Vec<(&str, bool, Standing, bool)> {
@@ -143,15 +145,17 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
         asked: std::time::Instant::now(),
         failures: 0,
         error: None,
+        loaded: Some(version),
         answer: Some(Arc::new(answer(version))),
     };
     let mut memory = Memory::default();
     memory.reports.insert("the one before".into(), report(9));
-    memory.evicted.insert("w-0".into(), ("the one before".into(), 8));
+    memory.born.insert("uid-w-0".into(), 8);
     let view = View { workload: Some(workload(0, 1)), pods: vec![own("w-0")], ..View::default() };
     let read = |memory: &Memory| {
-        let none = BTreeSet::new();
-        let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, memory);
+        let (none, confirmed, named) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let known = Known { memory, confirmed: &confirmed, named: &named };
+        let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
         workers.all[0].handover.pod.clone().unwrap()
     };
     assert_eq!((read(&memory).loaded, read(&memory).born), (None, Some(8)));
@@ -175,4 +179,17 @@ fn the_template_says_what_successors_read_once_its_controller_has_seen_it() {
     assert_eq!(epoch_of("w-config", "w-config-12"), Some(12));
     assert_eq!(epoch_of("w-config", "w-config-12-x"), None);
     assert_eq!(immutable_name("w-config", 12), "w-config-12");
+}
+
+#[test]
+fn a_worker_that_the_file_names_is_looked_at_also_without_a_pod() {
+    let view = View { workload: Some(workload(0, 1)), ..View::default() };
+    let (memory, gone) = (Memory::default(), Arc::<str>::from("w-3"));
+    let confirmed = [(Arc::clone(&gone), 9)].into();
+    let named = [&gone].into();
+    let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
+    let none = BTreeSet::new();
+    let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
+    assert_eq!(names(&workers)[1], ("w-3", false, Standing::Keeps, false));
+    assert_eq!(workers.all[1].handover.confirmed, 9);
 }

@@ -3,4 +3,4 @@ mod ending;
 mod following;
 mod processes;
 mod reports;
-mod stage;
+pub mod stage;

@@ -103,6 +103,11 @@ fn a_stream_that_is_handed_over_never_runs_twice() {
         command.args(["--hostname", name, "--report", &sink.url(), "--report-interval", "20ms"]);
         Worker::of(&mut command, port, Directory::new())
     });
+    let all_reach = |version| {
+        for worker in &workers {
+            worker.reached(version);
+        }
+    };
     let mut version = 0;
     let mut publish = |streams: [&[&str]; 2]| {
         version += 1;
@@ -115,10 +120,10 @@ fn a_stream_that_is_handed_over_never_runs_twice() {
         let streams: [&[&str]; 2] =
             if round % 2 == 0 { [&["a", "b"], &["c"]] } else { [&["c"], &["a", "b"]] };
         let version = publish(streams);
-        workers.iter().for_each(|worker| drop(worker.reached(version)));
+        all_reach(version);
         thread::sleep(Duration::from_millis(60));
         let version = publish([&[], &[]]);
-        workers.iter().for_each(|worker| drop(worker.reached(version)));
+        all_reach(version);
     }
     eventually("everything is told", || {
         let mut runs = sink.runs();

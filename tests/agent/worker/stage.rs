@@ -19,9 +19,11 @@ use crate::stage::{Directory, Page, Program, eventually, free_port, get};
 
 /// What a worker says of itself.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub struct Version {
+pub struct Said {
     pub jobs: Vec<String>,
     pub version: u64,
+    /// Not said by who has no need to.
+    #[serde(default)]
     pub worker: String,
 }
 
@@ -72,9 +74,14 @@ impl Worker {
 
     /// A command that is ready, and its port.
     pub fn of(command: &mut Command, port: u16, directory: Directory) -> Self {
-        let worker = Self { port, program: Program::start(command, directory) };
+        let worker = Self::spawn(command, port, directory);
         eventually("the worker serves", || worker.version());
         worker
+    }
+
+    /// One that nobody waits for.
+    pub fn spawn(command: &mut Command, port: u16, directory: Directory) -> Self {
+        Self { port, program: Program::start(command, directory) }
     }
 
     /// One that runs a script for each stream.
@@ -91,13 +98,14 @@ impl Worker {
         self.directory().publish("config.yml", text);
     }
 
-    pub fn version(&self) -> Option<Version> {
-        let (_, body) = get(self.port, "/internal/version", "")?;
+    pub fn version(&self) -> Option<Said> {
+        let (head, body) = get(self.port, "/internal/version", "")?;
+        head.contains(" 200 ").then_some(())?;
         Some(serde_json::from_str(&body).expect("a version"))
     }
 
     /// What it says as soon as it reports that version; until then it reports older ones.
-    pub fn reached(&self, version: u64) -> Version {
+    pub fn reached(&self, version: u64) -> Said {
         let said = eventually("the version is reached", || {
             self.version().filter(|said| said.version >= version)
         });
@@ -205,17 +213,24 @@ pub enum Mood {
     Silent,
 }
 
-/// Takes reports.
+struct State {
+    mood: Mood,
+    requests: usize,
+    reports: Vec<Report>,
+}
+
+/// Takes reports, and requests without any.
 pub struct Sink {
     pub port: u16,
-    state: Arc<Mutex<(Mood, Vec<Report>)>>,
+    state: Arc<Mutex<State>>,
 }
 
 impl Sink {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = Arc::new(Mutex::new((Mood::Good, Vec::new())));
+        let state = State { mood: Mood::Good, requests: 0, reports: Vec::new() };
+        let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             let mut kept = Vec::new();
@@ -223,9 +238,11 @@ impl Sink {
                 let mut stream = stream.unwrap();
                 let Some(body) = body(&mut stream) else { continue };
                 let mut state = shared.lock().unwrap();
-                let status = match state.0 {
+                state.requests += 1;
+                let status = match state.mood {
+                    Mood::Good if body.is_empty() => "200 OK",
                     Mood::Good => {
-                        state.1.push(serde_json::from_slice(&body).expect("a report"));
+                        state.reports.push(serde_json::from_slice(&body).expect("a report"));
                         "204 No Content"
                     }
                     Mood::Failing => "503 Service Unavailable",
@@ -234,7 +251,8 @@ impl Sink {
                         continue;
                     }
                 };
-                let answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\n\r\n");
+                let answer =
+                    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
@@ -246,11 +264,16 @@ impl Sink {
     }
 
     pub fn mood(&self, mood: Mood) {
-        self.state.lock().unwrap().0 = mood;
+        self.state.lock().unwrap().mood = mood;
+    }
+
+    /// How many came, whatever they were answered.
+    pub fn requests(&self) -> usize {
+        self.state.lock().unwrap().requests
     }
 
     pub fn reports(&self) -> Vec<Report> {
-        self.state.lock().unwrap().1.clone()
+        self.state.lock().unwrap().reports.clone()
     }
 
     /// Each stream's intervals as (worker, epoch, from, to), those that follow each other made one.

@@ -1,0 +1,218 @@
+//! The sidecar of an application that reads its share of a Swarm by itself but cannot say which file it has
+//! come up to: it reloads the application when the share changed, and says it for it.
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use futures::future::BoxFuture;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use self::application::Application;
+use super::{
+    file::{self, Found},
+    server,
+    worker::{
+        CONNECTIONS, INTERVAL,
+        metrics::{Looked, Metrics, Role},
+        share::{self, Newest, Share},
+        status::Status,
+    },
+};
+
+pub mod application;
+mod processes;
+
+/// Waiting after a reload that failed: half a second, doubled each time.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+
+/// The longest wait: an application that is back is reloaded within this.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Everything the sidecar is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file, the same as the application's.
+    pub file: PathBuf,
+    /// Which entry of it is the application's.
+    pub worker: String,
+    /// Where it says what the application runs.
+    pub port: u16,
+    /// How the application is reloaded.
+    pub how: application::How,
+}
+
+/// Reloads the application until it is told to stop.
+///
+/// # Errors
+/// When the port is taken, or any of its tasks ends.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let metrics = Metrics::new(Role::Reload);
+    let worker: Arc<str> = config.worker.into();
+    let status = Status::new(worker.clone(), metrics.clone());
+    let port = config.port;
+    let listener = server::listen(port)
+        .await
+        .with_context(|| format!("HTTP_PORT: cannot listen on TCP port {port}"))?;
+    tracing::info!(
+        %worker, file = %config.file.display(), http = %listener.local_addr()?, how = %config.how,
+        "reload"
+    );
+
+    let mut tasks = JoinSet::new();
+    let mut part = |name: &'static str, task: BoxFuture<'static, _>| {
+        tasks.spawn(async move { (name, task.await) });
+    };
+    part("server", Box::pin(server::serve(listener, status.clone(), CONNECTIONS)));
+    // One is enough: a file that nobody took yet makes the next one wait.
+    let (files, mut found) = mpsc::channel(1);
+    let parse = move |text: &[u8]| share::parse(text, &worker);
+    part("configuration file", Box::pin(file::watch(config.file, INTERVAL, parse, files)));
+
+    let application = Application::new(config.how)?;
+    let mut follower = Follower::new(application, status, metrics);
+    loop {
+        follower.begin();
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            Some(found) = found.recv() => follower.look(found),
+            () = follower.goes_on() => {}
+            ended = tasks.join_next() => return Err(match ended {
+                Some(Ok((name, Ok(())))) => anyhow::anyhow!("{name} ended"),
+                Some(Ok((name, Err(error)))) => error.context(name),
+                Some(Err(error)) => anyhow::Error::new(error).context("a task died"),
+                None => anyhow::anyhow!("there is nothing to do"),
+            }),
+        }
+    }
+    // The application ends by itself: nothing is to be written, and nothing to be taken back.
+    tracing::info!("told to stop");
+    Ok(())
+}
+
+/// Brings the application to the newest file.
+struct Follower {
+    application: Application,
+    status: Status,
+    metrics: Metrics,
+    newest: Newest,
+    /// The version that is reported; `None` before the first.
+    loaded: Option<u64>,
+    /// What the application surely runs: not known before the first reload, since it may have read an
+    /// older file than we did, nor while one is under way, nor after one that failed, which it may
+    /// have taken all the same.
+    runs: Option<Arc<Share>>,
+    step: Step,
+    /// In a row.
+    failures: u32,
+}
+
+/// What is under way.
+enum Step {
+    Nothing,
+    /// A reload that brings this share.
+    Reload(Arc<Share>, BoxFuture<'static, anyhow::Result<()>>),
+    /// The wait for the next.
+    Wait(Instant),
+}
+
+impl Follower {
+    fn new(application: Application, status: Status, metrics: Metrics) -> Self {
+        Self {
+            application,
+            status,
+            metrics,
+            newest: Newest::default(),
+            loaded: None,
+            runs: None,
+            step: Step::Nothing,
+            failures: 0,
+        }
+    }
+
+    fn look(&mut self, found: Found<Share>) {
+        let looked = match found {
+            Found::Changed(share) => self.newest.offer(share),
+            Found::Unchanged => Looked::Unchanged,
+            Found::Error => Looked::Error,
+        };
+        self.metrics.looked(looked);
+        if let Some(share) = self.newest.get() {
+            self.metrics.file(share.version);
+        }
+    }
+
+    /// Begins what is to be done for the newest file, if nothing is under way.
+    fn begin(&mut self) {
+        let Some(share) = self.newest.get().filter(|_| matches!(self.step, Step::Nothing)) else {
+            return;
+        };
+        if self.loaded == Some(share.version) {
+            return;
+        }
+        if self.runs.as_ref().is_some_and(|runs| runs.same_streams(&share)) {
+            tracing::info!(version = share.version, "the same streams: no reload");
+            self.reached(share);
+        } else {
+            self.runs = None;
+            self.step = Step::Reload(share, self.application.reload());
+        }
+    }
+
+    /// Waits for the end of what is under way.
+    async fn goes_on(&mut self) {
+        let reloaded = match &mut self.step {
+            Step::Nothing => std::future::pending().await,
+            Step::Wait(until) => {
+                sleep_until(*until).await;
+                None
+            }
+            Step::Reload(_, reload) => Some(reload.await),
+        };
+        let step = std::mem::replace(&mut self.step, Step::Nothing);
+        let (Step::Reload(share, _), Some(reloaded)) = (step, reloaded) else { return };
+        self.metrics.reloaded(reloaded.is_ok());
+        match reloaded {
+            Ok(()) => {
+                self.failures = 0;
+                tracing::info!(version = share.version, "reloaded");
+                self.reached(share);
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                let wait = backoff(self.failures);
+                let error = format!("{error:#}");
+                tracing::warn!(version = share.version, error, ?wait, "not reloaded");
+                self.step = Step::Wait(Instant::now() + wait);
+            }
+        }
+    }
+
+    fn reached(&mut self, share: Arc<Share>) {
+        self.loaded = Some(share.version);
+        self.status.show(share.streams.clone(), share.version);
+        self.runs = Some(share);
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let doubled = FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(8));
+    doubled.min(LONGEST_BACKOFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_that_fails_is_waited_for_longer_each_time() {
+        let waits = [1, 2, 3, 5, 6, u32::MAX].map(backoff);
+        assert_eq!(waits, [500, 1000, 2000, 8000, 10_000, 10_000].map(Duration::from_millis));
+    }
+}

@@ -1,0 +1,91 @@
+//! Which pods have to come to the file, and which of them now.
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use super::{Epoch, Name, Pod, Published, Refresh, Rules, Strategy, Worker};
+use crate::swarm::natural;
+
+/// A pod that runs an older list than the file's.
+struct Behind<'a> {
+    name: &'a Name,
+    pod: &'a Pod,
+    /// What it has to load.
+    needs: Epoch,
+    /// Others wait for it.
+    releases: bool,
+}
+
+/// What to do so that the pods come to this file.
+pub(super) fn refresh(
+    file: &Published,
+    workers: &BTreeMap<Name, Worker>,
+    rules: &Rules,
+) -> Vec<Refresh> {
+    match rules.strategy {
+        Strategy::None => Vec::new(),
+        // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a Deployment's pod
+        // has to let go while it lives.
+        Strategy::HotReload => behind(file, workers)
+            .into_iter()
+            .filter(|behind| workers[behind.name].wanted || behind.releases)
+            .map(|Behind { name, pod, needs, .. }| Refresh::Nudge {
+                worker: name.clone(),
+                uid: pod.uid.clone(),
+                epoch: needs,
+            })
+            .collect(),
+        Strategy::DeletePod => evictions(behind(file, workers), workers, rules.max_unavailable),
+    }
+}
+
+/// Pods that could be refreshed and have to be: first those that others wait for, then by name.
+fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<Behind<'a>> {
+    let mut released: BTreeMap<&str, Epoch> = BTreeMap::new();
+    for ((_, worker), since) in &file.releasing {
+        let epoch = released.entry(worker).or_default();
+        *epoch = (*epoch).max(*since);
+    }
+    let barrier = file.barrier.unwrap_or(0);
+    let behind = workers.iter().filter_map(|(name, worker)| {
+        let pod = worker.pod.as_ref().filter(|pod| pod.live() && !pod.terminating)?;
+        let listed = file.shares.get(name).map_or(0, |share| share.version);
+        let released = released.get(&**name).copied();
+        let releases = released.is_some() || barrier > 0;
+        let needs = listed.max(released.unwrap_or(0)).max(barrier);
+        let outdated = match pod.loaded {
+            // A pod that is ahead has read something of which we know nothing.
+            Some(loaded) => !(needs..=file.epoch).contains(&loaded),
+            None => needs > 0 && pod.born.is_none_or(|born| born < needs),
+        };
+        outdated.then_some(Behind { name, pod, needs, releases })
+    });
+    let mut behind: Vec<_> = behind.collect();
+    behind.sort_by(|a, b| {
+        let order = Reverse(a.releases).cmp(&Reverse(b.releases));
+        order.then_with(|| natural::compare(a.name, b.name))
+    });
+    behind
+}
+
+/// As many as may be down at a time, those counted that are down already.
+fn evictions(
+    behind: Vec<Behind<'_>>,
+    workers: &BTreeMap<Name, Worker>,
+    max_unavailable: usize,
+) -> Vec<Refresh> {
+    let mut down = workers.values().filter(|worker| worker.wanted && !worker.serves()).count();
+    let mut evictions = Vec::new();
+    for Behind { name, pod, .. } in behind.into_iter().filter(|b| workers[b.name].wanted) {
+        if pod.ready {
+            if down >= max_unavailable {
+                continue;
+            }
+            down += 1;
+        } else if pod.loaded.is_none() && down > max_unavailable {
+            // It is down itself and counted, so nothing is lost by restarting it; but one that has told nothing
+            // yet may be starting with the right list, so it does not go beyond the budget.
+            continue;
+        }
+        evictions.push(Refresh::Evict { worker: name.clone(), uid: pod.uid.clone() });
+    }
+    evictions
+}

@@ -1,0 +1,76 @@
+//! Who has let go.
+use std::collections::BTreeMap;
+
+use super::{Epoch, LARGEST_EPOCH, Name, Pod, Published, Waiting, Why, Worker};
+use crate::swarm::natural;
+
+/// What is in the way of a worker having let go of all that the file of epoch `since` does not list for it;
+/// `None`: it has.
+pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch) -> Option<Why> {
+    let Some(worker) = worker else { return Some(Why::Unseen) };
+    if since > published {
+        return Some(Why::Unpublished);
+    }
+    if worker.successor.is_some_and(|least| least < since) {
+        return Some(Why::Template);
+    }
+    let loaded = worker.pod.as_ref().and_then(|pod| pod.loaded);
+    if loaded.is_some_and(|loaded| (since..=published).contains(&loaded)) {
+        return None;
+    }
+    match worker.pod.as_ref().filter(|pod| pod.live()) {
+        None => (worker.confirmed < since).then_some(Why::Unconfirmed),
+        Some(Pod { loaded: Some(loaded), .. }) if *loaded > published => Some(Why::Ahead),
+        Some(Pod { terminating: true, .. }) => Some(Why::Terminating),
+        Some(Pod { loaded: Some(_), .. }) => Some(Why::Behind),
+        Some(Pod { loaded: None, .. }) => Some(Why::Silent),
+    }
+}
+
+/// What the reports say about the files that there were.
+pub(super) struct History {
+    /// Files were read that the published one does not know of.
+    pub(super) lost: bool,
+    /// A live pod has read such a file and has not come back from it.
+    pub(super) ahead: bool,
+    /// The highest epoch that is believed.
+    pub(super) highest: Epoch,
+}
+
+impl History {
+    pub(super) fn of(
+        published: &Published,
+        workers: &BTreeMap<Name, Worker>,
+        highest_reported: Epoch,
+    ) -> Self {
+        let unknown = |epoch: &Epoch| *epoch > published.epoch && *epoch <= LARGEST_EPOCH;
+        let pods = workers.values().filter_map(|worker| worker.pod.as_ref());
+        let live = pods.filter(|pod| pod.live()).filter_map(|pod| pod.loaded);
+        let ahead = live.filter(unknown).max();
+        let highest = ahead.max(Some(highest_reported).filter(unknown));
+        Self { lost: highest.is_some(), ahead: ahead.is_some(), highest: highest.unwrap_or(0) }
+    }
+}
+
+/// Who is waited for if this is the file.
+pub(super) fn waiting(file: &Published, workers: &BTreeMap<Name, Worker>) -> Vec<Waiting> {
+    let mut demands: BTreeMap<&Name, (usize, Epoch)> = BTreeMap::new();
+    for ((_, worker), since) in &file.releasing {
+        let (streams, epoch) = demands.entry(worker).or_default();
+        *streams += 1;
+        *epoch = (*epoch).max(*since);
+    }
+    if let Some(barrier) = file.barrier {
+        for worker in workers.keys().chain(file.workers()) {
+            let (_, epoch) = demands.entry(worker).or_default();
+            *epoch = (*epoch).max(barrier);
+        }
+    }
+    let waiting = demands.into_iter().filter_map(|(worker, (streams, epoch))| {
+        let why = in_the_way(workers.get(worker), epoch, file.epoch)?;
+        Some(Waiting { worker: worker.clone(), streams, epoch, why })
+    });
+    let mut waiting: Vec<_> = waiting.collect();
+    waiting.sort_by(|a, b| natural::compare(&a.worker, &b.worker));
+    waiting
+}

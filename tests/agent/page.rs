@@ -1,0 +1,116 @@
+//! What `docs/worker.md` says is so: its flags, its metrics, and its worker of a dozen lines.
+use std::{
+    fs,
+    os::unix::{fs::symlink, process::CommandExt},
+    process::Command,
+};
+
+use crate::{
+    reload::sidecar,
+    stage::{Directory, eventually, free_port, get},
+    worker::stage::{SLOW, Worker, file, is_there},
+};
+
+const PAGE: &str = include_str!("../../docs/worker.md");
+
+#[test]
+fn it_names_every_flag_every_variable_and_every_metric() {
+    let cli = <traffic_operator::cli::Cli as clap::CommandFactory>::command();
+    let agent = cli.find_subcommand("agent").unwrap();
+    for command in ["worker", "reload"] {
+        let flags = agent.find_subcommand(command).unwrap().get_arguments();
+        for flag in flags.filter(|flag| flag.get_id() != "help" && !flag.is_positional()) {
+            let variable = flag.get_env().expect("a variable").to_str().unwrap();
+            assert!(flag.get_help().is_some(), "{variable} has no help");
+            assert!(PAGE.contains(&format!("`{variable}`")), "{variable}");
+            assert!(PAGE.contains(&format!("`--{}`", flag.get_long().unwrap())), "{variable}");
+        }
+    }
+    let worker = Worker::start(&[]);
+    let sidecar = sidecar(&["--url", "http://127.0.0.1:1"]);
+    let pages = [worker.page().text, sidecar.page().text].concat();
+    for name in traffic_operator::agent::worker::metrics::NAMES {
+        assert!(PAGE.contains(&format!("| `{name}` |")), "{name}");
+        let exported = |line: &str| line.split(['{', ' ']).next() == Some(name);
+        assert!(pages.lines().any(exported), "{name}");
+    }
+    for line in pages.lines().filter(|line| line.starts_with("swarm_worker_")) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(traffic_operator::agent::worker::metrics::NAMES.contains(&name), "{name}");
+    }
+}
+
+/// What the page shows between ```` ```sh ```` and the end of that block.
+fn script() -> &'static str {
+    let (_, rest) = PAGE.split_once("```sh\n#!/bin/sh\n").expect("a script");
+    rest.split_once("```").expect("its end").0
+}
+
+#[test]
+fn its_shell_worker_obeys() {
+    let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| {
+        let applets = Command::new(path).arg("--list").output();
+        applets
+            .is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|a| a == "httpd"))
+    }) else {
+        eprintln!("left out: there is no busybox with httpd");
+        return;
+    };
+    // Nothing but what is in the image.
+    let directory = Directory::new();
+    let bin = directory.path("bin");
+    fs::create_dir(&bin).unwrap();
+    let list = Command::new(busybox).arg("--list").output().unwrap();
+    for applet in String::from_utf8(list.stdout).unwrap().lines() {
+        symlink(busybox, bin.join(applet)).unwrap();
+    }
+    fs::write(directory.path("worker.sh"), script()).unwrap();
+    let port = free_port();
+    let mut command = Command::new(bin.join("sh"));
+    command
+        .arg(directory.path("worker.sh"))
+        .args(["sh", "-c", SLOW])
+        .env_clear()
+        .env("PATH", &bin)
+        .env("TMPDIR", directory.path(""))
+        .env("HERE", directory.path(""))
+        .env("HOSTNAME", "w0")
+        .env("CONFIG_PATH", directory.path(""))
+        .env("HTTP_PORT", port.to_string())
+        // As in a container, where it is all there is.
+        .process_group(0);
+    directory
+        .publish("config.yml", &file(14, &[("w0", 12, &["a", "stream:b"]), ("w1", 14, &["c"])]));
+    let mut worker = Worker::spawn(&mut command, port, directory);
+    let said = eventually("the version", || worker.version());
+    assert_eq!((said.jobs, said.version), (vec!["a".to_owned(), "stream:b".to_owned()], 14));
+    let (a, b) =
+        (worker.wait_for(&["begin", "a", "12"]), worker.wait_for(&["begin", "stream:b", "12"]));
+    worker.publish(&file(15, &[("w0", 15, &["stream:b", "c"]), ("w1", 14, &["d"])]));
+    let said = eventually("the next version", || {
+        let running = is_there(&a);
+        let said = worker.version()?;
+        assert!(said.version == 14 || !running, "{said:?}");
+        (said.version > 14).then_some(said)
+    });
+    assert_eq!((said.jobs, said.version), (vec!["stream:b".to_owned(), "c".to_owned()], 15));
+    assert!(is_there(&b));
+    worker.wait_for(&["begin", "c", "15"]);
+    assert_eq!(worker.count(&["begin", "stream:b"]), 1);
+    // Backwards, and then without an entry.
+    worker.publish(&file(13, &[("w0", 13, &["a"])]));
+    eventually("it is read", || {
+        let entries = fs::read_dir(worker.directory().path("")).unwrap();
+        let mut copies = entries.map(|entry| entry.unwrap().path().join("file"));
+        copies.find(|copy| fs::read_to_string(copy).is_ok_and(|text| text.ends_with(" 13\n")))
+    });
+    worker.publish(&file(16, &[("w1", 16, &["a"])]));
+    let said = eventually("the last version", || worker.version().filter(|said| said.version > 15));
+    assert_eq!((said.jobs.len(), said.version, worker.count(&["begin", "a", "13"])), (0, 16, 0));
+    assert!(!is_there(&b));
+    worker.publish(&file(17, &[("w0", 17, &["a"])]));
+    let a = worker.wait_for(&["begin", "a", "17"]);
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0));
+    eventually("it is gone", || (!is_there(&a) && get(port, "/", "").is_none()).then_some(()));
+}

@@ -1,0 +1,333 @@
+//! One pod, from its node to its end.
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+use super::{
+    file::File,
+    puppet::{Delivery, Inner, NAMESPACE, State},
+};
+
+/// What is known of a pod.
+#[derive(Debug)]
+pub struct Instance {
+    pub name: String,
+    pub ip: Ipv4Addr,
+    /// The object, as it was last seen.
+    pub pod: Pod,
+    /// The object is no more.
+    pub gone: bool,
+    /// Its worker runs.
+    pub runs: bool,
+    /// The version of the file that the worker has applied.
+    pub loaded: u64,
+    /// What is in its volume.
+    volume: Option<File>,
+    /// The pod changed: the kubelet looks after its volumes.
+    nudged: bool,
+    restarts: u32,
+}
+
+impl Instance {
+    pub fn new(pod: Pod, ip: Ipv4Addr) -> Self {
+        let name = pod.name_any();
+        let (gone, runs, nudged) = (false, false, false);
+        Self { name, ip, pod, gone, runs, loaded: 0, volume: None, nudged, restarts: 0 }
+    }
+
+    pub fn see(&mut self, pod: Pod) {
+        self.nudged |= pod.annotations() != self.pod.annotations();
+        self.pod = pod;
+    }
+
+    /// The ConfigMap that it mounts.
+    fn map(&self) -> Option<String> {
+        let volumes = self.pod.spec.as_ref()?.volumes.as_ref()?;
+        let mut maps = volumes.iter().filter_map(|volume| volume.config_map.as_ref());
+        maps.find(|map| map.name != "kube-root-ca.crt").map(|map| map.name.clone())
+    }
+
+    fn container(&self) -> String {
+        self.pod.spec.as_ref().map_or_else(String::new, |spec| spec.containers[0].name.clone())
+    }
+
+    fn is_bound(&self) -> bool {
+        self.pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+    }
+}
+
+/// What a pod's life has come to.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Bind(String),
+    Read(Option<String>),
+    Apply(Box<File>),
+    Crash,
+    /// Whether it is Ready.
+    Say(bool),
+    End,
+    Vanish,
+    Wait,
+    Over,
+}
+
+/// Decides; the lock is held.
+fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
+    let Some(pod) = state.pods.get_mut(uid) else { return Next::Over };
+    let controls = &mut state.controls;
+    if controls.off.contains(uid) {
+        return Next::Vanish;
+    }
+    if controls.cut.contains(&pod.name) {
+        return Next::Wait;
+    }
+    if pod.gone {
+        return Next::Vanish;
+    }
+    if pod.pod.metadata.deletion_timestamp.is_some() {
+        return Next::End;
+    }
+    if !pod.is_bound() {
+        if controls.unscheduled.contains(&pod.name) {
+            return Next::Wait;
+        }
+        let node = controls.nodes.get(&pod.name).cloned();
+        return Next::Bind(node.unwrap_or_else(|| "node-1".into()));
+    }
+    if pod.volume.is_none() {
+        return Next::Read(pod.map());
+    }
+    if controls.crash.remove(uid) {
+        return Next::Crash;
+    }
+    let held = controls.held.contains(&pod.name);
+    let due = match controls.delivery {
+        Delivery::Nudged => pod.nudged,
+        Delivery::Eager => true,
+        Delivery::Birth => false,
+    };
+    if due && !held && pod.runs {
+        pod.nudged = false;
+        let newest = pod.map().and_then(|map| state.maps.get(&map)?.last().cloned());
+        if newest.is_some() && newest != pod.volume {
+            pod.volume = newest;
+        }
+    }
+    if let Some(file) = &pod.volume
+        && (!pod.runs || file.version > pod.loaded)
+    {
+        return Next::Apply(Box::new(file.clone()));
+    }
+    let ready = !controls.unready.contains(&pod.name);
+    if said != Some(ready) { Next::Say(ready) } else { Next::Wait }
+}
+
+/// Lives one pod.
+pub async fn live(inner: Arc<Inner>, uid: String) {
+    let mut changed = inner.subscribe();
+    // What the status says of Ready.
+    let mut said = None;
+    loop {
+        changed.mark_unchanged();
+        let next = next(&mut inner.state(), &uid, said);
+        match next {
+            Next::Wait => {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+            Next::Bind(node) => bind(&inner, &uid, &node).await,
+            Next::Read(map) => read(&inner, &uid, map).await,
+            Next::Apply(file) => {
+                if !inner.state().pods[&uid].runs {
+                    // The kubelet says that a container runs once it does; nobody has to know before.
+                    inner.change(|state| state.pods.get_mut(&uid).expect("pod").runs = true);
+                }
+                apply(&inner, &uid, &file).await;
+            }
+            Next::Crash => {
+                stop_all(&inner, &uid, Duration::ZERO).await;
+                inner.change(|state| {
+                    let pod = state.pods.get_mut(&uid).expect("pod");
+                    pod.runs = false;
+                    pod.loaded = 0;
+                    pod.restarts += 1;
+                });
+                said = None;
+            }
+            Next::Say(ready) => {
+                say(&inner, &uid, ready).await;
+                said = Some(ready);
+            }
+            Next::End => return end(&inner, &uid).await,
+            Next::Vanish => {
+                stop_all(&inner, &uid, Duration::ZERO).await;
+                inner.change(|state| state.pods.get_mut(&uid).expect("pod").runs = false);
+                return;
+            }
+            Next::Over => return,
+        }
+    }
+}
+
+fn name(inner: &Inner, uid: &str) -> String {
+    inner.state().pods[uid].name.clone()
+}
+
+/// Puts it on a node, as the scheduler does.
+async fn bind(inner: &Inner, uid: &str, node: &str) {
+    let pod = name(inner, uid);
+    let bind = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "uid": uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding");
+    let request = http::Request::post(path).header("Content-Type", "application/json");
+    let request = request.body(serde_json::to_vec(&bind).expect("JSON")).expect("request");
+    // It may be gone, or bound already: its events tell.
+    let _ = inner.client.request::<Value>(request).await;
+    seen_again(inner, uid).await;
+}
+
+async fn seen_again(inner: &Inner, uid: &str) {
+    let api = Api::<Pod>::namespaced(inner.client.clone(), NAMESPACE);
+    let now = api.get_opt(&name(inner, uid)).await.ok().flatten();
+    inner.change(|state| {
+        let instance = state.pods.get_mut(uid).expect("pod");
+        match now {
+            Some(pod) if pod.metadata.uid.as_deref() == Some(uid) => instance.see(pod),
+            _ => instance.gone = true,
+        }
+    });
+}
+
+/// Fills its volume.
+async fn read(inner: &Inner, uid: &str, map: Option<String>) {
+    let api = Api::<ConfigMap>::namespaced(inner.client.clone(), NAMESPACE);
+    let found = match &map {
+        None => Some(File::default()),
+        Some(map) => {
+            api.get_opt(map).await.ok().flatten().map(|map| File::of(&map).unwrap_or_default())
+        }
+    };
+    let Some(mut found) = found else {
+        // A pod waits for its ConfigMap; a kubelet tries again after some time.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        return seen_again(inner, uid).await;
+    };
+    inner.change(|state| {
+        if let Some(history) =
+            map.and_then(|map| state.maps.get(&map)).filter(|_| state.controls.stale)
+            && let [.., before, _] = history.as_slice()
+        {
+            found = before.clone();
+        }
+        state.pods.get_mut(uid).expect("pod").volume = Some(found);
+    });
+}
+
+/// Brings a worker to its share: first it stops, then it starts, then it says so.
+async fn apply(inner: &Inner, uid: &str, file: &File) {
+    let worker = name(inner, uid);
+    let jobs = file.jobs(&worker);
+    let mine: Vec<_> = running(inner, uid);
+    for stream in mine.iter().filter(|stream| !jobs.contains(stream)) {
+        stop(inner, uid, stream).await;
+    }
+    inner.change(|state| {
+        for stream in jobs.iter().filter(|stream| !mine.contains(stream)) {
+            state.ledger.start(stream, uid);
+        }
+        state.pods.get_mut(uid).expect("pod").loaded = file.version;
+    });
+}
+
+fn running(inner: &Inner, uid: &str) -> Vec<String> {
+    let state = inner.state();
+    let all = state.ledger.running().iter();
+    all.filter(|(_, pods)| pods.contains(uid)).map(|(stream, _)| stream.clone()).collect()
+}
+
+async fn stop(inner: &Inner, uid: &str, stream: &str) {
+    let pause = inner.state().controls.stop;
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    inner.change(|state| state.ledger.stop(stream, uid));
+}
+
+async fn stop_all(inner: &Inner, uid: &str, pause: Duration) {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    for stream in running(inner, uid) {
+        inner.change(|state| state.ledger.stop(&stream, uid));
+    }
+}
+
+fn status(pod: &Instance, ready: bool, state: &Value) -> Value {
+    let word = |yes: bool| if yes { "True" } else { "False" };
+    json!({
+        "phase": "Running", "podIP": pod.ip, "podIPs": [{"ip": pod.ip}],
+        "conditions": [
+            {"type": "Ready", "status": word(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "ContainersReady", "status": word(ready)},
+            {"type": "PodScheduled", "status": "True"},
+        ],
+        "containerStatuses": [{
+            "name": pod.container(), "image": "", "imageID": "", "ready": ready,
+            "restartCount": pod.restarts, "started": true, "state": state,
+        }],
+    })
+}
+
+async fn write(inner: &Inner, uid: &str, status: Value) {
+    let api = Api::<Pod>::namespaced(inner.client.clone(), NAMESPACE);
+    let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": status}));
+    // It may be gone.
+    let _ = api.patch_status(&name(inner, uid), &PatchParams::default(), &patch).await;
+}
+
+async fn say(inner: &Inner, uid: &str, ready: bool) {
+    let status = status(&inner.state().pods[uid], ready, &json!({"running": {}}));
+    write(inner, uid, status).await;
+}
+
+/// SIGTERM, the end of its streams, and that it has ended.
+async fn end(inner: &Inner, uid: &str) {
+    let (pause, bound) = {
+        let state = inner.state();
+        (state.controls.stop, state.pods[uid].is_bound())
+    };
+    if bound {
+        say_if_running(inner, uid).await;
+        stop_all(inner, uid, pause).await;
+        let ended = {
+            let mut state = inner.state();
+            let pod = state.pods.get_mut(uid).expect("pod");
+            pod.runs = false;
+            status(pod, false, &json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))
+        };
+        write(inner, uid, ended).await;
+    }
+    let api = Api::<Pod>::namespaced(inner.client.clone(), NAMESPACE);
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let now = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    };
+    let _ = api.delete(&name(inner, uid), &now).await;
+}
+
+/// A pod that is being deleted is not Ready any more while it ends.
+async fn say_if_running(inner: &Inner, uid: &str) {
+    if inner.state().pods[uid].runs {
+        say(inner, uid, false).await;
+    }
+}

@@ -1,0 +1,37 @@
+//! What the operator sees is older than what is so.
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Stage, proxy::Proxy, puppet::Delivery, streams};
+use crate::bench::{eventually, run};
+
+/// That a pod is absent frees its streams. One that the watch has not brought yet was taken for absent.
+#[test]
+fn a_pod_that_the_watch_has_not_brought_yet_keeps_its_streams() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let proxy = Proxy::start(&stage.bench).await;
+        let _operator = proxy.operator(&stage.bench).await;
+        stage.stateful_set("lag", 1, json!({})).await;
+        let spec = json!({"jobs": streams(3), "refresh": {"strategy": "HotReload"}});
+        stage.swarm("lag", spec).await;
+        stage.settled("lag", 1, &streams(3)).await;
+        // Its kubelet brings a new file by itself.
+        stage.puppet.control(|c| c.delivery = Delivery::Eager);
+        proxy.stall(Some("/namespaces/default/pods"));
+        stage.scale("lag", 2).await;
+        stage.change("lag", json!({"jobs": streams(6)})).await;
+        // The new ones go to the new worker, whose pod the operator has not seen.
+        let runs = async || (stage.puppet.streams("lag-1").len() == 3).then_some(());
+        eventually("lag-1 to run the new streams", runs).await;
+        // It takes its time to end.
+        stage.puppet.control(|c| c.stop = Duration::from_secs(2));
+        stage.scale("lag", 1).await;
+        let all = async || (stage.puppet.streams("lag-0").len() == 6).then_some(());
+        eventually("lag-0 to run all", all).await;
+        stage.puppet.assert_no_overlap();
+        proxy.stall(None);
+        stage.settled("lag", 1, &streams(6)).await;
+    });
+}

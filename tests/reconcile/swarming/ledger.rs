@@ -1,0 +1,59 @@
+//! Who really ran what, in the order in which it happened.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+/// What every worker of a test began and ended. It is written under one lock: its order is the truth.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// The pods that run a stream now.
+    running: BTreeMap<String, BTreeSet<String>>,
+    /// Since when nobody runs a stream that somebody ran.
+    idle: BTreeMap<String, Instant>,
+    overlaps: Vec<String>,
+    gaps: BTreeMap<String, Vec<Duration>>,
+    /// How often a pod began a stream.
+    starts: usize,
+}
+
+impl Ledger {
+    pub fn start(&mut self, stream: &str, pod: &str) {
+        let pods = self.running.entry(stream.to_owned()).or_default();
+        if !pods.is_empty() && !pods.contains(pod) {
+            self.overlaps.push(format!("{stream}: {pod} began while {pods:?} ran it"));
+        }
+        pods.insert(pod.to_owned());
+        self.starts += 1;
+        if let Some(since) = self.idle.remove(stream) {
+            self.gaps.entry(stream.to_owned()).or_default().push(since.elapsed());
+        }
+    }
+
+    pub fn stop(&mut self, stream: &str, pod: &str) {
+        let pods = self.running.entry(stream.to_owned()).or_default();
+        if pods.remove(pod) && pods.is_empty() {
+            self.running.remove(stream);
+            self.idle.insert(stream.to_owned(), Instant::now());
+        }
+    }
+
+    /// Times at which a pod began a stream that another one ran.
+    pub fn overlaps(&self) -> &[String] {
+        &self.overlaps
+    }
+
+    /// For how long nobody ran a stream, each time.
+    pub fn gaps(&self) -> &BTreeMap<String, Vec<Duration>> {
+        &self.gaps
+    }
+
+    pub fn starts(&self) -> usize {
+        self.starts
+    }
+
+    /// Stream by stream, the pods that run it.
+    pub fn running(&self) -> &BTreeMap<String, BTreeSet<String>> {
+        &self.running
+    }
+}

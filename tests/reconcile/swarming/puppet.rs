@@ -1,0 +1,226 @@
+//! A kubelet without containers: pods of the test namespace get a node, an address and a worker that
+//! obeys its file, keeps a ledger, and fails as the test tells it to.
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::Ipv4Addr,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{sync::watch, task::AbortHandle};
+
+use super::{
+    file::File,
+    instance::{self, Instance},
+    ledger::Ledger,
+    version,
+};
+
+pub const NAMESPACE: &str = "default";
+
+/// When a changed ConfigMap reaches a pod that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// With the next change of the pod: what a kubelet does at once, beside its round of a minute.
+    #[default]
+    Nudged,
+    /// At once.
+    Eager,
+    /// Never: the worker reads its file when it starts.
+    Birth,
+}
+
+/// What the test has the world do.
+#[derive(Debug, Default)]
+pub struct Controls {
+    pub delivery: Delivery,
+    /// How long a worker takes to stop a stream.
+    pub stop: Duration,
+    /// Names of pods that get no new file.
+    pub held: BTreeSet<String>,
+    /// Names of pods that do not answer.
+    pub mute: BTreeSet<String>,
+    /// Names of pods whose node is cut off: they run on, and nothing reaches them or comes from them.
+    pub cut: BTreeSet<String>,
+    /// Names of pods that are not Ready.
+    pub unready: BTreeSet<String>,
+    /// Names of pods that stay without a node.
+    pub unscheduled: BTreeSet<String>,
+    /// UIDs of pods whose machine was switched off.
+    pub off: BTreeSet<String>,
+    /// UIDs of pods whose container is to crash once.
+    pub crash: BTreeSet<String>,
+    /// A pod is born with the file before the current one, as a kubelet with an old cache would do it.
+    pub stale: bool,
+    /// The node of a pod, where it is not `node-1`.
+    pub nodes: HashMap<String, String>,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub controls: Controls,
+    /// By UID.
+    pub pods: BTreeMap<String, Instance>,
+    /// The contents of each ConfigMap since the test began, newest last.
+    pub maps: BTreeMap<String, Vec<File>>,
+    pub ledger: Ledger,
+    /// Addresses given so far.
+    addresses: u16,
+    tasks: Vec<AbortHandle>,
+}
+
+/// The kubelet; it ends with this value.
+pub struct Puppet {
+    pub inner: Arc<Inner>,
+}
+
+pub struct Inner {
+    pub client: Client,
+    /// Where all workers answer, each at its own address.
+    pub port: u16,
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+}
+
+impl Inner {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("lock")
+    }
+
+    /// Changes what is so, and has everybody look.
+    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.send_modify(|count| *count += 1);
+        result
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+}
+
+impl Puppet {
+    pub async fn start(client: Client) -> Self {
+        // One door for all of them: which address was called says which worker was asked.
+        let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.expect("a port");
+        let port = listener.local_addr().expect("address").port();
+        let (changed, _) = watch::channel(0);
+        let inner = Inner { client, port, state: Mutex::default(), changed };
+        let this = Self { inner: Arc::new(inner) };
+        let pods = tokio::spawn(follow_pods(Arc::clone(&this.inner)));
+        let maps = tokio::spawn(follow_maps(Arc::clone(&this.inner)));
+        let served = tokio::spawn(version::serve(Arc::clone(&this.inner), listener));
+        this.inner.state().tasks = [pods, maps, served].map(|task| task.abort_handle()).into();
+        this
+    }
+
+    pub fn port(&self) -> u16 {
+        self.inner.port
+    }
+
+    /// Changes what the world does.
+    pub fn control<T>(&self, change: impl FnOnce(&mut Controls) -> T) -> T {
+        self.inner.change(|state| change(&mut state.controls))
+    }
+
+    /// Each stream that is run, with the names of the pods that run it.
+    pub fn running(&self) -> BTreeMap<String, Vec<String>> {
+        let state = self.inner.state();
+        let name = |uid: &String| state.pods.get(uid).map_or("?".into(), |pod| pod.name.clone());
+        let each = state.ledger.running().iter();
+        each.map(|(stream, pods)| (stream.clone(), pods.iter().map(name).collect())).collect()
+    }
+
+    /// The streams of one worker.
+    pub fn streams(&self, pod: &str) -> Vec<String> {
+        let running = self.running().into_iter();
+        running.filter(|(_, pods)| pods.iter().any(|p| p == pod)).map(|(s, _)| s).collect()
+    }
+
+    pub fn ledger<T>(&self, read: impl FnOnce(&Ledger) -> T) -> T {
+        read(&self.inner.state().ledger)
+    }
+
+    #[track_caller]
+    pub fn assert_no_overlap(&self) {
+        let overlaps = self.ledger(|ledger| ledger.overlaps().to_vec());
+        assert!(overlaps.is_empty(), "{overlaps:#?}");
+    }
+
+    /// The UID of the pod that has this name now.
+    pub fn uid(&self, pod: &str) -> Option<String> {
+        let state = self.inner.state();
+        let mut all = state.pods.iter().filter(|(_, instance)| instance.name == pod);
+        all.find(|(_, instance)| !instance.gone).map(|(uid, _)| uid.clone())
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        // A test that fails holds the lock at times.
+        let mut state = self.inner.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for task in state.tasks.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+async fn follow_pods(inner: Arc<Inner>) {
+    let api = Api::<Pod>::namespaced(inner.client.clone(), NAMESPACE);
+    let mut events = watcher(api, watcher::Config::default()).boxed();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(pod) | Event::InitApply(pod)) => seen(&inner, pod),
+            Ok(Event::Delete(pod)) => inner.change(|state| {
+                if let Some(instance) = state.pods.get_mut(&pod.uid().unwrap_or_default()) {
+                    instance.gone = true;
+                }
+            }),
+            Ok(Event::Init | Event::InitDone) | Err(_) => {}
+        }
+    }
+}
+
+fn seen(inner: &Arc<Inner>, pod: Pod) {
+    let uid = pod.uid().expect("UID");
+    let new = inner.change(|state| {
+        if let Some(instance) = state.pods.get_mut(&uid) {
+            instance.see(pod);
+            return false;
+        }
+        // The process is part of it: other tests on this machine do the same.
+        state.addresses += 1;
+        let [_, _, a, b] = std::process::id().to_be_bytes();
+        let [c, d] = state.addresses.to_be_bytes();
+        let ip = Ipv4Addr::new(127, a.max(1), b ^ c, d);
+        state.pods.insert(uid.clone(), Instance::new(pod, ip));
+        true
+    });
+    if new {
+        let task = tokio::spawn(instance::live(Arc::clone(inner), uid));
+        inner.state().tasks.push(task.abort_handle());
+    }
+}
+
+async fn follow_maps(inner: Arc<Inner>) {
+    let api = Api::<ConfigMap>::namespaced(inner.client.clone(), NAMESPACE);
+    let mut events = watcher(api, watcher::Config::default()).boxed();
+    while let Some(event) = events.next().await {
+        if let Ok(Event::Apply(map) | Event::InitApply(map)) = event
+            && let Some(file) = File::of(&map)
+        {
+            inner.change(|state| {
+                let all = state.maps.entry(map.name_any()).or_default();
+                if all.last() != Some(&file) {
+                    all.push(file);
+                }
+            });
+        }
+    }
+}

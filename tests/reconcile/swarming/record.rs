@@ -1,0 +1,222 @@
+//! The file and its version: what they say after restarts, deletions, edits, and of whom they are.
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{Stage, puppet::Delivery, sample, streams};
+use crate::bench::{eventually, run};
+
+fn hot(jobs: &[String]) -> Value {
+    json!({"jobs": jobs, "refresh": {"strategy": "HotReload"}})
+}
+
+/// The maps that a test writes.
+impl Stage {
+    async fn map(&self, name: &str, key: &str, text: &str) {
+        let map = json!({"metadata": {"name": name}, "data": {key: text}});
+        let map = serde_json::from_value(map).expect("ConfigMap");
+        self.maps().create(&PostParams::default(), &map).await.expect("create ConfigMap");
+    }
+
+    async fn rewrite(&self, name: &str, key: &str, text: &str) {
+        let patch = Patch::Merge(json!({"data": {key: text}}));
+        self.maps().patch(name, &PatchParams::default(), &patch).await.expect("patch ConfigMap");
+    }
+
+    async fn remove_map(&self, name: &str) {
+        self.maps().delete(name, &DeleteParams::default()).await.expect("delete ConfigMap");
+    }
+}
+
+#[test]
+fn bug_04_a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("again", 2, json!({})).await;
+        stage.swarm("again", json!({"jobs": sample()})).await;
+        let before = stage.settled("again", 2, &sample()).await;
+        let uids = || ["again-0", "again-1"].map(|pod| stage.puppet.uid(pod));
+        let pods = uids();
+        assert_eq!(operator.terminate().await, Some(0));
+        // While nobody looks.
+        stage.scale("again", 3).await;
+        let operator = stage.ready_operator().await;
+        let after = stage.settled("again", 3, &sample()).await;
+        assert!(after.version > before.version);
+        assert_eq!(operator.terminate().await, Some(0));
+        let pods = (pods, uids());
+        let operator = stage.ready_operator().await;
+        let last = ("traffic_operator_reconcile_total", ["controller=\"swarm\""]);
+        let looked = async || (operator.metric(last.0, &last.1).await >= 3.0).then_some(());
+        eventually("three passes", looked).await;
+        assert_eq!(stage.file("again").await.unwrap(), after);
+        assert_eq!(uids(), pods.1);
+    });
+}
+
+#[test]
+fn bug_05_streams_of_a_config_map_are_followed_as_it_changes() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("from", 2, json!({})).await;
+        let text = |n| format!("jobs: {}\nversion: 0\n", json!(streams(n)));
+        stage.map("source", "config.yml", &text(4)).await;
+        let from = json!({"configMapKeyRef": {"name": "source"}});
+        let spec = json!({"streamsFrom": from, "refresh": {"strategy": "HotReload"}});
+        stage.swarm("from", spec).await;
+        stage.settled("from", 2, &streams(4)).await;
+        stage.rewrite("source", "config.yml", &text(7)).await;
+        stage.settled("from", 2, &streams(7)).await;
+        stage.rewrite("source", "config.yml", &text(3)).await;
+        let file = stage.settled("from", 2, &streams(3)).await;
+        // A list with a mistake takes nothing from anybody.
+        for (bad, words) in [
+            ("jobs: [a, a]", "\"a\" is listed 2 times"),
+            ("jobs: []", "no stream is listed; workers keep what they have"),
+            ("jobs: [", "config.yml"),
+        ] {
+            stage.rewrite("source", "config.yml", bad).await;
+            let told = async || {
+                let text = stage.condition("from", "Ready", "False", "InvalidSpec").await;
+                text.contains(words).then_some(())
+            };
+            eventually(words, told).await;
+            assert_eq!(stage.file("from").await.unwrap(), file);
+            assert_eq!(stage.puppet.running().len(), 3);
+        }
+        stage.remove_map("source").await;
+        let told = async || {
+            let text = stage.condition("from", "Ready", "False", "InvalidSpec").await;
+            text.contains("does not exist").then_some(())
+        };
+        eventually("the absence is told", told).await;
+        assert_eq!(stage.puppet.running().len(), 3);
+        stage.map("source", "config.yml", &text(5)).await;
+        stage.settled("from", 2, &streams(5)).await;
+    });
+}
+
+/// Bug 10: the original needed it to exist, and crashed on one without data.
+#[test]
+fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_moves() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("lost", 2, json!({})).await;
+        stage.swarm("lost", hot(&sample())).await;
+        let before = stage.settled("lost", 2, &sample()).await;
+        let starts = stage.puppet.ledger(super::ledger::Ledger::starts);
+        stage.remove_map("lost-config").await;
+        stage.told("lost", "ConfigMapRestored").await;
+        let after = stage.settled("lost", 2, &sample()).await;
+        assert!(after.version > before.version, "{} {}", after.version, before.version);
+        assert_eq!(after.owners(), before.owners());
+        assert_eq!(stage.puppet.ledger(super::ledger::Ledger::starts), starts);
+        // While nobody looks: then it is not known what workers have read.
+        assert_eq!(operator.terminate().await, Some(0));
+        stage.remove_map("lost-config").await;
+        let _operator = stage.ready_operator().await;
+        stage.told("lost", "HistoryUnknown").await;
+        let last = stage.settled("lost", 2, &sample()).await;
+        assert!(last.version > after.version);
+    });
+}
+
+#[test]
+fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.puppet.control(|c| c.delivery = Delivery::Eager);
+        stage.stateful_set("edit", 2, json!({})).await;
+        stage.swarm("edit", hot(&streams(4))).await;
+        let before = stage.settled("edit", 2, &streams(4)).await;
+        // One loses all it has, and has read that.
+        let edit = |file: &super::file::File| {
+            let jobs = file.jobs("edit-0");
+            let version = file.version + 7;
+            let text = format!(
+                "workloads:\n  edit-0:\n    jobs: {}\n  edit-1:\n    jobs: []\nversion: {version}\n",
+                json!(jobs)
+            );
+            (text, version)
+        };
+        let (text, version) = edit(&before);
+        stage.rewrite("edit-config", "config.yml", &text).await;
+        stage.told("edit", "ForeignEdit").await;
+        let after = stage.settled("edit", 2, &streams(4)).await;
+        assert!(after.version > version, "{} {version}", after.version);
+        assert_eq!(after.owners(), before.owners());
+        // While nobody looks.
+        assert_eq!(operator.terminate().await, Some(0));
+        let (text, version) = edit(&after);
+        stage.rewrite("edit-config", "config.yml", &text).await;
+        let read = async || stage.puppet.streams("edit-1").is_empty().then_some(());
+        eventually("the edit to be read", read).await;
+        let _operator = stage.ready_operator().await;
+        stage.told("edit", "HistoryUnknown").await;
+        let last = stage.settled("edit", 2, &streams(4)).await;
+        assert!(last.version > version, "{} {version}", last.version);
+    });
+}
+
+/// Garbage in place of the record is an edit too.
+#[test]
+fn a_file_that_cannot_be_read_is_put_back() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("bad", 2, json!({})).await;
+        stage.swarm("bad", hot(&streams(4))).await;
+        let before = stage.settled("bad", 2, &streams(4)).await;
+        stage.rewrite("bad-config", "config.yml", "workloads: [").await;
+        stage.told("bad", "ForeignEdit").await;
+        let after = stage.settled("bad", 2, &streams(4)).await;
+        assert_eq!(after.owners(), before.owners());
+        assert!(after.version > before.version);
+    });
+}
+
+#[test]
+fn a_config_map_of_somebody_else_is_not_touched_until_it_is_handed_over() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        // The original's, and its workers run what it says.
+        let theirs = "workloads:\n  take-0:\n    jobs: [\"stream:0\", \"stream:1\"]\n    version: 0\n  \
+                      take-1:\n    jobs: [\"stream:2\"]\n    version: 0\nversion: 41\n";
+        stage.map("take-config", "config.yml", theirs).await;
+        stage.stateful_set("take", 2, json!({})).await;
+        let runs = async || (stage.puppet.running().len() == 3).then_some(());
+        eventually("the original's workers", runs).await;
+        stage.swarm("take", hot(&streams(4))).await;
+        let text = stage.condition("take", "Ready", "False", "Conflict").await;
+        assert!(text.contains("traffic.example.com/swarm=take"), "{text}");
+        let data = stage.maps().get("take-config").await.unwrap().data.unwrap();
+        assert_eq!(data["config.yml"], theirs);
+        assert_eq!(data.len(), 1);
+        let given = json!({"metadata": {"annotations": {"traffic.example.com/swarm": "take"}}});
+        let params = PatchParams::default();
+        stage.maps().patch("take-config", &params, &Patch::Merge(given)).await.unwrap();
+        let file = stage.settled("take", 2, &streams(4)).await;
+        assert!(file.version > 41);
+    });
+}
+
+#[test]
+fn a_list_that_no_config_map_can_hold_is_refused_and_workers_keep_what_they_have() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("huge", 2, json!({})).await;
+        stage.swarm("huge", hot(&streams(4))).await;
+        let before = stage.settled("huge", 2, &streams(4)).await;
+        let many: Vec<_> = (0..30_000).map(|i| format!("stream:{i:040}")).collect();
+        stage.change("huge", json!({"jobs": many})).await;
+        let text = stage.condition("huge", "Ready", "False", "InvalidSpec").await;
+        assert!(text.contains("a ConfigMap holds 1048576"), "{text}");
+        assert_eq!(stage.file("huge").await.unwrap(), before);
+        assert_eq!(stage.puppet.running().len(), 4);
+    });
+}

@@ -1,0 +1,218 @@
+//! Workers that are out of reach, that may not be evicted, that stay away; workloads that come and go.
+use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{Stage, sample, streams};
+use crate::bench::{Operator, eventually, run};
+
+/// Waits until the operator has looked `n` more times.
+async fn passes(operator: &Operator, n: f64) {
+    let count = async || {
+        operator.metric("traffic_operator_reconcile_total", &["controller=\"swarm\""]).await
+    };
+    let before = count().await;
+    eventually("passes", async || (count().await >= before + n).then_some(())).await;
+}
+
+fn hot(jobs: &[String]) -> Value {
+    json!({"jobs": jobs, "refresh": {"strategy": "HotReload", "timeout": "1s"}})
+}
+
+#[test]
+fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_off() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("far", 2, json!({})).await;
+        stage.swarm("far", hot(&streams(6))).await;
+        stage.settled("far", 2, &streams(6)).await;
+        let uid = stage.puppet.uid("far-1").unwrap();
+        let mine = stage.puppet.streams("far-1");
+        // Its node is cut off; the node controller says that it is not Ready.
+        stage.puppet.control(|c| c.cut.insert("far-1".into()));
+        let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+        stage.bench.says("default", "far-1", unready).await;
+        stage.until("far", &[("/summary/ready", json!(1))]).await;
+        passes(&operator, 3.0).await;
+        assert_eq!(stage.puppet.streams("far-1"), mine);
+        assert_eq!(stage.puppet.streams("far-0").len(), 3);
+        // It is to go, and cannot be told.
+        stage.scale("far", 1).await;
+        let told = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
+        assert!(told.contains("worker far-1") && told.contains("out-of-service"), "{told}");
+        stage.told("far", "RefreshTimeout").await;
+        stage.until("far", &[("/summary/releasing", json!(3)), ("/summary/owned", json!(3))]).await;
+        // The others go on.
+        let mut jobs = streams(6);
+        jobs.push("stream:new".into());
+        stage.change("far", json!({"jobs": jobs})).await;
+        let new = async || stage.puppet.streams("far-0").contains(&"stream:new".into()).then_some(());
+        eventually("the new stream", new).await;
+        assert_eq!(stage.puppet.streams("far-1"), mine);
+        // The machine is switched off, and the user says so.
+        stage.puppet.control(|c| c.off.insert(uid));
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        stage.pods().delete("far-1", &now).await.unwrap();
+        stage.settled("far", 1, &jobs).await;
+    });
+}
+
+/// A worker that answers nothing, and one whose container crashes: both keep what is theirs.
+#[test]
+fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("mute", 2, json!({})).await;
+        stage.swarm("mute", hot(&streams(8))).await;
+        stage.settled("mute", 2, &streams(8)).await;
+        stage.puppet.control(|c| {
+            c.mute.insert("mute-0".into());
+            c.mute.insert("mute-1".into());
+        });
+        stage.scale("mute", 3).await;
+        // They have stopped what they were told to; as long as they do not say so nobody gets it.
+        stage.condition("mute", "Converged", "False", "RefreshTimeout").await;
+        assert!(stage.puppet.streams("mute-2").is_empty());
+        let uid = stage.puppet.uid("mute-1").unwrap();
+        stage.puppet.control(|c| {
+            c.mute.clear();
+            c.crash.insert(uid);
+        });
+        stage.settled("mute", 3, &streams(8)).await;
+    });
+}
+
+/// Bug 8: the original restarted by the clock.
+#[test]
+fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("turn", 3, json!({})).await;
+        stage.swarm("turn", json!({"jobs": streams(9)})).await;
+        stage.settled("turn", 3, &streams(9)).await;
+        let all = ["turn-0", "turn-1", "turn-2"];
+        let before = all.map(|pod| stage.puppet.uid(pod).unwrap());
+        // The pod that comes instead gets no node.
+        stage.puppet.control(|c| c.unscheduled.extend(all.map(Into::into)));
+        let since = Timestamp::now();
+        // Every list changes.
+        let other: Vec<_> = (0..9).map(|i| format!("other:{i}")).collect();
+        stage.change("turn", json!({"jobs": other})).await;
+        let evictions = || {
+            let writes = stage.bench.writes_since(since);
+            writes.iter().filter(|w| w.subresource == "eviction" && w.code == 201).count()
+        };
+        eventually("an eviction", async || (evictions() == 1).then_some(())).await;
+        passes(&operator, 8.0).await;
+        assert_eq!(evictions(), 1);
+        stage.puppet.control(|c| c.unscheduled.clear());
+        stage.settled("turn", 3, &other).await;
+        assert_eq!(evictions(), 3);
+        let after = all.map(|pod| stage.puppet.uid(pod).unwrap());
+        assert!((0..3).all(|i| before[i] != after[i]));
+    });
+}
+
+#[test]
+fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_allows() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("budget", 2, json!({})).await;
+        stage.swarm("budget", json!({"jobs": streams(6)})).await;
+        stage.settled("budget", 2, &streams(6)).await;
+        let budgets =
+            Api::<PodDisruptionBudget>::namespaced(stage.bench.client.clone(), "default");
+        let budget = json!({
+            "metadata": {"name": "budget"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "budget"}}},
+        });
+        let budget = serde_json::from_value(budget).unwrap();
+        budgets.create(&PostParams::default(), &budget).await.unwrap();
+        let counted = async || {
+            let budget = budgets.get("budget").await.ok()?;
+            (budget.status?.expected_pods == 2).then_some(())
+        };
+        eventually("the budget to be counted", counted).await;
+        stage.change("budget", json!({"jobs": streams(5)})).await;
+        let note = stage.told("budget", "EvictionRefused").await;
+        assert!(note.contains("disruption budget"), "{note}");
+        assert_eq!(stage.puppet.running().len(), 6, "nobody was restarted");
+        budgets.delete("budget", &DeleteParams::default()).await.unwrap();
+        stage.settled("budget", 2, &streams(5)).await;
+    });
+}
+
+#[test]
+fn a_workload_may_come_late_go_and_come_again() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.swarm("late", hot(&sample())).await;
+        let text = stage.condition("late", "Ready", "False", "WorkloadNotFound").await;
+        assert!(text.contains("no StatefulSet late"), "{text}");
+        assert!(stage.file("late").await.is_none());
+        stage.stateful_set("late", 2, json!({})).await;
+        let before = stage.settled("late", 2, &sample()).await;
+        stage.sets().delete("late", &DeleteParams::foreground()).await.unwrap();
+        stage.condition("late", "Ready", "False", "WorkloadNotFound").await;
+        let gone = async || stage.puppet.running().is_empty().then_some(());
+        eventually("its pods to end", gone).await;
+        assert_eq!(stage.file("late").await.unwrap(), before, "the file stays as it is");
+        let absent = async || stage.sets().get_opt("late").await.unwrap().is_none().then_some(());
+        eventually("the set to be gone", absent).await;
+        stage.stateful_set("late", 2, json!({})).await;
+        let after = stage.settled("late", 2, &sample()).await;
+        assert_eq!(after.owners(), before.owners());
+    });
+}
+
+#[test]
+fn bug_09_of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_takes_over() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("both", 2, json!({})).await;
+        stage.swarm("both", hot(&streams(4))).await;
+        stage.settled("both", 2, &streams(4)).await;
+        // Names decide among those of one second.
+        let mut spec = hot(&streams(6));
+        spec["workload"] = json!({"name": "both"});
+        stage.swarm("younger", spec).await;
+        let text = stage.condition("younger", "Ready", "False", "Conflict").await;
+        assert_eq!(text, "StatefulSet both is served by the older Swarm both");
+        stage.settled("both", 2, &streams(4)).await;
+        stage.swarms().delete("both", &DeleteParams::default()).await.unwrap();
+        let all = async || (stage.puppet.running().len() == 6).then_some(());
+        eventually("the younger's streams", all).await;
+        stage.condition("younger", "Converged", "True", "Converged").await;
+        stage.puppet.assert_no_overlap();
+    });
+}
+
+/// Labels that somebody takes from a pod take it out of the watch, not out of the world.
+#[test]
+fn a_pod_whose_labels_were_removed_keeps_its_streams() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("bare", 2, json!({})).await;
+        stage.swarm("bare", hot(&streams(6))).await;
+        stage.settled("bare", 2, &streams(6)).await;
+        let patch = kube::api::Patch::Merge(json!({"metadata": {"labels": {"app": null}}}));
+        stage.pods().patch("bare-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
+        stage.scale("bare", 1).await;
+        stage.until("bare", &[("/summary/releasing", json!(3))]).await;
+        passes(&operator, 4.0).await;
+        stage.puppet.assert_no_overlap();
+        assert_eq!(stage.puppet.streams("bare-1").len(), 3);
+        stage.pods().delete("bare-1", &DeleteParams::default()).await.unwrap();
+        stage.settled("bare", 1, &streams(6)).await;
+    });
+}

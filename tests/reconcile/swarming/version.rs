@@ -1,0 +1,44 @@
+//! `GET /internal/version` of every worker.
+use std::{net::IpAddr, sync::Arc};
+
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::puppet::Inner;
+
+pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let inner = Arc::clone(&inner);
+        tokio::spawn(async move { answer(&inner, stream).await });
+    }
+}
+
+/// Says nothing where nobody is, as an address without a pod.
+async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
+    let IpAddr::V4(ip) = stream.local_addr().ok()?.ip() else { return None };
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.ok()?);
+    }
+    let body = {
+        let state = inner.state();
+        let (uid, pod) = state.pods.iter().find(|(_, pod)| pod.ip == ip)?;
+        let controls = &state.controls;
+        if !pod.runs || controls.mute.contains(&pod.name) || controls.cut.contains(&pod.name) {
+            return None;
+        }
+        let running = state.ledger.running().iter();
+        let jobs: Vec<_> = running.filter(|(_, pods)| pods.contains(uid)).map(|(s, _)| s).collect();
+        json!({"jobs": jobs, "version": pod.loaded, "worker": pod.name}).to_string()
+    };
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await.ok()?;
+    stream.shutdown().await.ok()
+}
