@@ -34,7 +34,8 @@ fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
                 let (least, most) = (counts[0], counts[counts.len() - 1]);
                 assert!(counts.len() == workers && most - least <= 1, "{counts:?}");
             } else {
-                let all = json!([["/summary/unassigned", 27], ["/unassigned/0/reason", "NoWorker"]]);
+                let all =
+                    json!([["/summary/unassigned", 27], ["/unassigned/0/reason", "NoWorker"]]);
                 for pair in all.as_array().unwrap() {
                     let at = pair[0].as_str().unwrap();
                     stage.until("hot", &[(at, pair[1].clone())]).await;
@@ -206,7 +207,8 @@ fn what_has_no_place_is_listed_with_its_reason_and_disturbs_nobody() {
             all
         };
         // A pin to nobody.
-        let pinned = with(json!([{"id": "pinned", "pin": "place-9"}, {"id": "here", "pin": "place-1"}]));
+        let pinned =
+            with(json!([{"id": "pinned", "pin": "place-9"}, {"id": "here", "pin": "place-1"}]));
         stage.change("place", json!({"streams": pinned})).await;
         let told = [
             ("/summary/unassigned", json!(1)),
@@ -259,7 +261,7 @@ fn no_more_streams_are_on_their_way_at_once_than_max_moves() {
         let mut most = 0;
         let half = async || {
             let data = stage.maps().get("slow-config").await.unwrap().data.unwrap();
-            most = most.max(data["handover.yml"].matches("stream:").count());
+            most = most.max(data["handover.yml"].matches("worker:").count());
             (stage.puppet.streams("slow-1").len() == 6).then_some(())
         };
         eventually("six streams on each", half).await;
