@@ -1,91 +1,324 @@
-//! The file.
-use std::{collections::BTreeMap, sync::Arc};
+//! The file that workers read, and the state beside it: two keys of one `ConfigMap`, so that both change
+//! in one write.
+//!
+//! The workers' file has the shape of the original operator, which workers of any author can read:
+//!
+//! ```yaml
+//! workloads:
+//!   swarm-worker-0:
+//!     jobs:
+//!     - stream:xxrtve1
+//!     version: 12
+//! version: 14
+//! ```
+//!
+//! The state, which no worker needs, says what is releasing and whether there is a barrier. It carries the hash of the
+//! workers' file that was written with it: whether somebody has edited that one since. Streams are listed
+//! by worker and epoch: a stream takes as much room while it is releasing as when it is owned, so that a
+//! `ConfigMap` that held the one file holds the next.
+use std::{collections::BTreeMap, fmt, fmt::Write as _};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Error as _, MapAccess, Visitor},
+};
 
-use super::handover::{Epoch, Published, Share};
+use super::{
+    handover::{Epoch, LARGEST_EPOCH, Name, Published, Share},
+    natural,
+};
+use crate::placement::hash;
 
-#[derive(Deserialize, Serialize)]
-struct File {
-    #[serde(default)]
-    workloads: Option<BTreeMap<String, Option<Entry>>>,
-    #[serde(default)]
-    version: i64,
+/// The key of the state.
+pub const STATE_KEY: &str = "handover.yml";
+
+/// The two texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// For the workers.
+    pub config: String,
+    /// The state, under [`STATE_KEY`].
+    pub state: String,
 }
 
-#[derive(Default, Deserialize, Serialize)]
-struct Entry {
-    #[serde(default)]
-    jobs: Option<Vec<String>>,
-    #[serde(default)]
-    version: i64,
+/// What two texts say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// Just what is there: streams that two workers have are with both, until the next step takes them from the second.
+    pub published: Published,
+    /// Streams that are listed more than once, with the worker that keeps them.
+    pub duplicates: Vec<Duplicate>,
+    /// Who wrote it.
+    pub origin: Origin,
 }
 
-#[derive(Default, Deserialize, Serialize)]
-struct Record {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    barrier: Option<Epoch>,
-    #[serde(default)]
-    releasing: Vec<Release>,
+/// A stream that is listed more than once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// Its id.
+    pub stream: Name,
+    /// Who has it and keeps it.
+    pub keeper: Name,
+    /// Who has it too; the same if one list has it twice.
+    pub other: Name,
 }
 
-#[derive(Deserialize, Serialize)]
-struct Release {
-    stream: String,
-    worker: String,
-    epoch: Epoch,
+/// Who wrote the workers' file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is as it was written together with the state.
+    Ours,
+    /// One of the two has changed since: what workers have read is not known
+    /// ([`Published::distrusted`]).
+    Edited,
+    /// There is no state beside it. What workers have read is not known either.
+    Foreign,
 }
 
-/// Reads.
+/// A text that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Malformed {
+    /// The workers' file.
+    #[error("the workers' file: {0}")]
+    Config(#[source] serde_yaml::Error),
+    /// The state. What is releasing is then not known.
+    #[error("{STATE_KEY}: {0}")]
+    State(#[source] serde_yaml::Error),
+}
+
+/// The texts of a file. Workers and releases are in natural order, streams in that of their lists.
+///
+/// # Panics
+/// Never: text, numbers and maps have a form in YAML.
+#[must_use]
+pub fn render(published: &Published) -> Files {
+    let config = Config { workloads: Workloads(&published.shares), version: published.epoch };
+    let config = yaml(&config);
+    let mut grouped: BTreeMap<(&Name, Epoch), Vec<&Name>> = BTreeMap::new();
+    for ((stream, worker), since) in &published.releasing {
+        grouped.entry((worker, *since)).or_default().push(stream);
+    }
+    let releases =
+        grouped.into_iter().map(|((worker, epoch), streams)| Releases { worker, epoch, streams });
+    let mut releasing: Vec<_> = releases.collect();
+    releasing.sort_by(|a, b| natural::compare(a.worker, b.worker).then(a.epoch.cmp(&b.epoch)));
+    let state = State { config: fingerprint(&config), barrier: published.barrier, releasing };
+    Files { state: yaml(&state), config }
+}
+
+/// What the texts say. A missing version is the highest that stands beside a list, or 0; a text without content
+/// is an empty file.
 ///
 /// # Errors
-/// Why not.
-pub fn parse(config: &str, record: &str) -> Result<Published, String> {
-    let mut published = Published::default();
-    if !config.trim().is_empty() {
-        let file: File = serde_yaml::from_str(config).map_err(|e| e.to_string())?;
-        published.epoch = u64::try_from(file.version).unwrap_or(0);
-        for (name, entry) in file.workloads.unwrap_or_default() {
-            let entry = entry.unwrap_or_default();
-            let streams =
-                entry.jobs.unwrap_or_default().iter().map(|j| j.as_str().into()).collect();
-            let version = u64::try_from(entry.version).unwrap_or(0);
-            published.shares.insert(name.into(), Share { streams, version });
+/// When one of them has another shape, with the line.
+pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
+    let read: Option<ReadConfig> = serde_yaml::from_str(config).map_err(Malformed::Config)?;
+    let read = read.unwrap_or_default();
+    let mut shares = BTreeMap::new();
+    let mut keepers: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut duplicates = Vec::new();
+    for (worker, load) in read.workloads.map_or_else(BTreeMap::new, |workloads| workloads.0) {
+        let ReadWorkload { jobs, version } = load.unwrap_or_default();
+        let streams: Vec<Name> = jobs.unwrap_or_default().into_iter().map(|id| id.0).collect();
+        for stream in &streams {
+            if let Some(keeper) = keepers.insert(stream.clone(), worker.clone()) {
+                keepers.insert(stream.clone(), keeper.clone());
+                let (stream, other) = (stream.clone(), worker.clone());
+                duplicates.push(Duplicate { stream, keeper, other });
+            }
+        }
+        shares.insert(worker, Share { streams, version: version.map_or(0, |version| version.0) });
+    }
+    let versions = shares.values().map(|share| share.version);
+    let epoch = read.version.map_or_else(|| versions.max().unwrap_or(0), |version| version.0);
+    let mut published = Published { epoch, shares, ..Published::default() };
+    let mut origin = Origin::Foreign;
+    if let Some(text) = state {
+        let state: ReadState = serde_yaml::from_str(text).map_err(Malformed::State)?;
+        let ours = state.config.is_some_and(|hash| *hash.0 == *fingerprint(config));
+        origin = if ours { Origin::Ours } else { Origin::Edited };
+        published.barrier = state.barrier.map(|version| version.0);
+        for ReadReleases { worker, epoch, streams } in state.releasing.unwrap_or_default() {
+            for stream in streams {
+                let since = published.releasing.entry((stream.0, worker.0.clone())).or_default();
+                *since = (*since).max(epoch.0);
+            }
         }
     }
-    if !record.trim().is_empty() {
-        let record: Record = serde_yaml::from_str(record).map_err(|e| e.to_string())?;
-        published.barrier = record.barrier;
-        for r in record.releasing {
-            published.releasing.insert((r.stream.into(), r.worker.into()), r.epoch);
-        }
+    Ok(Parsed { published, duplicates, origin })
+}
+
+fn yaml(content: &impl Serialize) -> String {
+    // Strings and numbers cannot fail to be written into a string.
+    serde_yaml::to_string(content).unwrap_or_default()
+}
+
+fn fingerprint(config: &str) -> String {
+    let mut text = String::from("h");
+    let _ = write!(text, "{:016x}", hash::of(config));
+    text
+}
+
+#[derive(Serialize)]
+struct Config<'a> {
+    workloads: Workloads<'a>,
+    version: Epoch,
+}
+
+struct Workloads<'a>(&'a BTreeMap<Name, Share>);
+
+#[derive(Serialize)]
+struct Workload<'a> {
+    jobs: Vec<&'a str>,
+    version: Epoch,
+}
+
+impl Serialize for Workloads<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut shares: Vec<_> = self.0.iter().collect();
+        shares.sort_by(|(a, _), (b, _)| natural::compare(a, b));
+        serializer.collect_map(shares.into_iter().map(|(worker, share)| {
+            let jobs = share.streams.iter().map(|stream| &**stream).collect();
+            (&**worker, Workload { jobs, version: share.version })
+        }))
     }
-    Ok(published)
 }
 
-fn int(e: Epoch) -> i64 {
-    i64::try_from(e).unwrap_or(i64::MAX)
+#[derive(Serialize)]
+struct State<'a> {
+    config: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    barrier: Option<Epoch>,
+    releasing: Vec<Releases<'a>>,
 }
 
-/// Writes.
-#[must_use]
-pub fn render(published: &Published) -> String {
-    let workloads = published.shares.iter().map(|(name, share)| {
-        let jobs = share.streams.iter().map(|s: &Arc<str>| s.to_string()).collect();
-        (name.to_string(), Some(Entry { jobs: Some(jobs), version: int(share.version) }))
-    });
-    let file = File { workloads: Some(workloads.collect()), version: int(published.epoch) };
-    serde_yaml::to_string(&file).unwrap_or_default()
+#[derive(Serialize)]
+struct Releases<'a> {
+    #[serde(serialize_with = "text")]
+    worker: &'a Name,
+    epoch: Epoch,
+    #[serde(serialize_with = "texts")]
+    streams: Vec<&'a Name>,
 }
 
-/// Writes the record.
-#[must_use]
-pub fn render_record(published: &Published) -> String {
-    let releasing = published.releasing.iter().map(|((stream, worker), epoch)| Release {
-        stream: stream.to_string(),
-        worker: worker.to_string(),
-        epoch: *epoch,
-    });
-    let record = Record { barrier: published.barrier, releasing: releasing.collect() };
-    serde_yaml::to_string(&record).unwrap_or_default()
+fn text<S: Serializer>(name: &Name, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name)
 }
+
+fn texts<S: Serializer>(names: &[&Name], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(names.iter().map(|name| &***name))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(expecting = "a map with `workloads` and `version`")]
+struct ReadConfig {
+    workloads: Option<ReadWorkloads>,
+    version: Option<Version>,
+}
+
+struct ReadWorkloads(BTreeMap<Name, Option<ReadWorkload>>);
+
+#[derive(Default, Deserialize)]
+#[serde(expecting = "a map with `jobs` and `version`")]
+struct ReadWorkload {
+    jobs: Option<Vec<Id>>,
+    version: Option<Version>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a map with `releasing`")]
+struct ReadState {
+    config: Option<Id>,
+    barrier: Option<Version>,
+    releasing: Option<Vec<ReadReleases>>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a map with `worker`, `epoch` and `streams`")]
+struct ReadReleases {
+    worker: Id,
+    epoch: Version,
+    streams: Vec<Id>,
+}
+
+/// A map whose keys are different: of two lists of one worker neither may be lost.
+impl<'de> Deserialize<'de> for ReadWorkloads {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = ReadWorkloads;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from workers to their jobs")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some((worker, load)) = map.next_entry::<Id, _>()? {
+                    if entries.contains_key(&worker.0) {
+                        return Err(A::Error::custom(format!("{} is listed twice", worker.0)));
+                    }
+                    entries.insert(worker.0, load);
+                }
+                Ok(ReadWorkloads(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// A name: text, or a whole number, which somebody forgot to quote.
+struct Id(Name);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Id;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name (text; in quotes if it could be something else)")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
+                Ok(Id(text.into()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id, E> {
+                Ok(Id(number.to_string().into()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Id, E> {
+                Ok(Id(number.to_string().into()))
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// A whole number that every reader of JSON keeps.
+struct Version(Epoch);
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+        impl Visitor<'_> for Number {
+            type Value = Version;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a version (a whole number from 0 to {LARGEST_EPOCH})")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Version, E> {
+                if number > LARGEST_EPOCH {
+                    return Err(E::invalid_value(de::Unexpected::Unsigned(number), &self));
+                }
+                Ok(Version(number))
+            }
+        }
+        deserializer.deserialize_any(Number)
+    }
+}
+
+#[cfg(test)]
+mod tests;

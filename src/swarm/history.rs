@@ -6,15 +6,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    file,
+    file::{self, STATE_KEY},
     ground::MapFacts,
     handover::{Epoch, Published, Share},
     memory::Memory,
 };
 use crate::{controller::Error, placement::hash};
-
-/// The key of the record beside the file.
-pub const RECORD: &str = "handover.yml";
 
 /// What is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,8 +52,8 @@ pub struct Evidence<'a> {
 
 /// The fingerprint of what is written, to see another's edit.
 #[must_use]
-pub fn fingerprint(config: &str, record: &str) -> String {
-    format!("{:016x}", hash::combine(hash::of(config), hash::of(record)))
+pub fn fingerprint(config: &str, state: &str) -> String {
+    format!("{:016x}", hash::combine(hash::of(config), hash::of(state)))
 }
 
 /// Reads the record.
@@ -69,8 +66,8 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
         return Ok(lost(None, evidence));
     };
     let config = share.data.get(key).map_or("", String::as_str);
-    let record = share.data.get(RECORD).map_or("", String::as_str);
-    let read = file::parse(config, record);
+    let state = share.data.get(STATE_KEY).map(String::as_str);
+    let read = file::parse(config, state).map(|parsed| parsed.published);
     let Some(content) = &share.content else {
         // Given to us, and never written by us: the original's, or an empty place for it.
         let mut published = read.map_err(|error| {
@@ -83,7 +80,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
         }
         return Ok(History { published, repair: Some(Repair::Barrier), edited: None });
     };
-    let intact = *content == fingerprint(config, record);
+    let intact = *content == fingerprint(config, state.unwrap_or_default());
     match read {
         Ok(published) if intact && published.epoch >= evidence.told => {
             Ok(History { published, repair: None, edited: None })

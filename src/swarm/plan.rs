@@ -6,10 +6,10 @@ use std::{
 };
 
 use super::{
-    file,
+    file::{self, STATE_KEY},
     ground::{MapFacts, View},
     handover::{self, Cause, Epoch, Published, Refresh, Step, Why},
-    history::{self, Evidence, History, RECORD, Repair},
+    history::{self, Evidence, History, Repair},
     memory::{Granted, Memory},
     report::{self, Facts, notice, verdict},
     settings::{LARGEST_MAP, Settings},
@@ -147,7 +147,7 @@ fn ours(swarm: &Swarm, share: &MapFacts) -> Result<(), Error> {
     let map = swarm.config_map();
     Err(Error::Conflict(format!(
         "spec.configMap: ConfigMap {namespace}/{map} exists and is not of this Swarm; to hand it over: \
-         kubectl annotate -n {namespace} configmap {map} {}={name}",
+         kubectl annotate --overwrite -n {namespace} configmap {map} {}={name}",
         super::ground::GIVEN
     )))
 }
@@ -385,8 +385,8 @@ impl<'a> Decision<'a> {
     }
 
     fn data(&self, published: &Published) -> BTreeMap<String, String> {
-        let (config, record) = (file::render(published), file::render_record(published));
-        [(self.swarm.spec.config_map.key.clone(), config), (RECORD.to_owned(), record)].into()
+        let file::Files { config, state } = file::render(published);
+        [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)].into()
     }
 
     fn publish(&self, step: &Step) -> Result<Option<Publish>, Error> {

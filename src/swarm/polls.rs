@@ -8,10 +8,9 @@ use futures::StreamExt;
 
 use super::{
     acknowledge::Asker,
-    file,
+    file::{self, STATE_KEY},
     ground::{PodFacts, View},
     handover::{Epoch, Published},
-    history::RECORD,
     memory::{Memory, Report},
 };
 use crate::api::Swarm;
@@ -61,7 +60,8 @@ pub(super) fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<A
     }
     let data = &view.share.as_ref()?.data;
     let config = data.get(&swarm.spec.config_map.key)?;
-    file::parse(config, data.get(RECORD).map_or("", String::as_str)).ok().map(Arc::new)
+    let parsed = file::parse(config, data.get(STATE_KEY).map(String::as_str)).ok()?;
+    Some(Arc::new(parsed.published))
 }
 
 /// The version that a pod is waited for with; 0: none.

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::{
     SwarmReconciler,
+    file::STATE_KEY,
     ground::{CONTENT, GIVEN, NUDGE},
     handover::Refresh,
-    history::{RECORD, fingerprint},
+    history::fingerprint,
     plan::{Desired, Immutable, Publish},
     workers::epoch_of,
 };
@@ -63,11 +64,11 @@ impl SwarmReconciler {
         let map = swarm.config_map();
         let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(self.client.clone(), &namespace);
         let config = publish.data.get(&swarm.spec.config_map.key).map_or("", String::as_str);
-        let record = publish.data.get(RECORD).map_or("", String::as_str);
+        let state = publish.data.get(STATE_KEY).map_or("", String::as_str);
         let mut object = owned(swarm, &map);
         object["data"] = json!(publish.data);
         object["metadata"]["annotations"] = json!({
-            CONTENT: fingerprint(config, record), GIVEN: name
+            CONTENT: fingerprint(config, state), GIVEN: name
         });
         let written = match &publish.on {
             Some(version) => {

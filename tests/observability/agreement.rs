@@ -150,6 +150,46 @@ fn every_reason_to_have_no_agent_is_documented() {
     }
 }
 
+/// What the page gives as a default is the default.
+#[test]
+fn the_defaults_of_a_swarm_are_those_of_the_page() {
+    let page = read(&root().join("docs/swarm.md"));
+    let spec = json!({
+        "workload": {"name": "w"}, "streams": [{"id": "a"}],
+        "weights": {"query": "x"}, "autoscale": {"maxWeightPerWorker": 1, "max": 2}
+    });
+    let swarm: Swarm = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm", "metadata": {}, "spec": spec
+    }))
+    .expect("a Swarm");
+    let spec = serde_json::to_value(swarm.spec).expect("JSON");
+    for (path, value, written) in [
+        ("/workload/kind", json!("StatefulSet"), "; `StatefulSet` |"),
+        ("/streams/0/weight", json!(1), ", `1` |"),
+        ("/configMap/key", json!("config.yml"), "`config.yml`"),
+        ("/configMap/immutable", json!(false), "`false`"),
+        ("/policy", json!("Sticky"), "; `Sticky` |"),
+        ("/handover", json!("Exclusive"), "; `Exclusive` |"),
+        ("/refresh/maxUnavailable", json!(1), ", `1` |"),
+        ("/refresh/timeout", json!("120s"), "`2m`"),
+        ("/refresh/port", json!(9090), "`9090`"),
+        ("/refresh/path", json!("/internal/version"), "`/internal/version`"),
+        ("/weights/prometheus", json!("default"), "`default`"),
+        ("/weights/interval", json!("30s"), "`30s`"),
+        ("/weights/rebalanceAbove", json!("1.3"), "`\"1.3\"`"),
+        ("/weights/for", json!("600s"), "`10m`"),
+        ("/autoscale/min", json!(1), ", `1` |"),
+        ("/autoscale/cooldown", json!("300s"), "`5m`"),
+        ("/mode", json!("Enforce"), "; `Enforce` |"),
+        ("/paused", json!(false), "`false`"),
+    ] {
+        assert_eq!(spec.pointer(path), Some(&value), "{path}");
+        let field = path.trim_start_matches('/').replace("/0/", "[].").replace('/', ".");
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{field}` | ")));
+        assert!(row.is_some_and(|row| row.contains(written)), "{field}: not {written}");
+    }
+}
+
 /// What the pages show as the samples are the samples.
 #[test]
 fn the_samples_of_the_pages_are_those_of_the_repository() {

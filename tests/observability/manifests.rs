@@ -192,6 +192,8 @@ fn nothing_passes_but_what_is_listed() {
             "TCP/53 cidr=169.254.20.10/32".to_owned(),
             "TCP/53 namespace=kube-system".to_owned(),
             "TCP/6443 anywhere".to_owned(),
+            // Workers, in any namespace, are asked what they run.
+            "TCP/9090 any pod".to_owned(),
             format!("TCP/9090 namespace={monitoring} pod=prometheus"),
             "UDP/53 cidr=169.254.20.10/32".to_owned(),
             "UDP/53 namespace=kube-system".to_owned(),

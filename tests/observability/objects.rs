@@ -92,6 +92,9 @@ pub fn peer(peer: &Value) -> String {
     if let Some(pod) = label("podSelector", "app.kubernetes.io/name") {
         parts.push(format!("pod={pod}"));
     }
+    if *peer == serde_json::json!({"namespaceSelector": {}}) {
+        parts.push("any pod".to_owned());
+    }
     assert!(!parts.is_empty(), "a peer that is not understood: {peer}");
     parts.join(" ")
 }

@@ -129,6 +129,8 @@ impl<'m> Plan<'m> {
 
     /// Who got nothing stays with a worker that is leaving, or is nowhere.
     pub fn close(&mut self) {
+        let reason =
+            if self.open_hosts().is_empty() { Reason::NoWorker } else { Reason::NoCapacity };
         let undecided: Vec<usize> = self.undecided().collect();
         for unit in undecided {
             match self.market.owner(unit) {
@@ -137,7 +139,7 @@ impl<'m> Plan<'m> {
                 {
                     self.seat(unit, host);
                 }
-                _ => self.refuse(unit, Reason::NoCapacity),
+                _ => self.refuse(unit, reason),
             }
         }
     }

@@ -67,6 +67,27 @@ struct Dedication {
     spare: usize,
 }
 
+/// Whether units that are not dedicated need a worker that takes them. Those that run nowhere can wait for one
+/// that only keeps what it has: its being unready for a while drives no dedicated unit out.
+fn needs_worker(plan: &Plan) -> bool {
+    let market = plan.market;
+    let mut waits = vec![false; market.hosts.len()];
+    for (host, waits) in market.hosts.iter().zip(&mut waits) {
+        *waits = host.standing == Standing::Keeps;
+    }
+    for unit in market.units.iter().filter(|unit| unit.dedicated) {
+        if let Some(host) = unit.previous {
+            waits[host] = false;
+        }
+    }
+    let can_wait = waits.contains(&true);
+    plan.undecided().any(|unit| {
+        let ordinary = !market.units[unit].dedicated;
+        let full = market.owner(unit).is_some_and(|(_, standing)| standing == Standing::Full);
+        ordinary && (full || !can_wait)
+    })
+}
+
 impl Dedication {
     fn new(plan: &Plan, sticky: bool) -> Self {
         let market = plan.market;
@@ -74,8 +95,8 @@ impl Dedication {
         // Of the workers that are not keeping, only those have somebody so far to whom something is pinned.
         let (shared, free): (Vec<usize>, Vec<usize>) =
             (0..market.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
-        let ordinary = market.units.iter().any(|unit| !unit.dedicated && unit.pin == Pin::Nowhere);
-        let spare = free.len() - usize::from(ordinary && shared.is_empty() && !free.is_empty());
+        let needed = shared.is_empty() && needs_worker(plan);
+        let spare = free.len().saturating_sub(usize::from(needed));
         Self { sticky, holdings: market.holdings(), spare }
     }
 
@@ -107,13 +128,14 @@ impl Dedication {
 
     fn choose(&self, plan: &Plan, unit: usize) -> Result<usize, Reason> {
         let market = plan.market;
+        let full = |host: usize| market.hosts[host].standing == Standing::Full;
+        let free = |&host: &usize| plan.taken[host] == 0 && (!full(host) || self.spare > 0);
+        let bound = bound(market, unit).transpose()?;
         if plan.max == 0 {
             return Err(Reason::NoCapacity);
         }
-        let full = |host: usize| market.hosts[host].standing == Standing::Full;
-        let free = |&host: &usize| plan.taken[host] == 0 && (!full(host) || self.spare > 0);
-        if let Some(bound) = bound(market, unit) {
-            return Some(bound?).filter(free).ok_or(Reason::NoDedicatedWorker);
+        if bound.is_some() {
+            return bound.filter(free).ok_or(Reason::NoDedicatedWorker);
         }
         let cost = |host: usize| self.cost(market, unit, host);
         (0..market.hosts.len())

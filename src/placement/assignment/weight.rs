@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    market::{Market, Pin},
+    market::{Market, Pin, Unit},
     plan::Plan,
 };
 
@@ -44,7 +44,7 @@ pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
 /// what was placed a moment ago does not move either.
 pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     let market = plan.market;
-    let Some(heaviest) = heaviest(plan, open) else { return };
+    let Some(heaviest) = heaviest(market) else { return };
     let mut scales = Scales::new(plan, open, held);
     while let Some((from, to, gap)) = scales.widest() {
         if gap <= u128::from(heaviest) {
@@ -55,17 +55,11 @@ pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     }
 }
 
-/// The heaviest of those that may move.
-fn heaviest(plan: &Plan, open: &[usize]) -> Option<u64> {
-    let mut is_open = vec![false; plan.taken.len()];
-    for &host in open {
-        is_open[host] = true;
-    }
-    let movable = |&unit: &usize| {
-        plan.market.units[unit].pin == Pin::Nowhere
-            && plan.seats[unit].host().is_some_and(|host| is_open[host])
-    };
-    (0..plan.seats.len()).filter(movable).map(|unit| plan.market.units[unit].weight).max()
+/// The heaviest of those that may move, those included that stay because their worker only keeps what it has: if
+/// they did not count, its being unready for a while would move others.
+fn heaviest(market: &Market) -> Option<u64> {
+    let movable = |unit: &&Unit| unit.pin == Pin::Nowhere && !unit.dedicated;
+    market.units.iter().filter(movable).map(|unit| unit.weight).max()
 }
 
 /// The weight on each host. A sum of so many weights does not fit into 64 bits.

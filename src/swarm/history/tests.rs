@@ -18,9 +18,9 @@ fn published(epoch: Epoch) -> Published {
 
 /// The `ConfigMap` as we write it.
 fn map(published: &Published) -> MapFacts {
-    let (config, record) = (file::render(published), file::render_record(published));
-    let content = Some(fingerprint(&config, &record));
-    let data = [("config.yml".to_owned(), config), (RECORD.to_owned(), record)];
+    let file::Files { config, state } = file::render(published);
+    let content = Some(fingerprint(&config, &state));
+    let data = [("config.yml".to_owned(), config), (STATE_KEY.to_owned(), state)];
     MapFacts { content, data: Arc::new(BTreeMap::from(data)), ..MapFacts::default() }
 }
 

@@ -15,9 +15,9 @@ const BEGIN: Duration = Duration::from_secs(40);
 /// The first node has the cluster's own services, and the way of the lab to all others.
 const SERVICES: &str = "node-1";
 
-/// Waits until a file later than this has been published, of which somebody has not taken notice yet.
-pub(super) async fn in_mid_handover(stage: &Stage<'_>, epoch: u64) -> Result<()> {
-    stage.history.after(epoch, BEGIN).await.map(drop)
+/// Waits until so many files have been published, of which nobody has taken notice yet.
+pub(super) async fn in_mid_handover(stage: &Stage<'_>, files: usize) -> Result<()> {
+    stage.history.reaches(files, BEGIN).await
 }
 
 /// SIGKILL to the first process of a worker: the kubelet starts it again in the same pod.
@@ -55,15 +55,20 @@ pub(super) async fn worker_deleted(stage: &mut Stage<'_>) -> Result<()> {
         .await
 }
 
-/// The operator's leader is killed with SIGKILL as soon as a new file is published: nobody has acknowledged it.
-pub(super) async fn operator_killed(stage: &mut Stage<'_>, replicas: usize) -> Result<()> {
+/// The operator's leader is killed with SIGKILL as soon as so many new files are published: nobody has acknowledged the
+/// last one.
+pub(super) async fn operator_killed(
+    stage: &mut Stage<'_>,
+    replicas: usize,
+    files: usize,
+) -> Result<()> {
     let name = format!("{} -> {replicas}, operator killed", stage.replicas);
     stage.faults += 1;
     stage
         .step(&name, &[], async |stage| {
-            let (epoch, leader) = (stage.file()?.epoch, stage.cluster.operator_leader().await?);
+            let (known, leader) = (stage.history.len(), stage.cluster.operator_leader().await?);
             stage.scale(replicas)?;
-            in_mid_handover(stage, epoch).await?;
+            in_mid_handover(stage, known + files).await?;
             stage.cluster.kill_container(OPERATOR, &leader).await?;
             let file = stage.file()?;
             stage.say(&format!(
@@ -86,9 +91,9 @@ pub(super) async fn worker_killed_in_mid_handover(
     stage.faults += 1;
     stage
         .step(&name, &[victim], async |stage| {
-            let epoch = stage.file()?.epoch;
+            let known = stage.history.len();
             stage.scale(replicas)?;
-            in_mid_handover(stage, epoch).await?;
+            in_mid_handover(stage, known + 1).await?;
             stage.say(&format!("kill -9 the process of {victim}"));
             // It may be on its way out already: that is no fault of the demo.
             if let Err(error) = stage.cluster.kill_container(NAMESPACE, victim).await {
@@ -126,7 +131,11 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
             stage
                 .say(&format!("==> {node} is NotReady, {} streams run on it unseen", theirs.len()));
             stage.scale(replicas)?;
-            only_they_are_waited_for(stage, &cut_off, replicas).await?;
+            if stage.strategy == "HotReload" {
+                only_they_are_waited_for(stage, &cut_off, replicas).await?;
+            } else {
+                evicted(stage, &cut_off).await?;
+            }
             let given = stage.history.since(known).iter().any(|file| {
                 let owners = file.owners();
                 theirs
@@ -138,10 +147,9 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
             }
             let file = stage.file()?;
             stage.say(&format!(
-                "==> epoch {}: {} of its streams stay, {} wait for its word; plugged in again",
+                "==> epoch {}: nobody else has one of its streams, {} wait for its word; plugged in again",
                 file.epoch,
-                theirs.len() - file.releasing.len(),
-                file.releasing.len()
+                file.releasing.iter().filter(|it| cut_off.contains(&it.worker)).count()
             ));
             stage.cluster.join(&node)?;
             stage.cluster.nodes_ready(std::slice::from_ref(&node)).await
@@ -182,6 +190,16 @@ async fn only_they_are_waited_for(
                 && file.releasing.iter().all(|it| cut_off.contains(&it.worker));
             let newest = file.shares.get(&format!("swarm-worker-{}", replicas - 1));
             Ok(theirs && newest.is_some_and(|share| !share.jobs.is_empty()))
+        })
+        .await
+}
+
+/// Waits until a pod that is cut off is to go: it does not hear of it.
+async fn evicted(stage: &Stage<'_>, cut_off: &BTreeSet<String>) -> Result<()> {
+    stage
+        .until("a pod that is cut off evicted", async || {
+            let workers = stage.workers().await?;
+            Ok(workers.iter().any(|(name, worker)| cut_off.contains(name) && worker.leaving))
         })
         .await
 }

@@ -154,18 +154,18 @@ fn wrong_step(before: &File, after: &File) -> Vec<String> {
     faults
 }
 
-/// How often the list of each worker has changed, in a series of files.
-pub(super) fn changes(files: &[File]) -> BTreeMap<String, usize> {
-    let mut changes = BTreeMap::new();
+/// The workers whose list has changed in a series of files.
+pub(super) fn changed(files: &[File]) -> BTreeSet<String> {
+    let mut changed = BTreeSet::new();
     for pair in files.windows(2) {
         let workers: BTreeSet<&String> = pair.iter().flat_map(|file| file.shares.keys()).collect();
         for worker in workers {
             if pair[0].streams_of(worker) != pair[1].streams_of(worker) {
-                *changes.entry(worker.clone()).or_default() += 1;
+                changed.insert(worker.clone());
             }
         }
     }
-    changes
+    changed
 }
 
 /// The fewest streams that can move between workers that both files have: what is above a worker's part of an even
@@ -252,7 +252,7 @@ mod tests {
             file(3, &[("w0", "a", 2), ("w1", "b", 3)], &[]),
         ];
         assert_eq!(faults(&files), Vec::<String>::new());
-        assert_eq!(changes(&files), [("w0".to_owned(), 1), ("w1".to_owned(), 1)].into());
+        assert_eq!(changed(&files), ["w0".to_owned(), "w1".to_owned()].into());
         assert_eq!((moves(&files[0], &files[2]), fewest_moves(&files[0], &files[2])), (1, 1));
     }
 

@@ -19,14 +19,15 @@ use super::file::File;
 #[derive(Debug)]
 pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
-    newest: watch::Receiver<u64>,
+    /// How many there are.
+    told: watch::Receiver<usize>,
     follower: JoinHandle<()>,
 }
 
 impl History {
     pub fn follow(client: Client, namespace: &str, name: &str) -> Self {
         let files = Arc::<Mutex<Vec<File>>>::default();
-        let (tell, newest) = watch::channel(0);
+        let (tell, told) = watch::channel(0);
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let kept = Arc::clone(&files);
@@ -36,14 +37,12 @@ impl History {
                 match maps.try_next().await {
                     Ok(Some(map)) => match File::read(&map) {
                         Ok(Some(file)) => {
-                            let epoch = file.epoch;
                             let mut files = lock(&kept);
                             // A write that left the file as it is, of a label say.
                             if files.last() != Some(&file) {
                                 files.push(file);
                             }
-                            drop(files);
-                            tell.send_replace(epoch);
+                            tell.send_replace(files.len());
                         }
                         Ok(None) => {}
                         Err(error) => crate::progress(&format!("{error:#}")),
@@ -54,7 +53,7 @@ impl History {
                 }
             }
         });
-        Self { files, newest, follower }
+        Self { files, told, follower }
     }
 
     /// All files so far.
@@ -77,12 +76,14 @@ impl History {
         lock(&self.files).iter().skip(length.saturating_sub(1)).cloned().collect()
     }
 
-    /// Waits until a file later than this is published.
-    pub async fn after(&self, epoch: u64, limit: Duration) -> Result<u64> {
-        let mut newest = self.newest.clone();
-        let newer = timeout(limit, newest.wait_for(|newest| *newest > epoch)).await;
-        let newer = newer.with_context(|| format!("no file after epoch {epoch}"))?;
-        Ok(*newer.context("nobody follows the file any more")?)
+    /// Waits until there are so many.
+    pub async fn reaches(&self, length: usize, limit: Duration) -> Result<()> {
+        let mut told = self.told.clone();
+        let reached = timeout(limit, told.wait_for(|files| *files >= length)).await;
+        reached
+            .with_context(|| format!("{} files, not {length}, after {limit:?}", self.len()))?
+            .context("nobody follows the file any more")?;
+        Ok(())
     }
 }
 

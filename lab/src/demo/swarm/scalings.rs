@@ -12,14 +12,15 @@ pub(super) async fn to(stage: &mut Stage<'_>, replicas: usize) -> Result<()> {
     stage.step(&name, &[], async |stage| stage.scale(replicas)).await
 }
 
-/// Scales to a number, and to another one as soon as the first one has begun to be worked on.
+/// Scales to a number, and to another one as soon as streams are on their way.
 async fn by_way_of(stage: &mut Stage<'_>, detour: usize, replicas: usize) -> Result<()> {
     let name = format!("{} -> {detour} -> {replicas}", stage.replicas);
     stage
         .step(&name, &[], async |stage| {
-            let epoch = stage.file()?.epoch;
+            let known = stage.history.len();
             stage.scale(detour)?;
-            faults::in_mid_handover(stage, epoch).await?;
+            // The first file names the new worker, the second one takes streams from the others.
+            faults::in_mid_handover(stage, known + 2).await?;
             stage.scale(replicas)
         })
         .await
@@ -41,8 +42,8 @@ pub(super) async fn hot_reload(stage: &mut Stage<'_>) -> Result<()> {
     faults::worker_deleted(stage).await?;
     faults::node_cut(stage).await?;
     stage.say("ACT 3  the operator is killed in mid-handover");
-    for replicas in [2, 5, 3] {
-        faults::operator_killed(stage, replicas).await?;
+    for (replicas, files) in [(2, 1), (5, 2), (3, 1)] {
+        faults::operator_killed(stage, replicas, files).await?;
     }
     Ok(())
 }
@@ -61,10 +62,11 @@ pub(super) async fn delete_pod(stage: &mut Stage<'_>) -> Result<()> {
     for replicas in [2, 3] {
         to(stage, replicas).await?;
     }
-    faults::operator_killed(stage, 5).await?;
+    faults::operator_killed(stage, 5, 2).await?;
     faults::worker_killed_in_mid_handover(stage, 3).await?;
     by_way_of(stage, 4, 2).await?;
-    faults::operator_killed(stage, 3).await?;
+    faults::operator_killed(stage, 3, 3).await?;
+    faults::node_cut(stage).await?;
     for replicas in [1, 2] {
         to(stage, replicas).await?;
     }

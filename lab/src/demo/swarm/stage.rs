@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
@@ -114,16 +115,21 @@ impl<'a> Stage<'a> {
         excused: &[&str],
         act: impl AsyncFnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        let (began, known, scalings) = (Instant::now(), self.history.len(), self.scalings);
+        let (since, began) = (Timestamp::now(), Instant::now());
+        let (known, scalings) = (self.history.len(), self.scalings);
         let before = self.workers().await?;
         act(self).await.with_context(|| name.to_owned())?;
         let (after, end) = self.settled(name).await?;
         let files = self.history.since(known);
         let (old, new) = (files.first().cloned().unwrap_or_default(), self.file()?);
-        let changed = file::changes(&files);
+        let mut changed = file::changed(&files);
+        if known == 0 {
+            // The first file is new to all that stand in it.
+            changed.extend(new.shares.keys().cloned());
+        }
         let restarted = restarted(&before, &after);
         for pod in &restarted {
-            let may = self.strategy == "DeletePod" && changed.contains_key(*pod);
+            let may = self.strategy == "DeletePod" && changed.contains(*pod);
             if !may && !excused.contains(pod) {
                 self.wrong.push(format!("{name}: {pod} was restarted for nothing"));
             }
@@ -133,12 +139,16 @@ impl<'a> Stage<'a> {
         if moved > fewest && self.scalings - scalings <= 1 {
             self.wrong.push(format!("{name}: {moved} streams moved, {fewest} are enough"));
         }
-        let ran = Ran::of(&self.sink.ledger(), Stretch::new(self.judged, end), self.replicas);
+        let time = Stretch::new(self.judged, end);
+        let ran = Ran::of(&self.sink.ledger(), time, self.replicas);
         self.judged = end;
         let row = Row {
             strategy: self.strategy,
             step: name.to_owned(),
             workers: self.replicas,
+            since,
+            time,
+            changed,
             ran,
             moved,
             epoch: new.epoch,

@@ -1,6 +1,9 @@
 //! What each step has cost, as a table. No IO.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+
+use jiff::Timestamp;
 
 use crate::streams::{Ledger, Millis, Stretch};
 
@@ -28,6 +31,12 @@ pub(super) struct Row {
     pub strategy: &'static str,
     pub step: String,
     pub workers: usize,
+    /// When it began, for the audit log.
+    pub since: Timestamp,
+    /// Of what time the reports are judged.
+    pub time: Stretch,
+    /// The workers whose share has changed.
+    pub changed: BTreeSet<String>,
     pub ran: Ran,
     /// Streams that went from one worker that stays to another.
     pub moved: usize,
@@ -138,6 +147,44 @@ pub(super) fn table(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
+    text.push_str(
+        "  gaps: streams that nobody ran for a time; moved: between workers that stay; restarted: workers that stay\n",
+    );
+    text
+}
+
+/// Renders for each stream how often and for how long nobody ran it, where there was anybody to.
+pub(super) fn gaps_of_streams(ledger: &Ledger, rows: &[Row]) -> String {
+    #[derive(Default)]
+    struct Gaps {
+        count: usize,
+        longest: Millis,
+        together: Millis,
+    }
+    let mut streams: BTreeMap<String, Gaps> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.workers > 0) {
+        for gap in ledger.gaps(row.time) {
+            let gaps = streams.entry(gap.stream).or_default();
+            gaps.count += 1;
+            gaps.longest = gaps.longest.max(gap.time.millis());
+            gaps.together += gap.time.millis();
+        }
+    }
+    let all: Millis = rows.iter().filter(|row| row.workers > 0).map(|row| row.time.millis()).sum();
+    let width = streams.keys().map(|stream| stream.chars().count()).max().unwrap_or(0);
+    let mut text = format!(
+        "  {:width$}{:>8}{:>10}{:>10}  of {:.0} s\n",
+        "stream",
+        "gaps",
+        "longest",
+        "together",
+        seconds(all)
+    );
+    for (stream, gaps) in streams {
+        let (longest, together) = (seconds(gaps.longest), seconds(gaps.together));
+        let _ =
+            writeln!(text, "  {stream:width$}{:>8}{longest:>8.1} s{together:>8.1} s", gaps.count);
+    }
     text
 }
 
@@ -177,6 +224,9 @@ mod tests {
             strategy: "HotReload",
             step: step.to_owned(),
             workers: 3,
+            since: Timestamp::UNIX_EPOCH,
+            time: Stretch::new(0, 4000),
+            changed: BTreeSet::new(),
             ran: Ran { overlaps: 0, overlap: 0, gaps },
             moved: 9,
             epoch: 12,
@@ -211,6 +261,24 @@ mod tests {
         assert_eq!(lines[2], "2 -> 3 here, HotReload none 0.7 s 0");
         assert_eq!(lines[3], "3 -> 2 the original 5: 2.7 s 21.0 s 2");
         assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn each_stream_has_its_gaps_where_there_was_anybody() {
+        let mut ledger = Ledger::default();
+        for (from, to) in [(0, 1000), (1400, 2000), (2100, 6000), (8000, 9000)] {
+            let (worker, pod) = ("w0".to_owned(), "u".to_owned());
+            let intervals = vec![Interval { stream: "s".to_owned(), epoch: 1, from, to }];
+            ledger.enter(&Report { worker, pod, intervals });
+        }
+        let mut nobody = row("2 -> 0", None);
+        (nobody.workers, nobody.time) = (0, Stretch::new(4000, 7000));
+        let text = gaps_of_streams(&ledger, &[row("start", None), nobody]);
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(lines, ["stream gaps longest together of 4 s", "s 2 0.4 s 0.5 s"]);
     }
 
     #[test]

@@ -3,6 +3,7 @@ use super::*;
 
 mod by_count;
 mod originals;
+mod properties;
 
 /// Items, workers, and who has what: ids as text, so that a test reads as a table.
 #[derive(Clone, Debug)]
