@@ -21,13 +21,17 @@ use crate::{
 use file::File;
 use puppet::Puppet;
 
+mod admission;
 mod file;
+mod immutable;
 mod instance;
 mod killed;
 mod lagging;
 mod ledger;
+mod measured;
 mod proxy;
 mod puppet;
+mod quiet;
 mod record;
 mod rights;
 mod scaling;

@@ -12,7 +12,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::AbortHandle};
 
 use crate::bench::{Bench, Operator};
@@ -53,9 +53,14 @@ impl Proxy {
     pub async fn start(bench: &Bench) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("address");
+        // The authority, though no certificate is shown here: without one a client wants the system's.
+        let plane = std::fs::read_to_string(bench.plane().kubeconfig()).expect("kubeconfig");
+        let plane: Value = serde_yaml::from_str(&plane).expect("kubeconfig");
+        let mut cluster = plane["clusters"][0]["cluster"].clone();
+        cluster["server"] = format!("http://{address}").into();
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
-            "clusters": [{"name": "proxy", "cluster": {"server": format!("http://{address}")}}],
+            "clusters": [{"name": "proxy", "cluster": cluster}],
             "users": [{"name": "proxy", "user": {}}],
             "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
         });

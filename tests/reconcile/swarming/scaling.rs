@@ -261,7 +261,7 @@ fn no_more_streams_are_on_their_way_at_once_than_max_moves() {
         let mut most = 0;
         let half = async || {
             let data = stage.maps().get("slow-config").await.unwrap().data.unwrap();
-            most = most.max(data["handover.yml"].matches("stream:").count());
+            most = most.max(data["handover.yml"].matches("worker:").count());
             (stage.puppet.streams("slow-1").len() == 6).then_some(())
         };
         eventually("six streams on each", half).await;

@@ -205,6 +205,8 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         stage.stateful_set("bare", 2, json!({})).await;
         stage.swarm("bare", hot(&streams(6))).await;
         stage.settled("bare", 2, &streams(6)).await;
+        // It would obey, and its set has let go of it.
+        stage.puppet.control(|c| c.held.insert("bare-1".into()));
         let patch = kube::api::Patch::Merge(json!({"metadata": {"labels": {"app": null}}}));
         stage.pods().patch("bare-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
         stage.scale("bare", 1).await;
