@@ -46,11 +46,8 @@ pub(super) fn some_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn some_case() -> impl Strategy<Value = Case> {
-    let rules = (
-        some_policy(),
-        prop::option::weighted(0.3, 0..12_usize),
-        prop::bool::weighted(0.8),
-    );
+    let rules =
+        (some_policy(), prop::option::weighted(0.3, 0..12_usize), prop::bool::weighted(0.8));
     (some_things(), some_workers(), rules).prop_map(|(items, workers, rules)| Case {
         items,
         workers,
@@ -185,7 +182,8 @@ fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
         prop_assert!(dedicated == 0 || share.len() == 1, "{} is shared: {:?}", worker, share);
         for thing in share {
             let waits = thing.pin.as_ref().is_some_and(|pin| {
-                case.standing(pin) == Some(Standing::Keeps) && thing.owner.as_deref() == Some(worker)
+                case.standing(pin) == Some(Standing::Keeps)
+                    && thing.owner.as_deref() == Some(worker)
             });
             let honoured = thing.pin.as_deref().is_none_or(|pin| pin == worker);
             prop_assert!(honoured || waits, "{:?} on {}", thing, worker);
@@ -225,7 +223,8 @@ fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
 fn check_even(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     let shares = case.shares(outcome);
     let open = case.open(&shares);
-    let equal = case.items.iter().filter(|t| !t.dedicated).map(|t| t.weight).collect::<BTreeSet<_>>();
+    let equal =
+        case.items.iter().filter(|t| !t.dedicated).map(|t| t.weight).collect::<BTreeSet<_>>();
     let by_weight = case.rules.policy == Policy::Sticky && equal.len() > 1;
     let load = |worker: &str| -> u128 {
         let weight = |t: &&Thing| if by_weight { u128::from(t.weight) } else { 1 };
