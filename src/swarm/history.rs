@@ -125,19 +125,16 @@ impl History {
         }
         let mut next = self.published.clone();
         next.epoch = next.epoch.max(highest) + 1;
-        match self.repair {
+        if self.repair == Some(Repair::Undo) {
             // A list that was edited may have been read; so may a version, which acknowledges nothing.
-            Some(Repair::Undo) => {
-                let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
-                for (worker, share) in &mut next.shares {
-                    let same = edited(worker).is_some_and(|other| same_set(share, other));
-                    if !same {
-                        share.version = next.epoch;
-                    }
+            let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
+            for (worker, share) in &mut next.shares {
+                let same = edited(worker).is_some_and(|other| same_set(share, other));
+                if !same {
+                    share.version = next.epoch;
                 }
-                next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
             }
-            _ => {}
+            next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
         }
         next
     }

@@ -66,13 +66,10 @@ fn all(memories: &Memories) -> Response {
 
 fn one(memories: &Memories, namespace: String, name: String) -> Response {
     let key = (namespace, name);
-    match memories.told().get(&key) {
-        Some(told) => answer(&page(&key.0, &key.1, told, Instant::now())),
-        None => {
-            let text = format!("no Swarm {}/{} is served\n", key.0, key.1);
-            (StatusCode::NOT_FOUND, text).into_response()
-        }
+    if let Some(told) = memories.told().get(&key) {
+        return answer(&page(&key.0, &key.1, told, Instant::now()));
     }
+    (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
 }
 
 fn page(namespace: &str, name: &str, told: &Told, now: Instant) -> Value {

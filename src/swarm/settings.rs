@@ -226,6 +226,7 @@ fn check(policy: Policy, kind: WorkloadKind, streams: &[Stream]) -> Result<(), S
 }
 
 /// The ids, shared by everything that names a stream.
+#[must_use]
 pub fn ids(streams: &[Stream]) -> Vec<Arc<str>> {
     streams.iter().map(|stream| stream.id.as_str().into()).collect()
 }

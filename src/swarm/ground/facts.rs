@@ -65,6 +65,10 @@ fn mounts(spec: &PodSpec) -> Vec<(Box<str>, Box<str>)> {
 
 /// A pod of a worker.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each as the API server tells it"
+)]
 pub struct PodFacts {
     /// Its name.
     pub name: Arc<str>,

@@ -92,7 +92,14 @@ pub(super) fn missing(
         (run.worker != owner || Some(&run.pod) != pod)
             .then(|| format!("{stream} runs on {}, not on the {owner} of now", run.worker))
     };
-    owners.into_iter().find_map(wrong)
+    if let Some(text) = owners.into_iter().find_map(wrong) {
+        return Some(text);
+    }
+    // Else a part of the last gap would be counted with the next step.
+    let runs = || ledger.streams().filter_map(|stream| ledger.latest(stream));
+    let begun = runs().map(|run| run.time.from).max();
+    let known = runs().map(|run| run.time.to).min();
+    (begun >= known).then(|| "a stream began just now".to_owned())
 }
 
 #[cfg(test)]
@@ -173,6 +180,16 @@ mod tests {
 
         assert!(missing(&file, &workers, 3, &ledger, NOW + 5000).unwrap().contains("nothing from"));
         assert!(says(&file, &workers, 3, &Ledger::default()).contains("never ran"));
+
+        let (_, _, mut begun) = world(3);
+        let mut told = |stream: &str, from, to| {
+            let stream = stream.to_owned();
+            let intervals = vec![Interval { stream, epoch: 3, from, to }];
+            let (worker, pod) = ("swarm-worker-0".to_owned(), "u".to_owned());
+            begun.enter(&Report { worker, pod, intervals });
+        };
+        told("s0", NOW - 200, NOW - 50);
+        assert!(says(&file, &workers, 3, &begun).contains("began just now"));
         let (empty, nobody, _) = world(0);
         assert!(says(&empty, &nobody, 0, &ledger).contains("27 streams run until just now"));
     }

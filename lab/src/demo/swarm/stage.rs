@@ -149,6 +149,7 @@ impl<'a> Stage<'a> {
             since,
             time,
             changed,
+            excused: excused.iter().map(|&pod| pod.to_owned()).collect(),
             ran,
             moved,
             epoch: new.epoch,

@@ -37,6 +37,8 @@ pub(super) struct Row {
     pub time: Stretch,
     /// The workers whose share has changed.
     pub changed: BTreeSet<String>,
+    /// Those that died or were deleted by the demo: what they have read has to be found out anew.
+    pub excused: BTreeSet<String>,
     pub ran: Ran,
     /// Streams that went from one worker that stays to another.
     pub moved: usize,
@@ -227,6 +229,7 @@ mod tests {
             since: Timestamp::UNIX_EPOCH,
             time: Stretch::new(0, 4000),
             changed: BTreeSet::new(),
+            excused: BTreeSet::new(),
             ran: Ran { overlaps: 0, overlap: 0, gaps },
             moved: 9,
             epoch: 12,

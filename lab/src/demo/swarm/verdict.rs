@@ -69,7 +69,9 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let told = format!("{} files, epoch {first} to {last}", files.len());
     let events = stage.cluster.audit()?;
     let (evicted, nudged) = refreshes(&events);
-    let needless = needless(&stage.rows, evicted.iter().chain(&nudged));
+    let mut needless = needless(&stage.rows, &evicted, |_, _| false);
+    needless
+        .extend(self::needless(&stage.rows, &nudged, |row, worker| row.excused.contains(worker)));
     let figure = format!("{} evictions and {} nudges, all due", evicted.len(), nudged.len());
     Ok(vec![
         Check::new(
@@ -138,17 +140,14 @@ fn refreshes(events: &[AuditEvent]) -> (Refreshes, Refreshes) {
     (listed(evictions), listed(others))
 }
 
-/// Refreshes of workers whose share did not change in the step in which they were refreshed.
-fn needless<'a>(
-    rows: &[Row],
-    refreshes: impl Iterator<Item = &'a (Timestamp, String)>,
-) -> Vec<String> {
-    refreshes
-        .filter_map(|(time, worker)| {
-            let row = rows.iter().rfind(|row| row.since <= *time)?;
-            (!row.changed.contains(worker)).then(|| format!("{worker} in {}", row.step))
-        })
-        .collect()
+/// Refreshes of workers whose share did not change in the step in which they were refreshed, but for those that may.
+fn needless(rows: &[Row], refreshes: &Refreshes, may: impl Fn(&Row, &str) -> bool) -> Vec<String> {
+    let is_needless = |(time, worker): &(Timestamp, String)| {
+        let row = rows.iter().rfind(|row| row.since <= *time)?;
+        let due = row.changed.contains(worker) || may(row, worker);
+        (!due).then(|| format!("{worker} in {}", row.step))
+    };
+    refreshes.iter().filter_map(is_needless).collect()
 }
 
 #[cfg(test)]
@@ -166,6 +165,7 @@ mod tests {
             since: at(second),
             time: Stretch::ALWAYS,
             changed: changed.iter().map(|&worker| worker.to_owned()).collect(),
+            excused: ["w2".to_owned()].into(),
             ran: Ran::default(),
             moved: 0,
             epoch: 1,
@@ -176,7 +176,10 @@ mod tests {
         let refreshes: Refreshes = [(11, "w1"), (19, "w0"), (20, "w0"), (25, "w1"), (99, "w2")]
             .map(|(second, worker)| (at(second), worker.to_owned()))
             .to_vec();
-        assert_eq!(needless(&rows, refreshes.iter()), ["w1 in 2 -> 3", "w2 in 2 -> 3"]);
+        let never = needless(&rows, &refreshes, |_, _| false);
+        assert_eq!(never, ["w1 in 2 -> 3", "w2 in 2 -> 3"]);
+        let may = needless(&rows, &refreshes, |row, worker| row.excused.contains(worker));
+        assert_eq!(may, ["w1 in 2 -> 3"]);
     }
 
     #[test]
