@@ -35,18 +35,22 @@ fn streams_move_by_what_prometheus_measures_and_stay_when_it_says_nothing() {
         stage.stateful_set("load", 2, json!({})).await;
         stage.swarm("load", weighed(&json!({}))).await;
         let before = stage.settled("load", 2, &streams(4)).await;
-        // One of a worker's two becomes as heavy as all others: its neighbour leaves it.
-        let heavy = before.jobs("load-0")[0].clone();
-        let light = before.jobs("load-0")[1].clone();
+        // Both of one worker become heavy: one of them leaves it.
+        let heavy = before.jobs("load-0").to_vec();
         let mut other = even;
-        other.iter_mut().filter(|(s, _)| *s == heavy).for_each(|(_, weight)| *weight = "30");
+        for (_, weight) in other.iter_mut().filter(|(s, _)| heavy.contains(&(*s).to_owned())) {
+            *weight = "30";
+        }
         weigh(&stage.bench, &other);
-        let alone = async || (stage.puppet.streams("load-0") == [heavy.clone()]).then_some(());
-        eventually("the heavy stream to be alone", alone).await;
+        let apart = async || {
+            let file = stage.file("load").await?;
+            let mine = file.jobs("load-0").iter().filter(|job| heavy.contains(job)).count();
+            (mine == 1).then_some(())
+        };
+        eventually("the heavy streams to be apart", apart).await;
         let after = stage.settled("load", 2, &streams(4)).await;
-        assert!(after.jobs("load-1").contains(&light));
-        let status = stage.until("load", &[("/workers/0/weight", json!("30"))]).await;
-        assert_eq!(status["workers"][1]["weight"], "3");
+        let status = stage.status("load").await;
+        assert!(status["workers"][0]["weight"].as_str().unwrap().starts_with('3'), "{status}");
         // Missing data is no evidence.
         weigh(&stage.bench, &[]);
         let requests = stage.bench.prometheus.requests().len();

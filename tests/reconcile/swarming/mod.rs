@@ -22,6 +22,7 @@ use file::File;
 use puppet::Puppet;
 
 mod admission;
+mod chaos;
 mod file;
 mod immutable;
 mod instance;

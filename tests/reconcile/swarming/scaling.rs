@@ -1,9 +1,11 @@
 //! The number of workers changes, and the list of streams.
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Stage, proxy::Proxy, sample, streams};
+use super::{Stage, proxy::Proxy, puppet::Delivery, sample, streams};
 use crate::bench::{eventually, run};
 
 /// The shape of a handover: how many streams each worker has.
@@ -42,6 +44,8 @@ fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
                 }
             }
         }
+        let begun =
+            stage.puppet.ledger(|ledger| ledger.gaps().values().map(Vec::len).sum::<usize>());
         // As few as possible: 2 -> 3 moves nine.
         stage.scale("hot", 3).await;
         let before = stage.file("hot").await.unwrap();
@@ -49,6 +53,12 @@ fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
         let (before, after) = (before.owners(), after.owners());
         let moved = before.iter().filter(|(stream, owner)| after[*stream] != **owner).count();
         assert!(moved <= 9, "{moved}");
+        stage.puppet.ledger(|ledger| {
+            let gaps = ledger.gaps().values().flatten();
+            assert_eq!(gaps.clone().count(), begun + moved, "what stays is not interrupted");
+            let last = ledger.gaps().values().filter_map(|gaps| gaps.last()).max();
+            assert!(last.is_some_and(|gap| *gap < Duration::from_secs(10)), "{last:?}");
+        });
     });
 }
 
@@ -58,6 +68,8 @@ fn with_delete_pod_every_stream_is_on_exactly_one_worker_through_2_3_2_workers()
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
         stage.stateful_set("cold", 2, json!({})).await;
+        // Workers as the original's: they read their file when they start.
+        stage.puppet.control(|c| c.delivery = Delivery::Birth);
         stage.swarm("cold", json!({"jobs": sample()})).await;
         stage.settled("cold", 2, &sample()).await;
         stage.scale("cold", 3).await;
@@ -128,7 +140,7 @@ fn with_hot_reload_only_the_pod_whose_list_changed_is_annotated() {
 }
 
 #[test]
-fn a_set_that_begins_with_another_ordinal_has_workers_of_these_names() {
+fn bug_17_workers_are_called_as_their_pods_whatever_the_first_ordinal() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -170,7 +182,7 @@ fn a_deployment_that_is_rolled_out_hands_over_pod_by_pod() {
         let kind = json!({"kind": "Deployment", "name": "roll"});
         stage.swarm("roll", json!({"workload": kind, "jobs": sample()})).await;
         let before = stage.settled("roll", 3, &sample()).await;
-        stage.puppet.control(|c| c.stop = std::time::Duration::from_millis(20));
+        stage.puppet.control(|c| c.stop = Duration::from_millis(20));
         let template = json!({"metadata": {"annotations": {"restarted": "now"}}});
         let patch = Patch::Merge(json!({"spec": {"template": template}}));
         let params = PatchParams::default();
@@ -256,7 +268,7 @@ fn no_more_streams_are_on_their_way_at_once_than_max_moves() {
         });
         stage.swarm("slow", spec).await;
         stage.settled("slow", 1, &streams(12)).await;
-        stage.puppet.control(|c| c.stop = std::time::Duration::from_millis(100));
+        stage.puppet.control(|c| c.stop = Duration::from_millis(100));
         stage.scale("slow", 2).await;
         let mut most = 0;
         let half = async || {
