@@ -11,7 +11,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{memory::Memories, told::Told};
+use super::{handover::Counts, memory::Memories, told::Told};
 
 /// The routes. Followers decide nothing, and say so.
 pub fn router(
@@ -57,7 +57,7 @@ fn answer(value: &impl Serialize) -> Response {
 fn all(memories: &Memories) -> Response {
     let each = memories.told().into_iter().map(|((namespace, name), told)| {
         json!({
-            "namespace": namespace, "name": name, "epoch": told.epoch, "streams": told.counts,
+            "namespace": namespace, "name": name, "epoch": told.epoch, "streams": counts(&told),
             "workers": told.workers.len(),
         })
     });
@@ -70,6 +70,11 @@ fn one(memories: &Memories, namespace: String, name: String) -> Response {
         return answer(&page(&key.0, &key.1, told, Instant::now()));
     }
     (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
+}
+
+fn counts(told: &Told) -> Value {
+    let Counts { owned, releasing, free, unassigned } = told.counts;
+    json!({"owned": owned, "releasing": releasing, "free": free, "unassigned": unassigned})
 }
 
 fn page(namespace: &str, name: &str, told: &Told, now: Instant) -> Value {
@@ -92,7 +97,7 @@ fn page(namespace: &str, name: &str, told: &Told, now: Instant) -> Value {
         })
     });
     json!({
-        "namespace": namespace, "name": name, "epoch": told.epoch, "streams": told.counts,
+        "namespace": namespace, "name": name, "epoch": told.epoch, "streams": counts(told),
         "workers": workers.collect::<Vec<_>>(), "duplicates": texts(&told.duplicates), "loadRatio": told.ratio,
         "releasing": releasing.collect::<Vec<_>>(), "free": free.collect::<Vec<_>>(),
         "unassigned": unassigned.collect::<Vec<_>>(),

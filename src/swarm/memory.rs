@@ -39,6 +39,8 @@ pub struct Memory {
     pub free: BTreeMap<Arc<str>, Instant>,
     /// Since when a stream is to be let go of by a worker.
     pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
+    /// Since when there is a barrier.
+    pub barrier: Option<Instant>,
     /// Since when streams that were given have not been acknowledged, and since when nobody had them.
     pub granted: BTreeMap<Arc<str>, Granted>,
     /// Since when moves wait for workers that are to get something.

@@ -243,7 +243,7 @@ impl Reconciler for SwarmReconciler {
         if let Some(view) = &mut view {
             unfit = self.unfit(view);
             let published = polls::published(swarm, view, &memory);
-            memory.seen(view, published.as_ref().map_or(0, |published| published.epoch));
+            memory.seen(view, published.as_deref());
             if let Some(published) = &published {
                 confirmed = self.confirm(swarm, view, published).await?;
             }
@@ -281,11 +281,18 @@ impl Reconciler for SwarmReconciler {
 }
 
 impl Memory {
-    /// Notes which pods are there: a pod that nobody has seen before, or that has not been started yet,
-    /// reads the file that is published now, or a later one.
-    fn seen(&mut self, view: &View, epoch: Epoch) {
+    /// Notes which pods are there: a pod that has not been started yet reads the file that is published
+    /// now, or a later one, and so, most likely, did one that nobody has seen before. Not one that is to let
+    /// go of something, after a restart of this process: it may never have been told.
+    fn seen(&mut self, view: &View, published: Option<&Published>) {
+        let epoch = published.map_or(0, |published| published.epoch);
         for pod in &view.pods {
-            if !pod.started || !self.born.contains_key(&pod.uid) {
+            let releases = published.is_some_and(|published| {
+                published.barrier.is_some()
+                    || published.releasing.keys().any(|(_, worker)| *worker == pod.name)
+            });
+            let new = !self.born.contains_key(&pod.uid) && !releases;
+            if new || !pod.started {
                 self.born.insert(Arc::clone(&pod.uid), epoch);
             }
         }

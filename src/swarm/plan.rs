@@ -14,7 +14,7 @@ use super::{
     settings::Settings,
     told::Worker as ToldWorker,
     weights,
-    workers::{Known, Workers},
+    workers::{Known, Workers, epoch_of},
 };
 use crate::{
     api::{
@@ -132,6 +132,17 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
         return Err(Error::Invalid(format!(
             "spec.configMap.immutable: StatefulSet {} needs updateStrategy.type OnDelete: else each \
              new file restarts every worker",
+            settings.workload
+        )));
+    }
+    let share = swarm.config_map();
+    let points = |(volume, map): &(Box<str>, Box<str>)| {
+        workload.plain.contains(volume) && (**map == *share || epoch_of(&share, map).is_some())
+    };
+    if settings.immutable && !workload.mounts.iter().any(points) {
+        return Err(Error::Invalid(format!(
+            "spec.configMap.immutable: the template of StatefulSet {} has no volume of type configMap \
+             that names {share}, to be pointed at each new file",
             settings.workload
         )));
     }

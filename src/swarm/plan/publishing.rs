@@ -81,7 +81,7 @@ impl Decision<'_> {
         let volumes: Vec<_> = workload
             .mounts
             .iter()
-            .filter(|(_, map)| ours(map) && **map != *name)
+            .filter(|(volume, map)| ours(map) && **map != *name && workload.plain.contains(volume))
             .map(|(volume, _)| volume.clone())
             .collect();
         let data = self.data(current);

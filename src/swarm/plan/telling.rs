@@ -11,10 +11,10 @@ use crate::{
     controller::Notice,
     placement::assignment::Assignment,
     swarm::{
-        handover::{Epoch, Share, Step, Why},
+        handover::{Counts, Epoch, Share, Step, Why},
         memory::Granted,
         report::notice,
-        told::{Counts, Told, Worker},
+        told::{Told, Worker},
         weights,
         workers::{self, epoch_of},
     },
@@ -26,6 +26,7 @@ impl Decision<'_> {
         let now = self.observed.now;
         let current = self.current(step).clone();
         let memory = &mut self.memory;
+        memory.barrier = current.barrier.map(|_| memory.barrier.unwrap_or(now));
         let since = std::mem::take(&mut memory.releasing);
         let key =
             |key: &(Arc<str>, Arc<str>)| (key.clone(), since.get(key).copied().unwrap_or(now));
@@ -98,7 +99,11 @@ impl Decision<'_> {
         let unassigned: Vec<_> = assignment
             .unassigned
             .iter()
-            .filter(|(place, _)| !owned.contains(&self.ids[*place]))
+            .filter(|(place, _)| {
+                // Each is in one state.
+                let id = &self.ids[*place];
+                !owned.contains(id) && !let_go.contains(id)
+            })
             .map(|(place, reason)| (Arc::clone(&self.ids[*place]), reason.as_str()))
             .collect();
         let counts = Counts {
@@ -170,6 +175,11 @@ impl Decision<'_> {
         }
         for granted in self.memory.granted.values().filter(|granted| old(granted.since)) {
             stuck.entry(Arc::clone(&granted.worker)).or_insert(granted.epoch);
+        }
+        if self.memory.barrier.is_some_and(old) {
+            for waiting in &step.waiting {
+                stuck.entry(Arc::clone(&waiting.worker)).or_insert(waiting.epoch);
+            }
         }
         let why = |worker: &Arc<str>| {
             let waiting = step.waiting.iter().find(|waiting| waiting.worker == *worker);
