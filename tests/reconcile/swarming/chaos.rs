@@ -6,7 +6,7 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use traffic_operator::manifests;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-fn hot(jobs: &[String]) -> Value {
+fn hot(jobs: &[String]) -> serde_json::Value {
     json!({"jobs": jobs, "refresh": {"strategy": "HotReload"}})
 }
 

@@ -218,3 +218,31 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         stage.settled("bare", 1, &streams(6)).await;
     });
 }
+
+/// The pods of the old workload are of no interest to the new one, and run on all the same.
+#[test]
+fn a_swarm_that_is_given_another_workload_takes_its_streams_along() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("old", 2, json!({})).await;
+        let volumes = json!([{"name": "config", "configMap": {"name": "old-config"}}]);
+        let change = json!({"spec": {"template": {"spec": {"volumes": volumes}}}});
+        stage.stateful_set("new", 2, change).await;
+        let mut spec = hot(&streams(6));
+        spec["configMap"] = json!({"name": "old-config"});
+        stage.swarm("old", spec).await;
+        stage.settled("old", 2, &streams(6)).await;
+        stage.puppet.control(|c| c.held.insert("old-1".into()));
+        stage.change("old", json!({"workload": {"name": "new"}})).await;
+        let half = async || {
+            let running = stage.puppet.running();
+            (running.values().filter(|pods| pods[0].starts_with("new-")).count() == 3).then_some(())
+        };
+        eventually("the streams of old-0 to be on the new workers", half).await;
+        stage.until("old", &[("/summary/releasing", json!(3))]).await;
+        stage.puppet.assert_no_overlap();
+        stage.puppet.control(|c| c.held.clear());
+        stage.settled("old", 2, &streams(6)).await;
+    });
+}
