@@ -73,6 +73,8 @@ struct Round<'p> {
     /// Those that come to a worker or leave one. First those that come from nowhere.
     queue: Vec<usize>,
     budget: usize,
+    /// The hosts that take ordinary units.
+    open: Vec<usize>,
     seats: Vec<Seat>,
     /// How many units are at each host now, and how many of them are dedicated.
     present: Vec<(usize, usize)>,
@@ -96,7 +98,7 @@ impl<'p> Round<'p> {
             }
         }
         let parked = vec![BinaryHeap::new(); market.hosts.len()];
-        Self { plan, market, queue, budget, seats, present, parked }
+        Self { plan, market, queue, budget, open: plan.open_hosts(), seats, present, parked }
     }
 
     fn run(mut self) -> Vec<Seat> {
@@ -188,10 +190,11 @@ impl<'p> Round<'p> {
     /// The best worker that can take a unit which may be anywhere.
     fn elsewhere(&self, unit: usize) -> Option<usize> {
         let Unit { pin, dedicated, .. } = self.market.units[unit];
-        let hosts = self.plan.open_hosts().into_iter().filter(|&host| self.can_take(host, unit));
-        hosts
-            .filter(|_| pin == Pin::Nowhere && !dedicated)
-            .max_by_key(|&host| self.market.score(unit, host))
+        if pin != Pin::Nowhere || dedicated {
+            return None;
+        }
+        let able = self.open.iter().copied().filter(|&host| self.can_take(host, unit));
+        able.max_by_key(|&host| self.market.score(unit, host))
     }
 }
 

@@ -87,6 +87,20 @@ fn moves_are_as_documented() {
     assert_eq!(measured, documented);
 }
 
+/// It is the same ones that leave when the worker comes back, and who else comes suits it as well.
+#[test]
+fn those_leave_that_suit_their_worker_least() {
+    let mut case = Case::new(12, 1);
+    case.step();
+    case.scale(2);
+    let score = |item: &str, worker: &str| hash::combine(hash::of(item), hash::of(worker));
+    let mut ids: Vec<_> = case.items.iter().map(|thing| thing.id.clone()).collect();
+    ids.sort_by_key(|id| score(id, "swarm-worker-0"));
+    let outcome = case.outcome();
+    let owners: Vec<_> = ids.iter().map(|id| outcome[id].as_deref().unwrap()).collect();
+    assert_eq!(owners, [["swarm-worker-1"; 6], ["swarm-worker-0"; 6]].concat());
+}
+
 /// The reference of the stateless matching: all pairs, the best first.
 fn greedy(case: &Case) -> Outcome {
     let score = |(item, worker): (&str, &str)| hash::combine(hash::of(item), hash::of(worker));

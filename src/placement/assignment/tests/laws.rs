@@ -128,7 +128,15 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
         let pinned = pin.and_then(|pin| case.standing(pin));
         let has_room = |worker: &str| shares[worker].len() < case.limit();
         let expected = match reason {
-            Reason::NoWorker => pin.is_none() && !thing.dedicated && open.is_empty(),
+            // It waits for a worker that only keeps what it has.
+            Reason::NoWorker => {
+                let may_have = |(id, standing): &(String, Standing)| {
+                    let own = shares[id.as_str()].iter().any(|thing| thing.dedicated);
+                    *standing == Standing::Keeps && !own
+                };
+                let waits = open.is_empty() && case.workers.iter().any(may_have);
+                pin.is_none() && !thing.dedicated && waits
+            }
             Reason::PinnedWorkerAbsent => {
                 pin.is_some() && pinned.is_none_or(|standing| standing == Standing::Keeps)
             }

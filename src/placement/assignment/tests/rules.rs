@@ -67,6 +67,9 @@ fn ordinary_items_keep_a_worker() {
     ] {
         assert_eq!(counted(case(items, workers)), [(lost, true); 3], "{items} on {workers}");
     }
+    // Who runs does not wait for a worker that takes nothing, nor anybody for one that is somebody's own.
+    check(&case("a! b@v", "v w="), "a?NoDedicatedWorker b@v");
+    check(&case("a!@w b!@v c", "v w="), "a@w b?NoDedicatedWorker c@v");
     // Without any, none is kept free.
     assert_eq!(case("a!@v b!@u", "u v").shown(), "a@v b@u");
     check(&case("a!>v b!>u", "u v"), "a@v b@u");
@@ -86,10 +89,23 @@ fn a_dedicated_item_moves_as_few_as_it_can() {
     }
 }
 
+/// Whichever of the two ids has the smaller hash.
 #[test]
-fn the_first_that_was_alone_stays_when_there_are_too_many() {
-    let before = case("a!@u b!@v c! d!", "u v");
-    assert_eq!(before.shown(), "a@u b@v c?NoDedicatedWorker d?NoDedicatedWorker");
+fn which_dedicated_item_comes_first() {
+    for (a, b) in [("a", "b"), ("b", "a")] {
+        for (items, workers, expected) in [
+            // The pinned one, the one that is alone already, the one that has a worker.
+            ("A!>v B!@v c>u", "u v w", ["v", "w"]),
+            ("A!@v B!@u c@u d@u e@u f@w g@w h@w", "u v w", ["v", "u"]),
+            ("A!@v B!", "v", ["v", "-"]),
+            ("A!@v B! c@v d@w", "v w", ["v", "-"]),
+        ] {
+            let case = case(&items.replace('A', a).replace('B', b), workers);
+            let outcome = case.outcome();
+            let owner = |id| outcome[id].as_deref().unwrap_or("-");
+            assert_eq!([owner(a), owner(b)], expected, "{items}");
+        }
+    }
 }
 
 #[test]
@@ -142,6 +158,13 @@ fn who_runs_keeps_its_place_when_room_is_scarce() {
     // The pinned item and those that are there, then who runs nowhere, then who can stay where it is.
     assert_eq!(case("a@v b@v c d@u", "v u-").max(3).shown(), "a@v b@v c@v d@u");
     assert_eq!(case("a@v b@v c", "v").max(2).shown(), "a@v b@v c?NoCapacity");
+    for (items, expected) in [
+        ("a>v@v b>v", "a@v b?NoCapacity"),
+        ("a>v b>v@v", "a?NoCapacity b@v"),
+        ("a>v@v b>v@w", "a@v b?NoCapacity"),
+    ] {
+        assert_eq!(case(items, "v w").max(1).shown(), expected);
+    }
     let one_goes = case("a@v b@v c>v", "v").max(2);
     let outcome = one_goes.outcome();
     assert_eq!(outcome["c"], Ok("v".into()));
