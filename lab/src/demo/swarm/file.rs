@@ -31,7 +31,7 @@ pub(super) struct Share {
 }
 
 /// A stream that a worker has been told to stop.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Releasing {
     pub stream: String,
     pub worker: String,
@@ -50,7 +50,12 @@ impl File {
         #[serde(default)]
         struct Handover {
             barrier: Option<u64>,
-            releasing: Vec<Releasing>,
+            releasing: Vec<Told>,
+        }
+        #[derive(Deserialize)]
+        struct Told {
+            worker: String,
+            streams: Vec<String>,
         }
         let key = |key: &str| map.data.as_ref().and_then(|data| data.get(key));
         let Some(text) = key(SHARES) else { return Ok(None) };
@@ -63,7 +68,12 @@ impl File {
             None => None,
         };
         let Handover { barrier, releasing } = handover.unwrap_or_default();
+        let releasing = releasing.into_iter().flat_map(|told| {
+            let worker = told.worker;
+            told.streams.into_iter().map(move |stream| Releasing { stream, worker: worker.clone() })
+        });
         let (epoch, shares) = (shares.version, shares.workloads);
+        let releasing = releasing.collect();
         Ok(Some(Self { epoch, shares, releasing, barrier: barrier.is_some() }))
     }
 
@@ -144,6 +154,8 @@ fn wrong_step(before: &File, after: &File) -> Vec<String> {
         let changed = before.streams_of(worker) != after.streams_of(worker);
         let wanted = match before.shares.get(worker) {
             Some(old) if !changed => old.version,
+            // A list that was never anything but empty need not be read by anybody.
+            None if share.jobs.is_empty() => share.version,
             _ => epoch,
         };
         if share.version != wanted && !after.barrier {
@@ -227,7 +239,8 @@ mod tests {
     #[test]
     fn the_original_s_shape_is_read() {
         let shares = "workloads:\n  swarm-worker-0:\n    jobs:\n      - a\n      - b\n    version: 12\n  swarm-worker-1:\n    jobs: []\n    version: 14\nversion: 14\n";
-        let handover = "releasing:\n  - stream: c\n    worker: swarm-worker-1\n    epoch: 14\n";
+        let handover =
+            "config: h0a\nreleasing:\n- worker: swarm-worker-1\n  epoch: 14\n  streams:\n  - c\n";
         let read = File::read(&map(&json!({"config.yml": shares, "handover.yml": handover})));
         let wanted = file(
             14,

@@ -19,6 +19,8 @@ use super::file::File;
 #[derive(Debug)]
 pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
+    /// What could not be read.
+    unread: Arc<Mutex<Vec<String>>>,
     /// How many there are.
     told: watch::Receiver<usize>,
     follower: JoinHandle<()>,
@@ -30,7 +32,8 @@ impl History {
         let (tell, told) = watch::channel(0);
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let kept = Arc::clone(&files);
+        let unread = Arc::<Mutex<Vec<String>>>::default();
+        let (kept, refused) = (Arc::clone(&files), Arc::clone(&unread));
         let follower = tokio::spawn(async move {
             let mut maps = pin!(watcher(maps, config).default_backoff().applied_objects());
             loop {
@@ -45,7 +48,7 @@ impl History {
                             tell.send_replace(files.len());
                         }
                         Ok(None) => {}
-                        Err(error) => crate::progress(&format!("{error:#}")),
+                        Err(error) => lock(&refused).push(format!("{error:#}")),
                     },
                     Ok(None) => return,
                     // The watch goes on by itself.
@@ -53,12 +56,17 @@ impl History {
                 }
             }
         });
-        Self { files, told, follower }
+        Self { files, unread, told, follower }
     }
 
     /// All files so far.
     pub fn files(&self) -> Vec<File> {
         lock(&self.files).clone()
+    }
+
+    /// What stood in the place of a file and is none.
+    pub fn unread(&self) -> Vec<String> {
+        lock(&self.unread).clone()
     }
 
     /// The file that is published now.
@@ -93,7 +101,7 @@ impl Drop for History {
     }
 }
 
-/// A list is whole after every file: a panic elsewhere leaves nothing half-done in it.
-fn lock(files: &Mutex<Vec<File>>) -> MutexGuard<'_, Vec<File>> {
-    files.lock().unwrap_or_else(PoisonError::into_inner)
+/// A list is whole after every entry: a panic elsewhere leaves nothing half-done in it.
+fn lock<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }

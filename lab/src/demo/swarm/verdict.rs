@@ -63,7 +63,8 @@ pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
 /// Judges what the operator has written.
 pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let files = stage.history.files();
-    let faults = file::faults(&files);
+    let mut faults = file::faults(&files);
+    faults.extend(stage.history.unread());
     let epochs = files.first().zip(files.last()).map(|(first, last)| (first.epoch, last.epoch));
     let (first, last) = epochs.unwrap_or_default();
     let told = format!("{} files, epoch {first} to {last}", files.len());
