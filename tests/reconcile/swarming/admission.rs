@@ -51,7 +51,7 @@ fn what_does_not_go_together_is_refused_with_a_reason() {
             ),
             (
                 jobs(
-                    json!({"configMap": {"immutable": true}, "refresh": {"strategy": "HotReload"}}),
+                    &json!({"configMap": {"immutable": true}, "refresh": {"strategy": "HotReload"}}),
                 ),
                 "needs a StatefulSet and refresh.strategy DeletePod",
             ),
