@@ -243,10 +243,12 @@ impl Reconciler for SwarmReconciler {
         if let Some(view) = &mut view {
             unfit = self.unfit(view);
             let published = polls::published(swarm, view, &memory);
-            memory.seen(view, published.as_deref());
             if let Some(published) = &published {
                 confirmed = self.confirm(swarm, view, published).await?;
             }
+            // After that: a pod that was found in place of one that is gone has just been made, and is not
+            // to be restarted for what it has not told yet.
+            memory.seen(view, published.as_deref());
             polls::ask(&self.asker, swarm, view, published.as_deref(), &mut memory).await;
             match self.measure(swarm, Instant::now()).await {
                 Some(Ok(measured)) => {

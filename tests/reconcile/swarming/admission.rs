@@ -4,11 +4,23 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::bench::run;
 
+/// Two streams, and more.
+fn jobs(more: &Value) -> Value {
+    crate::probing::with(json!({"jobs": ["a", "b"]}), more)
+}
+
+async fn refused(stage: &Stage, cases: Vec<(Value, &str)>) {
+    for (spec, text) in cases {
+        let error = stage.try_swarm("bad", spec.clone()).await.err();
+        let error = error.map_or_else(String::new, |error| error.to_string());
+        assert!(error.contains(text), "{spec}: {error:?} has no {text:?}");
+    }
+}
+
 #[test]
-fn mistakes_are_refused_with_a_reason() {
+fn what_does_not_go_together_is_refused_with_a_reason() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
-        let jobs = |more: Value| crate::probing::with(json!({"jobs": ["a", "b"]}), &more);
         let streams = |all: Value| json!({"streams": all});
         let one = "exactly one of jobs, streams and streamsFrom is needed";
         let from = || json!({"configMapKeyRef": {"name": "m"}});
@@ -30,16 +42,16 @@ fn mistakes_are_refused_with_a_reason() {
                 "pin needs a StatefulSet",
             ),
             (
-                jobs(json!({"workload": deployment(), "refresh": {"strategy": "DeletePod"}})),
+                jobs(&json!({"workload": deployment(), "refresh": {"strategy": "DeletePod"}})),
                 "DeletePod needs a StatefulSet",
             ),
             (
-                jobs(json!({"workload": deployment(), "configMap": {"immutable": true}})),
+                jobs(&json!({"workload": deployment(), "configMap": {"immutable": true}})),
                 "needs a StatefulSet and refresh.strategy DeletePod",
             ),
             (
                 jobs(
-                    json!({"configMap": {"immutable": true}, "refresh": {"strategy": "HotReload"}}),
+                    &json!({"configMap": {"immutable": true}, "refresh": {"strategy": "HotReload"}}),
                 ),
                 "needs a StatefulSet and refresh.strategy DeletePod",
             ),
@@ -48,7 +60,7 @@ fn mistakes_are_refused_with_a_reason() {
                 "weight and weights need Sticky",
             ),
             (
-                jobs(json!({"policy": "Contiguous", "weights": {"query": "x"}})),
+                jobs(&json!({"policy": "Contiguous", "weights": {"query": "x"}})),
                 "weight and weights need Sticky",
             ),
             (
@@ -60,47 +72,57 @@ fn mistakes_are_refused_with_a_reason() {
                 "pin and dedicated need Sticky or Stateless",
             ),
             (
-                jobs(json!({"autoscale": {"maxWeightPerWorker": 1, "min": 3, "max": 2}})),
+                jobs(&json!({"autoscale": {"maxWeightPerWorker": 1, "min": 3, "max": 2}})),
                 "must not be greater than spec.autoscale.max",
             ),
             (
-                jobs(json!({"autoscale": {"maxWeightPerWorker": 0, "max": 2}})),
+                jobs(&json!({"autoscale": {"maxWeightPerWorker": 0, "max": 2}})),
                 "maxWeightPerWorker must be a quantity greater than 0",
             ),
-            (jobs(json!({"autoscale": {"maxWeightPerWorker": 1}})), "max: Required value"),
-            (jobs(json!({"workload": {"name": "A_b"}})), "workload.name must be the name"),
-            (jobs(json!({"workload": {"kind": "DaemonSet"}})), "Unsupported value: \"DaemonSet\""),
-            (jobs(json!({"configMap": {"name": "A b"}})), "configMap.name must be the name"),
-            (jobs(json!({"configMap": {"key": "handover.yml"}})), "configMap.key must be a key"),
-            (jobs(json!({"configMap": {"key": "a/b"}})), "configMap.key must be a key"),
+            (jobs(&json!({"autoscale": {"maxWeightPerWorker": 1}})), "max: Required value"),
+        ];
+        refused(&stage, cases).await;
+    });
+}
+
+#[test]
+fn fields_with_a_mistake_are_refused_with_a_reason() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let cases: Vec<(Value, &str)> = vec![
+            (jobs(&json!({"workload": {"name": "A_b"}})), "workload.name must be the name"),
+            (jobs(&json!({"workload": {"kind": "DaemonSet"}})), "Unsupported value: \"DaemonSet\""),
+            (jobs(&json!({"configMap": {"name": "A b"}})), "configMap.name must be the name"),
+            (jobs(&json!({"configMap": {"key": "handover.yml"}})), "configMap.key must be a key"),
+            (jobs(&json!({"configMap": {"key": "a/b"}})), "configMap.key must be a key"),
             (
-                jobs(json!({"refresh": {"strategy": "Restart"}})),
+                jobs(&json!({"refresh": {"strategy": "Restart"}})),
                 "strategy must be DeletePod, HotReload or None",
             ),
-            (jobs(json!({"refresh": {"maxUnavailable": 0}})), "greater than or equal to 1"),
-            (jobs(json!({"refresh": {"timeout": "0s"}})), "timeout must be a duration"),
-            (jobs(json!({"refresh": {"timeout": "soon"}})), "timeout must be a duration"),
-            (jobs(json!({"refresh": {"port": 0}})), "greater than or equal to 1"),
-            (jobs(json!({"refresh": {"port": 65_536}})), "less than or equal to 65535"),
-            (jobs(json!({"refresh": {"path": "version"}})), "path must be a path"),
-            (jobs(json!({"maxStreamsPerWorker": 0})), "greater than or equal to 1"),
-            (jobs(json!({"maxMoves": 0})), "greater than or equal to 1"),
-            (jobs(json!({"weights": {"query": ""}})), "should be at least 1 chars long"),
-            (jobs(json!({"weights": {}})), "query: Required value"),
+            (jobs(&json!({"refresh": {"maxUnavailable": 0}})), "greater than or equal to 1"),
+            (jobs(&json!({"refresh": {"timeout": "0s"}})), "timeout must be a duration"),
+            (jobs(&json!({"refresh": {"timeout": "soon"}})), "timeout must be a duration"),
+            (jobs(&json!({"refresh": {"port": 0}})), "greater than or equal to 1"),
+            (jobs(&json!({"refresh": {"port": 65_536}})), "less than or equal to 65535"),
+            (jobs(&json!({"refresh": {"path": "version"}})), "path must be a path"),
+            (jobs(&json!({"maxStreamsPerWorker": 0})), "greater than or equal to 1"),
+            (jobs(&json!({"maxMoves": 0})), "greater than or equal to 1"),
+            (jobs(&json!({"weights": {"query": ""}})), "should be at least 1 chars long"),
+            (jobs(&json!({"weights": {}})), "query: Required value"),
             (
-                jobs(json!({"weights": {"query": "x", "prometheus": "http://x"}})),
+                jobs(&json!({"weights": {"query": "x", "prometheus": "http://x"}})),
                 "a URL is not accepted",
             ),
             (
-                jobs(json!({"weights": {"query": "x", "interval": "10ms"}})),
+                jobs(&json!({"weights": {"query": "x", "interval": "10ms"}})),
                 "interval must be a duration",
             ),
             (
-                jobs(json!({"weights": {"query": "x", "rebalanceAbove": "0.9"}})),
+                jobs(&json!({"weights": {"query": "x", "rebalanceAbove": "0.9"}})),
                 "rebalanceAbove must be a number of at least 1",
             ),
-            (jobs(json!({"weights": {"query": "x", "for": "never"}})), "for must be a duration"),
-            (jobs(json!({"fitnessRef": "A"})), "fitnessRef must be the name of a TrafficWatch"),
+            (jobs(&json!({"weights": {"query": "x", "for": "never"}})), "for must be a duration"),
+            (jobs(&json!({"fitnessRef": "A"})), "fitnessRef must be the name of a TrafficWatch"),
             (
                 json!({"streamsFrom": {"configMapKeyRef": {"name": "A"}}}),
                 "name must be the name of a ConfigMap",
@@ -109,16 +131,12 @@ fn mistakes_are_refused_with_a_reason() {
                 json!({"streamsFrom": {"configMapKeyRef": {"name": "a", "key": "a b"}}}),
                 "key must be a key of a ConfigMap",
             ),
-            (jobs(json!({"policy": "Random"})), "Unsupported value: \"Random\""),
-            (jobs(json!({"handover": "Later"})), "Unsupported value: \"Later\""),
-            (jobs(json!({"mode": "Try"})), "Unsupported value: \"Try\""),
-            (jobs(json!({"streems": ["a"]})), "unknown field"),
+            (jobs(&json!({"policy": "Random"})), "Unsupported value: \"Random\""),
+            (jobs(&json!({"handover": "Later"})), "Unsupported value: \"Later\""),
+            (jobs(&json!({"mode": "Try"})), "Unsupported value: \"Try\""),
+            (jobs(&json!({"streems": ["a"]})), "unknown field"),
         ];
-        for (spec, text) in cases {
-            let error = stage.try_swarm("bad", spec.clone()).await.err();
-            let error = error.map_or_else(String::new, |error| error.to_string());
-            assert!(error.contains(text), "{spec}: {error:?} has no {text:?}");
-        }
+        refused(&stage, cases).await;
     });
 }
 

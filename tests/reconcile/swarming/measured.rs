@@ -130,6 +130,7 @@ fn streams_leave_workers_on_nodes_that_turn_unfit_and_come_back() {
         stage.bench.watch("fit", json!({"mode": "Observe"})).await;
         let _operator = stage.ready_operator().await;
         stage.puppet.control(|c| {
+            c.nodes.insert("fit-0".into(), "node-1".into());
             c.nodes.insert("fit-1".into(), "node-2".into());
         });
         stage.stateful_set("fit", 2, json!({})).await;

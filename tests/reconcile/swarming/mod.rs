@@ -238,8 +238,11 @@ impl Stage {
         eventually_or(&format!("event {reason} of {name}"), found, otherwise).await
     }
 
+    /// The operator, with a lease that a busy machine renews in time.
     pub async fn ready_operator(&self) -> Operator {
-        self.bench.ready_operator().await
+        let operator = self.bench.operator_with("operator-1", "15s");
+        operator.ready().await;
+        operator
     }
 }
 

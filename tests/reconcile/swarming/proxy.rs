@@ -79,9 +79,9 @@ impl Proxy {
     pub async fn operator(&self, bench: &Bench) -> Operator {
         // Nobody waits for the lease of a process that was killed.
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
-        let args = ["--lease-duration", "5s", "--identity", "operator-1"];
+        let args = ["--lease-duration", "15s", "--identity", "operator-1"];
         *self.inner.script.lock().expect("lock") = Script::default();
-        let operator = bench.operator_from(self.kubeconfig.clone(), &prometheus, &args);
+        let operator = Bench::operator_from(self.kubeconfig.clone(), &prometheus, &args);
         let pid = i32::try_from(operator.child.id()).expect("PID");
         self.inner.script.lock().expect("lock").pid = Some(pid);
         operator.ready().await;
@@ -191,8 +191,7 @@ fn held(inner: &Inner, place: String, body: kube::client::Body) -> Body {
     let chunks = Body::new(body).into_data_stream().then(move |chunk| {
         let (mut stalled, place) = (stalled.clone(), place.clone());
         async move {
-            let lets = |what: &Option<&'static str>| what.is_none_or(|what| !place.contains(what));
-            let _ = stalled.wait_for(lets).await;
+            let _ = stalled.wait_for(|what| what.is_none_or(|what| !place.contains(what))).await;
             chunk
         }
     });
