@@ -61,6 +61,7 @@ impl Decision<'_> {
         let live: BTreeSet<_> = self.view.pods.iter().map(|pod| &pod.uid).collect();
         memory.reports.retain(|uid, _| live.contains(uid));
         memory.born.retain(|uid, _| live.contains(uid));
+        memory.untold.retain(|uid| live.contains(uid));
         memory.refused.retain(|worker, _| workers.contains_key(worker));
     }
 
