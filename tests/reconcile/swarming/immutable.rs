@@ -39,12 +39,17 @@ fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept
         stage.settled("fixed", 2, &sample()).await;
         for workers in [3, 4, 2] {
             stage.scale("fixed", workers).await;
-            let file = stage.settled("fixed", workers as usize, &sample()).await;
-            let name = format!("fixed-config-{}", file.version);
-            // The last file may change no list: then the template follows without a restart.
-            let named =
-                async || (mounted(&stage, "fixed").await.as_ref() == Some(&name)).then_some(());
-            eventually("the template to mount the last file", named).await;
+            stage.settled("fixed", workers as usize, &sample()).await;
+            // A worker gets its streams once it is ready, and the last file may change no list: then the
+            // template follows without a restart.
+            let named = async || {
+                let file = stage.file("fixed").await?;
+                let name = format!("fixed-config-{}", file.version);
+                let shared = file.workloads.values().all(|entry| !entry.jobs.is_empty());
+                (shared && mounted(&stage, "fixed").await.as_ref() == Some(&name)).then_some(name)
+            };
+            let name = eventually("the template to mount the last file", named).await;
+            stage.settled("fixed", workers as usize, &sample()).await;
             let map = stage.maps().get(&name).await.unwrap();
             assert_eq!(map.immutable, Some(true));
             assert!(map.data.unwrap().contains_key("config.yml"));
