@@ -207,7 +207,16 @@ impl<'a> Decision<'a> {
             .any(|pod| answer(&pod.uid).is_none_or(|a| a.version.is_some() || !a.jobs.is_empty()));
         let told = swarm.status.as_ref().map_or(0, |status| status.epoch);
         let told = Epoch::try_from(told).unwrap_or(0);
-        let evidence = Evidence { memory: &memory, told, unknown_pods };
+        let each = view.pods.iter().filter(|pod| !pod.stopped);
+        let running: Vec<_> = each
+            .filter_map(|pod| {
+                Some((
+                    Arc::clone(&pod.name),
+                    Arc::clone(memory.reports.get(&pod.uid)?.answer.as_ref()?),
+                ))
+            })
+            .collect();
+        let evidence = Evidence { memory: &memory, told, unknown_pods, running: &running };
         let history = history::of(view.share.as_ref(), &swarm.spec.config_map.key, evidence)?;
         if history.repair.is_none() {
             memory.published = Some(Arc::new(history.published.clone()));
@@ -270,6 +279,7 @@ impl<'a> Decision<'a> {
             stuck: &stuck,
             disobedient: disobedient.as_ref(),
             barrier: self.history.published.barrier.is_some(),
+            awaiting: self.memory.awaiting.is_some(),
         };
         let conditions = report::conditions(self.swarm, &self.settings, &told, &facts);
         let (at, status) = report::status(&self.settings, &told, &self.memory, now);

@@ -85,6 +85,8 @@ impl SwarmReconciler {
         };
         let metadata: ObjectMeta = match written {
             Ok(metadata) => metadata,
+            // Somebody else was faster: the next pass decides on what is there then.
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(vec![]),
             Err(kube::Error::Api(status)) if is_refusal(&status) => {
                 return Err(Error::Refused(format!("ConfigMap {map}: {}", status.message)));
             }
