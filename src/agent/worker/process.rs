@@ -224,14 +224,22 @@ impl Process {
         self.all.0.metrics.gone();
         // Its children, and theirs.
         let (mut asked, mut doomed) = (BTreeSet::new(), BTreeSet::new());
+        let mut clear = false;
         loop {
             let group = is_there(id);
             self.all.reap();
             let mut strays = strays::of(stream, &self.all.ours());
             strays.retain(|stray| getpgid(Some(*stray)) != Ok(id));
             if !group && strays.is_empty() {
-                break;
+                // The kernel's list may leave a child out while others end: only what is seen twice is so.
+                if clear {
+                    break;
+                }
+                clear = true;
+                sleep(LOOK).await;
+                continue;
             }
+            clear = false;
             let late = Instant::now() >= until;
             if late && group && !killed {
                 killed = true;
