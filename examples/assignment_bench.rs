@@ -97,7 +97,9 @@ fn times() -> anyhow::Result<()> {
         ("a stream more", (STREAMS + 1, WORKERS)),
         ("half the workers gone", (STREAMS, WORKERS / 2)),
     ];
-    for (weighted, policy) in POLICIES.map(|policy| (false, policy)).into_iter().chain([(true, Policy::Sticky)]) {
+    for (weighted, policy) in
+        POLICIES.map(|policy| (false, policy)).into_iter().chain([(true, Policy::Sticky)])
+    {
         let name = format!("{policy:?}{}", if weighted { " by weight" } else { "" });
         let row = |what: &str, time: Duration, moved: usize| {
             println!("{name}: {what} | {:.0} | {moved}", time.as_secs_f64() * 1000.0);
@@ -116,7 +118,9 @@ fn times() -> anyhow::Result<()> {
 
 /// The means of all trials.
 fn moves() {
-    println!("streams, workers, policy | moved by a worker more | by a worker less | by a stream more: moved / workers touched | by a stream less");
+    println!(
+        "streams, workers, policy | moved by a worker more | by a worker less | by a stream more: moved / workers touched | by a stream less"
+    );
     println!("--- | --- | --- | --- | ---");
     for (streams, workers) in MOVES {
         for policy in POLICIES {

@@ -129,24 +129,22 @@ impl Collector for Gauges {
 impl Gauges {
     fn counters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let all = self.0.told();
-        let families: [(&str, &str, &str, &dyn Fn(&super::told::Counters) -> Vec<_>); 2] = [
-            ("traffic_operator_swarm_moves", "Streams that left a worker", "reason", &|counters| {
-                counters.moves.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>()
-            }),
+        for (name, help, label) in [
+            ("traffic_operator_swarm_moves", "Streams that left a worker", "reason"),
             (
                 "traffic_operator_swarm_refreshes",
                 "Pods of workers that were evicted, reloaded, or whose eviction was refused",
                 "action",
-                &|counters| counters.refreshes.iter().map(|(k, v)| (*k, *v)).collect(),
             ),
-        ];
-        for (name, help, label, of) in families {
+        ] {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for ((namespace, swarm), told) in &all {
-                for (value, number) in of(&told.counters) {
+                let counters = &told.counters;
+                let by = if label == "reason" { &counters.moves } else { &counters.refreshes };
+                for (value, number) in by {
                     let labels =
                         [("namespace", namespace.as_str()), ("name", swarm), (label, value)];
-                    ConstCounter::new(number).encode(family.encode_family(&labels)?)?;
+                    ConstCounter::new(*number).encode(family.encode_family(&labels)?)?;
                 }
             }
         }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
+    acknowledge::Answer,
     file::{self, STATE_KEY},
     ground::MapFacts,
     handover::{Epoch, Published, Share},
@@ -48,6 +49,8 @@ pub struct Evidence<'a> {
     /// Whether a pod may run streams of a file that nobody knows: it has been started, and has not said
     /// that it runs nothing.
     pub unknown_pods: bool,
+    /// What workers say they run.
+    pub running: &'a [(Arc<str>, Arc<Answer>)],
 }
 
 /// The fingerprint of what is written, to see another's edit.
@@ -106,13 +109,22 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         known.epoch = known.epoch.max(evidence.told);
         return History { published: known, repair: Some(Repair::Restore), edited: None };
     }
-    let mut published = read.unwrap_or_default();
+    // Without any record, what workers say they run is theirs: nothing is stopped for the lack of one.
+    let mut published = read.unwrap_or_else(|| Published {
+        shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
+        ..Published::default()
+    });
     published.epoch = published.epoch.max(evidence.told);
     let repair = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
     if repair == Repair::First {
         published.releasing.clear();
     }
     History { published, repair: Some(repair), edited: None }
+}
+
+fn said(worker: &Arc<str>, answer: &Answer) -> (Arc<str>, Share) {
+    let streams = answer.jobs.iter().map(|job| job.as_str().into()).collect();
+    (Arc::clone(worker), Share { streams, version: answer.version.unwrap_or(0) })
 }
 
 impl History {
@@ -125,19 +137,16 @@ impl History {
         }
         let mut next = self.published.clone();
         next.epoch = next.epoch.max(highest) + 1;
-        match self.repair {
+        if self.repair == Some(Repair::Undo) {
             // A list that was edited may have been read; so may a version, which acknowledges nothing.
-            Some(Repair::Undo) => {
-                let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
-                for (worker, share) in &mut next.shares {
-                    let same = edited(worker).is_some_and(|other| same_set(share, other));
-                    if !same {
-                        share.version = next.epoch;
-                    }
+            let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
+            for (worker, share) in &mut next.shares {
+                let same = edited(worker).is_some_and(|other| same_set(share, other));
+                if !same {
+                    share.version = next.epoch;
                 }
-                next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
             }
-            _ => {}
+            next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
         }
         next
     }

@@ -11,7 +11,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{memory::Memories, told::Told};
+use super::{handover::Counts, memory::Memories, told::Told};
 
 /// The routes. Followers decide nothing, and say so.
 pub fn router(
@@ -57,7 +57,7 @@ fn answer(value: &impl Serialize) -> Response {
 fn all(memories: &Memories) -> Response {
     let each = memories.told().into_iter().map(|((namespace, name), told)| {
         json!({
-            "namespace": namespace, "name": name, "epoch": told.epoch, "streams": told.counts,
+            "namespace": namespace, "name": name, "epoch": told.epoch, "streams": counts(&told),
             "workers": told.workers.len(),
         })
     });
@@ -66,13 +66,15 @@ fn all(memories: &Memories) -> Response {
 
 fn one(memories: &Memories, namespace: String, name: String) -> Response {
     let key = (namespace, name);
-    match memories.told().get(&key) {
-        Some(told) => answer(&page(&key.0, &key.1, told, Instant::now())),
-        None => {
-            let text = format!("no Swarm {}/{} is served\n", key.0, key.1);
-            (StatusCode::NOT_FOUND, text).into_response()
-        }
+    if let Some(told) = memories.told().get(&key) {
+        return answer(&page(&key.0, &key.1, told, Instant::now()));
     }
+    (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
+}
+
+fn counts(told: &Told) -> Value {
+    let Counts { owned, releasing, free, unassigned } = told.counts;
+    json!({"owned": owned, "releasing": releasing, "free": free, "unassigned": unassigned})
 }
 
 fn page(namespace: &str, name: &str, told: &Told, now: Instant) -> Value {
@@ -95,7 +97,7 @@ fn page(namespace: &str, name: &str, told: &Told, now: Instant) -> Value {
         })
     });
     json!({
-        "namespace": namespace, "name": name, "epoch": told.epoch, "streams": told.counts,
+        "namespace": namespace, "name": name, "epoch": told.epoch, "streams": counts(told),
         "workers": workers.collect::<Vec<_>>(), "duplicates": texts(&told.duplicates), "loadRatio": told.ratio,
         "releasing": releasing.collect::<Vec<_>>(), "free": free.collect::<Vec<_>>(),
         "unassigned": unassigned.collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! What is remembered between passes and lost with the process: nothing of it decides who has a stream.
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -31,6 +31,10 @@ pub struct Memory {
     /// By UID of the pod: the version that was published when it was first seen, or last seen before it
     /// was started.
     pub born: BTreeMap<Arc<str>, u64>,
+    /// Whether the pods were looked at before.
+    pub looked: bool,
+    /// By UID: pods that were there before this process, and of which it is not known what they read.
+    pub untold: BTreeSet<Arc<str>>,
     /// When an eviction of a worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
     /// What was published last, and the content it was read from or written to.
@@ -39,6 +43,8 @@ pub struct Memory {
     pub free: BTreeMap<Arc<str>, Instant>,
     /// Since when a stream is to be let go of by a worker.
     pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
+    /// Since when there is a barrier.
+    pub barrier: Option<Instant>,
     /// Since when streams that were given have not been acknowledged, and since when nobody had them.
     pub granted: BTreeMap<Arc<str>, Granted>,
     /// Since when moves wait for workers that are to get something.

@@ -243,10 +243,12 @@ impl Reconciler for SwarmReconciler {
         if let Some(view) = &mut view {
             unfit = self.unfit(view);
             let published = polls::published(swarm, view, &memory);
-            memory.seen(view, published.as_ref().map_or(0, |published| published.epoch));
             if let Some(published) = &published {
                 confirmed = self.confirm(swarm, view, published).await?;
             }
+            // After that: a pod that was found in place of one that is gone has just been made, and is not
+            // to be restarted for what it has not told yet.
+            memory.seen(view, published.as_deref());
             polls::ask(&self.asker, swarm, view, published.as_deref(), &mut memory).await;
             match self.measure(swarm, Instant::now()).await {
                 Some(Ok(measured)) => {
@@ -281,12 +283,24 @@ impl Reconciler for SwarmReconciler {
 }
 
 impl Memory {
-    /// Notes which pods are there: a pod that nobody has seen before, or that has not been started yet,
-    /// reads the file that is published now, or a later one.
-    fn seen(&mut self, view: &View, epoch: Epoch) {
+    /// Notes which pods are there. A pod that has not been started yet reads the file that is published
+    /// now, or a later one; so, most likely, did one that was not there before. Of those that are there when
+    /// this process begins to look the same is believed, so that its start restarts nobody, unless they are to
+    /// let go of something: they may never have been told.
+    fn seen(&mut self, view: &View, published: Option<&Published>) {
+        let epoch = published.map_or(0, |published| published.epoch);
+        let first = !std::mem::replace(&mut self.looked, true);
         for pod in &view.pods {
-            if !pod.started || !self.born.contains_key(&pod.uid) {
+            let untold = first
+                && published.is_some_and(|published| {
+                    published.barrier.is_some()
+                        || published.releasing.keys().any(|(_, worker)| *worker == pod.name)
+                });
+            let new = !self.born.contains_key(&pod.uid) && !untold;
+            if new && (first || !self.untold.contains(&pod.uid)) || !pod.started {
                 self.born.insert(Arc::clone(&pod.uid), epoch);
+            } else if untold {
+                self.untold.insert(Arc::clone(&pod.uid));
             }
         }
     }
@@ -318,5 +332,69 @@ impl Memory {
             },
         };
         self.reports.insert(uid, report);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ground::PodFacts, handover::Share, *};
+
+    fn pod(uid: &str, started: bool) -> PodFacts {
+        PodFacts {
+            name: "w-0".into(),
+            uid: uid.into(),
+            created: None,
+            controller: None,
+            template: None,
+            node: Some("n".into()),
+            ip: None,
+            ready: started,
+            terminating: false,
+            stopped: false,
+            started,
+            mounts: vec![],
+            nudged: None,
+        }
+    }
+
+    fn published(epoch: Epoch, releases: bool) -> Published {
+        let mut published = Published { epoch, ..Published::default() };
+        published.shares.insert("w-0".into(), Share::default());
+        if releases {
+            published.releasing.insert(("a".into(), "w-0".into()), epoch);
+        }
+        published
+    }
+
+    fn see(memory: &mut Memory, pod: PodFacts, published: &Published) -> Option<Epoch> {
+        let uid = Arc::clone(&pod.uid);
+        let view = View { pods: vec![pod], ..View::default() };
+        memory.seen(&view, Some(published));
+        memory.born.get(&uid).copied()
+    }
+
+    /// The operator was killed between a file and the eviction for it.
+    #[test]
+    fn a_pod_that_is_to_let_go_of_something_may_not_have_been_told_after_a_restart() {
+        let mut memory = Memory::default();
+        assert_eq!(see(&mut memory, pod("old", true), &published(7, true)), None);
+        assert_eq!(see(&mut memory, pod("old", true), &published(7, true)), None, "nor later");
+        // Its successor was made after the file.
+        assert_eq!(see(&mut memory, pod("new", true), &published(7, true)), Some(7));
+    }
+
+    #[test]
+    fn a_restart_of_the_operator_restarts_no_worker() {
+        let mut memory = Memory::default();
+        assert_eq!(see(&mut memory, pod("old", true), &published(7, false)), Some(7));
+        assert_eq!(see(&mut memory, pod("old", true), &published(8, false)), Some(7));
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_its_file_reads_the_newest() {
+        let mut memory = Memory::default();
+        assert_eq!(see(&mut memory, pod("new", false), &published(1, false)), Some(1));
+        assert_eq!(see(&mut memory, pod("new", false), &published(2, true)), Some(2));
+        assert_eq!(see(&mut memory, pod("new", true), &published(3, true)), Some(2));
     }
 }

@@ -112,8 +112,10 @@ pub(super) struct Facts<'a> {
     pub stuck: &'a [(Arc<str>, u64, String)],
     /// A worker runs other streams than those of its list, though it says that it has read it.
     pub disobedient: Option<&'a Arc<str>>,
-    /// All were told to leave and stay.
+    /// It is not known what workers have read.
     pub barrier: bool,
+    /// Streams wait for a worker that is to have them and is not ready.
+    pub awaiting: bool,
 }
 
 /// `Ready`, `Converged` and, where something is measured, `MetricsAvailable`.
@@ -181,6 +183,10 @@ fn converged(told: &Told, facts: &Facts<'_>) -> Verdict {
     if counts.releasing > 0 || counts.free > 0 {
         let text = "streams are on their way to another worker";
         return verdict("Converged", Some(false), "Moving", text.into());
+    }
+    if facts.awaiting {
+        let text = "streams wait for a worker that is to have them and has no ready pod";
+        return verdict("Converged", Some(false), "AwaitingWorkers", text.into());
     }
     if told.workers.iter().any(Worker::is_behind) {
         let text = "workers have not acknowledged their list yet";

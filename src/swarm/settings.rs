@@ -148,6 +148,10 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
             let (name, key) = (&from.config_map_key_ref.name, &from.config_map_key_ref.key);
             let namespace = swarm.namespace().unwrap_or_default();
             let path = format!("spec.streamsFrom: ConfigMap {namespace}/{name}");
+            if *name == swarm.config_map() {
+                let text = "is the one that the shares are written to; name another";
+                return Err(Error::Invalid(format!("{path} {text}")));
+            }
             let Some(source) = source else {
                 return Err(Error::Invalid(format!("{path} does not exist")));
             };
@@ -226,6 +230,7 @@ fn check(policy: Policy, kind: WorkloadKind, streams: &[Stream]) -> Result<(), S
 }
 
 /// The ids, shared by everything that names a stream.
+#[must_use]
 pub fn ids(streams: &[Stream]) -> Vec<Arc<str>> {
     streams.iter().map(|stream| stream.id.as_str().into()).collect()
 }
@@ -304,6 +309,13 @@ mod tests {
         assert_eq!(error, "spec.streamsFrom: ConfigMap n/m does not exist");
         let error = Settings::of(&absent, Some(&map("x"))).unwrap_err().to_string();
         assert_eq!(error, "spec.streamsFrom: ConfigMap n/m has no key \"k\"");
+    }
+
+    #[test]
+    fn the_list_does_not_stand_where_the_shares_are_written() {
+        let same = swarm(json!({"streamsFrom": {"configMapKeyRef": {"name": "w-config"}}}));
+        let error = Settings::of(&same, Some(&map("jobs: [a]"))).unwrap_err().to_string();
+        assert!(error.contains("n/w-config is the one that the shares are written to"), "{error}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use serde::Serialize;
+
+use super::handover::Counts;
 
 /// What was decided last.
 #[derive(Clone, Debug, Default)]
@@ -27,19 +28,6 @@ pub struct Told {
     pub ratio: f64,
     /// Counted since this process began to look.
     pub counters: Counters,
-}
-
-/// Streams by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// In a worker's list.
-    pub owned: usize,
-    /// A worker is to stop them.
-    pub releasing: usize,
-    /// Nobody runs them, and they have a worker to go to.
-    pub free: usize,
-    /// No worker can take them.
-    pub unassigned: usize,
 }
 
 /// One worker.
@@ -67,7 +55,7 @@ impl Worker {
     /// Whether it is not known to run its list.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.loaded.is_none_or(|loaded| loaded < self.wanted)
+        self.wanted > 0 && self.loaded.is_none_or(|loaded| loaded < self.wanted)
     }
 }
 

@@ -191,7 +191,13 @@ impl Finder<'_> {
             terminating: pod.terminating,
             stopped: pod.stopped,
             loaded: mounted.or(loaded),
-            born: mounted.or_else(|| self.memory.born.get(&pod.uid).copied()),
+            // One that mounts none of the immutable files, and does not say what it runs, proves it
+            // only once it is restarted.
+            born: if self.settings.immutable {
+                mounted
+            } else {
+                self.memory.born.get(&pod.uid).copied()
+            },
         })
     }
 

@@ -70,26 +70,23 @@ impl SwarmReconciler {
         object["metadata"]["annotations"] = json!({
             CONTENT: fingerprint(config, state), GIVEN: name
         });
-        let written = match &publish.on {
-            Some(version) => {
-                // The version makes it a compare-and-swap.
-                object["metadata"]["resourceVersion"] = json!(version);
-                let params = PatchParams::apply(FIELD_MANAGER).force();
-                api.patch(&map, &params, &Patch::Apply(&object)).await.map(|map| map.metadata)
-            }
-            None => {
-                let api = Api::<ConfigMap>::namespaced(self.client.clone(), &namespace);
-                let object: ConfigMap = serde_json::from_value(object)
-                    .map_err(|error| Error::Invalid(format!("spec.configMap: {error}")))?;
-                let params = PostParams {
-                    field_manager: Some(FIELD_MANAGER.into()),
-                    ..PostParams::default()
-                };
-                api.create(&params, &object).await.map(|map| map.metadata)
-            }
+        let written = if let Some(version) = &publish.on {
+            // The version makes it a compare-and-swap.
+            object["metadata"]["resourceVersion"] = json!(version);
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(&map, &params, &Patch::Apply(&object)).await.map(|map| map.metadata)
+        } else {
+            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &namespace);
+            let object: ConfigMap = serde_json::from_value(object)
+                .map_err(|error| Error::Invalid(format!("spec.configMap: {error}")))?;
+            let params =
+                PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+            api.create(&params, &object).await.map(|map| map.metadata)
         };
         let metadata: ObjectMeta = match written {
             Ok(metadata) => metadata,
+            // Somebody else was faster: the next pass decides on what is there then.
+            Err(kube::Error::Api(status)) if status.code == 409 => return Ok(vec![]),
             Err(kube::Error::Api(status)) if is_refusal(&status) => {
                 return Err(Error::Refused(format!("ConfigMap {map}: {}", status.message)));
             }

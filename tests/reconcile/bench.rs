@@ -191,16 +191,11 @@ impl Bench {
             .plane
             .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
             .expect("kubeconfig");
-        self.operator_from(kubeconfig, prometheus, args)
+        Self::operator_from(kubeconfig, prometheus, args)
     }
 
     /// The same, with another way to the API server.
-    pub fn operator_from(
-        &self,
-        kubeconfig: PathBuf,
-        prometheus: &[&str],
-        args: &[&str],
-    ) -> Operator {
+    pub fn operator_from(kubeconfig: PathBuf, prometheus: &[&str], args: &[&str]) -> Operator {
         let (address, webhook) = (free_address(), free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));

@@ -160,6 +160,7 @@ impl Process {
         loop {
             if let Some(running) = &mut self.child {
                 let ended = tokio::select! {
+                    biased;
                     // The end of the worker ends its streams too.
                     _ = &mut stop => None,
                     status = running.child.wait() => Some(status),
@@ -176,6 +177,7 @@ impl Process {
                 }
             } else {
                 tokio::select! {
+                    biased;
                     _ = &mut stop => return,
                     () = sleep(backoff(self.failures)) => self.start(),
                 }
@@ -204,7 +206,8 @@ impl Process {
         let Running { id, .. } = running;
         let began = Instant::now();
         let until = began + self.all.0.stop_timeout;
-        // The group is there as long as one of its processes, and its id belongs to nobody else.
+        // The group's id belongs to nobody else as long as one of its processes is there. Without any
+        // (its first one ended by itself, a moment ago) all other ids would have to be used up first.
         send(id, Signal::SIGTERM);
         let mut killed = false;
         if timeout_at(until, running.child.wait()).await.is_err() {
@@ -221,14 +224,22 @@ impl Process {
         self.all.0.metrics.gone();
         // Its children, and theirs.
         let (mut asked, mut doomed) = (BTreeSet::new(), BTreeSet::new());
+        let mut clear = false;
         loop {
             let group = is_there(id);
             self.all.reap();
             let mut strays = strays::of(stream, &self.all.ours());
             strays.retain(|stray| getpgid(Some(*stray)) != Ok(id));
             if !group && strays.is_empty() {
-                break;
+                // The kernel's list may leave a child out while others end: only what is seen twice is so.
+                if clear {
+                    break;
+                }
+                clear = true;
+                sleep(LOOK).await;
+                continue;
             }
+            clear = false;
             let late = Instant::now() >= until;
             if late && group && !killed {
                 killed = true;

@@ -6,7 +6,7 @@ use std::{
 
 use super::{
     Reason, Standing,
-    market::{Market, Pin},
+    market::{Market, Pin, Unit},
     plan::{Plan, Seat},
 };
 
@@ -73,6 +73,8 @@ struct Round<'p> {
     /// Those that come to a worker or leave one. First those that come from nowhere.
     queue: Vec<usize>,
     budget: usize,
+    /// The hosts that take ordinary units.
+    open: Vec<usize>,
     seats: Vec<Seat>,
     /// How many units are at each host now, and how many of them are dedicated.
     present: Vec<(usize, usize)>,
@@ -92,11 +94,11 @@ impl<'p> Round<'p> {
                 present[host].1 += usize::from(unit.dedicated);
             } else if seat.host().is_some() {
                 // Until its turn comes. It may be that what is in its way is still held back.
-                *seat = Seat::Nowhere(no_room(unit.dedicated));
+                *seat = refused(unit);
             }
         }
         let parked = vec![BinaryHeap::new(); market.hosts.len()];
-        Self { plan, market, queue, budget, seats, present, parked }
+        Self { plan, market, queue, budget, open: plan.open_hosts(), seats, present, parked }
     }
 
     fn run(mut self) -> Vec<Seat> {
@@ -122,8 +124,9 @@ impl<'p> Round<'p> {
             }
         }
         if self.budget == budget {
-            self.break_circle();
+            self.open_circle();
         }
+        self.place_those_that_run_nowhere();
         self.seats
     }
 
@@ -155,8 +158,9 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// Everybody waits for somebody else to go: in the next rounds they can follow one that goes nowhere.
-    fn break_circle(&mut self) {
+    /// If everybody waits for somebody else to go, one goes where it need not stay, or nowhere: in the next rounds
+    /// the others can follow.
+    fn open_circle(&mut self) {
         let turns = self.parked.iter().flatten().map(|Reverse(turn)| *turn);
         let first = turns
             .filter(|&turn| self.market.units[self.queue[turn]].previous.is_some())
@@ -164,11 +168,37 @@ impl<'p> Round<'p> {
             .filter(|_| self.budget > 0);
         if let Some(turn) = first {
             let unit = self.queue[turn];
-            self.seats[unit] = Seat::Nowhere(no_room(self.market.units[unit].dedicated));
+            match self.elsewhere(unit) {
+                Some(host) => self.enter(host, unit),
+                None => self.seats[unit] = refused(&self.market.units[unit]),
+            }
         }
+    }
+
+    /// Nobody waits for one worker while another has room.
+    fn place_those_that_run_nowhere(&mut self) {
+        for turn in 0..self.queue.len() {
+            let unit = self.queue[turn];
+            let waits =
+                self.market.units[unit].previous.is_none() && self.seats[unit].host().is_none();
+            if let Some(host) = waits.then(|| self.elsewhere(unit)).flatten() {
+                self.enter(host, unit);
+            }
+        }
+    }
+
+    /// The best worker that can take a unit which may be anywhere.
+    fn elsewhere(&self, unit: usize) -> Option<usize> {
+        let Unit { pin, dedicated, .. } = self.market.units[unit];
+        if pin != Pin::Nowhere || dedicated {
+            return None;
+        }
+        let able = self.open.iter().copied().filter(|&host| self.can_take(host, unit));
+        able.max_by_key(|&host| self.market.score(unit, host))
     }
 }
 
-fn no_room(dedicated: bool) -> Reason {
-    if dedicated { Reason::NoDedicatedWorker } else { Reason::NoCapacity }
+fn refused(unit: &Unit) -> Seat {
+    let dedicated = unit.dedicated;
+    Seat::Nowhere(if dedicated { Reason::NoDedicatedWorker } else { Reason::NoCapacity })
 }

@@ -104,7 +104,6 @@ impl<'m> Plan<'m> {
                 self.seat(unit, host);
             }
         }
-        spilled.sort_unstable();
         spilled
     }
 

@@ -138,16 +138,16 @@ impl Dedication {
             return bound.filter(free).ok_or(Reason::NoDedicatedWorker);
         }
         let cost = |host: usize| self.cost(market, unit, host);
-        (0..market.hosts.len())
-            .filter(|&host| self.spare > 0 && full(host))
-            .filter(free)
-            .min_by(|&a, &b| {
+        let best = || {
+            (0..market.hosts.len()).filter(|&host| full(host)).filter(free).min_by(|&a, &b| {
                 let score = || market.score(unit, b).cmp(&market.score(unit, a));
                 cost(a).cmp(&cost(b)).then_with(score)
             })
-            // Where it is, if that worker is leaving and there is no other.
-            .or(market.units[unit].previous.filter(|&host| !full(host)).filter(free))
-            .ok_or(Reason::NoDedicatedWorker)
+        };
+        let best = if self.spare > 0 { best() } else { None };
+        // Where it is, if that worker is leaving and there is no other.
+        let stay = || market.units[unit].previous.filter(|&host| !full(host)).filter(free);
+        best.or_else(stay).ok_or(Reason::NoDedicatedWorker)
     }
 
     /// How many items move if this unit gets this worker; among equals it stays. The cheapest choice stays

@@ -32,6 +32,8 @@ pub struct WorkloadFacts {
     pub selector: LabelSelector,
     /// The volumes of its template that are `ConfigMap`s: name of the volume, name of the `ConfigMap`.
     pub mounts: Vec<(Box<str>, Box<str>)>,
+    /// Those of them that are nothing else beside it.
+    pub plain: Vec<Box<str>>,
 }
 
 impl<K> From<&WorkloadObject<K>> for WorkloadFacts {
@@ -49,6 +51,14 @@ impl<K> From<&WorkloadObject<K>> for WorkloadFacts {
             on_delete: spec.update_strategy.as_ref().is_some_and(|s| s.type_ == "OnDelete"),
             selector: spec.selector.clone(),
             mounts: mounts(&spec.template.spec),
+            plain: spec
+                .template
+                .spec
+                .volumes
+                .iter()
+                .filter(|volume| volume.config_map.is_some())
+                .map(|volume| volume.name.clone())
+                .collect(),
         }
     }
 }
@@ -65,6 +75,10 @@ fn mounts(spec: &PodSpec) -> Vec<(Box<str>, Box<str>)> {
 
 /// A pod of a worker.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each as the API server tells it"
+)]
 pub struct PodFacts {
     /// Its name.
     pub name: Arc<str>,

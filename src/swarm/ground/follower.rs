@@ -87,7 +87,7 @@ impl Follower {
                 watched
             }
             Brought::Map(watched, event) => {
-                self.ground.state().maps.entry(watched.clone()).or_default().apply(event);
+                self.ground.state().maps.entry(watched.clone()).or_default().follow(event);
                 watched
             }
             Brought::Fitness(watched, event) => {

@@ -71,6 +71,34 @@ impl<V> Seen<V> {
     }
 }
 
+impl Seen<MapFacts> {
+    /// The same, for what we write ourselves and know of at once ([`Ground::wrote`]): what the watch
+    /// brings of the time before is old news.
+    fn follow(&mut self, mut event: Event<(String, MapFacts)>) {
+        let is_old = |known: Option<&MapFacts>, new: &MapFacts| {
+            known.is_some_and(|known| {
+                version(&known.resource_version) > version(&new.resource_version)
+            })
+        };
+        match &mut event {
+            Event::Apply((name, new)) | Event::Delete((name, new)) => {
+                if is_old(self.objects.get(name), new) {
+                    return;
+                }
+            }
+            Event::InitApply((name, new)) => {
+                if let Some(known) = self.objects.get(name)
+                    && is_old(Some(known), new)
+                {
+                    *new = known.clone();
+                }
+            }
+            Event::Init | Event::InitDone => {}
+        }
+        self.apply(event);
+    }
+}
+
 #[derive(Default)]
 struct State {
     workloads: HashMap<Watched, Seen<WorkloadFacts>>,

@@ -159,3 +159,24 @@ fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
     ground.state().workloads.insert(names.workload, synced(vec![("w", other)]));
     assert_eq!(ground.view(&swarm), None);
 }
+
+/// After two writes of ours the watch brought the first, and the version in the status went back.
+#[test]
+fn what_the_watch_brings_of_the_time_before_our_last_write_is_old_news() {
+    let map = |version: &str| MapFacts { resource_version: version.into(), ..MapFacts::default() };
+    let event = |version: &str| ("m".to_owned(), map(version));
+    let mut seen = synced(vec![("m", map("110"))]);
+    let known = |seen: &Seen<MapFacts>| seen.objects.get("m").map(|m| m.resource_version.clone());
+    seen.follow(Event::Apply(event("99")));
+    assert_eq!(known(&seen).as_deref(), Some("110"), "versions are numbers");
+    seen.follow(Event::Delete(event("105")));
+    assert_eq!(known(&seen).as_deref(), Some("110"), "it was made anew after that");
+    for event in [Event::Init, Event::InitApply(event("105")), Event::InitDone] {
+        seen.follow(event);
+    }
+    assert_eq!(known(&seen).as_deref(), Some("110"));
+    seen.follow(Event::Apply(event("111")));
+    assert_eq!(known(&seen).as_deref(), Some("111"));
+    seen.follow(Event::Delete(event("112")));
+    assert_eq!(known(&seen), None);
+}

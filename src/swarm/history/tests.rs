@@ -25,7 +25,7 @@ fn map(published: &Published) -> MapFacts {
 }
 
 fn read(map: Option<&MapFacts>, memory: &Memory, told: Epoch, unknown_pods: bool) -> History {
-    of(map, "config.yml", Evidence { memory, told, unknown_pods }).unwrap()
+    of(map, "config.yml", Evidence { memory, told, unknown_pods, running: &[] }).unwrap()
 }
 
 fn knows(published: &Published) -> Memory {
@@ -122,7 +122,19 @@ fn a_map_that_is_handed_over_keeps_its_lists() {
     let empty = read(Some(&given("")), &Memory::default(), 0, false);
     assert_eq!(empty.repair, Some(Repair::First));
     let broken = given("workloads: [");
-    let evidence = Evidence { memory: &Memory::default(), told: 0, unknown_pods: true };
+    let memory = Memory::default();
+    let evidence = Evidence { memory: &memory, told: 0, unknown_pods: true, running: &[] };
     let error = of(Some(&broken), "config.yml", evidence).unwrap_err().to_string();
     assert!(error.starts_with("the ConfigMap of spec.configMap, key \"config.yml\": "), "{error}");
+}
+
+#[test]
+fn a_map_that_was_deleted_while_nobody_looked_stops_no_stream() {
+    let answer = Answer { version: Some(7), jobs: vec!["a".into(), "b".into()] };
+    let running = [(Arc::from("w-0"), Arc::new(answer))];
+    let memory = Memory::default();
+    let evidence = Evidence { memory: &memory, told: 7, unknown_pods: true, running: &running };
+    let next = of(None, "config.yml", evidence).unwrap().repaired(7);
+    assert_eq!((next.epoch, next.barrier), (8, Some(8)));
+    assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
 }

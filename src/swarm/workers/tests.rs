@@ -193,3 +193,22 @@ fn a_worker_that_the_file_names_is_looked_at_also_without_a_pod() {
     assert_eq!(names(&workers)[1], ("w-3", false, Standing::Keeps, false));
     assert_eq!(workers.all[1].handover.confirmed, 9);
 }
+
+/// Workers that were there before their first immutable file, and report nothing, were waited for for ever.
+#[test]
+fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
+    let old = PodFacts { mounts: vec!["w-config".into()], ..own("w-0") };
+    let uid = Arc::clone(&old.uid);
+    let memory = Memory { born: [(uid, 7)].into(), ..Memory::default() };
+    let (confirmed, named) = (BTreeMap::new(), BTreeSet::new());
+    let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
+    let born = |immutable| {
+        let view =
+            View { workload: Some(workload(0, 1)), pods: vec![old.clone()], ..View::default() };
+        let settings = settings("StatefulSet", immutable);
+        let workers = Workers::of(&settings, &view, "w-config", &BTreeSet::new(), &known);
+        workers.all[0].handover.pod.as_ref().unwrap().born
+    };
+    assert_eq!(born(true), None);
+    assert_eq!(born(false), Some(7));
+}

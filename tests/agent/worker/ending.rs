@@ -35,7 +35,7 @@ fn it_ends_in_time_whatever_its_streams_do() {
     let told = Instant::now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.log());
-    assert!(told.elapsed() < Duration::from_millis(1500), "{:?}", told.elapsed());
+    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
     assert!(worker.journal().iter().all(|line| !is_there(&line[1])));
 }
 

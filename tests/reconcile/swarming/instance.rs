@@ -64,7 +64,8 @@ impl Instance {
 /// What a pod's life has come to.
 #[derive(Debug, PartialEq)]
 enum Next {
-    Bind(String),
+    /// On this node, or on the kubelet's own.
+    Bind(Option<String>),
     Read(Option<String>),
     Apply(Box<File>),
     Crash,
@@ -97,7 +98,7 @@ fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
             return Next::Wait;
         }
         let node = controls.nodes.get(&pod.name).cloned();
-        return Next::Bind(node.unwrap_or_else(|| "node-1".into()));
+        return Next::Bind(node);
     }
     if pod.volume.is_none() {
         return Next::Read(pod.map());
@@ -124,7 +125,7 @@ fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
         return Next::Apply(Box::new(file.clone()));
     }
     let ready = !controls.unready.contains(&pod.name);
-    if said != Some(ready) { Next::Say(ready) } else { Next::Wait }
+    if said == Some(ready) { Next::Wait } else { Next::Say(ready) }
 }
 
 /// Lives one pod.
@@ -141,7 +142,9 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
                     return;
                 }
             }
-            Next::Bind(node) => bind(&inner, &uid, &node).await,
+            Next::Bind(node) => {
+                bind(&inner, &uid, &node.unwrap_or_else(|| inner.node())).await;
+            }
             Next::Read(map) => read(&inner, &uid, map).await,
             Next::Apply(file) => {
                 if !inner.state().pods[&uid].runs {

@@ -21,13 +21,18 @@ use crate::{
 use file::File;
 use puppet::Puppet;
 
+mod admission;
+mod chaos;
 mod file;
+mod immutable;
 mod instance;
 mod killed;
 mod lagging;
 mod ledger;
+mod measured;
 mod proxy;
 mod puppet;
+mod quiet;
 mod record;
 mod rights;
 mod scaling;
@@ -233,8 +238,11 @@ impl Stage {
         eventually_or(&format!("event {reason} of {name}"), found, otherwise).await
     }
 
+    /// The operator, with a lease that a busy machine renews in time.
     pub async fn ready_operator(&self) -> Operator {
-        self.bench.ready_operator().await
+        let operator = self.bench.operator_with("operator-1", "15s");
+        operator.ready().await;
+        operator
     }
 }
 

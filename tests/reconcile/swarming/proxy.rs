@@ -12,7 +12,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::AbortHandle};
 
 use crate::bench::{Bench, Operator};
@@ -53,9 +53,14 @@ impl Proxy {
     pub async fn start(bench: &Bench) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("address");
+        // The authority, though no certificate is shown here: without one a client wants the system's.
+        let plane = std::fs::read_to_string(bench.plane().kubeconfig()).expect("kubeconfig");
+        let plane: Value = serde_yaml::from_str(&plane).expect("kubeconfig");
+        let mut cluster = plane["clusters"][0]["cluster"].clone();
+        cluster["server"] = format!("http://{address}").into();
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
-            "clusters": [{"name": "proxy", "cluster": {"server": format!("http://{address}")}}],
+            "clusters": [{"name": "proxy", "cluster": cluster}],
             "users": [{"name": "proxy", "user": {}}],
             "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
         });
@@ -74,9 +79,9 @@ impl Proxy {
     pub async fn operator(&self, bench: &Bench) -> Operator {
         // Nobody waits for the lease of a process that was killed.
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
-        let args = ["--lease-duration", "5s", "--identity", "operator-1"];
+        let args = ["--lease-duration", "15s", "--identity", "operator-1"];
         *self.inner.script.lock().expect("lock") = Script::default();
-        let operator = bench.operator_from(self.kubeconfig.clone(), &prometheus, &args);
+        let operator = Bench::operator_from(self.kubeconfig.clone(), &prometheus, &args);
         let pid = i32::try_from(operator.child.id()).expect("PID");
         self.inner.script.lock().expect("lock").pid = Some(pid);
         operator.ready().await;
@@ -186,8 +191,7 @@ fn held(inner: &Inner, place: String, body: kube::client::Body) -> Body {
     let chunks = Body::new(body).into_data_stream().then(move |chunk| {
         let (mut stalled, place) = (stalled.clone(), place.clone());
         async move {
-            let lets = |what: &Option<&'static str>| what.is_none_or(|what| !place.contains(what));
-            let _ = stalled.wait_for(lets).await;
+            let _ = stalled.wait_for(|what| what.is_none_or(|what| !place.contains(what))).await;
             chunk
         }
     });

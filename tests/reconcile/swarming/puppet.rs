@@ -58,7 +58,7 @@ pub struct Controls {
     pub crash: BTreeSet<String>,
     /// A pod is born with the file before the current one, as a kubelet with an old cache would do it.
     pub stale: bool,
-    /// The node of a pod, where it is not `node-1`.
+    /// The node of a pod, where it is not this kubelet's own.
     pub nodes: HashMap<String, String>,
 }
 
@@ -98,6 +98,12 @@ impl Inner {
         let result = change(&mut self.state());
         self.changed.send_modify(|count| *count += 1);
         result
+    }
+
+    /// Its node, which has no object: the controller manager deletes the pods of one that is missing for
+    /// 40 s, so each test has another one.
+    pub fn node(&self) -> String {
+        format!("puppet-{}", self.port)
     }
 
     pub fn subscribe(&self) -> watch::Receiver<u64> {

@@ -220,3 +220,45 @@ fn a_list_that_no_config_map_can_hold_is_refused_and_workers_keep_what_they_have
         assert_eq!(stage.puppet.running().len(), 4);
     });
 }
+
+/// Bug 1 as it stands in the original's cluster: a stream in two lists, and one in none.
+#[test]
+fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        let theirs = "workloads:\n  twice-0:\n    jobs: [\"stream:0\", \"stream:1\"]\n  twice-1:\n    \
+                      jobs: [\"stream:1\", \"stream:2\"]\nversion: 3\n";
+        stage.map("twice-config", "config.yml", theirs).await;
+        stage.stateful_set("twice", 2, json!({})).await;
+        let twice = async || (stage.puppet.running().get("stream:1")?.len() == 2).then_some(());
+        eventually("the original's overlap", twice).await;
+        let before = stage.puppet.ledger(|ledger| ledger.overlaps().len());
+        let given = json!({"metadata": {"annotations": {"traffic.example.com/swarm": "twice"}}});
+        let params = PatchParams::default();
+        stage.maps().patch("twice-config", &params, &Patch::Merge(given)).await.unwrap();
+        stage.swarm("twice", hot(&streams(4))).await;
+        let once = async || {
+            let running = stage.puppet.running();
+            (running.len() == 4 && running.values().all(|pods| pods.len() == 1)).then_some(())
+        };
+        eventually("each stream to run once", once).await;
+        stage.condition("twice", "Converged", "True", "Converged").await;
+        assert_eq!(stage.puppet.ledger(|ledger| ledger.overlaps().len()), before);
+    });
+}
+
+#[test]
+fn a_swarm_that_is_deleted_and_made_anew_runs_nothing_twice_and_goes_on_with_the_version() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("anew", 2, json!({})).await;
+        stage.swarm("anew", hot(&sample())).await;
+        let before = stage.settled("anew", 2, &sample()).await;
+        stage.swarms().delete("anew", &DeleteParams::default()).await.unwrap();
+        stage.swarm("anew", hot(&sample())).await;
+        let after = stage.settled("anew", 2, &sample()).await;
+        assert!(after.version > before.version, "{} {}", after.version, before.version);
+    });
+}

@@ -1,9 +1,11 @@
 //! The number of workers changes, and the list of streams.
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Stage, proxy::Proxy, sample, streams};
+use super::{Stage, proxy::Proxy, puppet::Delivery, sample, streams};
 use crate::bench::{eventually, run};
 
 /// The shape of a handover: how many streams each worker has.
@@ -34,13 +36,16 @@ fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
                 let (least, most) = (counts[0], counts[counts.len() - 1]);
                 assert!(counts.len() == workers && most - least <= 1, "{counts:?}");
             } else {
-                let all = json!([["/summary/unassigned", 27], ["/unassigned/0/reason", "NoWorker"]]);
+                let all =
+                    json!([["/summary/unassigned", 27], ["/unassigned/0/reason", "NoWorker"]]);
                 for pair in all.as_array().unwrap() {
                     let at = pair[0].as_str().unwrap();
                     stage.until("hot", &[(at, pair[1].clone())]).await;
                 }
             }
         }
+        let begun =
+            stage.puppet.ledger(|ledger| ledger.gaps().values().map(Vec::len).sum::<usize>());
         // As few as possible: 2 -> 3 moves nine.
         stage.scale("hot", 3).await;
         let before = stage.file("hot").await.unwrap();
@@ -48,6 +53,12 @@ fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
         let (before, after) = (before.owners(), after.owners());
         let moved = before.iter().filter(|(stream, owner)| after[*stream] != **owner).count();
         assert!(moved <= 9, "{moved}");
+        stage.puppet.ledger(|ledger| {
+            let gaps = ledger.gaps().values().flatten();
+            assert_eq!(gaps.clone().count(), begun + moved, "what stays is not interrupted");
+            let last = ledger.gaps().values().filter_map(|gaps| gaps.last()).max();
+            assert!(last.is_some_and(|gap| *gap < Duration::from_secs(10)), "{last:?}");
+        });
     });
 }
 
@@ -57,6 +68,8 @@ fn with_delete_pod_every_stream_is_on_exactly_one_worker_through_2_3_2_workers()
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
         stage.stateful_set("cold", 2, json!({})).await;
+        // Workers as the original's: they read their file when they start.
+        stage.puppet.control(|c| c.delivery = Delivery::Birth);
         stage.swarm("cold", json!({"jobs": sample()})).await;
         stage.settled("cold", 2, &sample()).await;
         stage.scale("cold", 3).await;
@@ -127,7 +140,7 @@ fn with_hot_reload_only_the_pod_whose_list_changed_is_annotated() {
 }
 
 #[test]
-fn a_set_that_begins_with_another_ordinal_has_workers_of_these_names() {
+fn bug_17_workers_are_called_as_their_pods_whatever_the_first_ordinal() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -169,7 +182,7 @@ fn a_deployment_that_is_rolled_out_hands_over_pod_by_pod() {
         let kind = json!({"kind": "Deployment", "name": "roll"});
         stage.swarm("roll", json!({"workload": kind, "jobs": sample()})).await;
         let before = stage.settled("roll", 3, &sample()).await;
-        stage.puppet.control(|c| c.stop = std::time::Duration::from_millis(20));
+        stage.puppet.control(|c| c.stop = Duration::from_millis(20));
         let template = json!({"metadata": {"annotations": {"restarted": "now"}}});
         let patch = Patch::Merge(json!({"spec": {"template": template}}));
         let params = PatchParams::default();
@@ -206,7 +219,8 @@ fn what_has_no_place_is_listed_with_its_reason_and_disturbs_nobody() {
             all
         };
         // A pin to nobody.
-        let pinned = with(json!([{"id": "pinned", "pin": "place-9"}, {"id": "here", "pin": "place-1"}]));
+        let pinned =
+            with(json!([{"id": "pinned", "pin": "place-9"}, {"id": "here", "pin": "place-1"}]));
         stage.change("place", json!({"streams": pinned})).await;
         let told = [
             ("/summary/unassigned", json!(1)),
@@ -254,12 +268,12 @@ fn no_more_streams_are_on_their_way_at_once_than_max_moves() {
         });
         stage.swarm("slow", spec).await;
         stage.settled("slow", 1, &streams(12)).await;
-        stage.puppet.control(|c| c.stop = std::time::Duration::from_millis(100));
+        stage.puppet.control(|c| c.stop = Duration::from_millis(100));
         stage.scale("slow", 2).await;
         let mut most = 0;
         let half = async || {
             let data = stage.maps().get("slow-config").await.unwrap().data.unwrap();
-            most = most.max(data["handover.yml"].matches("stream:").count());
+            most = most.max(data["handover.yml"].matches("worker:").count());
             (stage.puppet.streams("slow-1").len() == 6).then_some(())
         };
         eventually("six streams on each", half).await;

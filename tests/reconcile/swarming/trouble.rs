@@ -50,7 +50,8 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         let mut jobs = streams(6);
         jobs.push("stream:new".into());
         stage.change("far", json!({"jobs": jobs})).await;
-        let new = async || stage.puppet.streams("far-0").contains(&"stream:new".into()).then_some(());
+        let new =
+            async || stage.puppet.streams("far-0").contains(&"stream:new".into()).then_some(());
         eventually("the new stream", new).await;
         assert_eq!(stage.puppet.streams("far-1"), mine);
         // The machine is switched off, and the user says so.
@@ -127,8 +128,7 @@ fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_al
         stage.stateful_set("budget", 2, json!({})).await;
         stage.swarm("budget", json!({"jobs": streams(6)})).await;
         stage.settled("budget", 2, &streams(6)).await;
-        let budgets =
-            Api::<PodDisruptionBudget>::namespaced(stage.bench.client.clone(), "default");
+        let budgets = Api::<PodDisruptionBudget>::namespaced(stage.bench.client.clone(), "default");
         let budget = json!({
             "metadata": {"name": "budget"},
             "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "budget"}}},
@@ -205,6 +205,8 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         stage.stateful_set("bare", 2, json!({})).await;
         stage.swarm("bare", hot(&streams(6))).await;
         stage.settled("bare", 2, &streams(6)).await;
+        // It would obey, and its set has let go of it.
+        stage.puppet.control(|c| c.held.insert("bare-1".into()));
         let patch = kube::api::Patch::Merge(json!({"metadata": {"labels": {"app": null}}}));
         stage.pods().patch("bare-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
         stage.scale("bare", 1).await;
@@ -214,5 +216,33 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         assert_eq!(stage.puppet.streams("bare-1").len(), 3);
         stage.pods().delete("bare-1", &DeleteParams::default()).await.unwrap();
         stage.settled("bare", 1, &streams(6)).await;
+    });
+}
+
+/// The pods of the old workload are of no interest to the new one, and run on all the same.
+#[test]
+fn a_swarm_that_is_given_another_workload_takes_its_streams_along() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("old", 2, json!({})).await;
+        let volumes = json!([{"name": "config", "configMap": {"name": "old-config"}}]);
+        let change = json!({"spec": {"template": {"spec": {"volumes": volumes}}}});
+        stage.stateful_set("new", 2, change).await;
+        let mut spec = hot(&streams(6));
+        spec["configMap"] = json!({"name": "old-config"});
+        stage.swarm("old", spec).await;
+        stage.settled("old", 2, &streams(6)).await;
+        stage.puppet.control(|c| c.held.insert("old-1".into()));
+        stage.change("old", json!({"workload": {"name": "new"}})).await;
+        let half = async || {
+            let running = stage.puppet.running();
+            (running.values().filter(|pods| pods[0].starts_with("new-")).count() == 3).then_some(())
+        };
+        eventually("the streams of old-0 to be on the new workers", half).await;
+        stage.until("old", &[("/summary/releasing", json!(3))]).await;
+        stage.puppet.assert_no_overlap();
+        stage.puppet.control(|c| c.held.clear());
+        stage.settled("old", 2, &streams(6)).await;
     });
 }

@@ -1,9 +1,14 @@
 //! One file for each thing promised.
 use super::*;
 
+mod budgets;
 mod by_count;
+mod by_weight;
+mod generated;
+mod laws;
 mod originals;
 mod properties;
+mod rules;
 
 /// Items, workers, and who has what: ids as text, so that a test reads as a table.
 #[derive(Clone, Debug)]
@@ -32,7 +37,63 @@ impl Thing {
     }
 }
 
+/// An item as `id[:weight][!][>pin][@owner]`; `!` is dedicated.
+fn thing(text: &str) -> Thing {
+    let (text, owner) = split(text, '@');
+    let (text, pin) = split(text, '>');
+    let dedicated = text.ends_with('!');
+    let (id, weight) = split(text.trim_end_matches('!'), ':');
+    let weight = weight.map_or(1, |weight| weight.parse().unwrap());
+    let name = |id: &str| id.to_owned();
+    Thing { weight, pin: pin.map(name), dedicated, owner: owner.map(name), ..Thing::new(id) }
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    text.split_once(at).map_or((text, None), |(left, right)| (left, Some(right)))
+}
+
+/// Items, and workers as `id`, `id=` (keeps) or `id-` (leaves).
+pub(super) fn case(items: &str, workers: &str) -> Case {
+    let worker = |text: &str| match text.strip_suffix('=') {
+        Some(id) => (id.to_owned(), Standing::Keeps),
+        None => match text.strip_suffix('-') {
+            Some(id) => (id.to_owned(), Standing::Leaving),
+            None => (text.to_owned(), Standing::Full),
+        },
+    };
+    Case {
+        items: items.split_whitespace().map(thing).collect(),
+        workers: workers.split_whitespace().map(worker).collect(),
+        rules: Rules::default(),
+    }
+}
+
 impl Case {
+    pub fn max(mut self, max: usize) -> Self {
+        self.rules.max_per_worker = Some(max);
+        self
+    }
+
+    pub fn budget(mut self, moves: usize) -> Self {
+        self.rules.max_moves = Some(moves);
+        self
+    }
+
+    pub fn unbalanced(mut self) -> Self {
+        self.rules.balance = false;
+        self
+    }
+
+    /// The outcome as `id@owner` or `id?Reason`, in the order of the items.
+    pub fn shown(&self) -> String {
+        let outcome = self.outcome();
+        let show = |thing: &Thing| match &outcome[&thing.id] {
+            Ok(owner) => format!("{}@{owner}", thing.id),
+            Err(reason) => format!("{}?{reason:?}", thing.id),
+        };
+        self.items.iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
     /// So many items that nobody has, and so many workers that take anything.
     pub fn new(items: usize, workers: usize) -> Self {
         let mut case = Self { items: Vec::new(), workers: Vec::new(), rules: Rules::default() };

@@ -1,0 +1,150 @@
+//! What is written: files, and what is done to pods and to the workload.
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Decision, Immutable, Publish, REFUSED};
+use crate::{
+    controller::Error,
+    swarm::{
+        file::{self, STATE_KEY},
+        handover::{Cause, Epoch, Published, Refresh, Step},
+        history::Repair,
+        report::notice,
+        settings::LARGEST_MAP,
+        workers::{epoch_of, immutable_name},
+    },
+};
+
+impl Decision<'_> {
+    pub(super) fn data(&self, published: &Published) -> BTreeMap<String, String> {
+        let file::Files { config, state } = file::render(published);
+        [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)].into()
+    }
+
+    pub(super) fn publish(&self, step: &Step) -> Result<Option<Publish>, Error> {
+        let Some(next) = &step.publish else { return Ok(None) };
+        let data = self.data(next);
+        let size: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if size > LARGEST_MAP {
+            return Err(Error::Invalid(format!(
+                "spec: the file of {} streams would have {size} bytes, and a ConfigMap holds \
+                 {LARGEST_MAP}: divide the streams among several Swarms, each with a workload of its \
+                 own; workers keep what they have",
+                self.ids.len()
+            )));
+        }
+        let mut notices = Vec::new();
+        match self.history.repair {
+            Some(Repair::Undo) => {
+                let note = "somebody else wrote to the ConfigMap with the shares; it was put back";
+                notices.push(notice(true, "ForeignEdit", note.into()));
+            }
+            Some(Repair::Restore) => {
+                let note = "the ConfigMap with the shares was deleted; it was put back";
+                notices.push(notice(true, "ConfigMapRestored", note.into()));
+            }
+            Some(Repair::Barrier) => {
+                let note = "it is not known what workers have read: all of them are to acknowledge a \
+                            new file before anything is given to another";
+                notices.push(notice(true, "HistoryUnknown", note.into()));
+            }
+            Some(Repair::First) | None => {}
+        }
+        let mut moves: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (_, _, cause) in &step.revoked {
+            *moves.entry(word(*cause)).or_default() += 1;
+        }
+        if !moves.is_empty() {
+            let by: Vec<_> = moves.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+            let note =
+                format!("version {}: streams that leave a worker: {}", next.epoch, by.join(", "));
+            notices.push(notice(false, "Revoked", note));
+        }
+        if !step.granted.is_empty() {
+            let note =
+                format!("version {}: {} streams given to a worker", next.epoch, step.granted.len());
+            notices.push(notice(false, "Granted", note));
+        }
+        Ok(Some(Publish {
+            published: Arc::new(next.clone()),
+            data,
+            on: self.view.share.as_ref().map(|share| share.resource_version.clone()),
+            notices,
+            moves,
+        }))
+    }
+
+    /// The immutable file of the current version, unless the template has it.
+    pub(super) fn immutable(&self, current: &Published) -> Option<Immutable> {
+        let (share, workload) = (self.swarm.config_map(), self.view.workload.as_ref()?);
+        let name = immutable_name(&share, current.epoch);
+        let ours = |map: &str| map == share || epoch_of(&share, map).is_some();
+        let volumes: Vec<_> = workload
+            .mounts
+            .iter()
+            .filter(|(volume, map)| ours(map) && **map != *name && workload.plain.contains(volume))
+            .map(|(volume, _)| volume.clone())
+            .collect();
+        let data = self.data(current);
+        (!volumes.is_empty()).then_some(Immutable { name, data, volumes })
+    }
+
+    /// What is done to pods; a refused eviction is not tried at every pass.
+    pub(super) fn refresh(&self, step: &Step) -> Vec<Refresh> {
+        let now = self.observed.now;
+        let rests = |worker: &Arc<str>| {
+            let at = self.memory.refused.get(worker);
+            at.is_some_and(|at| now.saturating_duration_since(*at) < REFUSED)
+        };
+        let nudged = |worker: &Arc<str>, epoch: Epoch| {
+            let known = self.workers.all.iter().find(|known| known.name == *worker);
+            let nudged = known.and_then(|known| known.pod.as_ref()?.nudged);
+            nudged.is_some_and(|nudged| nudged >= epoch)
+        };
+        let due = step.refresh.iter().filter(|refresh| match refresh {
+            Refresh::Evict { worker, .. } => !rests(worker),
+            Refresh::Nudge { worker, epoch, .. } => !nudged(worker, *epoch),
+        });
+        due.cloned().collect()
+    }
+
+    /// How many workers there are to be, if that is ours to say and not so.
+    pub(super) fn scale(&mut self) -> Option<u32> {
+        let now = self.observed.now;
+        let replicas = self.view.workload.as_ref()?.replicas;
+        let changed = self.memory.replicas.is_none_or(|(known, _)| known != replicas);
+        if changed {
+            // After a start nothing is known of the last change: it may have been a moment ago.
+            self.memory.replicas = Some((replicas, now));
+        }
+        let rules = self.settings.autoscale.as_ref()?;
+        // Scaled to nothing is switched off, as for the horizontal pod autoscaler.
+        if replicas == 0 {
+            return None;
+        }
+        let total: f64 = self.weights.iter().sum();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped, and the cast saturates"
+        )]
+        let workers = (total / rules.per_worker).ceil().max(0.0) as u32;
+        let wanted = workers.clamp(rules.min, rules.max.max(rules.min));
+        let (_, since) = self.memory.replicas?;
+        let rests = now.saturating_duration_since(since) < rules.cooldown;
+        // Weights that could not be measured are no reason.
+        let blind = self.settings.weights.is_some()
+            && (self.memory.weights.is_empty() || self.observed.measuring.is_some());
+        (wanted != replicas && !rests && !blind).then_some(wanted)
+    }
+}
+
+/// Why a stream left its worker, as the metric says it.
+fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Moved => "moved",
+        Cause::Unwanted => "unwanted",
+        Cause::Unassigned => "unassigned",
+        Cause::Removed => "removed",
+        Cause::Duplicate => "duplicate",
+    }
+}

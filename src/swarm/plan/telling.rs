@@ -1,0 +1,262 @@
+//! What is remembered and told.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::Decision;
+use crate::{
+    api::swarm::Strategy,
+    controller::Notice,
+    placement::assignment::Assignment,
+    swarm::{
+        handover::{Counts, Epoch, Share, Step, Why},
+        memory::Granted,
+        report::notice,
+        told::{Told, Worker},
+        weights,
+        workers::{self, epoch_of},
+    },
+};
+
+impl Decision<'_> {
+    /// Keeps what the next pass needs.
+    pub(super) fn remember(&mut self, step: &Step, writes: bool) {
+        let now = self.observed.now;
+        let current = self.current(step).clone();
+        let memory = &mut self.memory;
+        memory.barrier = current.barrier.map(|_| memory.barrier.unwrap_or(now));
+        let since = std::mem::take(&mut memory.releasing);
+        let key =
+            |key: &(Arc<str>, Arc<str>)| (key.clone(), since.get(key).copied().unwrap_or(now));
+        memory.releasing = current.releasing.keys().map(key).collect();
+        let free = std::mem::take(&mut memory.free);
+        memory.free = step
+            .free
+            .iter()
+            .map(|stream| (Arc::clone(stream), free.get(stream).copied().unwrap_or(now)))
+            .collect();
+        if writes && let Some(next) = &step.publish {
+            for (stream, worker) in &step.granted {
+                let since = free.get(stream).copied().unwrap_or(now);
+                let granted = Granted { worker: Arc::clone(worker), epoch: next.epoch, since };
+                memory.granted.insert(Arc::clone(stream), granted);
+            }
+        }
+        let workers = self.workers.by_name();
+        let gaps = memory.told.counters.gaps.clone();
+        memory.granted.retain(|stream, granted| {
+            let owned = current.shares.get(&granted.worker);
+            if !owned.is_some_and(|share| share.streams.contains(stream)) {
+                return false;
+            }
+            let loaded = workers.get(&granted.worker).and_then(|w| w.pod.as_ref()?.loaded);
+            let arrived = loaded.is_some_and(|loaded| loaded >= granted.epoch);
+            if arrived {
+                gaps.observe(now.saturating_duration_since(granted.since).as_secs_f64());
+            }
+            !arrived
+        });
+        let live: BTreeSet<_> = self.view.pods.iter().map(|pod| &pod.uid).collect();
+        memory.reports.retain(|uid, _| live.contains(uid));
+        memory.born.retain(|uid, _| live.contains(uid));
+        memory.untold.retain(|uid| live.contains(uid));
+        memory.refused.retain(|worker, _| workers.contains_key(worker));
+    }
+
+    pub(super) fn tell(&self, assignment: &Assignment, step: &Step) -> Told {
+        let current = self.current(step);
+        let weight: BTreeMap<&Arc<str>, f64> =
+            self.ids.iter().zip(self.weights.iter().copied()).collect();
+        let empty = Share::default();
+        let worker = |worker: &workers::Worker| {
+            let share = current.shares.get(&worker.name).unwrap_or(&empty);
+            let report = worker.pod.as_ref().and_then(|pod| self.memory.reports.get(&pod.uid));
+            Worker {
+                name: Arc::clone(&worker.name),
+                node: worker.pod.as_ref().and_then(|pod| pod.node.as_deref()).map(str::to_owned),
+                jobs: share.streams.clone(),
+                weight: share.streams.iter().filter_map(|stream| weight.get(stream)).sum(),
+                wanted: share.version,
+                loaded: worker.handover.pod.as_ref().and_then(|pod| pod.loaded),
+                ready: worker.pod.as_ref().is_some_and(|pod| pod.ready),
+                error: report.and_then(|report| report.error.clone()),
+            }
+        };
+        let workers: Vec<_> = self.workers.wanted().map(worker).collect();
+        let loads: Vec<_> = workers.iter().map(|worker| worker.weight).collect();
+        let releasing: Vec<_> = current
+            .releasing
+            .iter()
+            .map(|(key, epoch)| {
+                let since = self.memory.releasing.get(key).copied().unwrap_or(self.observed.now);
+                (Arc::clone(&key.0), Arc::clone(&key.1), *epoch, since)
+            })
+            .collect();
+        let free: Vec<_> = self.memory.free.iter().map(|(s, at)| (Arc::clone(s), *at)).collect();
+        let owned: BTreeSet<_> = current.owners().map(|(stream, _)| stream).collect();
+        let let_go: BTreeSet<_> = releasing.iter().map(|(stream, ..)| stream).collect();
+        let unassigned: Vec<_> = assignment
+            .unassigned
+            .iter()
+            .filter(|(place, _)| {
+                // Each is in one state.
+                let id = &self.ids[*place];
+                !owned.contains(id) && !let_go.contains(id)
+            })
+            .map(|(place, reason)| (Arc::clone(&self.ids[*place]), reason.as_str()))
+            .collect();
+        let counts = Counts {
+            owned: self.ids.iter().filter(|id| owned.contains(id)).count(),
+            releasing: let_go.len(),
+            free: free.len(),
+            unassigned: unassigned.len(),
+        };
+        Told {
+            decided: true,
+            epoch: current.epoch,
+            counts,
+            duplicates: self.duplicates(),
+            ratio: weights::ratio(&loads),
+            workers,
+            releasing,
+            free,
+            unassigned,
+            counters: self.memory.told.counters.clone(),
+        }
+    }
+
+    /// Streams that two pods say they run.
+    fn duplicates(&self) -> Vec<Arc<str>> {
+        let mut seen = BTreeSet::new();
+        let mut twice = BTreeSet::new();
+        for worker in &self.workers.all {
+            let Some(pod) = worker.pod.as_ref().filter(|pod| !pod.stopped) else { continue };
+            let report = self.memory.reports.get(&pod.uid);
+            let Some(answer) = report.and_then(|report| report.answer.as_ref()) else { continue };
+            for job in &answer.jobs {
+                if !seen.insert(job.as_str()) {
+                    twice.insert(job.as_str());
+                }
+            }
+        }
+        twice.into_iter().map(Arc::from).collect()
+    }
+
+    /// A worker that says it has read its list, and runs another.
+    pub(super) fn disobedient(&self) -> Option<Arc<str>> {
+        let worker = self.workers.wanted().find(|worker| {
+            let Some(share) = self.history.published.shares.get(&worker.name) else { return false };
+            let report = worker.pod.as_ref().and_then(|pod| self.memory.reports.get(&pod.uid));
+            let Some(answer) = report.and_then(|report| report.answer.as_ref()) else {
+                return false;
+            };
+            let read = answer.version.is_some_and(|version| {
+                version >= share.version && version <= self.history.published.epoch
+            });
+            // One that lists nothing may have no such list.
+            let told: BTreeSet<_> = answer.jobs.iter().map(String::as_str).collect();
+            let list: BTreeSet<_> = share.streams.iter().map(|stream| &**stream).collect();
+            read && !told.is_empty() && told != list
+        });
+        worker.map(|worker| Arc::clone(&worker.name))
+    }
+
+    /// Workers that are waited for longer than the timeout: name, version, why.
+    pub(super) fn stuck(&self, step: &Step) -> Vec<(Arc<str>, Epoch, String)> {
+        let now = self.observed.now;
+        let old = |since: Instant| now.saturating_duration_since(since) >= self.settings.timeout;
+        let mut stuck: BTreeMap<Arc<str>, Epoch> = BTreeMap::new();
+        for ((_, worker), since) in &self.memory.releasing {
+            let waiting = step.waiting.iter().find(|waiting| waiting.worker == *worker);
+            if let Some(waiting) = waiting.filter(|_| old(*since)) {
+                stuck.insert(Arc::clone(worker), waiting.epoch);
+            }
+        }
+        for granted in self.memory.granted.values().filter(|granted| old(granted.since)) {
+            stuck.entry(Arc::clone(&granted.worker)).or_insert(granted.epoch);
+        }
+        if self.memory.barrier.is_some_and(old) {
+            for waiting in &step.waiting {
+                stuck.entry(Arc::clone(&waiting.worker)).or_insert(waiting.epoch);
+            }
+        }
+        let why = |worker: &Arc<str>| {
+            let waiting = step.waiting.iter().find(|waiting| waiting.worker == *worker);
+            self.why(worker, waiting.map(|waiting| waiting.why))
+        };
+        stuck
+            .into_iter()
+            .map(|(worker, epoch)| (Arc::clone(&worker), epoch, why(&worker)))
+            .collect()
+    }
+
+    fn why(&self, name: &Arc<str>, why: Option<Why>) -> String {
+        let worker = self.workers.all.iter().find(|worker| worker.name == *name);
+        let Some(pod) = worker.and_then(|worker| worker.pod.as_ref()) else {
+            return "it has no pod".into();
+        };
+        if why == Some(Why::Template) {
+            return "the StatefulSet's controller has not seen the new template yet".into();
+        }
+        if pod.terminating {
+            return format!(
+                "pod {} is being deleted and its containers have not ended; if its node is gone for \
+                 good, delete the Node or give it the taint node.kubernetes.io/out-of-service",
+                pod.name
+            );
+        }
+        let report = self.memory.reports.get(&pod.uid);
+        if let Some(error) = report.and_then(|report| report.error.as_deref()) {
+            return error.to_owned();
+        }
+        if !pod.ready {
+            return format!("pod {} is not ready", pod.name);
+        }
+        let away: Vec<_> = self
+            .workers
+            .wanted()
+            .filter(|worker| !worker.pod.as_ref().is_some_and(|pod| pod.ready))
+            .map(|worker| &*worker.name)
+            .collect();
+        if self.settings.strategy == Strategy::DeletePod
+            && away.len() >= self.settings.max_unavailable
+        {
+            return format!(
+                "pod {} is not evicted while {} is not ready (spec.refresh.maxUnavailable)",
+                pod.name, away[0]
+            );
+        }
+        format!("pod {} says that it runs an older version", pod.name)
+    }
+
+    pub(super) fn unassigned(&self, told: &Told, notices: &mut Vec<Notice>) {
+        let before = self.memory.told.unassigned.len();
+        if told.unassigned.len() > before
+            && let Some((stream, reason)) = told.unassigned.first()
+        {
+            let note = format!(
+                "{} streams have no worker, e.g. {stream:?}: {reason}",
+                told.unassigned.len()
+            );
+            notices.push(notice(true, "Unassigned", note));
+        }
+    }
+
+    /// A template without the file is a mistake most of the time.
+    pub(super) fn not_mounted(&self) -> Option<String> {
+        let (share, workload) = (self.swarm.config_map(), self.view.workload.as_ref()?);
+        let mounts = |map: &str| {
+            map == share || (self.settings.immutable && epoch_of(&share, map).is_some())
+        };
+        let mounted = workload.mounts.iter().any(|(_, map)| mounts(map));
+        (!mounted).then(|| {
+            format!(
+                "every stream has a worker; but the template of {} {} has no volume of ConfigMap {share}",
+                self.settings.kind.as_str(),
+                workload.name
+            )
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! configMap.immutable: what a pod mounts proves what it runs.
+use kube::{ResourceExt, api::ListParams};
+use serde_json::{Value, json};
+
+use super::{
+    Stage,
+    proxy::{Kill, Proxy},
+    sample, streams,
+};
+use crate::bench::{eventually, run};
+
+fn on_delete() -> Value {
+    json!({"spec": {"updateStrategy": {"type": "OnDelete"}, "podManagementPolicy": "Parallel"}})
+}
+
+fn immutable(jobs: &[String]) -> Value {
+    json!({"jobs": jobs, "configMap": {"immutable": true}})
+}
+
+/// The ConfigMap that the template of a set mounts.
+async fn mounted(stage: &Stage, set: &str) -> Option<String> {
+    let set = stage.sets().get(set).await.ok()?;
+    let volumes = set.spec?.template.spec?.volumes?;
+    Some(volumes.into_iter().find_map(|volume| volume.config_map)?.name)
+}
+
+#[test]
+fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        // These say nothing, and read what an old cache has: what they mount is proof enough.
+        stage.puppet.control(|c| {
+            c.mute.extend((0..4).map(|i| format!("fixed-{i}")));
+            c.stale = true;
+        });
+        stage.stateful_set("fixed", 2, on_delete()).await;
+        stage.swarm("fixed", immutable(&sample())).await;
+        stage.settled("fixed", 2, &sample()).await;
+        for workers in [3, 4, 2] {
+            stage.scale("fixed", workers).await;
+            stage.settled("fixed", workers as usize, &sample()).await;
+            // A worker gets its streams once it is ready, and the last file may change no list: then the
+            // template follows without a restart.
+            let named = async || {
+                let file = stage.file("fixed").await?;
+                let name = format!("fixed-config-{}", file.version);
+                let shared = file.workloads.values().all(|entry| !entry.jobs.is_empty());
+                (shared && mounted(&stage, "fixed").await.as_ref() == Some(&name)).then_some(name)
+            };
+            let name = eventually("the template to mount the last file", named).await;
+            stage.settled("fixed", workers as usize, &sample()).await;
+            let map = stage.maps().get(&name).await.unwrap();
+            assert_eq!(map.immutable, Some(true));
+            assert!(map.data.unwrap().contains_key("config.yml"));
+        }
+        let few = async || {
+            let maps = stage.maps().list(&ListParams::default()).await.ok()?;
+            let fixed = maps.iter().filter(|map| map.name_any().starts_with("fixed-config-"));
+            (fixed.count() <= 5).then_some(())
+        };
+        eventually("old maps to be swept", few).await;
+    });
+}
+
+#[test]
+fn an_immutable_file_needs_a_set_that_is_not_rolled_out_by_itself() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("roll", 2, json!({})).await;
+        stage.swarm("roll", immutable(&streams(4))).await;
+        let text = stage.condition("roll", "Ready", "False", "InvalidSpec").await;
+        assert!(text.contains("needs updateStrategy.type OnDelete"), "{text}");
+    });
+}
+
+#[test]
+fn killed_after_every_write_of_immutable_files_nothing_runs_twice() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.stateful_set("iron", 2, on_delete()).await;
+        stage.swarm("iron", immutable(&streams(8))).await;
+        let proxy = Proxy::start(&stage.bench).await;
+        let mut operator = proxy.operator(&stage.bench).await;
+        stage.settled("iron", 2, &streams(8)).await;
+        let mut workers = 2;
+        for n in 1..8 {
+            proxy.kill(Some(Kill::After(n)));
+            workers = 5 - workers;
+            stage.scale("iron", workers).await;
+            eventually("the kill", async || proxy.killed().then_some(())).await;
+            drop(operator);
+            operator = proxy.operator(&stage.bench).await;
+            stage.settled("iron", workers as usize, &streams(8)).await;
+        }
+    });
+}

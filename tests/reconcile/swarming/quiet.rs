@@ -1,0 +1,115 @@
+//! What is not written, and what is told.
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use super::{Stage, sample, streams};
+use crate::bench::{eventually, run};
+
+/// For so long nothing is to be written: longer than the period of a pass.
+const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
+
+#[test]
+fn twenty_swarms_at_rest_write_nothing() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        for i in 0..20 {
+            let name = format!("rest-{i}");
+            stage.stateful_set(&name, 1, json!({})).await;
+            let jobs: Vec<_> = (0..4).map(|j| format!("{name}:{j}")).collect();
+            stage.swarm(&name, json!({"jobs": jobs})).await;
+        }
+        for i in 0..20 {
+            stage.condition(&format!("rest-{i}"), "Converged", "True", "Converged").await;
+        }
+        let passes = async || {
+            operator.metric("traffic_operator_reconcile_total", &["controller=\"swarm\""]).await
+        };
+        let (since, before) = (Timestamp::now(), passes().await);
+        tokio::time::sleep(QUIET).await;
+        let writes = stage.bench.writes_since(since);
+        assert!(writes.is_empty(), "{writes:?}");
+        let (looked, all) = (passes().await - before, 20.0);
+        assert!((all..=4.0 * all).contains(&looked), "{looked} passes");
+        assert_eq!(stage.puppet.running().len(), 80);
+        stage.puppet.assert_no_overlap();
+    });
+}
+
+#[test]
+fn who_observes_or_pauses_writes_nothing_but_its_status() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("look", 2, json!({})).await;
+        let since = Timestamp::now();
+        let spec = json!({"jobs": sample(), "mode": "Observe"});
+        stage.swarm("look", spec).await;
+        stage.condition("look", "Ready", "True", "Observing").await;
+        stage
+            .until("look", &[("/summary/streams", json!(27)), ("/summary/workers", json!(2))])
+            .await;
+        assert!(stage.file("look").await.is_none());
+        stage.change("look", json!({"paused": true, "mode": "Enforce"})).await;
+        stage.condition("look", "Ready", "True", "Paused").await;
+        assert!(stage.file("look").await.is_none());
+        let others = |w: &&lab::AuditEvent| {
+            w.subresource != "status" && w.resource != "events.events.k8s.io" && w.code < 300
+        };
+        let writes = stage.bench.writes_since(since);
+        assert_eq!(writes.iter().filter(others).count(), 0, "{writes:?}");
+        stage.change("look", json!({"paused": false})).await;
+        let before = stage.settled("look", 2, &sample()).await;
+        // Paused again, the file stays whatever becomes of the list.
+        stage.change("look", json!({"paused": true, "jobs": streams(3)})).await;
+        stage.condition("look", "Ready", "True", "Paused").await;
+        assert_eq!(stage.file("look").await.unwrap(), before);
+        assert_eq!(stage.puppet.running().len(), 27);
+    });
+}
+
+#[test]
+fn the_page_of_a_swarm_tells_who_has_what() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("page", 2, json!({})).await;
+        stage.swarm("page", json!({"jobs": streams(4)})).await;
+        let file = stage.settled("page", 2, &streams(4)).await;
+        let (code, text) = operator.page("/swarms/default/page").await.unwrap();
+        assert_eq!(code, 200);
+        let page: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(page["epoch"], file.version);
+        assert_eq!(page["streams"]["owned"], 4);
+        assert_eq!(page["workers"][0]["jobs"], json!(file.jobs("page-0")));
+        assert_eq!(page["workers"][1]["loaded"], page["workers"][1]["wanted"]);
+        let (code, text) = operator.page("/swarms").await.unwrap();
+        assert_eq!((code, text.contains("\"name\":\"page\"")), (200, true), "{text}");
+        assert_eq!(operator.page("/swarms/default/none").await.unwrap().0, 404);
+        for (state, number) in [("owned", 4.0), ("releasing", 0.0), ("free", 0.0)] {
+            let labels = ["name=\"page\"", &format!("state=\"{state}\"")];
+            let value = operator.metric("traffic_operator_swarm_streams", &labels).await;
+            assert!((value - number).abs() < 0.1, "{state}: {value}");
+        }
+        stage.swarms().delete("page", &DeleteParams::default()).await.unwrap();
+        let gone = async || (operator.page("/swarms/default/page").await?.0 == 404).then_some(());
+        eventually("the page to be gone", gone).await;
+    });
+}
+
+#[test]
+fn with_a_swarm_its_config_map_goes_and_workers_run_on() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("end", 2, json!({})).await;
+        stage.swarm("end", json!({"jobs": sample()})).await;
+        stage.settled("end", 2, &sample()).await;
+        stage.swarms().delete("end", &DeleteParams::default()).await.unwrap();
+        let gone = async || stage.file("end").await.is_none().then_some(());
+        eventually("the ConfigMap to be gone", gone).await;
+        assert_eq!(stage.puppet.running().len(), 27);
+        assert_eq!(stage.sets().get("end").await.unwrap().spec.unwrap().replicas, Some(2));
+    });
+}
