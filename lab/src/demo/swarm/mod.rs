@@ -1,5 +1,6 @@
 //! The swarm, played on a real cluster and judged by what its workers report.
 
+mod control;
 mod faults;
 mod file;
 mod history;
@@ -41,6 +42,7 @@ async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> R
     checks.extend(verdict::written(&stage)?);
     played?;
     checks.extend(verdict::told(&stage).await?);
+    checks.push(control::play(&stage).await?);
     Ok(())
 }
 

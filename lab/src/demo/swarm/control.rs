@@ -1,0 +1,26 @@
+//! Whether the sink would have seen it.
+
+use anyhow::{Context, Result};
+
+use super::stage::{Stage, now};
+use crate::demo::Check;
+use crate::streams::{Millis, Stretch};
+use crate::workspace;
+
+/// Starts a pod that runs what another one runs already, and waits until the sink has counted it.
+pub(super) async fn play(stage: &Stage<'_>) -> Result<Check> {
+    let began = now();
+    let path = workspace::root().join("lab/demo/swarm/impostor.yaml");
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    stage.say("ACT 5  would it have been seen? kubectl apply -f lab/demo/swarm/impostor.yaml");
+    stage.cluster.apply(&text.replace("SINK", &stage.sink.url())).await?;
+    let theirs = stage.file()?.streams_of("swarm-worker-0").len();
+    let since = Stretch::new(began, Millis::MAX);
+    let count = || stage.sink.ledger().overlaps(since).len();
+    stage.until("the impostor seen", async || Ok(count() == theirs)).await?;
+    let figure = format!("{} overlaps by a second swarm-worker-0, of {theirs} streams", count());
+    stage.say(&format!("==> {figure}"));
+    stage.kubectl(&["delete", "pod", "impostor", "--wait=false"])?;
+    Ok(Check::new("a stream that runs twice is seen", true, figure))
+}
