@@ -78,6 +78,8 @@ struct Round<'p> {
     seats: Vec<Seat>,
     /// How many units are at each host now, and how many of them are dedicated.
     present: Vec<(usize, usize)>,
+    /// Places in the queue: whose turn it is.
+    ready: BTreeSet<usize>,
     /// Those that could not be taken yet, by the host that they go to, as places in the queue.
     parked: Vec<BinaryHeap<Reverse<usize>>>,
 }
@@ -98,16 +100,28 @@ impl<'p> Round<'p> {
             }
         }
         let parked = vec![BinaryHeap::new(); market.hosts.len()];
-        Self { plan, market, queue, budget, open: plan.open_hosts(), seats, present, parked }
+        let (open, ready) = (plan.open_hosts(), BTreeSet::new());
+        Self { plan, market, queue, budget, open, seats, present, ready, parked }
     }
 
     fn run(mut self) -> Vec<Seat> {
         let budget = self.budget;
-        let mut ready: BTreeSet<usize> = (0..self.queue.len()).collect();
-        while let Some(turn) = ready.pop_first() {
+        self.ready = (0..self.queue.len()).collect();
+        self.take_turns();
+        if self.budget == budget && budget > 0 && self.open_circle() {
+            // Whoever follows finds the place that became free: nobody else is put there.
+            self.take_turns();
+        } else {
+            self.place_those_that_run_nowhere();
+        }
+        self.seats
+    }
+
+    fn take_turns(&mut self) {
+        while let Some(turn) = self.ready.pop_first() {
             let unit = self.queue[turn];
-            let previous = self.market.units[unit].previous;
-            if previous.is_some() && self.budget == 0 {
+            let from = self.seats[unit].host();
+            if from.is_some() && self.budget == 0 {
                 continue;
             }
             match self.plan.seats[unit].host() {
@@ -118,16 +132,10 @@ impl<'p> Round<'p> {
                 Some(host) => self.enter(host, unit),
                 None => self.seats[unit] = self.plan.seats[unit],
             }
-            if let Some(host) = previous {
-                self.budget -= 1;
-                self.leave(host, unit, &mut ready);
+            if let Some(host) = from {
+                self.leave(host, unit);
             }
         }
-        if self.budget == budget {
-            self.open_circle();
-        }
-        self.place_those_that_run_nowhere();
-        self.seats
     }
 
     /// A dedicated unit comes only to an empty worker, and nobody comes to one that has such a unit.
@@ -146,33 +154,32 @@ impl<'p> Round<'p> {
         self.present[host].1 += usize::from(self.market.units[unit].dedicated);
     }
 
-    fn leave(&mut self, host: usize, unit: usize, ready: &mut BTreeSet<usize>) {
+    fn leave(&mut self, host: usize, unit: usize) {
         let dedicated = self.market.units[unit].dedicated;
+        self.budget -= 1;
         self.present[host].0 -= 1;
         self.present[host].1 -= usize::from(dedicated);
         // One place is free; but whoever was dedicated was in the way of all.
         let many = if dedicated { usize::MAX } else { 1 };
         for _ in 0..many {
             let Some(Reverse(turn)) = self.parked[host].pop() else { return };
-            ready.insert(turn);
+            self.ready.insert(turn);
         }
     }
 
-    /// If everybody waits for somebody else to go, one goes where it need not stay, or nowhere: in the next rounds
-    /// the others can follow.
-    fn open_circle(&mut self) {
+    /// If everybody waits for somebody else to go, one goes where it need not stay, or nowhere: now or in the
+    /// next rounds the others can follow, and it too.
+    fn open_circle(&mut self) -> bool {
         let turns = self.parked.iter().flatten().map(|Reverse(turn)| *turn);
-        let first = turns
-            .filter(|&turn| self.market.units[self.queue[turn]].previous.is_some())
-            .min()
-            .filter(|_| self.budget > 0);
-        if let Some(turn) = first {
-            let unit = self.queue[turn];
-            match self.elsewhere(unit) {
-                Some(host) => self.enter(host, unit),
-                None => self.seats[unit] = refused(&self.market.units[unit]),
-            }
+        let places = turns.filter_map(|turn| Some((turn, self.seats[self.queue[turn]].host()?)));
+        let Some((turn, from)) = places.min() else { return false };
+        let unit = self.queue[turn];
+        match self.elsewhere(unit) {
+            Some(host) => self.enter(host, unit),
+            None => self.seats[unit] = refused(&self.market.units[unit]),
         }
+        self.leave(from, unit);
+        true
     }
 
     /// Nobody waits for one worker while another has room.

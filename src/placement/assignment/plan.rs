@@ -117,8 +117,15 @@ impl<'m> Plan<'m> {
         let limits = self.limits();
         let mut newcomers = self.keep(&mut held, |host| limits[host]);
         newcomers.append(&mut others);
+        newcomers.truncate(self.room());
         newcomers.sort_unstable();
         newcomers
+    }
+
+    /// How many more units all open hosts may have together.
+    pub fn room(&self) -> usize {
+        let limits = self.limits();
+        self.open_hosts().into_iter().fold(0, |sum, host| limits[host].saturating_add(sum))
     }
 
     /// How many more units each host may have.

@@ -105,12 +105,7 @@ impl Dedication {
         let mut units: Vec<usize> =
             plan.undecided().filter(|&unit| market.units[unit].dedicated).collect();
         units.sort_by_key(|&unit| {
-            let previous = market.owner(unit).filter(|_| self.sticky);
-            let alone = previous.is_some_and(|(host, standing)| {
-                standing == Standing::Full && self.holdings[host] == 1
-            });
-            let pinned = market.units[unit].pin != Pin::Nowhere;
-            Reverse((pinned, alone, previous.is_some()))
+            Reverse((market.units[unit].pin != Pin::Nowhere, self.claim(market, unit)))
         });
         for unit in units {
             match self.choose(plan, unit) {
@@ -123,6 +118,18 @@ impl Dedication {
                 }
                 Err(reason) => plan.refuse(unit, reason),
             }
+        }
+    }
+
+    /// Who comes first: as with all others, those that run on a worker that stays, then those that run nowhere, and
+    /// last those whose worker is leaving, for they can also stay. First of all those that are alone already.
+    fn claim(&self, market: &Market, unit: usize) -> u8 {
+        match market.owner(unit) {
+            _ if !self.sticky => 0,
+            None => 1,
+            Some((host, Standing::Leaving)) if market.units[unit].pin != Pin::To(host) => 0,
+            Some((host, _)) if self.holdings[host] > 1 => 2,
+            Some(_) => 3,
         }
     }
 

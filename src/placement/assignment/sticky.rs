@@ -19,10 +19,7 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
     };
     let mut queue = plan.keep(&mut held, |host| limits[host]);
     queue.extend(others);
-    let room = open
-        .iter()
-        .fold(0_usize, |sum, &host| sum.saturating_add(plan.max.saturating_sub(plan.taken[host])));
-    queue.truncate(room);
+    queue.truncate(plan.room());
     if by_count {
         place(plan, &open, &queue);
     } else {

@@ -17,16 +17,18 @@ proptest! {
             return Ok(());
         }
         check_always(&case, &outcome)?;
-        // Nobody runs nowhere for a while if a worker has room. (Room may be kept for dedicated items.)
+        // Nobody runs nowhere for a while if a worker has room. (But room may be kept for dedicated items, and for
+        // those that follow one that went nowhere because all were in the way of one another.)
         let in_the_end = Case { rules: Rules { max_moves: None, ..case.rules }, ..case.clone() }.outcome();
-        let shares = case.shares(&outcome);
-        for thing in &case.items {
-            let waits = outcome[&thing.id].is_err() && in_the_end[&thing.id].is_ok();
-            if waits && thing.pin.is_none() && case.items.iter().all(|thing| !thing.dedicated) {
-                let full = case.workers.iter().filter(|worker| worker.1 == Standing::Full);
-                let room = full.filter(|(id, _)| shares[id.as_str()].len() < case.limit()).count();
-                prop_assert_eq!(room, 0, "{:?} waits", thing);
-            }
+        let waits = |thing: &&Thing| outcome[&thing.id].is_err() && in_the_end[&thing.id].is_ok();
+        let waiting: Vec<_> = case.items.iter().filter(waits).collect();
+        let kept = case.items.iter().any(|thing| thing.dedicated)
+            || waiting.iter().any(|thing| case.owner(thing).is_some());
+        if waiting.iter().any(|thing| thing.pin.is_none()) && !kept {
+            let shares = case.shares(&outcome);
+            let full = case.workers.iter().filter(|worker| worker.1 == Standing::Full);
+            let room = full.filter(|(id, _)| shares[id.as_str()].len() < case.limit()).count();
+            prop_assert_eq!(room, 0, "{:?} wait", waiting);
         }
     }
 
@@ -57,8 +59,11 @@ proptest! {
             let only_full = slow.workers.iter().all(|worker| worker.1 == Standing::Full);
             prop_assert!(!only_full || outcome == fast.outcome());
         }
+        // Who waits for a worker that only keeps what it has depends on who ran when.
+        let waits = slow.workers.iter().any(|worker| worker.1 == Standing::Keeps)
+            && slow.items.iter().any(|thing| thing.dedicated);
         let everywhere = |case: &Case| case.items.iter().filter(|thing| thing.owner.is_some()).count();
-        prop_assert_eq!(everywhere(&slow), everywhere(&fast));
+        prop_assert!(waits || everywhere(&slow) == everywhere(&fast));
     }
 
     #[test]

@@ -141,6 +141,10 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
                 pin.is_some() && pinned.is_none_or(|standing| standing == Standing::Keeps)
             }
             Reason::NoCapacity => match pin {
+                // While the worker takes nothing, the item may only be where it was.
+                Some(_) if pinned == Some(Standing::Keeps) => {
+                    case.owner(thing).is_some_and(|(owner, _)| !has_room(owner))
+                }
                 Some(pin) => pinned.is_some() && !has_room(pin),
                 None => !open.is_empty() && !open.iter().any(|worker| has_room(worker)),
             },

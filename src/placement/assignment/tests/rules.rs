@@ -98,6 +98,9 @@ fn which_dedicated_item_comes_first() {
             ("A!>v B!@v c>u", "u v w", ["v", "w"]),
             ("A!@v B!@u c@u d@u e@u f@w g@w h@w", "u v w", ["v", "u"]),
             ("A!@v B!", "v", ["v", "-"]),
+            ("A!@v B!@u c@v", "u- v w", ["v", "u"]),
+            ("A! B!@u", "u- v", ["v", "u"]),
+            ("A!>u@u B!>u", "u- v", ["u", "-"]),
             ("A!@v B! c@v d@w", "v w", ["v", "-"]),
         ] {
             let case = case(&items.replace('A', a).replace('B', b), workers);
@@ -229,6 +232,15 @@ fn a_circle_is_opened_by_one_that_waits_for_a_round() {
         assert_eq!(case.shown(), expected);
         assert_eq!(waited, case.items.len() - 1, "rounds in which an item runs nowhere");
     }
+}
+
+#[test]
+fn a_circle_that_fits_into_the_budget_goes_round_at_once() {
+    let mut two = case("a!>v@u b!>u@v c!>x@w d!>w@x", "u v w x").budget(2);
+    assert_eq!(two.step(), 2);
+    assert!(two.items.iter().all(|thing| thing.owner.is_some()));
+    assert_eq!((two.step(), two.step()), (2, 0));
+    assert_eq!(two.shown(), "a@v b@u c@x d@w");
 }
 
 /// A dedicated item is given the same worker until that is empty, and nobody comes to it meanwhile.
