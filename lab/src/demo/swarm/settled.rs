@@ -50,15 +50,23 @@ pub(super) fn restarted<'a>(before: &'a Workers, after: &Workers) -> Vec<&'a str
     before.iter().filter(is_other).map(|(name, _)| name.as_str()).collect()
 }
 
-/// Says what is still missing, at time `now`, until every stream runs on exactly the worker that the file names, with
-/// so many workers.
+/// Two moments.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// When that was done which has to be recovered from: what ran until then may be dead.
+    pub acted: Millis,
+    pub now: Millis,
+}
+
+/// Says what is still missing until every stream runs on exactly the worker that the file names, with so many workers.
 pub(super) fn missing(
     file: &File,
     workers: &Workers,
     wanted: usize,
     ledger: &Ledger,
-    now: Millis,
+    times: Times,
 ) -> Option<String> {
+    let Times { acted, now } = times;
     let there = workers.values().filter(|worker| worker.ready && !worker.leaving).count();
     if workers.len() != wanted || there != wanted {
         return Some(format!("{there} of {wanted} workers ready, {} pods", workers.len()));
@@ -88,6 +96,9 @@ pub(super) fn missing(
             let silent = now - run.time.to;
             return Some(format!("{stream}: nothing from {} for {silent} ms", run.worker));
         }
+        if run.time.to <= acted {
+            return Some(format!("{stream}: nothing from {} since then", run.worker));
+        }
         let pod = workers.get(owner).map(|worker| &worker.uid);
         (run.worker != owner || Some(&run.pod) != pod)
             .then(|| format!("{stream} runs on {}, not on the {owner} of now", run.worker))
@@ -109,6 +120,7 @@ mod tests {
     use crate::streams::{Interval, Report};
 
     const NOW: Millis = 100_000;
+    const AT: Times = Times { acted: NOW - 1000, now: NOW };
 
     /// `count` workers, all streams given in turn and run until a moment ago.
     fn world(count: usize) -> (File, Workers, Ledger) {
@@ -136,7 +148,7 @@ mod tests {
     }
 
     fn says(file: &File, workers: &Workers, wanted: usize, ledger: &Ledger) -> String {
-        missing(file, workers, wanted, ledger, NOW).unwrap_or_default()
+        missing(file, workers, wanted, ledger, AT).unwrap_or_default()
     }
 
     #[test]
@@ -178,7 +190,10 @@ mod tests {
         another.get_mut("swarm-worker-0").unwrap().uid = "v".to_owned();
         assert!(says(&file, &another, 3, &ledger).contains("not on the swarm-worker-0 of now"));
 
-        assert!(missing(&file, &workers, 3, &ledger, NOW + 5000).unwrap().contains("nothing from"));
+        let after = |times| missing(&file, &workers, 3, &ledger, times).unwrap();
+        assert!(after(Times { now: NOW + 5000, ..AT }).contains("nothing from"));
+        // Reported a moment ago, by a process that was killed since.
+        assert!(after(Times { acted: NOW - 100, ..AT }).contains("since then"));
         assert!(says(&file, &workers, 3, &Ledger::default()).contains("never ran"));
 
         let (_, _, mut begun) = world(3);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::file::{self, File};
 use super::history::History;
-use super::settled::{Workers, missing, restarted, worker};
+use super::settled::{Times, Workers, missing, restarted, worker};
 use super::table::{Ran, Row};
 use crate::cluster::Cluster;
 use crate::demo::view::View;
@@ -119,7 +119,7 @@ impl<'a> Stage<'a> {
         let (known, scalings) = (self.history.len(), self.scalings);
         let before = self.workers().await?;
         act(self).await.with_context(|| name.to_owned())?;
-        let (after, end) = self.settled(name).await?;
+        let (after, end) = self.settled(name, now()).await?;
         let files = self.history.since(known);
         let (old, new) = (files.first().cloned().unwrap_or_default(), self.file()?);
         let mut changed = file::changed(&files);
@@ -164,10 +164,10 @@ impl<'a> Stage<'a> {
     /// Waits until the `Swarm` says that it has converged, and the workers' reports say the same.
     ///
     /// Returns the pods, and up to when it is known what ran.
-    async fn settled(&self, what: &str) -> Result<(Workers, Millis)> {
+    async fn settled(&self, what: &str, acted: Millis) -> Result<(Workers, Millis)> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let still = match self.unsettled().await {
+            let still = match self.unsettled(acted).await {
                 Ok((None, workers)) => return Ok((workers, self.known())),
                 Ok((Some(still), _)) => still,
                 Err(error) => format!("{error:#}"),
@@ -179,11 +179,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    async fn unsettled(&self) -> Result<(Option<String>, Workers)> {
+    async fn unsettled(&self, acted: Millis) -> Result<(Option<String>, Workers)> {
         let workers = self.workers().await?;
         let swarm = self.swarms.get(WORKERS).await?;
         let file = self.file()?;
-        let still = missing(&file, &workers, self.replicas, &self.sink.ledger(), now());
+        let times = Times { acted, now: now() };
+        let still = missing(&file, &workers, self.replicas, &self.sink.ledger(), times);
         Ok((still.or_else(|| unconverged(&swarm, self.replicas)), workers))
     }
 
