@@ -1,6 +1,6 @@
 //! Swarm: every stream on exactly one worker, at every instant.
 //!
-//! - [`file`]: the file that workers read, and the state beside it.
+//! - [`mod@file`]: the file that workers read, and the state beside it.
 //! - [`handover`]: how a stream gets from one worker to another without ever being on both. Pure.
 //! - [`natural`]: the order of names that end in numbers.
 pub mod file;

@@ -44,11 +44,12 @@ impl History {
         highest_reported: Epoch,
     ) -> Self {
         let unknown = |epoch: &Epoch| *epoch > published.epoch && *epoch <= LARGEST_EPOCH;
-        let pods = workers.values().filter_map(|worker| worker.pod.as_ref());
-        let live = pods.filter(|pod| pod.live()).filter_map(|pod| pod.loaded);
-        let ahead = live.filter(unknown).max();
-        let highest = ahead.max(Some(highest_reported).filter(unknown));
-        Self { lost: highest.is_some(), ahead: ahead.is_some(), highest: highest.unwrap_or(0) }
+        let pods = || workers.values().filter_map(|worker| worker.pod.as_ref());
+        // A pod that is stopped runs nothing, but what it has told is a proof as any other.
+        let told = pods().filter_map(|pod| pod.loaded).chain([highest_reported]);
+        let highest = told.filter(unknown).max();
+        let ahead = pods().any(|pod| pod.live() && pod.loaded.as_ref().is_some_and(unknown));
+        Self { lost: highest.is_some(), ahead, highest: highest.unwrap_or(0) }
     }
 }
 

@@ -45,7 +45,6 @@ fn what_is_a_letting_go_and_what_is_not() {
         (Some(pod(3).stopped()), None),
         (Some(pod(3).stopped().unconfirmed(3)), Some(Unconfirmed)),
         (Some(pod(7)), Some(Ahead)),
-        (Some(pod(7).stopped()), None),
         (Some(absent()), None),
         (Some(absent().unwanted()), None),
         (Some(absent().unconfirmed(3)), Some(Unconfirmed)),
@@ -57,7 +56,7 @@ fn what_is_a_letting_go_and_what_is_not() {
         (None, Some(Unseen)),
     ];
     let mut published = file(6, &["w-1@0:"], &["a<w-0@4"]);
-    // A pod ahead begins a barrier instead; this one stands for it.
+    // Otherwise a pod that is ahead begins one.
     published.barrier = Some(6);
     for (i, (worker, why)) in cases.into_iter().enumerate() {
         let mut at = workers([("w-1", pod(0))]);
@@ -260,7 +259,8 @@ fn a_report_from_a_lost_history_begins_a_barrier_and_is_no_acknowledgement_of_it
     assert_eq!(step.publish, None);
     assert_eq!(step.free, [n("c")]);
     assert_eq!(step.waiting.len(), 2);
-    // One more of the lost history turns up: not a write for that alone, but the next one raises the barrier.
+    // One more of the lost history turns up: not a write for that alone, but the next one raises the
+    // barrier.
     let later = workers([("w-0", pod(51)), ("w-1", pod(70))]);
     let raised = next(&barred, "a>w-1 b>w-1 c>w-1", &later, &RULES);
     assert_eq!((raised.epoch, raised.barrier, raised.releasing.len()), (71, Some(71), 0));
@@ -271,6 +271,14 @@ fn a_report_from_a_lost_history_begins_a_barrier_and_is_no_acknowledgement_of_it
         cleared.shares[&n("w-1")],
         Share { streams: vec![n("a"), n("b"), n("c")], version: 72 }
     );
+}
+
+#[test]
+fn what_a_pod_has_told_is_a_proof_though_it_is_stopped() {
+    let published = file(10, &["w-1@2: b"], &[]);
+    let at = workers([("w-0", pod(50).stopped()), ("w-1", pod(10))]);
+    let barred = next(&published, "b>w-1 c>w-1", &at, &RULES);
+    assert_eq!((barred.epoch, barred.barrier), (51, Some(51)));
 }
 
 #[test]
