@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+mod explorer;
 mod properties;
 mod refreshing;
 mod rules;

@@ -1,0 +1,226 @@
+//! The world: its state, and what can happen in it.
+use super::operator::Operator;
+
+/// As many workers and streams as a state has room for.
+pub(super) const WORKERS: usize = 3;
+pub(super) const STREAMS: usize = 3;
+
+/// As many epochs as a state remembers.
+pub(super) const HISTORY: usize = 16;
+
+/// A set of streams or of workers, one bit for each.
+pub(super) type Set = u8;
+
+pub(super) const fn has(set: Set, element: usize) -> bool {
+    set >> element & 1 == 1
+}
+
+/// The file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct File {
+    pub epoch: u8,
+    /// Which workers have an entry.
+    pub entries: Set,
+    pub lists: [Set; WORKERS],
+    pub versions: [u8; WORKERS],
+    /// Since when which stream is releasing from which worker; 0: it is not.
+    pub releasing: [[u8; STREAMS]; WORKERS],
+    /// 0: none.
+    pub barrier: u8,
+}
+
+/// One pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Pod {
+    /// The epoch of the file that it has read last.
+    pub read: u8,
+    /// The epoch that it answers when asked.
+    pub applied: u8,
+    /// What it runs.
+    pub run: Set,
+    pub terminating: bool,
+    pub stopped: bool,
+    /// Its node is cut off: nothing gets there or comes from there.
+    pub cut: bool,
+    /// The operator's memory of its answer, and of the epoch at which it came.
+    pub told: Option<u8>,
+    pub born: Option<u8>,
+}
+
+/// What the operator's cache holds of a worker, in worlds with a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Cached {
+    pub pod: Option<Pod>,
+    /// The file's epoch at that time.
+    pub at: u8,
+    /// It is still the same pod.
+    pub same: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    pub file: File,
+    /// The lists of each epoch.
+    pub history: [[Set; WORKERS]; HISTORY],
+    /// Which of the world's wishes the spec is now.
+    pub wish: u8,
+    pub pods: [Option<Pod>; WORKERS],
+    /// Of a Deployment: pods whose names are used up.
+    pub born: Set,
+    pub cache: [Cached; WORKERS],
+    /// Immutable `ConfigMap`s: the epoch that the template names, and the one its controller has told it
+    /// knows.
+    pub template: u8,
+    pub observed: u8,
+    /// The highest epoch that the operator was ever told; only where epochs are absolute, elsewhere it is
+    /// never above the file's.
+    pub highest: u8,
+    /// What the operator has decided and not yet done.
+    pub write: Option<File>,
+    pub evict: Set,
+    /// How often something may still happen: a change of the spec, a fault, a crash of the operator.
+    pub changes: u8,
+    pub faults: u8,
+    pub crashes: u8,
+}
+
+/// What the user wants: so many replicas, and each stream on a worker; `-`: unassigned, `x`: removed.
+pub(super) type Wish = (usize, &'static str);
+
+/// What kind of world.
+#[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "independent properties")]
+pub(super) struct Plot {
+    pub workers: usize,
+    pub streams: usize,
+    pub wishes: &'static [Wish],
+    pub changes: u8,
+    pub faults: u8,
+    pub crashes: u8,
+    /// Pods have names of their own and never come back.
+    pub deployment: bool,
+    /// Pods mount the `ConfigMap` of one epoch.
+    pub immutable: bool,
+    /// A kubelet may give a new pod any file that there ever was.
+    pub stale_births: bool,
+    /// The operator sees pods through a cache.
+    pub cached: bool,
+    /// Workers start and stop streams one by one, and evictions come at any time after the write.
+    pub careful: bool,
+    /// Numbers are as they are: needed where old epochs are met again.
+    pub absolute: bool,
+    /// The highest epoch that the status remembers.
+    pub remembered: u8,
+    /// Two may run a stream, as long as the file says so.
+    pub immediate: bool,
+    /// Pods run what the file does not know of.
+    pub unbooked: bool,
+    /// Only what two pods run, or two lists have, is asked for.
+    pub only_i8: bool,
+}
+
+/// A plot with the operator that plays in it.
+pub(super) struct World<'a> {
+    pub plot: Plot,
+    pub operator: Operator<'a>,
+    /// Everything that can ever happen in it.
+    pub moves: Vec<Move>,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// The user wants something else.
+    Wish(u8),
+    /// The kubelet delivers the next file, and the worker starts what it lists.
+    Read(usize),
+    /// The operator asks. Before it answers, the worker stops what its file does not list (or its container
+    /// is restarted, which comes to the same).
+    Ask(usize),
+    /// Careful worlds: it starts or stops one; it has stopped all, and would answer that.
+    Start(usize, usize),
+    Stop(usize, usize),
+    Apply(usize),
+    /// The workload, or somebody, deletes the pod.
+    Delete(usize),
+    /// All containers of a pod that is being deleted are terminated.
+    Terminate(usize),
+    /// All containers die for good, without anybody deleting the pod.
+    Die(usize),
+    /// The pod's object vanishes.
+    Vanish(usize),
+    /// A pod comes, and has read the newest file that it can; or one that is so many epochs older.
+    Come(usize, usize),
+    /// Its node is cut off; it comes back; or it is dead and the user says so.
+    Cut(usize),
+    Heal(usize),
+    Fence(usize),
+    /// The operator's cache learns of the worker's pod.
+    Sync(usize),
+    /// The template names the newest file; the controller has seen that.
+    Template,
+    Observe,
+    /// The operator decides; writes; evicts; is killed.
+    Decide,
+    Write,
+    Evict(usize),
+    Crash,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(plot: Plot, operator: Operator<'a>) -> Self {
+        Self { plot, operator, moves: Self::moves(&plot) }
+    }
+
+    /// How many replicas there are to be, and where the streams.
+    pub(super) fn wish(&self, state: &State) -> Wish {
+        self.plot.wishes[usize::from(state.wish)]
+    }
+
+    /// The first state: an empty file, and what the user wants.
+    pub(super) fn beginning(&self) -> State {
+        let Plot { changes, faults, crashes, .. } = self.plot;
+        // Epoch 0 is none.
+        let file = File { epoch: 1, ..File::default() };
+        State {
+            file,
+            highest: self.plot.remembered,
+            template: 1,
+            observed: 1,
+            changes,
+            faults,
+            crashes,
+            ..State::default()
+        }
+    }
+
+    /// The state in which the first wish is fulfilled.
+    pub(super) fn settled(&self) -> State {
+        let mut state = self.beginning();
+        loop {
+            let before = state;
+            self.fair_round(&mut state);
+            if state == before {
+                return state;
+            }
+        }
+    }
+
+    /// Everything that can ever happen.
+    fn moves(plot: &Plot) -> Vec<Move> {
+        let Plot { workers, streams, wishes, .. } = *plot;
+        let mut moves = vec![Move::Decide, Move::Write, Move::Crash, Move::Template, Move::Observe];
+        moves.extend((0..wishes.len()).filter_map(|wish| u8::try_from(wish).ok()).map(Move::Wish));
+        for w in 0..workers {
+            moves.extend([Move::Evict(w), Move::Delete(w), Move::Terminate(w), Move::Die(w)]);
+            moves.extend([Move::Vanish(w), Move::Cut(w), Move::Heal(w), Move::Fence(w)]);
+            moves.extend([Move::Read(w), Move::Apply(w), Move::Ask(w), Move::Sync(w)]);
+            let late = if plot.stale_births { HISTORY } else { 1 };
+            moves.extend((0..late).map(|late| Move::Come(w, late)));
+            if plot.careful {
+                moves.extend((0..streams).flat_map(|s| [Move::Start(w, s), Move::Stop(w, s)]));
+            }
+        }
+        moves
+    }
+}
