@@ -12,10 +12,10 @@
 //! version: 14
 //! ```
 //!
-//! The state, which no worker needs, says what is releasing and whether there is a barrier. It carries the hash of the
-//! workers' file that was written with it: whether somebody has edited that one since. Streams are listed
-//! by worker and epoch: a stream takes as much room while it is releasing as when it is owned, so that a
-//! `ConfigMap` that held the one file holds the next.
+//! The state, which no worker needs, says what is releasing and whether there is a barrier. It carries the
+//! hash of the workers' file that was written with it: whether somebody has edited that one since. Streams
+//! are listed by worker and epoch: a stream takes as much room while it is releasing as when it is owned,
+//! so that a `ConfigMap` that held the one file holds the next.
 use std::{collections::BTreeMap, fmt, fmt::Write as _};
 
 use serde::{
@@ -44,7 +44,8 @@ pub struct Files {
 /// What two texts say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Just what is there: streams that two workers have are with both, until the next step takes them from the second.
+    /// Just what is there: streams that two workers have are with both, until the next step takes them from
+    /// the second.
     pub published: Published,
     /// Streams that are listed more than once, with the worker that keeps them.
     pub duplicates: Vec<Duplicate>,
@@ -106,8 +107,8 @@ pub fn render(published: &Published) -> Files {
     Files { state: yaml(&state), config }
 }
 
-/// What the texts say. A missing version is the highest that stands beside a list, or 0; a text without content
-/// is an empty file.
+/// What the texts say. A missing version is the highest that stands beside a list, or 0; a text without
+/// content is an empty file.
 ///
 /// # Errors
 /// When one of them has another shape, with the line.

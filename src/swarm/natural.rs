@@ -34,9 +34,11 @@ mod tests {
         assert_eq!(names, ["v-3", "w", "w-", "w-0", "w-1", "w-02", "w-2", "w-10"]);
     }
 
+    const NAME: &str = "[ab]{0,2}[0-9]{0,3}";
+
     proptest! {
         #[test]
-        fn it_is_an_order(a in "[ab]{0,2}[0-9]{0,3}", b in "[ab]{0,2}[0-9]{0,3}", c in "[ab]{0,2}[0-9]{0,3}") {
+        fn it_is_an_order(a in NAME, b in NAME, c in NAME) {
             prop_assert_eq!(compare(&a, &b), compare(&b, &a).reverse());
             prop_assert_eq!(compare(&a, &b) == Ordering::Equal, a == b);
             if compare(&a, &b).is_lt() && compare(&b, &c).is_lt() {

@@ -142,8 +142,8 @@ fn errors_say_the_line() {
     assert!(state("releasing:\n- worker: a\n  epoch: x\n").contains("at line 3"));
 }
 
-/// The streams of a swarm at the limit, all of them releasing, take hardly more room than all of them owned:
-/// a handover does not fail in the middle for the size of its file.
+/// The streams of a swarm at the limit, all of them releasing, take hardly more room than all of them
+/// owned: a handover does not fail in the middle for the size of its file.
 #[test]
 fn what_is_releasing_takes_no_more_room_than_what_is_owned() {
     let streams: Vec<Name> = (0..10_000).map(|i| format!("stream:number:{i}").into()).collect();

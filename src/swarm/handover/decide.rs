@@ -9,7 +9,8 @@ use super::{
 
 /// What to do now: the next file, and who is to be made to read it. See the [module](super).
 ///
-/// `highest_reported` is the highest epoch that any worker or the status was ever seen with; the next file's is above it.
+/// `highest_reported` is the highest epoch that any worker or the status was ever seen with; the next
+/// file's is above it.
 #[must_use]
 pub fn step(
     published: &Published,
@@ -21,7 +22,8 @@ pub fn step(
     let history = History::of(published, workers, highest_reported);
     let epoch = published.next_epoch(history.highest);
     let mut step = if history.lost && (published.barrier.is_none() || !history.ahead) {
-        Step { publish: Some(published.distrusted(history.highest)), ..Step::default() }
+        let next = published.distrusted(history.highest);
+        Step { free: free(&next, target), publish: Some(next), ..Step::default() }
     } else {
         let mut step = Round::new(World { published, target, workers, rules, epoch }).run();
         if let Some(next) = step.publish.as_mut().filter(|_| history.lost) {
@@ -32,17 +34,15 @@ pub fn step(
     let file = step.publish.as_ref().unwrap_or(published);
     step.refresh = refresh(file, workers, rules);
     step.waiting = waiting(file, workers);
-    step.free = free(file, target);
     step
 }
 
 /// Streams that have a worker to be on and are with nobody.
-fn free(file: &Published, target: &Target) -> Vec<Name> {
+pub(super) fn free(file: &Published, target: &Target) -> Vec<Name> {
     let listed = file.shares.values().flat_map(|share| &share.streams);
-    let taken: HashSet<&str> =
-        listed.chain(file.releasing.keys().map(|(stream, _)| stream)).map(|s| &**s).collect();
+    let taken: HashSet<_> = listed.chain(file.releasing.keys().map(|(stream, _)| stream)).collect();
     let assigned = target.iter().filter(|(_, worker)| worker.is_some());
-    assigned.map(|(stream, _)| stream).filter(|s| !taken.contains(&***s)).cloned().collect()
+    assigned.map(|(stream, _)| stream).filter(|stream| !taken.contains(stream)).cloned().collect()
 }
 
 #[derive(Clone, Copy)]
@@ -55,11 +55,7 @@ struct World<'a> {
     epoch: Epoch,
 }
 
-impl<'a> World<'a> {
-    fn wanted(self, worker: &str) -> Option<&'a Worker> {
-        self.workers.get(worker).filter(|worker| worker.wanted)
-    }
-
+impl World<'_> {
     /// Whether all that was ever told is from files that are known.
     fn passed(self, barrier: Epoch) -> bool {
         let mut everyone = self.published.workers().into_iter().chain(self.workers.keys());
@@ -80,43 +76,64 @@ impl<'a> World<'a> {
     }
 }
 
+/// What is known of one stream.
+#[derive(Default)]
+struct Known<'a> {
+    /// Who has it before this round.
+    owner: Option<&'a Name>,
+    /// Who releases it, those of this round among them.
+    holders: Vec<&'a Name>,
+    /// It is in the spec.
+    wanted: bool,
+}
+
+/// What a worker has after the round.
+#[derive(Default)]
+struct List<'a> {
+    /// Streams with their places in the spec.
+    streams: Vec<(usize, &'a Name)>,
+    /// How many of them it had before.
+    kept: usize,
+}
+
+/// A stream of the spec that nobody has, and where it is to be.
+struct Unowned<'a> {
+    place: usize,
+    stream: &'a Name,
+    to: &'a Name,
+    /// It is releasing.
+    held: bool,
+    /// By another worker.
+    held_by_another: bool,
+}
+
 /// One round over all streams.
 struct Round<'a> {
     world: World<'a>,
-    /// Who has each stream before this round.
-    owners: HashMap<&'a Name, &'a Name>,
-    /// Who releases each stream, those of this round among them.
-    holders: HashMap<&'a Name, Vec<&'a Name>>,
+    known: HashMap<&'a Name, Known<'a>>,
     /// What is still releasing.
     releasing: BTreeMap<(Name, Name), Epoch>,
-    /// What each wanted worker has after it, with the place in the spec.
-    lists: BTreeMap<&'a Name, Vec<(usize, Name)>>,
+    /// Of each wanted worker.
+    lists: BTreeMap<&'a Name, List<'a>>,
     barrier: Option<Epoch>,
-    /// The wait for workers that are not ready holds back what would leave for the balance.
-    awaiting: bool,
     step: Step,
 }
 
 impl<'a> Round<'a> {
     fn new(world: World<'a>) -> Self {
-        let World { published, workers, .. } = world;
+        let World { published, target, workers, .. } = world;
         let wanted = workers.iter().filter(|(_, worker)| worker.wanted);
+        let barrier = published.barrier.filter(|barrier| !world.passed(*barrier));
         let mut round = Self {
             world,
-            owners: HashMap::new(),
-            holders: HashMap::new(),
+            known: HashMap::with_capacity(target.len()),
             releasing: BTreeMap::new(),
-            lists: wanted.map(|(name, _)| (name, Vec::new())).collect(),
-            barrier: published.barrier.map(|barrier| barrier.min(world.epoch)),
-            awaiting: false,
+            lists: wanted.map(|(name, _)| (name, List::default())).collect(),
+            barrier: barrier.map(|barrier| barrier.min(world.epoch)),
             step: Step::default(),
         };
-        if published.barrier.is_some_and(|barrier| world.passed(barrier)) {
-            round.barrier = None;
-        }
         round.let_go();
         round.own();
-        round.awaiting = round.awaits();
         round
     }
 
@@ -129,7 +146,7 @@ impl<'a> Round<'a> {
                 self.step.freed.push(key.clone());
             } else {
                 self.releasing.insert(key.clone(), since.min(epoch));
-                self.holders.entry(stream).or_default().push(worker);
+                self.known.entry(stream).or_default().holders.push(worker);
             }
         }
     }
@@ -138,7 +155,7 @@ impl<'a> Round<'a> {
     fn own(&mut self) {
         for (worker, share) in &self.world.published.shares {
             for stream in &share.streams {
-                let owner = *self.owners.entry(stream).or_insert(worker);
+                let owner = *self.known.entry(stream).or_default().owner.get_or_insert(worker);
                 if owner != worker {
                     self.revoke(stream, worker, Cause::Duplicate);
                 }
@@ -146,139 +163,161 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Whether a worker that is to gain from another is not ready.
-    fn awaits(&self) -> bool {
-        let World { target, rules, .. } = self.world;
-        rules.await_targets
-            && rules.strategy == Strategy::DeletePod
-            && target.iter().any(|(stream, to)| {
-                let (Some(owner), Some(to)) = (self.owners.get(stream), to) else { return false };
-                *owner != to
-                    && self.world.wanted(owner).is_some()
-                    && self.world.wanted(to).is_some_and(|worker| !worker.serves())
-            })
-    }
-
     fn run(mut self) -> Step {
-        let target = self.world.target;
-        let mut known: HashSet<&Name> = HashSet::with_capacity(target.len());
-        let places: Vec<_> =
-            target.iter().enumerate().filter(|(_, (stream, _))| known.insert(stream)).collect();
         // First all that leaves: a stream waits for those that are on their way to the same worker.
+        let mut awaiting = None;
         let mut unowned = Vec::new();
-        for (place, (stream, to)) in places {
-            match self.stays_or_leaves(stream, to.as_ref()) {
-                Some(owner) => self.list(owner, place, stream),
-                None => unowned.extend(to.as_ref().map(|to| (place, stream, to))),
+        for (place, (stream, to)) in self.world.target.iter().enumerate() {
+            let known = self.known.entry(stream).or_default();
+            if std::mem::replace(&mut known.wanted, true) {
+                continue;
             }
+            let owner = known.owner;
+            let held_by_another =
+                to.as_ref().is_some_and(|to| known.holders.iter().any(|holder| *holder != to));
+            let mut held = !known.holders.is_empty();
+            if let Some(owner) = owner {
+                let cause = self.leaves(owner, to.as_ref(), held_by_another, &mut awaiting);
+                let Some(cause) = cause else {
+                    self.list(owner, place, stream, 1);
+                    continue;
+                };
+                self.revoke(stream, owner, cause);
+                held = true;
+            }
+            let Some(to) = to else { continue };
+            let held_by_another = held_by_another || owner.is_some_and(|owner| owner != to);
+            unowned.push(Unowned { place, stream, to, held, held_by_another });
         }
-        let removed = self.owners.iter().filter(|(stream, _)| !known.contains(*stream));
-        let mut removed: Vec<_> = removed.map(|(stream, owner)| (*stream, *owner)).collect();
-        removed.sort_unstable();
-        for (stream, owner) in removed {
-            self.revoke(stream, owner, Cause::Removed);
-        }
-        let coming: HashSet<&str> = if self.world.gathers() {
-            let coming = unowned.iter().filter(|(_, stream, to)| self.held_by_another(stream, to));
-            coming.map(|(_, _, to)| &***to).collect()
+        self.remove();
+        let coming: HashSet<_> = if self.world.gathers() {
+            unowned.iter().filter(|unowned| unowned.held_by_another).map(|u| u.to).collect()
         } else {
             HashSet::new()
         };
-        for (place, stream, to) in unowned {
-            if self.grants(stream, to, &coming) {
+        for unowned in unowned {
+            let Unowned { place, stream, to, held, .. } = unowned;
+            if self.grants(&unowned, &coming) {
                 self.releasing.remove(&(stream.clone(), to.clone()));
                 self.step.granted.push((stream.clone(), to.clone()));
-                self.list(to, place, stream);
+                self.list(to, place, stream, 0);
+            } else if !held {
+                self.step.free.push(stream.clone());
             }
         }
         self.finish()
     }
 
-    /// Whoever keeps the stream; `None` if nobody has it after this.
-    fn stays_or_leaves(&mut self, stream: &'a Name, to: Option<&'a Name>) -> Option<&'a Name> {
-        let owner = *self.owners.get(stream)?;
-        let cause = match to {
-            None => Cause::Unassigned,
-            Some(_) if self.world.wanted(owner).is_none() => Cause::Unwanted,
-            Some(to) if owner != to && self.may_move(stream, to) => Cause::Moved,
-            Some(_) => return Some(owner),
-        };
-        self.revoke(stream, owner, cause);
-        None
+    /// Why a stream leaves its worker, if it does.
+    fn leaves(
+        &self,
+        owner: &Name,
+        to: Option<&Name>,
+        held_by_another: bool,
+        awaiting: &mut Option<bool>,
+    ) -> Option<Cause> {
+        let Some(to) = to else { return Some(Cause::Unassigned) };
+        if !self.lists.contains_key(owner) {
+            return Some(Cause::Unwanted);
+        }
+        let World { workers, rules, .. } = self.world;
+        // It leaves a worker that could keep it only for one that can take it.
+        let blocked = rules.exclusive && (self.barrier.is_some() || held_by_another);
+        let moves = owner != to
+            && !blocked
+            && workers.get(to).is_some_and(|worker| worker.wanted && worker.serves())
+            && !*awaiting.get_or_insert_with(|| self.awaits());
+        moves.then_some(Cause::Moved)
     }
 
-    /// Whether a stream may leave a worker that could keep it: only if the other one can take it.
-    fn may_move(&self, stream: &Name, to: &Name) -> bool {
-        let World { rules, .. } = self.world;
-        let blocked = self.barrier.is_some() || self.held_by_another(stream, to);
-        self.world.wanted(to).is_some_and(Worker::serves)
-            && !self.awaiting
-            && !(rules.exclusive && blocked)
+    /// Whether a worker that is to gain from another is not ready, and what would leave for the balance
+    /// waits for it.
+    fn awaits(&self) -> bool {
+        let World { target, workers, rules, .. } = self.world;
+        rules.await_targets
+            && rules.strategy == Strategy::DeletePod
+            && target.iter().any(|(stream, to)| {
+                let owner = self.known.get(stream).and_then(|known| known.owner);
+                let (Some(owner), Some(to)) = (owner, to) else { return false };
+                owner != to
+                    && self.lists.contains_key(owner)
+                    && workers.get(to).is_some_and(|worker| worker.wanted && !worker.serves())
+            })
     }
 
-    fn held_by_another(&self, stream: &Name, worker: &Name) -> bool {
-        let holders = self.holders.get(stream).map_or(&[][..], Vec::as_slice);
-        holders.iter().any(|holder| *holder != worker)
+    /// Takes away what is not in the spec.
+    fn remove(&mut self) {
+        let gone = self.known.iter().filter(|(_, known)| !known.wanted);
+        let mut gone: Vec<_> =
+            gone.filter_map(|(stream, known)| Some((*stream, known.owner?))).collect();
+        gone.sort_unstable();
+        for (stream, owner) in gone {
+            self.revoke(stream, owner, Cause::Removed);
+        }
     }
 
-    /// Whether a stream that nobody has goes to this worker now.
-    fn grants(&self, stream: &Name, to: &Name, coming: &HashSet<&str>) -> bool {
-        if self.world.wanted(to).is_none() {
+    /// Whether a stream that nobody has goes to its worker now.
+    fn grants(&self, unowned: &Unowned<'_>, coming: &HashSet<&Name>) -> bool {
+        let Unowned { to, held, held_by_another, .. } = *unowned;
+        if !self.lists.contains_key(to) {
             return false;
         }
         if !self.world.rules.exclusive {
             return true;
         }
         // Whom it returns to restarts anyway, and runs it until then.
-        let returns = self.holders.contains_key(stream);
-        let gathered = returns || !coming.contains(&**to) || !self.world.restarts(to);
-        self.barrier.is_none() && !self.held_by_another(stream, to) && gathered
+        let gathered = held || !coming.contains(to) || !self.world.restarts(to);
+        self.barrier.is_none() && !held_by_another && gathered
     }
 
     fn revoke(&mut self, stream: &'a Name, from: &'a Name, cause: Cause) {
         self.releasing.insert((stream.clone(), from.clone()), self.world.epoch);
-        self.holders.entry(stream).or_default().push(from);
+        self.known.entry(stream).or_default().holders.push(from);
         self.step.revoked.push((stream.clone(), from.clone(), cause));
     }
 
-    fn list(&mut self, worker: &Name, place: usize, stream: &Name) {
+    fn list(&mut self, worker: &Name, place: usize, stream: &'a Name, kept: usize) {
         if let Some(list) = self.lists.get_mut(worker) {
-            list.push((place, stream.clone()));
+            list.streams.push((place, stream));
+            list.kept += kept;
         }
     }
 
     /// The next file, if it differs.
-    fn finish(mut self) -> Step {
+    fn finish(self) -> Step {
         let World { published, epoch, .. } = self.world;
-        let lists = std::mem::take(&mut self.lists).into_iter();
-        let shares =
-            lists.map(|(worker, list)| (worker.clone(), self.share(worker, list))).collect();
-        let next = Published {
-            epoch: published.epoch,
-            shares,
-            releasing: self.releasing,
-            barrier: self.barrier,
-        };
-        if next != *published {
-            self.step.publish = Some(Published { epoch, ..next });
+        let mut same = self.barrier == published.barrier
+            && self.releasing == published.releasing
+            && self.lists.len() == published.shares.len();
+        let mut shares = BTreeMap::new();
+        for (worker, list) in self.lists {
+            let old = published.shares.get(worker);
+            let share = next_share(old, list, epoch);
+            same &= share.is_none() && old.is_some();
+            shares.insert(worker, share);
         }
-        self.step
+        let mut step = self.step;
+        if !same {
+            let unchanged = |worker| published.shares.get(worker).cloned().unwrap_or_default();
+            let shares = shares.into_iter().map(|(worker, share)| {
+                (worker.clone(), share.unwrap_or_else(|| unchanged(worker)))
+            });
+            let (releasing, barrier) = (self.releasing, self.barrier);
+            let shares = shares.collect();
+            step.publish = Some(Published { epoch, shares, releasing, barrier });
+        }
+        step
     }
+}
 
-    /// A share of these streams: the published one if they are the same.
-    fn share(&self, worker: &Name, mut list: Vec<(usize, Name)>) -> Share {
-        let World { published, epoch, .. } = self.world;
-        list.sort_unstable();
-        let list: Vec<_> = list.into_iter().map(|(_, stream)| stream).collect();
-        let Some(old) = published.shares.get(worker) else {
-            // No entry was an empty list: adding one is no change that a pod would have to read.
-            let version = if list.is_empty() { 0 } else { epoch };
-            return Share { streams: list, version };
-        };
-        let kept = list.iter().filter(|stream| self.owners.get(*stream) == Some(&worker)).count();
-        if kept == old.streams.len() && kept == list.len() {
-            return Share { streams: old.streams.clone(), version: old.version.min(epoch) };
-        }
-        Share { streams: list, version: epoch }
+/// A list that is not the published one. Where there was no entry the list was empty: an entry that appears
+/// empty is no change that a pod would have to read.
+fn next_share(old: Option<&Share>, mut list: List<'_>, epoch: Epoch) -> Option<Share> {
+    let (had, version) = old.map_or((0, 0), |old| (old.streams.len(), old.version));
+    if list.kept == had && list.kept == list.streams.len() && version <= epoch {
+        return None;
     }
+    list.streams.sort_unstable();
+    let streams = list.streams.into_iter().map(|(_, stream)| stream.clone()).collect();
+    Some(Share { streams, version: epoch })
 }

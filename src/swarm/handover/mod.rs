@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! There is one file per Swarm, and each version of it has an *epoch*, one higher than the one before. It says
-//! which worker has which streams, and beside that which streams are still *releasing*:
+//! There is one file per Swarm, and each version of it has an *epoch*, one higher than the one before. It
+//! says which worker has which streams, and beside that which streams are still *releasing*:
 //!
 //! ```text
 //! owned by a, file 7
@@ -14,61 +14,69 @@
 //!
 //! A worker *has let go* of what epoch r took from it when file r is the newest or an older one, and
 //!
-//! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod has read a file
-//!   of which we know nothing), or
-//! - it has no pod, or its pod can never run anything again; both as read from the API server, not from a cache,
-//!   after file r was there ([`Worker::confirmed`]),
+//! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod has read
+//!   a file of which we know nothing), or
+//! - it has no pod, or its pod can never run anything again; both as read from the API server, not from a
+//!   cache, after file r was there ([`Worker::confirmed`]),
 //!
-//! and if [`Worker::successor`] is known, it is at least r too. Nothing else: not time, not `NotReady`, not a node that is
-//! gone from sight. A pod that came after the revocation and has not acknowledged blocks as its
-//! predecessor did.
+//! and if [`Worker::successor`] is known, it is at least r too. Nothing else: not time, not `NotReady`, not
+//! a node that is gone from sight. A pod that came after the revocation and has not acknowledged blocks as
+//! its predecessor did.
 //!
 //! # Why that suffices
 //!
-//! What a pod runs was listed for its worker in a file that it has read, it never reads an older file than it
-//! has read, and at most one pod of a name exists. A stream is listed for b only when nobody has it and nobody releases
-//! it. Take any other worker a that was ever listed with it: file r took it away, and a has let go of it since:
+//! What a pod runs was listed for its worker in a file that it has read, it never reads an older file than
+//! it has read, and at most one pod of a name exists. A stream is listed for b only when nobody has it and
+//! nobody releases it. Take any other worker a that was ever listed with it: file r took it away, and a has
+//! let go of it since:
 //!
-//! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer ones; so do its
-//!   successors;
+//! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer ones; so
+//!   do its successors;
 //! - by having nothing that runs, after file r was there: whatever comes later reads r or newer.
 //!
-//! The explorer in the tests of this module takes that apart in every order of events of small worlds, and finds
-//! an overlap for each of these rules that is weakened.
+//! The explorer in the tests of this module takes that apart in every order of events of small worlds, and
+//! finds an overlap for each of these rules that is weakened.
 //!
 //! # What the rules say beyond that
 //!
 //! - A stream that comes back to the worker that is still releasing it is granted at once, without waiting
-//!   for that worker (but not while a second one releases it): no second owner can exist, since nobody else may have it before this
-//!   worker lets go. The release is forgotten in the same file, so that a late acknowledgement of it ends nothing;
-//!   a later revocation has a later epoch.
+//!   for that worker (but not while a second one releases it): no second owner can exist, since nobody else
+//!   may have it before this worker lets go. The release is forgotten in the same file, so that a late
+//!   acknowledgement of it ends nothing; a later revocation has a later epoch.
 //! - A stream leaves a worker that is wanted only for one that is ready to take it (make before break), and
 //!   not while it could not be granted there: under a barrier, or while a third worker still releases it.
-//! - A pod that has loaded an epoch above the published one proves that the file was lost or set back: other pods may
-//!   have read files of which we know nothing. Then the file is published anew under a *barrier*
-//!   ([`Published::distrusted`]): nothing is granted until every live pod has loaded an epoch from there on. If such a pod turns up
-//!   while a barrier stands, the next file raises the barrier, but none is written for that alone: a worker that makes
-//!   its versions up would cost a write at every step.
-//! - A stream that two workers have in one file (somebody's edit; the original operator did it) stays with the first
-//!   and is taken from the others, as any other revocation.
-//! - A release, a barrier or a list's version above the file's own epoch (again: somebody's edit) becomes the
-//!   next file's.
+//! - An epoch above the published one that some pod has loaded (or that the status remembers) proves that
+//!   the file was lost or set back: other pods may have read files of which we know nothing. Then the file
+//!   is published anew under a *barrier* ([`Published::distrusted`]): nothing is granted until every live
+//!   pod has loaded an epoch from there on. While such a pod lives and a barrier stands, the next file
+//!   raises the barrier, but none is written for that alone: a worker that makes its versions up would cost
+//!   a write at every step.
+//! - A stream that two workers have in one file (somebody's edit; the original operator did it) stays with
+//!   the first and is taken from the others, as any other revocation.
+//! - A release, a barrier or a list's version above the file's own epoch (again: somebody's edit) becomes
+//!   the next file's.
 //!
 //! # What the caller promises
 //!
-//! - It writes the result only over the very file that it read (resource version), and evicts and nudges only
-//!   after that write.
-//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]: one that is not there
-//!   was not looked at, and blocks.
-//! - [`Pod::loaded`] belongs to this pod (its UID), and is asked for before the first step after a start: a pod
-//!   of which nothing is known is refreshed.
-//! - Where history is unknown from the start (a file of another author, none at all though pods run, an epoch
-//!   below the one in the status) it begins with [`Published::distrusted`], or passes the higher epoch as `highest_reported`.
+//! - It writes the result only over the very file that it read (resource version), and evicts and nudges
+//!   only after that write.
+//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]: one that
+//!   is not there was not looked at, and blocks.
+//! - [`Pod::loaded`] belongs to this pod (its UID), and is asked for before the first step after a start: a
+//!   pod of which nothing is known is refreshed, and one that is ahead must be known before anything is
+//!   granted.
+//! - `highest_reported` forgets nothing: what a pod told that is gone counts, as does the epoch in the
+//!   status.
+//! - A worker that cannot be asked lets go only while it has no pod, which may be too short to be seen. For
+//!   such workers there is the immutable `ConfigMap`: what a pod mounts needs no answer.
+//! - Where history is unknown from the start (a file of another author, none at all though pods run, an
+//!   epoch below the one in the status) it begins with [`Published::distrusted`], or passes the higher
+//!   epoch as `highest_reported`.
 //! - [`Worker::successor`] is the least that any later pod of that name can read, and does not fall. For a
-//!   `StatefulSet` with `RollingUpdate` the lower of its two revisions: pods below the partition, and during a roll-out those that
-//!   are not yet updated, come back with the old one.
-//! - With a mutable `ConfigMap` a kubelet may give a new pod a file from its cache, older than the API server's. Nothing here can
-//!   see that: it is the reason for `configMap.immutable`.
+//!   `StatefulSet` with `RollingUpdate` the lower of its two revisions: pods below the partition, and
+//!   during a roll-out those that are not yet updated, come back with the old one.
+//! - With a mutable `ConfigMap` a kubelet may give a new pod a file from its cache, older than the API
+//!   server's. Nothing here can see that: it is the reason for `configMap.immutable`.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -92,9 +100,9 @@ pub type Name = Arc<str>;
 /// distinct; of one that is not, the first place counts.
 pub type Target = [(Name, Option<Name>)];
 
-/// The highest epoch that is believed of a worker: JSON's readers keep numbers up to here exactly, and at one
-/// file a second it is reached after 285 million years. A worker that tells more (a time in nanoseconds, say)
-/// must not use up the numbers.
+/// The highest epoch that is believed of a worker: JSON's readers keep numbers up to here exactly, and at
+/// one file a second it is reached after 285 million years. A worker that tells more (a time in
+/// nanoseconds, say) must not use up the numbers.
 pub const LARGEST_EPOCH: Epoch = 1 << 53;
 
 /// What the `ConfigMap` holds.
@@ -107,7 +115,8 @@ pub struct Published {
     /// Which stream was taken from which worker and may still run there, and the epoch of the file
     /// that took it.
     pub releasing: BTreeMap<(Name, Name), Epoch>,
-    /// What was listed before this epoch is not known: until every live pod has loaded it, nothing is granted.
+    /// What was listed before this epoch is not known: until every live pod has loaded it, nothing is
+    /// granted.
     pub barrier: Option<Epoch>,
 }
 
@@ -127,8 +136,8 @@ impl Published {
         self.shares.keys().chain(self.releasing.keys().map(|(_, worker)| worker)).collect()
     }
 
-    /// The same shares, when files may have been read that this one does not know of: a new epoch above all that
-    /// was ever reported, under a barrier, and every release begun anew.
+    /// The same shares, when files may have been read that this one does not know of: a new epoch above all
+    /// that was ever reported, under a barrier, and every release begun anew.
     #[must_use]
     pub fn distrusted(&self, highest_reported: Epoch) -> Self {
         let epoch = self.next_epoch(highest_reported);
@@ -171,8 +180,8 @@ pub struct Pod {
     pub stopped: bool,
     /// The highest epoch that this very pod has acknowledged.
     pub loaded: Option<Epoch>,
-    /// It was created when the file was at least at this epoch. Decides only whether it needs a refresh: it may
-    /// have read an older file all the same.
+    /// It was created when the file was at least at this epoch. Decides only whether it needs a refresh: it
+    /// may have read an older file all the same.
     pub born: Option<Epoch>,
 }
 
@@ -194,9 +203,9 @@ pub struct Worker {
     pub wanted: bool,
     /// The pod of this name.
     pub pod: Option<Pod>,
-    /// What the published epoch was, at least, when `pod` was read from the API server itself (a get, or a list
-    /// without a resource version). A cache may not know yet of a pod that was born before the last file and
-    /// has read the one before it. Matters only when there is no pod or it is stopped.
+    /// What the published epoch was, at least, when `pod` was read from the API server itself (a get, or a
+    /// list without a resource version). A cache may not know yet of a pod that was born before the last
+    /// file and has read the one before it. Matters only when there is no pod or it is stopped.
     pub confirmed: Epoch,
     /// Any later pod of this name reads at least this epoch (immutable `ConfigMap`s: what the
     /// template names that the workload's controller has observed). `None`: it reads the file that the API
@@ -232,11 +241,11 @@ pub struct Rules {
     pub strategy: Strategy,
     /// `DeletePod`: how many wanted workers may be not ready at a time.
     pub max_unavailable: usize,
-    /// `DeletePod`: a free stream waits for the others that are on their way to the same worker, so that it is
-    /// restarted once and not once per stream. Lifted by the caller when one has waited long enough.
+    /// `DeletePod`: a free stream waits for the others that are on their way to the same worker, so that it
+    /// is restarted once and not once per stream. Lifted by the caller when one has waited long enough.
     pub gather: bool,
-    /// `DeletePod`: nothing leaves its worker for the balance before every worker that gains by it is ready, so
-    /// that each restarts once. Lifted by the caller after a while.
+    /// `DeletePod`: nothing leaves its worker for the balance before every worker that gains by it is
+    /// ready, so that each restarts once. Lifted by the caller after a while.
     pub await_targets: bool,
 }
 
@@ -265,7 +274,8 @@ pub enum Refresh {
         /// Its UID.
         uid: Name,
     },
-    /// Touch it, so that its kubelet delivers the file at once. The same at every step until it has loaded it.
+    /// Touch it, so that its kubelet delivers the file at once. The same at every step until it has loaded
+    /// it.
     Nudge {
         /// Its name.
         worker: Name,

@@ -22,8 +22,8 @@ pub(super) fn refresh(
 ) -> Vec<Refresh> {
     match rules.strategy {
         Strategy::None => Vec::new(),
-        // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a Deployment's pod
-        // has to let go while it lives.
+        // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a Deployment's
+        // pod has to let go while it lives.
         Strategy::HotReload => behind(file, workers)
             .into_iter()
             .filter(|behind| workers[behind.name].wanted || behind.releases)
@@ -81,8 +81,8 @@ fn evictions(
             }
             down += 1;
         } else if pod.loaded.is_none() && down > max_unavailable {
-            // It is down itself and counted, so nothing is lost by restarting it; but one that has told nothing
-            // yet may be starting with the right list, so it does not go beyond the budget.
+            // It is down itself and counted, so nothing is lost by restarting it; but one that has told
+            // nothing yet may be starting with the right list, so it does not go beyond the budget.
             continue;
         }
         evictions.push(Refresh::Evict { worker: name.clone(), uid: pod.uid.clone() });

@@ -57,7 +57,7 @@ impl<'a> Operator<'a> {
     }
 
     pub(super) fn decide(&self, world: &World<'_>, state: &State) -> Decided {
-        let view = self.view(world, state);
+        let view = Self::view(world, state);
         if let Some(decided) = self.decided.borrow().get(&view) {
             return *decided;
         }
@@ -85,7 +85,7 @@ impl<'a> Operator<'a> {
         decided
     }
 
-    fn view(&self, world: &World<'_>, state: &State) -> View {
+    fn view(world: &World<'_>, state: &State) -> View {
         let plot = &world.plot;
         let seen = std::array::from_fn(|w| {
             let cached = state.cache[w];

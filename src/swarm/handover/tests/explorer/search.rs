@@ -57,7 +57,7 @@ pub(super) fn search(world: &World<'_>, beginning: State) -> Found {
             violation = Some(Violation { what, after, state });
             break;
         }
-        for happens in world.moves(&state) {
+        for &happens in &world.moves {
             let Some(next) = world.after(&state, happens) else { continue };
             moves += 1;
             if known.insert(fingerprint(&next)) {
@@ -87,7 +87,7 @@ fn fingerprint(state: &State) -> u64 {
         [*lists, *versions].as_flattened().hash(&mut hasher);
         releasing.as_flattened().hash(&mut hasher);
     }
-    (pods, cache).hash(&mut hasher);
+    (write.is_some(), pods, cache).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -159,6 +159,9 @@ impl Search<'_> {
             if !right {
                 return Some(format!("I9: in the end {s} is run by {by:?} and not by {at:?}"));
             }
+        }
+        if end.write.is_some() {
+            return Some("I9: in the end it still writes".into());
         }
         let releasing = end.file.releasing.as_flattened().iter().any(|since| *since > 0);
         (releasing || end.file.barrier > 0).then(|| "I9: in the end something is releasing".into())

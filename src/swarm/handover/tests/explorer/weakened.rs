@@ -132,7 +132,9 @@ fn nothing_is_given_back_while_another_holds_it() {
 fn a_template_that_is_not_observed_brings_old_pods() {
     let weakened: StepFunction = |file, to, workers, highest, rules| {
         let mut workers = workers.clone();
-        workers.values_mut().for_each(|worker| worker.successor = None);
+        for worker in workers.values_mut() {
+            worker.successor = None;
+        }
         step(file, to, &workers, highest, rules)
     };
     let plot = Plot { faults: 1, ..IMMUTABLE };
@@ -140,7 +142,8 @@ fn a_template_that_is_not_observed_brings_old_pods() {
 }
 
 /// Why `configMap.immutable` exists: a kubelet whose cache is late gives a new pod the file before the
-/// last, and nothing that the operator can see tells it so. Its counterpart is `immutable_files_and_kubelets_that_are_late`.
+/// last, and nothing that the operator can see tells it so. Its counterpart is
+/// `immutable_files_and_kubelets_that_are_late`.
 #[test]
 fn a_mutable_file_and_a_kubelet_that_is_late() {
     let plot = Plot { immutable: false, absolute: true, ..IMMUTABLE };
@@ -151,7 +154,9 @@ fn a_mutable_file_and_a_kubelet_that_is_late() {
 fn a_cache_does_not_know_that_there_is_no_pod() {
     let weakened: StepFunction = |file, to, workers, highest, rules| {
         let mut workers = workers.clone();
-        workers.values_mut().for_each(|worker| worker.confirmed = file.epoch);
+        for worker in workers.values_mut() {
+            worker.confirmed = file.epoch;
+        }
         step(file, to, &workers, highest, rules)
     };
     goes_wrong(CACHED, DELETE, From::Settled, weakened, "I8");
@@ -188,7 +193,9 @@ fn pods_that_are_not_refreshed_keep_what_they_have() {
 fn a_worker_without_a_pod_lets_go() {
     let weakened: StepFunction = |file, to, workers, highest, rules| {
         let mut workers = workers.clone();
-        workers.values_mut().for_each(|worker| worker.confirmed = 0);
+        for worker in workers.values_mut() {
+            worker.confirmed = 0;
+        }
         step(file, to, &workers, highest, rules)
     };
     goes_wrong(TWO, DELETE, From::Settled, weakened, "I9");

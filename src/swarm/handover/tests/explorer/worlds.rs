@@ -80,8 +80,8 @@ pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
     state
 }
 
-/// A handover was immediate and is exclusive now: two workers are releasing one stream, of which the first has let go but
-/// not told.
+/// A handover was immediate and is exclusive now: two workers are releasing one stream, of which the first
+/// has let go but not told.
 pub(super) const TWICE: Plot =
     Plot { workers: 3, streams: 1, wishes: &[(3, "2"), (3, "0"), (3, "1")], changes: 1, ..NOTHING };
 
@@ -101,6 +101,7 @@ fn with_budget(state: State, Plot { changes, faults, crashes, .. }: Plot) -> Sta
 }
 
 /// Where a world begins.
+#[derive(Clone, Copy)]
 pub(super) enum From {
     /// With an empty file and no pod.
     Nothing,
@@ -111,7 +112,7 @@ pub(super) enum From {
 
 /// Explores a world.
 pub(super) fn explore(plot: Plot, rules: Rules, from: From, step: StepFunction) -> Found {
-    let world = World { plot, operator: Operator::new(&step, rules) };
+    let world = World::new(plot, Operator::new(&step, rules));
     let beginning = match from {
         From::Nothing => world.beginning(),
         From::Settled => world.settled(),
@@ -119,17 +120,13 @@ pub(super) fn explore(plot: Plot, rules: Rules, from: From, step: StepFunction) 
     };
     let start = std::time::Instant::now();
     let found = search(&world, beginning);
-    eprintln!(
-        "{} states, {} moves, {:?} {:?}",
-        found.states,
-        found.moves,
-        start.elapsed(),
-        found.done
-    );
+    let Found { states, moves, done, .. } = &found;
+    eprintln!("{states} states, {moves} moves, {:?}: {done:?}", start.elapsed());
     found
 }
 
-/// At least so many states, and in them the operator does all this.
+/// In at least so many states, in which the operator does all this: a search that comes nowhere finds
+/// nothing either.
 fn nothing_goes_wrong(plot: Plot, rules: Rules, from: From, at_least: usize, shows: &[&str]) {
     let found = explore(plot, rules, from, operator::STEP);
     assert!(found.violation.is_none(), "{:?}", found.violation);
@@ -142,39 +139,39 @@ fn nothing_goes_wrong(plot: Plot, rules: Rules, from: From, at_least: usize, sho
 #[test]
 fn workers_come_up_while_the_spec_changes() {
     let plot = Plot { crashes: 1, ..TWO };
-    nothing_goes_wrong(plot, DELETE, From::Nothing, 1, &["freed: no pod", "unwanted"]);
+    nothing_goes_wrong(plot, DELETE, From::Nothing, 25_000, &["freed: no pod", "unwanted"]);
 }
 
 #[test]
 fn streams_that_change_places_and_back() {
     let plot = Plot { wishes: &[(2, "01"), (2, "10")], changes: 2, ..TWO };
     let shows = ["moved", "given back", "freed: acknowledged", "freed: stopped", "refreshed"];
-    nothing_goes_wrong(plot, DELETE, From::Settled, 1, &shows);
+    nothing_goes_wrong(plot, DELETE, From::Settled, 15_000, &shows);
     let rules = Rules { gather: true, await_targets: true, ..DELETE };
-    nothing_goes_wrong(plot, rules, From::Settled, 1, &shows);
+    nothing_goes_wrong(plot, rules, From::Settled, 6_000, &shows);
 }
 
 #[test]
 fn pods_die_and_nodes_are_cut_off() {
-    let plot = Plot { faults: 1, crashes: 1, ..TWO };
+    let plot = Plot { faults: 1, crashes: 1, wishes: &[(2, "01"), (1, "00"), (2, "11")], ..TWO };
     let shows = ["freed: acknowledged, terminating", "freed: no pod", "freed: stopped"];
-    nothing_goes_wrong(plot, DELETE, From::Settled, 1, &shows);
-    let plot = Plot { faults: 2, wishes: &[(2, "01"), (2, "10")], ..TWO };
-    nothing_goes_wrong(plot, DELETE, From::Settled, 1, &[]);
+    nothing_goes_wrong(plot, DELETE, From::Settled, 8_000, &shows);
+    let plot = Plot { faults: 2, streams: 1, wishes: &[(2, "0"), (2, "1")], ..TWO };
+    nothing_goes_wrong(plot, DELETE, From::Settled, 3_000, &[]);
 }
 
 #[test]
 fn workers_that_read_the_file_themselves() {
     let wishes: &[Wish] = &[(2, "01"), (2, "10"), (1, "00"), (2, "-x")];
     let plot = Plot { faults: 1, wishes, ..TWO };
-    nothing_goes_wrong(plot, HOT, From::Settled, 1, &["removed", "unassigned", "unwanted"]);
+    nothing_goes_wrong(plot, HOT, From::Settled, 4_000, &["removed", "unassigned", "unwanted"]);
     let plot = Plot { changes: 2, ..plot };
-    nothing_goes_wrong(Plot { faults: 0, ..plot }, HOT, From::Settled, 1, &["given back"]);
+    nothing_goes_wrong(Plot { faults: 0, ..plot }, HOT, From::Settled, 11_000, &["given back"]);
 }
 
 #[test]
 fn a_stream_that_wanders_among_three_workers() {
-    nothing_goes_wrong(WANDERER, DELETE, From::Settled, 1, &["given back"]);
+    nothing_goes_wrong(WANDERER, DELETE, From::Settled, 45_000, &["given back"]);
 }
 
 #[test]
@@ -182,47 +179,47 @@ fn three_workers_of_which_two_restart_at_a_time() {
     let wishes: &[Wish] = &[(3, "01"), (3, "12")];
     let plot = Plot { workers: 3, streams: 2, wishes, changes: 1, ..NOTHING };
     let rules = Rules { max_unavailable: 2, ..DELETE };
-    nothing_goes_wrong(plot, rules, From::Settled, 1, &["two refreshed"]);
+    nothing_goes_wrong(plot, rules, From::Settled, 20_000, &["two refreshed"]);
 }
 
 #[test]
 fn a_deployments_pods_never_come_back() {
     let wishes: &[Wish] = &[(2, "0"), (3, "2")];
     let plot = Plot { workers: 3, streams: 1, deployment: true, faults: 1, wishes, ..TWO };
-    nothing_goes_wrong(plot, HOT, From::Settled, 1, &["unwanted", "freed: no pod"]);
+    nothing_goes_wrong(plot, HOT, From::Settled, 17_000, &["unwanted", "freed: no pod"]);
 }
 
 #[test]
 fn immutable_files_and_kubelets_that_are_late() {
-    let plot = Plot { changes: 2, crashes: 1, ..IMMUTABLE };
-    nothing_goes_wrong(plot, DELETE, From::Settled, 1, &["given back", "freed: no pod"]);
+    let plot = Plot { changes: 2, crashes: 1, faults: 1, ..IMMUTABLE };
+    nothing_goes_wrong(plot, DELETE, From::Settled, 16_000, &["given back", "freed: no pod"]);
     let plot = Plot { faults: 1, streams: 2, wishes: TWO.wishes, ..IMMUTABLE };
-    nothing_goes_wrong(plot, DELETE, From::Settled, 1, &["unwanted"]);
+    nothing_goes_wrong(plot, DELETE, From::Settled, 8_000, &["unwanted"]);
 }
 
 #[test]
 fn an_operator_that_sees_pods_through_a_cache() {
-    nothing_goes_wrong(CACHED, DELETE, From::Settled, 1, &["freed: no pod", "freed: stopped"]);
+    nothing_goes_wrong(CACHED, HOT, From::Settled, 7_000, &["freed: no pod", "freed: stopped"]);
 }
 
 #[test]
 fn workers_that_start_and_stop_one_stream_after_the_other() {
     let plot = Plot { careful: true, wishes: &[(2, "00"), (2, "11")], faults: 1, ..TWO };
-    nothing_goes_wrong(plot, DELETE, From::Settled, 1, &["freed: acknowledged"]);
+    nothing_goes_wrong(plot, DELETE, From::Settled, 6_000, &["freed: acknowledged"]);
 }
 
 #[test]
 fn an_immediate_handover_is_in_the_books() {
     let rules = Rules { exclusive: false, ..DELETE };
-    let plot = Plot { immediate: true, changes: 2, ..TWO };
-    nothing_goes_wrong(plot, rules, From::Settled, 1, &["freed: acknowledged"]);
+    let plot = Plot { immediate: true, faults: 1, ..TWO };
+    nothing_goes_wrong(plot, rules, From::Settled, 7_000, &["freed: acknowledged"]);
 }
 
 #[test]
 fn a_file_that_was_lost() {
-    nothing_goes_wrong(LOST, HOT, From::This(lost()), 1, &["barrier cleared"]);
+    nothing_goes_wrong(LOST, HOT, From::This(lost()), 4_000, &["barrier cleared"]);
     let fewer = State { faults: 0, ..lost() };
-    nothing_goes_wrong(LOST, DELETE, From::This(fewer), 1, &["barrier cleared"]);
+    nothing_goes_wrong(LOST, DELETE, From::This(fewer), 7_000, &["barrier cleared"]);
 }
 
 #[test]
@@ -230,18 +227,17 @@ fn a_file_that_was_set_back() {
     let shows = ["barrier set", "barrier cleared"];
     // The status remembers, or a pod tells.
     let remembers = Plot { remembered: 3, ..SET_BACK };
-    nothing_goes_wrong(remembers, HOT, From::This(set_back(None, 3)), 1, &shows);
+    nothing_goes_wrong(remembers, HOT, From::This(set_back(None, 3)), 10_000, &shows);
     // Nobody remembers what a pod that is gone has told.
     let tells = Plot { faults: 0, ..SET_BACK };
     let mut told = set_back(Some(3), 0);
     told.faults = 0;
-    nothing_goes_wrong(tells, HOT, From::This(told), 1, &shows);
+    nothing_goes_wrong(tells, HOT, From::This(told), 250, &shows);
 }
 
 #[test]
 fn a_stream_that_two_workers_are_releasing() {
-    nothing_goes_wrong(TWICE, HOT, From::This(twice()), 1, &["given back"]);
-    nothing_goes_wrong(TWICE, DELETE, From::This(twice()), 1, &["given back"]);
+    nothing_goes_wrong(TWICE, HOT, From::This(twice()), 8_000, &["given back"]);
 }
 
 /// The same with more of everything: minutes with optimisation, hours without.
@@ -263,8 +259,12 @@ fn larger_worlds() {
         (more(CACHED), DELETE),
         (Plot { careful: true, crashes: 1, ..TWO }, DELETE),
     ] {
-        nothing_goes_wrong(plot, rules, From::Settled, 100_000, &[]);
-        let gathering = Rules { gather: true, await_targets: true, ..rules };
-        nothing_goes_wrong(plot, gathering, From::Settled, 100_000, &[]);
+        nothing_goes_wrong(plot, rules, From::Settled, 20_000, &[]);
+        if rules.strategy == Strategy::DeletePod {
+            let gathering = Rules { gather: true, await_targets: true, ..rules };
+            nothing_goes_wrong(plot, gathering, From::Settled, 20_000, &[]);
+        }
     }
+    let twice = State { faults: 1, crashes: 1, ..twice() };
+    nothing_goes_wrong(TWICE, DELETE, From::This(twice), 100_000, &["given back"]);
 }
