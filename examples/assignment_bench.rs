@@ -141,6 +141,7 @@ fn moves() {
                     sum[1] += touched;
                 }
             }
+            #[expect(clippy::cast_precision_loss, reason = "counts of some thousands")]
             let mean = |sum: usize| sum as f64 / TRIALS as f64;
             let [up, down, more, less] = sums.map(|sum| sum.map(mean));
             println!(

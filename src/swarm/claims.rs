@@ -45,6 +45,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "written where it is called")]
     fn swarm(name: &str, second: u8, spec: Value) -> Swarm {
         let mut all = json!({"workload": {"name": "w"}, "jobs": ["a"]});
         all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());

@@ -241,6 +241,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "written where it is called")]
     fn swarm(spec: Value) -> Swarm {
         let mut all = json!({"workload": {"name": "w"}});
         all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());

@@ -22,6 +22,7 @@ fn pod(change: &[(&str, Value)]) -> PodFacts {
 
 const DELETED: (&str, &str) = ("/metadata/deletionTimestamp", "2026-01-01T00:00:00Z");
 
+#[expect(clippy::needless_pass_by_value, reason = "written where it is called")]
 fn states(a: Value, b: Value) -> Value {
     json!([{"name": "a", "state": a}, {"name": "b", "state": b}])
 }
