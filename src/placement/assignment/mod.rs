@@ -6,9 +6,9 @@
 //! 2. What is on a worker that [`Standing::Keeps`] stays there, whatever else is asked for.
 //! 3. A pinned item is on its worker, also on one that is leaving, or nowhere. (While that worker only keeps what it
 //!    has, the item stays where it is.) An unpinned item never comes to a worker that is leaving.
-//! 4. A dedicated item is alone on a worker: the one from which the fewest have to go (under policies that do not look
-//!    at what was before, the one that it suits best), and the ordinary items on it do go. One worker is left to the ordinary items, and no worker to which one of them is pinned
-//!    becomes somebody's own.
+//! 4. A dedicated item is alone on a worker, and the ordinary items on that worker go. It gets the one from which the
+//!    fewest have to go; under policies that do not look at what was before, the one that it suits best. One
+//!    worker is left to the ordinary items, and no worker to which one of them is pinned becomes somebody's own.
 //! 5. All other items are spread evenly over the workers that are full and nobody's own, and no worker has more than
 //!    [`Rules::max_per_worker`], pinned items included. If that is not room for all, those come first that
 //!    run on a worker that stays, then those that run nowhere, and last those whose worker is leaving: these stay
@@ -27,8 +27,8 @@
 //! more moves nothing, one item less at most one, a worker more only its own share. By weight: one item more
 //! moves nothing; otherwise each move is from the most to the least loaded, of the item that brings the two
 //! closest together, none of them moves twice, and they end as soon as the bound holds. Applying an outcome
-//! again changes nothing. With a budget of moves the outcome, applied again and again, comes to what would
-//! have come at once: by count with the same number of moves.
+//! again changes nothing. With a budget of moves the outcome, applied again and again, comes to the same balance:
+//! by count with the same number of moves; stateless and contiguous to the very outcome without a budget.
 //!
 //! **Order**: ids decide, not places; [`Policy::Contiguous`] alone goes by the order given. An id told twice
 //! is one item, or one worker: all its occurrences have the same owner.

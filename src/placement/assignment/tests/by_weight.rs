@@ -72,8 +72,11 @@ fn the_move_that_brings_two_closest_together() {
 /// One with many light ones and one with a few heavy ones: it could only exchange, and does not.
 #[test]
 fn a_worker_at_its_limit_takes_nothing() {
-    let case = case("a:9@v b:9@v c:1@w d:1@w", "v w").max(2);
-    assert_eq!(case.shown(), "a@v b@v c@w d@w");
+    let full = case("a:9@v b:9@v c:1@w d:1@w", "v w").max(2);
+    assert_eq!(full.shown(), "a@v b@v c@w d@w");
+    // It is at its limit after the first.
+    let one = case("a:5@v b:5@v c:5@v d:5@v e:1@w f:1@w g:1@w", "v w").max(4);
+    assert_eq!(one.counts(), [3, 4]);
 }
 
 #[test]
@@ -120,6 +123,29 @@ fn a_budget_only_delays() {
     }
     assert_eq!(case.step(), 0);
     assert_eq!(case.outcome(), fast.outcome());
+}
+
+/// The most loaded worker gives first.
+#[test]
+fn a_budget_is_spent_where_it_helps_most() {
+    // 60, 44 and 0.
+    let mut case = Case::new(21, 3).budget(1);
+    for (place, thing) in case.items.iter_mut().enumerate() {
+        thing.weight = if place == 20 { 4 } else { 5 };
+        thing.owner = Some(if place < 12 { "swarm-worker-0" } else { "swarm-worker-1" }.into());
+    }
+    let mut givers = Vec::new();
+    loop {
+        let before = case.clone();
+        if case.step() == 0 {
+            break;
+        }
+        let pairs = before.items.iter().zip(&case.items);
+        let moved = pairs.filter(|(old, new)| old.owner != new.owner);
+        givers.extend(moved.map(|(old, _)| old.owner.clone().unwrap()));
+    }
+    let givers: Vec<_> = givers.iter().map(|id| id.trim_start_matches("swarm-worker-")).collect();
+    assert_eq!(givers, ["0", "0", "0", "0", "1", "0", "1"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One file for each thing promised.
 use super::*;
 
+mod budget_rules;
 mod budgets;
 mod by_count;
 mod by_weight;
