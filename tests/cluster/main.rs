@@ -9,6 +9,7 @@ mod prober;
 mod probing;
 mod scenarios;
 mod stage;
+mod swarming;
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -24,6 +24,10 @@ use crate::{
         without_the_operator_pods_are_created_as_ever,
     },
     stage::Stage,
+    swarming::{
+        no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
+        the_original_swarm_s_layout_runs_verbatim,
+    },
 };
 
 /// One scenario.
@@ -67,6 +71,8 @@ scenarios![
     series_of_a_dead_peer_vanish,
     a_prober_at_rest_writes_nothing,
     agents_open_no_more_files_however_long_they_probe,
+    the_original_swarm_s_layout_runs_verbatim,
+    no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
     every_panel_of_the_dashboard_has_data,
     the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
     undeploy_leaves_no_label_behind,

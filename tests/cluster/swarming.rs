@@ -1,0 +1,163 @@
+//! Streams handed over between workers on real nodes.
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use lab::streams::Stretch;
+use serde_json::Value;
+
+use crate::{prober::compare, stage::Stage};
+
+const NAMESPACE: &str = "swarm";
+const WORKERS: &str = "swarm-worker";
+/// The streams of the original's sample.
+const STREAMS: usize = 27;
+/// Milliseconds: workers report every 200 ms, and the machine is busy.
+const LATEST: u64 = 2000;
+/// Has the cluster's own services, and the way of the tests to all others.
+const SERVICES: &str = "node-1";
+
+/// The shares of the workers that the file names.
+fn shares(stage: &Stage) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let map = stage.json(&["configmap", "swarm-worker-config", "-n", NAMESPACE])?;
+    let text = map["data"]["config.yml"].as_str().context("no config.yml")?;
+    let file: Value = serde_yaml::from_str(text)?;
+    let workloads = file["workloads"].as_object().context("no workloads")?;
+    let share = |(worker, share): (&String, &Value)| (worker.clone(), jobs(share));
+    Ok(workloads.iter().map(share).collect())
+}
+
+fn jobs(of: &Value) -> BTreeSet<String> {
+    let jobs = of["jobs"].as_array().into_iter().flatten();
+    jobs.filter_map(|job| job.as_str().map(str::to_owned)).collect()
+}
+
+fn scale(stage: &Stage, replicas: usize) -> Result<()> {
+    let (workers, replicas) = (format!("statefulset/{WORKERS}"), format!("--replicas={replicas}"));
+    stage.cluster.kubectl(&["scale", "-n", NAMESPACE, &workers, &replicas]).map(drop)
+}
+
+/// Waits until the Swarm has so many workers and every one runs exactly its list.
+async fn converged(stage: &Stage, workers: usize) -> Result<()> {
+    let what = format!("{workers} workers, each with exactly its list");
+    let holds = async || {
+        let status = &stage.json(&["swarm", WORKERS, "-n", NAMESPACE])?["status"];
+        let conditions = status["conditions"].as_array().context("no conditions")?;
+        let done = conditions.iter().any(|c| c["type"] == "Converged" && c["status"] == "True");
+        let summary = &status["summary"];
+        Ok(done && summary["workers"] == workers && summary["ready"] == workers)
+    };
+    stage.until(&what, holds).await
+}
+
+/// What a worker says that it runs.
+fn runs(stage: &Stage, worker: &str) -> Result<BTreeSet<String>> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{worker}:9090/proxy/internal/version");
+    Ok(jobs(&serde_json::from_str(&stage.cluster.kubectl(&["get", "--raw", &path])?)?))
+}
+
+fn delete(stage: &Stage) -> Result<()> {
+    stage.cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=80s"]).map(drop)
+}
+
+/// Namespace, list, workers and their names are the original's; only the image and a Swarm in place of
+/// its controller are ours.
+pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<()> {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples/swarm-original");
+    stage.cluster.kubectl(&["apply", "-k", sample])?;
+    for (workers, sizes) in [(2, vec![13, 14]), (3, vec![9, 9, 9]), (2, vec![13, 14])] {
+        if workers != shares(stage).map_or(workers, |shares| shares.len()) {
+            scale(stage, workers)?;
+        }
+        converged(stage, workers).await?;
+        let shares = shares(stage)?;
+        let mut found: Vec<usize> = shares.values().map(BTreeSet::len).collect();
+        found.sort_unstable();
+        ensure!(found == sizes, "{workers} workers: {found:?}");
+        for (worker, share) in &shares {
+            let runs = runs(stage, worker)?;
+            ensure!(runs == *share, "{worker} runs {runs:?}, its share is {share:?}");
+        }
+        let streams: BTreeSet<&String> = shares.values().flatten().collect();
+        ensure!(streams.len() == STREAMS, "{} streams", streams.len());
+    }
+    compare(
+        "2 workers: one stream on both and one on neither; 3 -> 2 loses it for good",
+        "2, 3 and 2 workers: every stream on exactly one",
+    );
+    delete(stage)
+}
+
+/// A worker that nobody reaches goes on with what it has, so nobody else gets it: also not what it is to
+/// give up, until it can be asked again.
+pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Stage) -> Result<()> {
+    let sink = stage.cluster.stream_sink().await?;
+    let layout = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/demo/swarm");
+    let layout = stage.cluster.kubectl(&["kustomize", layout])?.replace("SINK", &sink.url());
+    stage.cluster.apply(&layout).await?;
+    scale(stage, 3)?;
+    converged(stage, 3).await?;
+
+    let (node, cut_off) = to_be_cut_off(stage).await?;
+    let of_theirs = |shares: &BTreeMap<String, BTreeSet<String>>| {
+        let shares = shares.iter().filter(|(worker, _)| cut_off.contains(*worker));
+        shares.flat_map(|(_, share)| share.clone()).collect::<BTreeSet<String>>()
+    };
+    let before = of_theirs(&shares(stage)?);
+    stage.cluster.cut(&node)?;
+    let ready = async || {
+        let node = stage.json(&["node", &node])?;
+        let conditions = node["status"]["conditions"].as_array().context("no conditions")?;
+        Ok(conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+    };
+    stage.until("the node not Ready", async || ready().await.map(|ready| !ready)).await?;
+    scale(stage, 4)?;
+    let fourth = format!("{WORKERS}-3");
+    let given = async || Ok(shares(stage)?.get(&fourth).is_some_and(|share| !share.is_empty()));
+    stage.until("the fourth worker has what the others can give", given).await?;
+    let others: BTreeSet<String> = shares(stage)?
+        .into_iter()
+        .filter(|(worker, _)| !cut_off.contains(worker))
+        .flat_map(|(_, share)| share)
+        .collect();
+    let taken: Vec<&String> = before.intersection(&others).collect();
+    ensure!(taken.is_empty(), "taken from a worker that nobody reaches: {taken:?}");
+
+    stage.cluster.join(&node)?;
+    stage.cluster.nodes_ready(std::slice::from_ref(&node)).await?;
+    converged(stage, 4).await?;
+    let stay = of_theirs(&shares(stage)?);
+    let reported = async || {
+        let ledger = sink.ledger();
+        let late = ledger.end().saturating_sub(LATEST);
+        let known = |stream: &&str| ledger.latest(stream).is_some_and(|run| run.time.to > late);
+        Ok(ledger.streams().filter(known).count() == STREAMS)
+    };
+    stage.until("reports of every stream", reported).await?;
+    let ledger = sink.ledger().clone();
+    let overlaps = ledger.overlaps(Stretch::ALWAYS);
+    ensure!(overlaps.is_empty(), "{overlaps:?}");
+    ensure!(ledger.regressions().is_empty(), "{:?}", ledger.regressions());
+    // Those that stayed have run all the time, though nobody saw it.
+    let gaps = ledger.gap_times(Stretch::new(0, ledger.end().saturating_sub(LATEST)));
+    let known: Vec<_> = before.intersection(&stay).filter_map(|s| gaps.get_key_value(s)).collect();
+    ensure!(known.is_empty(), "streams of the node that was cut off did not run: {known:?}");
+    let (before, stay) = (before.len(), before.intersection(&stay).count());
+    eprintln!("    {node} cut off: {stay} of {before} streams never stopped, the rest moved later");
+    delete(stage)
+}
+
+/// A node with workers, and they; the operator's leader is elsewhere.
+async fn to_be_cut_off(stage: &Stage) -> Result<(String, BTreeSet<String>)> {
+    let leader = stage.cluster.operator_leader().await?;
+    let leader = stage.json(&["pod", &leader, "-n", "traffic-operator-system"])?;
+    let pods = stage.json(&["pods", "-n", NAMESPACE, "-l", &format!("app={WORKERS}")])?;
+    let mut nodes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for pod in pods["items"].as_array().context("no pods")? {
+        let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
+        let pods = nodes.entry(text(&pod["spec"]["nodeName"])).or_default();
+        pods.insert(text(&pod["metadata"]["name"]));
+    }
+    nodes.remove(SERVICES);
+    nodes.retain(|node, _| leader["spec"]["nodeName"] != **node);
+    nodes.pop_first().context("every node with workers has the leader or the cluster's services")
+}
