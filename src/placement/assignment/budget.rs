@@ -108,7 +108,7 @@ impl<'p> Round<'p> {
         let budget = self.budget;
         self.ready = (0..self.queue.len()).collect();
         self.take_turns();
-        if self.budget == budget && budget > 0 && self.open_circle() {
+        if self.budget == budget && self.open_circle() {
             // Whoever follows finds the place that became free: nobody else is put there.
             self.take_turns();
         } else {
@@ -122,6 +122,7 @@ impl<'p> Round<'p> {
             let unit = self.queue[turn];
             let from = self.seats[unit].host();
             if from.is_some() && self.budget == 0 {
+                // It does not wait for anybody either.
                 continue;
             }
             match self.plan.seats[unit].host() {
