@@ -125,7 +125,8 @@ impl Drop for Application {
 fn an_application_is_reloaded_by_signal() {
     // Longer than the 15 characters that the kernel keeps.
     let name = format!("application-on-{}", free_port());
-    let sidecar = sidecar(&["--signal", "hup", "--process", &name, "--settle", "400ms"]);
+    // Not SIGHUP: under nohup it is ignored by all that is started there.
+    let sidecar = sidecar(&["--signal", "usr1", "--process", &name, "--settle", "400ms"]);
     sidecar.give(1, &["a"]);
     eventually("it is not there", || (reloads(&sidecar, "failure") > 0).then_some(()));
     assert_eq!(said(&sidecar), (0, vec![]));
