@@ -31,6 +31,23 @@ pub const CATEGORY: &str = "traffic";
 /// Node annotation with the capacity of a node's links, in bits per second (a quantity: `10G`).
 pub const CAPACITY_ANNOTATION: &str = "traffic.example.com/capacity";
 
+/// Calico's node annotation that makes a node a reflector of that cluster id.
+pub const CLUSTER_ID_ANNOTATION: &str = "projectcalico.org/RouteReflectorClusterID";
+
+/// Calico's node annotations with the addresses that a node speaks BGP with, with their prefix lengths:
+/// IPv4, IPv6.
+pub const BGP_ADDRESS_ANNOTATIONS: [&str; 2] =
+    ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"];
+
+/// Calico's node annotation with the AS number of a node that has one of its own.
+pub const BGP_AS_ANNOTATION: &str = "projectcalico.org/ASNumber";
+
+/// The node label that says which slot of a `RouteReflectorSet` a node holds.
+pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
+
+/// The node label that says of which reflectors a node is a client.
+pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
+
 /// One kind as the installation sees it.
 pub struct KindInfo {
     /// Its definition.
