@@ -20,6 +20,7 @@
 //! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams of a
 //!   Swarm. They need no API server.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
+//! - [`route_reflector`]: chooses Calico's route reflectors. Its `fabric` says which routes arrive where (pure).
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
@@ -41,6 +42,7 @@ pub mod nodes;
 pub mod placement;
 pub mod pods;
 pub mod prometheus;
+pub mod route_reflector;
 pub mod runtime;
 pub mod selector;
 mod slim;
