@@ -41,6 +41,7 @@ pub mod nodes;
 pub mod placement;
 pub mod pods;
 pub mod prometheus;
+pub mod route_reflector;
 pub mod runtime;
 pub mod selector;
 mod slim;

@@ -1,0 +1,2 @@
+//! Serves [`RouteReflectorSet`](crate::api::RouteReflectorSet).
+pub mod datastore;
