@@ -14,6 +14,10 @@ use crate::{
     network_prober::{Gauges, NetworkProberReconciler, Owned, world::World},
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Shared},
+    route_reflector::{
+        self, RouteReflectorReconciler,
+        datastore::{Datastore, Kubernetes},
+    },
     swarm::{self, SwarmReconciler, acknowledge::Asker, ground::Ground, memory::Memories},
     traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
     webhook::certificates::{CertificateKeeper, Certificates},
@@ -224,6 +228,7 @@ impl Leader {
     fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         self.probe_networks(tasks);
         self.share_streams(tasks);
+        self.reflect_routes(tasks);
         self.watch_traffic(tasks);
     }
 
@@ -295,6 +300,34 @@ impl Leader {
             let triggers = reconciler.triggers();
             controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
             Ok("controller of swarms")
+        });
+    }
+
+    fn reflect_routes(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+        let memories = route_reflector::memory::Memories::default();
+        self.metrics.register(Box::new(route_reflector::Gauges(memories.clone())));
+        let schedule = Schedule::default();
+        let reconciler = RouteReflectorReconciler {
+            client: self.client.clone(),
+            nodes: self.nodes.clone(),
+            kubernetes: Datastore::Kubernetes(Arc::new(Kubernetes::new(self.client.clone()))),
+            namespace: self.namespace.clone(),
+            prometheus: self.endpoints.clone(),
+            own_queries: self.own_queries,
+            node_labels: self.node_labels.clone(),
+            memories,
+            schedule,
+            metrics: self.metrics.clone(),
+            measurements: Shared::default(),
+        };
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (nodes, stop) = (self.nodes.clone(), self.shutdown.begun());
+        tasks.spawn(async move {
+            // Without the nodes every reflector would look gone.
+            nodes.synced().await;
+            let triggers = reconciler.triggers();
+            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
+            Ok("controller of routereflectorsets")
         });
     }
 

@@ -33,6 +33,17 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["bgppeers"],
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
+    // Whether Calico is migrating its datastore.
+    Permission {
+        group: "projectcalico.org",
+        resources: &["clusterinformations"],
+        verbs: &["get"],
+    },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["clusterinformations"],
+        verbs: &["get"],
+    },
     // mesh: Migrate, deletionPolicy: RestoreMesh.
     Permission {
         group: "projectcalico.org",
