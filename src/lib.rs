@@ -15,6 +15,8 @@
 //!   replica knows as one snapshot, whose pure parts are `view`, `settings`, `scope` (which namespaces),
 //!   `members` (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
 //!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
+//! - [`route_reflector`]: elects Calico's route reflectors. Its pure core is `planner`: which nodes, in which slots,
+//!   with which cluster ids, and who peers with whom.
 //! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
 //!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams of a
