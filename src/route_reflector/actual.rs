@@ -43,6 +43,8 @@ impl Marks {
 pub struct Actual {
     /// What it carries.
     pub marks: Marks,
+    /// Its zone, if it has one.
+    pub zone: Option<Arc<str>>,
     /// The address it speaks BGP with; without one it does not, or is of another AS.
     pub address: Option<IpAddr>,
 }
@@ -84,13 +86,13 @@ fn is_ours(peer: &CalicoPeer, set: &str, sets: &BTreeSet<String>) -> bool {
 }
 
 impl Ground {
-    /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `set` this set's name,
-    /// `sets` those of all that exist.
+    /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `zone` that of the zone
+    /// ("" for none), `set` this set's name, `sets` those of all that exist.
     #[must_use]
     pub fn new(
         speakers: &[Speaker],
         snapshot: &Snapshot,
-        label: &str,
+        (label, zone): (&str, &str),
         set: &str,
         sets: &BTreeSet<String>,
     ) -> Self {
@@ -113,7 +115,10 @@ impl Ground {
                 let name = Arc::clone(&speaker.name);
                 speaking.push(Node { name, address, labels, cluster_id, up });
             }
-            nodes.insert(Arc::clone(&speaker.name), Actual { marks, address });
+            let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
+            let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
+            let actual = Actual { marks, zone: zone.cloned(), address };
+            nodes.insert(Arc::clone(&speaker.name), actual);
         }
         let known: BTreeSet<IpAddr> = nodes.values().filter_map(|node| node.address).collect();
         let mut ground = Self {
@@ -154,6 +159,12 @@ impl Ground {
         }
         ground.fabric = Fabric::new(speaking, peers, snapshot.mesh);
         ground
+    }
+
+    /// The zone of a node, if it has one.
+    #[must_use]
+    pub fn zone(&self, node: &str) -> Option<&Arc<str>> {
+        self.nodes.get(node)?.zone.as_ref()
     }
 
     /// What a node carries.

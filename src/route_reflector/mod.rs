@@ -39,6 +39,7 @@ mod gauges;
 pub mod memory;
 mod plan;
 pub mod planner;
+pub mod rehearsal;
 mod report;
 pub mod settings;
 pub mod steps;
@@ -163,7 +164,7 @@ impl RouteReflectorReconciler {
         let snapshot = self.datastore(set).await?.read().await?;
         let speakers = self.nodes.speakers();
         let ground =
-            Ground::new(&speakers, &snapshot, &settings.label.0, &set.name_any(), sets);
+            Ground::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
         Ok((snapshot, ground))
     }
 
@@ -359,7 +360,7 @@ impl RouteReflectorReconciler {
                 desired.statuses = plan::asked(&settings, ground, &memory, set);
                 format!("{step}: {why}")
             }
-            Next::Refuse(step, why) => format!("{step}: {why}"),
+            Next::Refuse(step, why) => plan::refusal(step.as_ref(), &why),
         };
         desired.memory = Some(memory);
         if waited > settings.timeout && ground.fabric.mesh() {

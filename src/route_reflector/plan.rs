@@ -14,7 +14,7 @@ use super::{
     fabric::{Fabric, Node, Rule},
     gate::{self, Measured, Shut},
     memory::{Memory, Told},
-    planner::{self, Member, Previous, PreviousSlot, Slot, Target},
+    planner::{self, Member, Previous, PreviousSlot, Refusal, Slot, Target},
     report,
     settings::Settings,
     steps::{self, Goal, Step, Why},
@@ -104,8 +104,8 @@ pub enum Next {
     Take(Step),
     /// This, once the gate opens.
     Wait(Step, Shut),
-    /// Nothing that is left can be done without costing routes; the first of it, and why.
-    Refuse(Step, steps::Refused),
+    /// Nothing that is left can be done without costing routes; the first of it, or all, and why.
+    Refuse(Option<Step>, steps::Refused),
 }
 
 /// Puts it all together.
@@ -127,14 +127,15 @@ pub fn plan(
         Ok((snapshot, ground)) => (snapshot, ground),
         Err(calico) => return Ok(report::unknown(set, calico)),
     };
-    let unfit_since = unfit_since(set, observed);
-    let members = members(&settings, observed, ground, &unfit_since);
-    let previous = previous(set, ground);
-    let target = match planner::target(&settings.rules, &members, &previous) {
-        Ok(target) => target,
-        Err(refusal) => return Ok(report::refused(set, &observed.memory, &refusal.to_string())),
-    };
-    let goal = goal(&settings, &target);
+    let Decision { target, goal, left, unfit_since } =
+        match decide(set, observed, &settings, ground) {
+            Ok(decision) => decision,
+            Err(refusal) => {
+                return Ok(report::refused(set, &observed.memory, &refusal.to_string()));
+            }
+        };
+    let mut names = goal.peers.iter().map(|peer| &peer.name);
+    let taken = names.find(|name| ground.taken.contains(*name)).cloned();
     let mut view = View {
         set,
         observed,
@@ -142,15 +143,42 @@ pub fn plan(
         snapshot,
         ground,
         target: &target,
-        left: steps::pending(ground, &goal),
+        left,
         next: Next::Done,
-        taken: goal.peers.iter().map(|peer| &peer.name).find(|n| ground.taken.contains(*n)).cloned(),
+        taken,
         unfit_since,
     };
     if view.taken.is_none() && target.freeze.is_none() && !snapshot.locked {
         view.next = view.choose(&goal);
     }
     Ok(view.finish(&goal))
+}
+
+/// What is to be, and the writes that are missing.
+pub(super) struct Decision {
+    pub target: Target,
+    pub goal: Goal,
+    pub left: Vec<Step>,
+    /// Since when reflectors have been unfit.
+    pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
+}
+
+/// Decides what is to be.
+///
+/// # Errors
+/// What rules and nodes do not allow.
+pub(super) fn decide(
+    set: &RouteReflectorSet,
+    observed: &Observed,
+    settings: &Settings,
+    ground: &Ground,
+) -> Result<Decision, Refusal> {
+    let unfit_since = unfit_since(set, observed);
+    let members = members(settings, observed, ground, &unfit_since);
+    let target = planner::target(&settings.rules, &members, &previous(set, ground))?;
+    let goal = goal(settings, &target);
+    let left = steps::pending(ground, &goal);
+    Ok(Decision { target, goal, left, unfit_since })
 }
 
 /// All that a pass decides by.
@@ -214,11 +242,10 @@ fn members(
                 .and_then(|since| Timestamp::from_second(since).ok())
                 .map(|since| elapsed(since, observed.now)),
         };
-        let zone = settings.zone_label.as_deref().and_then(label).filter(|zone| !zone.is_empty());
         Member {
             name: Arc::clone(&speaker.name),
             uid: Arc::clone(&speaker.name),
-            zone: zone.map(Into::into),
+            zone: ground.zone(&speaker.name).cloned(),
             created: speaker.created,
             address,
             ready: speaker.readiness == Readiness::Ready,
@@ -366,6 +393,14 @@ pub fn choose(
     gate: impl Fn(&Step) -> Result<(), Shut>,
     blind: impl Fn(&Step) -> bool,
 ) -> Next {
+    if left.is_empty() {
+        return Next::Done;
+    }
+    if goal.mesh != Some(true)
+        && let Err(why) = steps::sound(ground, goal)
+    {
+        return Next::Refuse(None, why);
+    }
     let mut refused = None;
     for step in left {
         let after = step.after(&ground.fabric, &goal.label.0, &goal.label.1);
@@ -382,7 +417,7 @@ pub fn choose(
             Err(shut) => Next::Wait(step.clone(), shut),
         };
     }
-    refused.map_or(Next::Done, |(step, why)| Next::Refuse(step, why))
+    refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
 }
 
 impl View<'_> {
@@ -430,7 +465,7 @@ impl View<'_> {
             _ => None,
         };
         let refusal = match &self.next {
-            Next::Refuse(step, why) => Some(format!("{step}: {why}")),
+            Next::Refuse(step, why) => Some(refusal(step.as_ref(), why)),
             _ => None,
         };
         if refusal.is_some() && refusal != memory.refused {
@@ -487,7 +522,7 @@ impl View<'_> {
                 (true, false) => "serving",
                 (false, false) => "notready",
             };
-            let zone = report::zone_of(self, node);
+            let zone = self.ground.zone(node).cloned().unwrap_or_default();
             *slots.entry((zone, state)).or_default() += 1;
         }
         Told {
@@ -525,6 +560,12 @@ fn at_risk(view: &View<'_>) -> Option<usize> {
 #[expect(clippy::cast_precision_loss, reason = "seconds since 1970, to the millisecond")]
 pub(super) fn seconds(time: Timestamp) -> f64 {
     time.as_millisecond() as f64 / 1000.0
+}
+
+/// What is refused, and why, in one line.
+#[must_use]
+pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
+    step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))
 }
 
 /// Whether the gate is open.
@@ -585,12 +626,9 @@ pub fn sketch(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -> S
     if deleting {
         return Sketch { moves: true, ..Sketch::default() };
     }
-    let unfit_since = unfit_since(set, observed);
-    let members = members(settings, observed, ground, &unfit_since);
-    let Ok(target) = planner::target(&settings.rules, &members, &previous(set, ground)) else {
+    let Ok(Decision { target, left, .. }) = decide(set, observed, settings, ground) else {
         return Sketch::default();
     };
-    let left = steps::pending(ground, &goal(settings, &target));
     let chooses = left.iter().any(|step| matches!(step, Step::Mark { why: Why::Promote, .. }));
     let leaving = target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect();
     Sketch { leaving, chooses, moves: !left.is_empty() }
@@ -653,4 +691,16 @@ fn unseen(
         gate::judge(&one, &memory.statuses, last).is_err()
     });
     wanted.map(|(node, _)| Arc::clone(node)).take(datastore::MAX_NODES).collect()
+}
+
+/// What the status would remember of a decision.
+pub(super) fn remembered(
+    set: &RouteReflectorSet,
+    decision: &Decision,
+    ground: &Ground,
+    now: Timestamp,
+) -> RouteReflectorSetStatus {
+    let mut status = set.status.clone().unwrap_or_default();
+    report::remember(&mut status, &decision.target, ground, &decision.unfit_since, now);
+    status
 }

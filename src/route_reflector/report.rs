@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
+    actual::Ground,
     fabric::Rule,
     memory::{Memory, Told},
-    plan::{Calico, Desired, Next, PERIOD, View},
+    plan::{self, Calico, Desired, Next, PERIOD, View},
+    planner::Target,
     steps::Step,
 };
 use crate::{
@@ -98,18 +100,6 @@ pub(super) fn refused(
     plan
 }
 
-/// The zone of a node; "" if it has none.
-pub(super) fn zone_of(view: &View<'_>, node: &str) -> Arc<str> {
-    let zone = view.settings.zone_label.as_deref().and_then(|label| {
-        let speakers = &view.observed.speakers;
-        let place = speakers.binary_search_by(|speaker| (*speaker.name).cmp(node)).ok()?;
-        let labels = &speakers[place].labels;
-        let place = labels.binary_search_by(|(key, _)| (**key).cmp(label)).ok()?;
-        Some(Arc::clone(&labels[place].1))
-    });
-    zone.unwrap_or_default()
-}
-
 /// Status, conditions and events of a pass that decided.
 pub(super) fn report(
     view: &View<'_>,
@@ -117,24 +107,21 @@ pub(super) fn report(
     memory: &Memory,
     last_step: Option<Timestamp>,
 ) -> (RouteReflectorSetStatus, Vec<Verdict>, Vec<Notice>) {
-    let slots = slots(view);
     let ready = view.ground.reflectors().filter(|(node, _)| {
         view.ground.fabric.node(node).is_some_and(|node| node.up)
     });
-    let status = RouteReflectorSetStatus {
-        observed_generation: None,
+    let mut status = RouteReflectorSetStatus {
+        slots: view.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
         desired: count(view.target.desired),
         ready: count(ready.count()),
-        topology: Some(view.target.topology.as_str().into()),
         phase: phase(view).into(),
         mesh: Some(if told.mesh { "On" } else { "Off" }.into()),
         datastore: Some(view.snapshot.flavour.into()),
-        slots,
-        groups: groups(view),
         plan: steps(view),
         last_step_time: last_step.map(Time),
-        conditions: vec![],
+        ..RouteReflectorSetStatus::default()
     };
+    remember(&mut status, view.target, view.ground, &view.unfit_since, view.observed.now);
     let conditions = vec![readiness(view), converged(view, memory), safe(view)];
     let mut notices = changes(view);
     if let Next::Wait(step, shut) = &view.next
@@ -177,31 +164,46 @@ fn phase(view: &View<'_>) -> &'static str {
     }
 }
 
+/// Fills in what later passes go by: topology, slots and groups.
+pub(super) fn remember(
+    status: &mut RouteReflectorSetStatus,
+    target: &Target,
+    ground: &Ground,
+    unfit_since: &BTreeMap<Arc<str>, Timestamp>,
+    now: Timestamp,
+) {
+    let slots = slots(&status.slots, target, ground, unfit_since, now);
+    status.topology = Some(target.topology.as_str().into());
+    status.groups = groups(target, ground);
+    status.slots = slots;
+}
+
 /// The reflectors that there are, and since when; what another node is about to take is there twice.
-fn slots(view: &View<'_>) -> Vec<SlotStatus> {
-    let before: BTreeMap<&str, &SlotStatus> = view
-        .set
-        .status
-        .iter()
-        .flat_map(|status| &status.slots)
-        .map(|slot| (slot.node.as_str(), slot))
-        .collect();
-    let reflectors = view.ground.reflectors().map(|(node, marks)| {
-        let id = marks.slot.map(i64::from);
-        let aim = view.target.slots.iter().find(|slot| slot.node == *node);
-        let id = id.or_else(|| aim.map(|slot| i64::from(slot.id))).unwrap_or(-1);
+fn slots(
+    before: &[SlotStatus],
+    target: &Target,
+    ground: &Ground,
+    unfit_since: &BTreeMap<Arc<str>, Timestamp>,
+    now: Timestamp,
+) -> Vec<SlotStatus> {
+    let before: BTreeMap<&str, &SlotStatus> =
+        before.iter().map(|slot| (slot.node.as_str(), slot)).collect();
+    let reflectors = ground.reflectors().map(|(node, marks)| {
+        let aim = target.slots.iter().find(|slot| slot.node == *node);
+        let leaving = target.leaving.iter().find(|leaving| leaving.node == *node);
+        let planned = aim.map(|slot| slot.id).or(leaving.map(|leaving| leaving.slot));
+        let id = marks.slot.or(planned).map_or(-1, i64::from);
         let known = before.get(&**node).filter(|slot| slot.id == id);
         let since = known.and_then(|slot| slot.since.clone());
-        let zone = zone_of(view, node);
-        let leaving = view.target.leaving.iter().find(|leaving| leaving.node == *node);
+        let zone = ground.zone(node);
         let trouble = aim.and_then(|slot| slot.trouble);
         SlotStatus {
             id,
             node: node.to_string(),
-            zone: (!zone.is_empty()).then(|| zone.to_string()),
+            zone: zone.map(ToString::to_string),
             cluster_id: marks.cluster_id.map(|id| id.to_string()),
-            since: Some(since.unwrap_or(Time(view.observed.now))),
-            unfit_since: view.unfit_since.get(node).copied().map(Time),
+            since: Some(since.unwrap_or(Time(now))),
+            unfit_since: unfit_since.get(node).copied().map(Time),
             leaving: leaving.map(|leaving| leaving.reason).or(trouble).map(|r| r.as_str().into()),
         }
     });
@@ -210,14 +212,14 @@ fn slots(view: &View<'_>) -> Vec<SlotStatus> {
     slots
 }
 
-fn groups(view: &View<'_>) -> Vec<GroupStatus> {
+fn groups(target: &Target, ground: &Ground) -> Vec<GroupStatus> {
     let mut sizes: BTreeMap<&Arc<str>, i64> = BTreeMap::new();
-    for actual in view.ground.nodes.values() {
+    for actual in ground.nodes.values() {
         if let Some(group) = &actual.marks.group {
             *sizes.entry(group).or_default() += 1;
         }
     }
-    let groups = view.target.group_slots.iter().map(|(name, slots)| GroupStatus {
+    let groups = target.group_slots.iter().map(|(name, slots)| GroupStatus {
         name: name.to_string(),
         nodes: sizes.get(name).copied().unwrap_or_default(),
         slots: slots.iter().copied().map(i64::from).collect(),
@@ -254,7 +256,7 @@ fn steps(view: &View<'_>) -> Vec<PlannedStep> {
     lines.truncate(LISTED);
     let waiting = match &view.next {
         Next::Wait(step, shut) => Some((step.word(), shut.to_string())),
-        Next::Refuse(step, why) => Some((step.word(), why.to_string())),
+        Next::Refuse(Some(step), why) => Some((step.word(), why.to_string())),
         _ => None,
     };
     if let Some((word, text)) = waiting
@@ -285,7 +287,7 @@ fn readiness(view: &View<'_>) -> Verdict {
         return no(freeze.as_str(), text.into());
     }
     if let Next::Refuse(step, why) = &view.next {
-        return no("PlanRefused", format!("{step} is not done: {why}"));
+        return no("PlanRefused", plan::refusal(step.as_ref(), why));
     }
     let mut text = format!(
         "{} reflectors in topology {}",
@@ -326,7 +328,7 @@ fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
             format!("{step} has waited longer than transition.timeout: {shut}; it is tried on"),
         ),
         Next::Wait(step, shut) => no(shut.reason(), format!("{step}: {shut}")),
-        Next::Refuse(step, why) => no("PlanRefused", format!("{step}: {why}")),
+        Next::Refuse(step, why) => no("PlanRefused", plan::refusal(step.as_ref(), why)),
     }
 }
 

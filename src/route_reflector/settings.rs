@@ -21,8 +21,8 @@ pub struct Settings {
     pub rules: Rules,
     /// Key and value of the label of reflectors.
     pub label: (Arc<str>, Arc<str>),
-    /// The label that names a node's zone, if zones count.
-    pub zone_label: Option<Arc<str>>,
+    /// The label that names a node's zone; "" if zones do not count.
+    pub zone_label: Arc<str>,
     /// Which nodes may reflect.
     pub selector: Option<Selector>,
     /// Which of them rather.
@@ -64,11 +64,10 @@ impl Settings {
                 .map_err(|error| Error::Invalid(format!("spec.transition.query: {error}")))?;
         }
         let (key, value) = set.node_label();
-        let zone_label = Some(spec.zone_label.as_str()).filter(|label| !label.is_empty());
         Ok(Self {
             rules: Rules::of(spec).map_err(|refusal| Error::Invalid(refusal.to_string()))?,
             label: (key.into(), value.into()),
-            zone_label: zone_label.map(Into::into),
+            zone_label: spec.zone_label.as_str().into(),
             selector: read(&candidates.node_selector, "nodeSelector")?,
             preferred: read(&candidates.preferred, "preferred")?,
             forbidden: read(&candidates.forbidden, "forbidden")?,
@@ -81,5 +80,11 @@ impl Settings {
             migrate: spec.mesh == Mesh::Migrate,
             restore: spec.deletion_policy == DeletionPolicy::RestoreMesh,
         })
+    }
+
+    /// The keys of the labels that mark reflectors and name zones.
+    #[must_use]
+    pub fn keys(&self) -> (&str, &str) {
+        (&self.label.0, &self.zone_label)
     }
 }

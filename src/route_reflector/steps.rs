@@ -24,7 +24,7 @@ use crate::api::{GROUP_LABEL, SLOT_LABEL};
 
 mod admission;
 
-pub use admission::Refused;
+pub use admission::{Refused, sound};
 
 /// The BGPPeer of clients to every reflector: the original's, and the way between topologies.
 pub const WIDE: &str = "peer-to-rrs-1";
@@ -51,6 +51,35 @@ pub struct Goal {
     pub mesh: Option<bool>,
     /// How many nodes of a zone may change at once.
     pub max_per_zone: usize,
+}
+
+impl Goal {
+    /// The network that is aimed at.
+    fn fabric(&self, ground: &Ground) -> Fabric {
+        let (key, value) = (&*self.label.0, &*self.label.1);
+        let nodes = ground.fabric.nodes().iter().map(|node| {
+            if let Some(slot) = self.slots.iter().find(|slot| slot.node == node.name) {
+                let labels = marked(&node.labels, key, value, slot.id);
+                return Node { labels, cluster_id: Some(slot.cluster_id), ..node.clone() };
+            }
+            let ours = ground.marks(&node.name).is_some_and(Marks::is_reflector);
+            let group = self.groups.as_ref().and_then(|groups| groups.get(&node.name));
+            let labels = if ours {
+                node.labels.with(&[(key, None), (SLOT_LABEL, None), (GROUP_LABEL, group.map(|g| &**g))])
+            } else if node.labels.get(GROUP_LABEL) == group.map(|group| &**group) {
+                return node.clone();
+            } else {
+                node.labels.with(&[(GROUP_LABEL, group.map(|group| &**group))])
+            };
+            let cluster_id = node.cluster_id.filter(|_| !ours);
+            Node { labels, cluster_id, ..node.clone() }
+        });
+        let others = ground.fabric.peers().iter();
+        let others = others.filter(|peer| !ground.ours.contains_key(&*peer.name)).cloned();
+        let peers = others.chain(self.peers.iter().filter_map(parsed));
+        let mesh = self.mesh.unwrap_or(ground.fabric.mesh());
+        Fabric::new(nodes.collect(), peers.collect(), mesh)
+    }
 }
 
 /// One write, or several of the same kind that are one round.

@@ -1,8 +1,11 @@
 //! Whether a step keeps every route.
 use std::fmt;
 
-use super::{Change, Fabric, Rule, Step, Why};
-use crate::route_reflector::fabric::{Missing, Paths};
+use super::{Change, Fabric, Goal, Rule, Step, Why};
+use crate::route_reflector::{
+    actual::Ground,
+    fabric::{Missing, Paths},
+};
 
 /// Why a step is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +114,32 @@ impl Step {
             _ => false,
         }
     }
+}
+
+/// Whether the network that is aimed at carries every route, also without any one reflector: whoever cannot
+/// get there is not to set out.
+///
+/// # Errors
+/// What it would not carry that is carried now.
+pub fn sound(ground: &Ground, goal: &Goal) -> Result<(), Refused> {
+    let (before, after) = (&ground.fabric, goal.fabric(ground));
+    for (rule, word) in [(Rule::Rfc, "RFC 4456"), (Rule::Bird, "BIRD's rule")] {
+        let missing = after.missing(rule);
+        if missing.pairs > before.missing(rule).pairs {
+            let (pairs, example) = (missing.pairs, example(&missing));
+            return Err(Refused::Lost { rule: word, pairs, example });
+        }
+        let worst = |fabric: &Fabric| {
+            let worst = fabric.worst_without_one(rule);
+            worst.map(|(reflector, missing)| (missing.pairs, reflector, example(&missing)))
+        };
+        if let Some((pairs, reflector, example)) = worst(&after)
+            && pairs > worst(before).map_or(before.missing(rule).pairs, |(pairs, ..)| pairs)
+        {
+            return Err(Refused::Fragile { reflector: reflector.to_string(), pairs, example });
+        }
+    }
+    too_many(&after.paths(Rule::Bird), || before.paths(Rule::Bird))
 }
 
 /// # Errors

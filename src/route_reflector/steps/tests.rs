@@ -5,99 +5,81 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    api::{CLUSTER_ID_ANNOTATION, route_reflector_set::RouteReflectorSetSpec},
+    api::route_reflector_set::RouteReflectorSetSpec,
     nodes::{Readiness, Speaker, Texts},
     route_reflector::{
         actual::Ground,
         datastore::{CalicoPeer, Snapshot},
         planner::{Member, Previous, PreviousSlot, Rules, Target, target},
+        rehearsal::Stage,
     },
 };
 
 const KEY: &str = "calico-route-reflector";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
+const SET: &str = "set";
+
 /// A cluster, as the API server has it.
 #[derive(Clone, Debug)]
-pub(in crate::route_reflector) struct World {
-    pub nodes: BTreeMap<Arc<str>, Speaker>,
-    pub snapshot: Snapshot,
-    pub previous: Previous,
+struct World {
+    stage: Stage,
+    previous: Previous,
     /// Steps that were taken.
-    pub log: Vec<Step>,
-    version: u64,
+    log: Vec<Step>,
 }
 
-fn texts(texts: &BTreeMap<String, String>) -> Texts {
-    texts.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())).collect()
-}
-
-fn change(texts: &mut Texts, changes: &[(&str, Option<&str>)]) {
-    let mut all: BTreeMap<String, String> =
-        texts.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    for (key, value) in changes {
-        match value {
-            Some(value) => drop(all.insert((*key).into(), (*value).into())),
-            None => drop(all.remove(*key)),
-        }
-    }
-    *texts = self::texts(&all);
+fn texts(texts: &[(&str, &str)]) -> Texts {
+    texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
 impl World {
     /// A full mesh of nodes, in turn in `zones`.
-    pub fn mesh(nodes: usize, zones: usize) -> Self {
-        let mut world = Self {
-            nodes: BTreeMap::new(),
-            snapshot: Snapshot { mesh: true, as_number: 64_512, ..Snapshot::default() },
-            previous: Previous::default(),
-            log: vec![],
-            version: 0,
-        };
+    fn mesh(nodes: usize, zones: usize) -> Self {
+        let snapshot = Snapshot { mesh: true, as_number: 64_512, ..Snapshot::default() };
+        let stage = Stage { snapshot, ..Stage::default() };
+        let mut world = Self { stage, previous: Previous::default(), log: vec![] };
         for i in 0..nodes {
             world.join(i, &format!("z{}", i % zones.max(1)));
         }
         world
     }
 
-    pub fn join(&mut self, i: usize, zone: &str) {
-        let name: Arc<str> = format!("n{i:02}").into();
-        let labels = BTreeMap::from([(ZONE.to_owned(), zone.to_owned())]);
+    fn join(&mut self, i: usize, zone: &str) {
         let address = format!("10.0.{}.{}/16", i / 250, i % 250 + 1);
-        let calico =
-            BTreeMap::from([("projectcalico.org/IPv4Address".to_owned(), address)]);
-        let speaker = Speaker {
-            name: Arc::clone(&name),
+        self.stage.speakers.push(Speaker {
+            name: format!("n{i:02}").into(),
             created: i64::try_from(i).unwrap(),
-            labels: texts(&labels),
+            labels: texts(&[(ZONE, zone)]),
             taints: [].into(),
             readiness: Readiness::Ready,
             cordoned: false,
-            calico: texts(&calico),
-        };
-        self.nodes.insert(name, speaker);
+            calico: texts(&[("projectcalico.org/IPv4Address", &address)]),
+        });
     }
 
-    pub fn ground(&self) -> Ground {
-        let speakers: Vec<_> = self.nodes.values().cloned().collect();
-        let sets = BTreeSet::from(["set".to_owned()]);
-        Ground::new(&speakers, &self.snapshot, KEY, "set", &sets)
+    fn leave(&mut self, node: &str) {
+        self.stage.speakers.retain(|speaker| *speaker.name != *node);
     }
 
-    pub fn target(&self, spec: &str) -> Target {
+    fn ground(&self) -> Ground {
+        self.stage.ground((KEY, ZONE), SET)
+    }
+
+    fn target(&self, spec: &str) -> Target {
         let spec: RouteReflectorSetSpec = serde_yaml::from_str(spec).unwrap();
         let ground = self.ground();
         let members: Vec<_> = self
-            .nodes
-            .values()
+            .stage
+            .speakers
+            .iter()
             .map(|speaker| {
                 let actual = &ground.nodes[&speaker.name];
-                let zone = speaker.labels.iter().find(|(key, _)| **key == *ZONE);
                 let not_ready = matches!(speaker.readiness, Readiness::NotReady(_));
                 Member {
                     name: Arc::clone(&speaker.name),
                     uid: Arc::clone(&speaker.name),
-                    zone: zone.map(|(_, zone)| Arc::clone(zone)),
+                    zone: actual.zone.clone(),
                     created: speaker.created,
                     address: actual.address,
                     ready: !not_ready,
@@ -115,7 +97,7 @@ impl World {
         target(&Rules::of(&spec).unwrap(), &members, &self.previous).unwrap()
     }
 
-    pub fn goal(&self, spec: &str, mesh: Option<bool>) -> (Target, Goal) {
+    fn goal(&self, spec: &str, mesh: Option<bool>) -> (Target, Goal) {
         let target = self.target(spec);
         let goal = Goal {
             label: (KEY.into(), "".into()),
@@ -129,51 +111,8 @@ impl World {
     }
 
     /// Writes one step as the API server would take it.
-    pub fn take(&mut self, step: &Step) {
-        self.version += 1;
-        let version = self.version.to_string();
-        match step {
-            Step::LabelClients { nodes, .. } => {
-                for (node, group) in nodes {
-                    let speaker = self.nodes.get_mut(node).unwrap();
-                    change(&mut speaker.labels, &[(GROUP_LABEL, group.as_deref())]);
-                }
-            }
-            Step::WritePeer { peer, .. } => {
-                self.snapshot.peers.retain(|there| there.name != peer.name);
-                self.snapshot.peers.push(CalicoPeer {
-                    name: peer.name.clone(),
-                    node_selector: Some(peer.node_selector.clone()),
-                    peer_selector: Some(peer.peer_selector.clone()),
-                    reverse: true,
-                    ours: true,
-                    set: Some("set".into()),
-                    version,
-                    ..CalicoPeer::default()
-                });
-            }
-            Step::DeletePeer { name, .. } => self.snapshot.peers.retain(|there| there.name != *name),
-            Step::Mark { slots, .. } => {
-                for slot in slots {
-                    let speaker = self.nodes.get_mut(&slot.node).unwrap();
-                    let id = slot.id.to_string();
-                    let labels = [(KEY, Some("")), (SLOT_LABEL, Some(&*id)), (GROUP_LABEL, None)];
-                    change(&mut speaker.labels, &labels);
-                    let id = slot.cluster_id.to_string();
-                    change(&mut speaker.calico, &[(CLUSTER_ID_ANNOTATION, Some(&id))]);
-                }
-            }
-            Step::Demote { nodes } => {
-                for leaver in nodes {
-                    let speaker = self.nodes.get_mut(&leaver.node).unwrap();
-                    let group = leaver.group.as_deref();
-                    let labels = [(KEY, None), (SLOT_LABEL, None), (GROUP_LABEL, group)];
-                    change(&mut speaker.labels, &labels);
-                    change(&mut speaker.calico, &[(CLUSTER_ID_ANNOTATION, None)]);
-                }
-            }
-            Step::Mesh(on) => self.snapshot.mesh = *on,
-        }
+    fn take(&mut self, step: &Step) {
+        self.stage.take(step, (KEY, ""), SET);
         self.log.push(step.clone());
     }
 
@@ -195,7 +134,7 @@ impl World {
     }
 
     /// Goes all the way, deciding anew after each step; says what was in the way, if anything was.
-    pub fn converge(&mut self, spec: &str, mesh: Option<bool>) -> Result<(), String> {
+    fn converge(&mut self, spec: &str, mesh: Option<bool>) -> Result<(), String> {
         self.log.clear();
         for _ in 0..500 {
             let (target, goal) = self.goal(spec, mesh);
@@ -204,6 +143,7 @@ impl World {
             if left.is_empty() {
                 return Ok(());
             }
+            sound(&ground, &goal).map_err(|why| why.to_string())?;
             let mut refused = vec![];
             let next = left.into_iter().find(|step| {
                 let after = step.after(&ground.fabric, KEY, "");
@@ -234,7 +174,7 @@ impl World {
         assert!(step.changed().len() <= JOINING, "{step}");
     }
 
-    pub fn words(&self) -> Vec<&'static str> {
+    fn words(&self) -> Vec<&'static str> {
         self.log.iter().map(Step::word).collect()
     }
 
@@ -252,8 +192,8 @@ impl World {
         })
     }
 
-    pub fn edit(&mut self, node: &str, edit: impl FnOnce(&mut Speaker)) {
-        edit(self.nodes.get_mut(node).unwrap());
+    fn edit(&mut self, node: &str, edit: impl FnOnce(&mut Speaker)) {
+        self.stage.edit(node, edit);
     }
 }
 
@@ -266,7 +206,7 @@ fn the_mesh_goes_only_when_every_session_of_the_reflectors_is_there() {
     for spec in [SIMPLE, ZONAL, MULTI] {
         let mut world = World::mesh(18, 3);
         world.converge(spec, Some(false)).unwrap();
-        assert!(!world.snapshot.mesh && world.is_redundant(), "{spec}");
+        assert!(!world.stage.snapshot.mesh && world.is_redundant(), "{spec}");
         assert_eq!(world.words().last(), Some(&"MeshOff"), "{spec}");
         assert_eq!(world.words().iter().filter(|word| **word == "MeshOff").count(), 1);
         // And nothing more.
@@ -289,7 +229,7 @@ fn zones_are_reached_over_a_wide_state_that_is_narrowed_last() {
     );
     assert_eq!(narrowed, Some(world.log.len() - 2), "{:?}", world.words());
     // As many peers as groups, and one.
-    assert_eq!(world.snapshot.peers.len(), 4);
+    assert_eq!(world.stage.snapshot.peers.len(), 4);
     let ids: BTreeSet<_> = world.reflectors().into_values().collect();
     assert_eq!(ids.len(), 3);
 }
@@ -312,12 +252,12 @@ fn a_reflector_is_replaced_before_it_goes_and_no_peer_changes() {
     for spec in [SIMPLE, ZONAL, MULTI] {
         let mut world = World::mesh(18, 3);
         world.converge(spec, Some(false)).unwrap();
-        let (peers, old) = (world.snapshot.peers.clone(), world.reflectors());
+        let (peers, old) = (world.stage.snapshot.peers.clone(), world.reflectors());
         let victim = old.keys().next().unwrap().clone();
         world.edit(&victim, |speaker| speaker.cordoned = true);
         world.converge(spec, Some(false)).unwrap();
         assert_eq!(world.words(), ["Promote", "Demote"], "{spec}");
-        assert_eq!(world.snapshot.peers, peers, "{spec}");
+        assert_eq!(world.stage.snapshot.peers, peers, "{spec}");
         let new = world.reflectors();
         assert!(!new.contains_key(&victim));
         assert_eq!(new.keys().filter(|node| !old.contains_key(*node)).count(), 1);
@@ -331,11 +271,11 @@ fn a_reflector_whose_node_is_deleted_gets_a_successor_in_its_slot() {
         let mut world = World::mesh(18, 3);
         world.converge(spec, Some(false)).unwrap();
         let victim = world.reflectors().into_keys().next().unwrap();
-        let peers = world.snapshot.peers.clone();
-        world.nodes.remove(&*victim);
+        let peers = world.stage.snapshot.peers.clone();
+        world.leave(&victim);
         world.converge(spec, Some(false)).unwrap();
         assert_eq!(world.words(), ["Promote"], "{spec}");
-        assert_eq!(world.snapshot.peers, peers, "{spec}");
+        assert_eq!(world.stage.snapshot.peers, peers, "{spec}");
         assert!(world.is_redundant());
     }
 }
@@ -371,23 +311,25 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
         }
         let (target, _) = short.goal(ZONAL, Some(false));
         short.remember(&target);
-        for speaker in short.nodes.values_mut() {
-            change(&mut speaker.labels, &[(SLOT_LABEL, None), (GROUP_LABEL, None)]);
+        for speaker in &mut short.stage.speakers {
+            let kept = speaker.labels.iter().filter(|(k, _)| ![SLOT_LABEL, GROUP_LABEL].contains(&&**k));
+            speaker.labels = kept.cloned().collect();
         }
         short.converge(ZONAL, Some(false)).unwrap_or_else(|why| panic!("{stop}: {why}"));
-        assert!(short.is_redundant() && !short.snapshot.mesh, "{stop}");
+        assert!(short.is_redundant() && !short.stage.snapshot.mesh, "{stop}");
     }
 }
 
 #[test]
 fn what_would_cut_somebody_off_is_refused_and_named() {
-    // One reflector is no redundancy: with it alone the mesh stays.
+    // One reflector is no redundancy: nobody sets out to where it would be alone.
     let mut world = World::mesh(6, 1);
     let spec = "{topology: Simple, count: {min: 1, max: 1}}";
     let why = world.converge(spec, Some(false)).unwrap_err();
-    assert!(why.starts_with("switching the mesh off: n01 would lose the routes of "), "{why}");
-    assert!(why.contains("if n00 failed"), "{why}");
-    assert!(world.snapshot.mesh);
+    assert_eq!(why, "n01 would lose the routes of n02 if n00 failed (20 such pairs)");
+    assert!(world.stage.snapshot.mesh && world.log.is_empty());
+    // Beside the mesh it may be.
+    world.converge(spec, None).unwrap();
     // The mesh goes off while nobody reflects.
     let step = Step::Mesh(false);
     let world = World::mesh(4, 1);
@@ -428,10 +370,10 @@ fn foreign_peers_are_never_written() {
         reverse: true,
         ..CalicoPeer::default()
     };
-    world.snapshot.peers.push(foreign.clone());
+    world.stage.snapshot.peers.push(foreign.clone());
     world.converge(SIMPLE, Some(false)).unwrap();
     world.converge(ZONAL, Some(false)).unwrap();
-    assert!(world.snapshot.peers.contains(&foreign));
+    assert!(world.stage.snapshot.peers.contains(&foreign));
     assert_eq!(world.ground().foreign, 1);
 }
 
@@ -448,7 +390,10 @@ proptest! {
         prop_assume!(topology != 2 || zones > 1);
         let mut whole = World::mesh(nodes, zones);
         let mut world = whole.clone();
-        prop_assert_eq!(whole.converge(spec, Some(false)), Ok(()));
+        let result = whole.converge(spec, Some(false));
+        // With three of two zones a client has, after one failure, only reflectors of one id.
+        prop_assert!(result.is_ok() || topology == 2 && zones == 2, "{result:?}");
+        prop_assert!(result.is_ok() || whole.stage.snapshot.mesh);
         for step in whole.log.iter().take(stop) {
             let (target, _) = world.goal(spec, Some(false));
             world.remember(&target);
@@ -456,15 +401,14 @@ proptest! {
         }
         let name = format!("n{victim:02}");
         match what {
-            0 => drop(world.nodes.remove(&*name)),
+            0 => world.leave(&name),
             1 => world.edit(&name, |speaker| speaker.cordoned = true),
             2 => world.edit(&name, |speaker| speaker.readiness = Readiness::NotReady(Some(0))),
             _ => {}
         }
         let result = world.converge(spec, Some(false));
-        // With few reflectors Multi may find no groups that bear a failure: it stays in the wide state.
         prop_assert!(result.is_ok() || topology == 2, "{result:?}");
-        prop_assert!(result.is_err() || !world.snapshot.mesh);
+        prop_assert!(result.is_err() || !world.stage.snapshot.mesh);
         prop_assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
     }
 }
