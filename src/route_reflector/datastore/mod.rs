@@ -19,6 +19,11 @@ use std::{
 
 use futures::stream::BoxStream;
 
+use crate::{
+    api::route_reflector_set::{self, DatastoreType},
+    runtime::lease::Fence,
+};
+
 #[cfg(feature = "etcd")]
 mod etcd;
 mod kubernetes;
@@ -173,6 +178,36 @@ macro_rules! either {
 }
 
 impl Datastore {
+    /// The datastore of a spec; nothing is asked of it yet. `namespace` is the operator's, where the
+    /// Secret of an etcd is; `fence` is that of the client.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the spec names an etcd and describes none, or this program was built
+    /// without the feature `etcd`.
+    #[cfg_attr(not(feature = "etcd"), expect(unused_variables))]
+    pub fn new(
+        client: kube::Client,
+        namespace: &str,
+        spec: &route_reflector_set::Datastore,
+        fence: &Fence,
+    ) -> Result<Self, Error> {
+        match spec.type_ {
+            DatastoreType::Kubernetes => Ok(Self::Kubernetes(Arc::new(Kubernetes::new(client)))),
+            #[cfg(feature = "etcd")]
+            DatastoreType::Etcd => {
+                let etcd = spec.etcd.as_ref().ok_or_else(|| {
+                    Error::Invalid("spec.datastore.etcd: needed with type etcd".into())
+                })?;
+                Ok(Self::Etcd(Arc::new(Etcd::new(client, namespace, etcd, fence.clone()))))
+            }
+            #[cfg(not(feature = "etcd"))]
+            DatastoreType::Etcd => Err(Error::Invalid(
+                "spec.datastore.type: this program was built without etcd (cargo feature etcd)"
+                    .into(),
+            )),
+        }
+    }
+
     /// Everything that is there. As long as the stream of [`Self::changes`] is being read and nothing
     /// changed, it is what was read last, for at most a minute.
     ///
@@ -325,6 +360,20 @@ mod tests {
         news.keep(news.generation(), &snapshot);
         news.watching(false);
         assert!(news.cached().is_none());
+    }
+
+    /// Reconcilers move between threads.
+    #[test]
+    fn every_call_is_a_future_that_can_be_sent() {
+        fn is_send<T: Send>(_: impl FnOnce(&'static Datastore) -> T) {}
+        let wanted: &WantedPeer =
+            &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "" };
+        is_send(|store| store.read());
+        is_send(|store| store.apply_peer(wanted));
+        is_send(|store| store.delete_peer("", ""));
+        is_send(|store| store.set_mesh(true));
+        is_send(|store| store.set_cluster_id("", None));
+        is_send(|store| store.node_status().map(|status| status.start_reports(&[], "")));
     }
 
     #[test]
