@@ -47,7 +47,7 @@ mod tokens;
 pub use change::Change;
 pub use labels::Labels;
 pub use missing::Missing;
-pub use paths::{LIMIT_PER_PREFIX, LIMIT_PER_TABLE, Load, Paths};
+pub use paths::{LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
 pub use selector::{MAX_LENGTH, Selector, SelectorError};
 pub use sessions::{Expected, Sessions};
 
@@ -190,3 +190,6 @@ impl Fabric {
         self.nodes.iter().zip(&self.classes.of).map(|(node, &class)| (&node.name, class)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
