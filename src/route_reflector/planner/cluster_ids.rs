@@ -51,6 +51,11 @@ impl Pool {
         self.first | u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0)
     }
 
+    /// Whether any of it can be an id.
+    pub(crate) fn has_ids(&self) -> bool {
+        self.size(&BTreeSet::new()) > 0
+    }
+
     /// The parts of it that can be ids.
     fn parts(&self) -> impl Iterator<Item = RangeInclusive<u32>> {
         let within = |(first, last): (u32, u32)| self.first.max(first)..=self.last().min(last);

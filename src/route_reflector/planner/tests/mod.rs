@@ -170,7 +170,7 @@ impl Cluster {
 
 impl Target {
     /// Slots and nodes: `0=a00 1=b00`; with `!` where it should be another.
-    pub fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         let show = |slot: &Slot| {
             format!("{}={}{}", slot.id, slot.node, if slot.trouble.is_some() { "!" } else { "" })
         };
@@ -178,17 +178,17 @@ impl Target {
     }
 
     /// Who leaves, from which slot, and why: `a00 0 Surplus`.
-    pub fn left(&self) -> String {
+    pub(super) fn left(&self) -> String {
         let show = |l: &Leaving| format!("{} {} {}", l.node, l.slot, l.reason.as_str());
         self.leaving.iter().map(show).collect::<Vec<_>>().join(", ")
     }
 
-    pub fn ids(&self) -> String {
+    pub(super) fn ids(&self) -> String {
         let show = |slot: &Slot| slot.cluster_id.to_string();
         self.slots.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
-    pub fn zones(&self) -> String {
+    pub(super) fn zones(&self) -> String {
         let show = |(zone, count): (&Arc<str>, &usize)| format!("{zone}:{count}");
         self.by_zone.iter().map(show).collect::<Vec<_>>().join(" ")
     }
