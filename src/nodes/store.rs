@@ -409,6 +409,17 @@ impl NodeStore {
         carriers
     }
 
+    /// The nodes whose label `key` has that value, by name.
+    #[must_use]
+    pub fn carriers_of(&self, key: &str, value: &str) -> Vec<Arc<str>> {
+        let state = self.read();
+        let carries = |node: &Stored| node.label(key).is_some_and(|carried| **carried == *value);
+        let nodes = state.nodes.iter().filter(|(_, node)| carries(node));
+        let mut nodes: Vec<_> = nodes.map(|(name, _)| Arc::clone(name)).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
     /// The index of what the nodes are called.
     #[must_use]
     pub fn identity(&self) -> Identity {

@@ -6,8 +6,8 @@
 //! step stands on; `plan`, which puts these together; [`actual`] and [`datastore`], what is read and
 //! written.
 use std::{
-    collections::BTreeSet,
-    sync::Arc,
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -22,12 +22,13 @@ use kube::{
 use crate::{
     api::{
         RouteReflectorSet, RouteReflectorSetStatus, TrafficWatch,
-        route_reflector_set::{DatastoreType, DeletionPolicy, Gate},
+        route_reflector_set::{DeletionPolicy, Etcd, Gate},
     },
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Class, Endpoints, QueryError, Shared},
+    runtime::lease::Fence,
 };
 
 pub mod actual;
@@ -37,6 +38,7 @@ pub mod fabric;
 pub mod gate;
 mod gauges;
 pub mod memory;
+pub mod original;
 mod plan;
 pub mod planner;
 pub mod rehearsal;
@@ -75,6 +77,10 @@ pub struct RouteReflectorReconciler {
     pub kubernetes: Datastore,
     /// Where the Secrets of other datastores are: the operator's own namespace.
     pub namespace: String,
+    /// Nothing is written to another datastore either while the lease is not held.
+    pub fence: Fence,
+    /// The datastores of sets that name another one, with what they say of it.
+    pub others: Mutex<HashMap<String, (Etcd, Datastore)>>,
     /// The endpoints, for the gate.
     pub prometheus: Endpoints,
     /// Whether the PromQL of authors is asked.
@@ -140,19 +146,21 @@ impl RouteReflectorReconciler {
         Ok(())
     }
 
-    /// Where this set's Calico keeps its objects.
-    async fn datastore(&self, set: &RouteReflectorSet) -> Result<Datastore, datastore::Error> {
-        match set.spec.datastore.type_ {
-            DatastoreType::Kubernetes => Ok(self.kubernetes.clone()),
-            DatastoreType::Etcd => self.etcd(set).await,
+    /// Where this set's Calico keeps its objects. Connections to an etcd are kept as long as its
+    /// spec stays.
+    fn datastore(&self, set: &RouteReflectorSet) -> Result<Datastore, datastore::Error> {
+        let Some(spec) = &set.spec.datastore.etcd else { return Ok(self.kubernetes.clone()) };
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, datastore)) = others.get(&set.name_any())
+            && known == spec
+        {
+            return Ok(datastore.clone());
         }
+        let datastore = datastore::of_etcd(&self.client, &self.namespace, spec, &self.fence)?;
+        others.insert(set.name_any(), (spec.clone(), datastore.clone()));
+        Ok(datastore)
     }
 
-    #[expect(clippy::unused_async, reason = "a Secret is read where the feature is on")]
-    async fn etcd(&self, _: &RouteReflectorSet) -> Result<Datastore, datastore::Error> {
-        let text = "spec.datastore.type: this operator was built without the feature etcd";
-        Err(datastore::Error::Invalid(text.into()))
-    }
 
     /// Everything that is there.
     async fn ground(
@@ -161,33 +169,11 @@ impl RouteReflectorReconciler {
         settings: &Settings,
         sets: &BTreeSet<String>,
     ) -> Result<(Arc<datastore::Snapshot>, Ground), datastore::Error> {
-        let snapshot = self.datastore(set).await?.read().await?;
+        let snapshot = self.datastore(set)?.read().await?;
         let speakers = self.nodes.speakers();
         let ground =
             Ground::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
         Ok((snapshot, ground))
-    }
-
-    /// What `candidates.fitnessRef` says.
-    async fn fitness(&self, set: &RouteReflectorSet) -> Result<Option<Fitness>, Error> {
-        let Some(of) = &set.spec.candidates.fitness_ref else { return Ok(None) };
-        let api = Api::<TrafficWatch>::namespaced(self.client.clone(), &of.namespace);
-        let watch = api.get_opt(&of.name).await.map_err(Error::kube("get TrafficWatch"))?;
-        let Some(watch) = watch else {
-            let frozen = Some(format!("there is no TrafficWatch {}/{}", of.namespace, of.name));
-            return Ok(Some(Fitness { frozen, ..Fitness::default() }));
-        };
-        let measured = watch.status.iter().flat_map(|status| &status.conditions);
-        let measured = measured.into_iter().find(|c| c.type_ == "MetricsAvailable");
-        let frozen = measured.is_none_or(|condition| condition.status != "True").then(|| {
-            format!("TrafficWatch {}/{} has no measurement", of.namespace, of.name)
-        });
-        let key = watch.label_key();
-        let speakers = self.nodes.speakers().into_iter();
-        let unfit = speakers.filter(|speaker| {
-            speaker.labels.iter().any(|(k, value)| **k == *key && &**value == "true")
-        });
-        Ok(Some(Fitness { unfit: unfit.map(|speaker| speaker.name).collect(), frozen }))
     }
 
     /// How many sessions are established, by node.
@@ -251,7 +237,7 @@ impl RouteReflectorReconciler {
         if memory.asked.is_empty() {
             return Ok(());
         }
-        let datastore = self.datastore(set).await?;
+        let datastore = self.datastore(set)?;
         let Some(reports) = datastore.node_status() else { return Ok(()) };
         for (node, report) in reports.read_reports().await? {
             let counted = gate::Counted {
@@ -290,7 +276,7 @@ impl RouteReflectorReconciler {
             return Ok(observed);
         }
         observed.speakers = self.nodes.speakers();
-        observed.fitness = self.fitness(set).await?;
+        observed.fitness = fitness(&self.client, &self.nodes, set).await?;
         observed.ground = match self.ground(set, &settings, &sets).await {
             Ok(ground) => Ok(ground),
             Err(datastore::Error::Kube { action, source }) => {
@@ -336,7 +322,7 @@ impl RouteReflectorReconciler {
             Err(calico) => return Err(Error::Pending(calico.reason, calico.text.clone())),
         };
         let (goal, next) = plan::back(set, observed, &settings, ground);
-        let datastore = self.datastore(set).await?;
+        let datastore = self.datastore(set)?;
         let now = observed.now;
         let mut memory = observed.memory.clone();
         memory.shut_since = match &next {
@@ -375,6 +361,55 @@ impl RouteReflectorReconciler {
     }
 }
 
+/// What `candidates.fitnessRef` says.
+async fn fitness(
+    client: &kube::Client,
+    nodes: &NodeStore,
+    set: &RouteReflectorSet,
+) -> Result<Option<Fitness>, Error> {
+    let Some(of) = &set.spec.candidates.fitness_ref else { return Ok(None) };
+    let api = Api::<TrafficWatch>::namespaced(client.clone(), &of.namespace);
+    let watch = api.get_opt(&of.name).await.map_err(Error::kube("get TrafficWatch"))?;
+    let Some(watch) = watch else {
+        let frozen = Some(format!("there is no TrafficWatch {}/{}", of.namespace, of.name));
+        return Ok(Some(Fitness { frozen, ..Fitness::default() }));
+    };
+    let conditions = watch.status.iter().flat_map(|status| &status.conditions);
+    let measured = conditions.into_iter().find(|c| c.type_ == "MetricsAvailable");
+    let frozen = measured
+        .is_none_or(|condition| condition.status != "True")
+        .then(|| format!("TrafficWatch {}/{} has no measurement", of.namespace, of.name));
+    let key = watch.label_key();
+    let unfit = nodes.carriers_of(&key, "true");
+    Ok(Some(Fitness { unfit: unfit.into_iter().collect(), frozen }))
+}
+
+/// What would be done on this cluster, step by step. Reads only.
+///
+/// # Errors
+/// What is wrong with the spec, or why the cluster cannot be read.
+pub async fn rehearse(
+    client: &kube::Client,
+    nodes: &NodeStore,
+    namespace: &str,
+    set: &RouteReflectorSet,
+) -> Result<rehearsal::Rehearsal, Error> {
+    // A fence that is shut: nothing is written.
+    let fence = Fence::default();
+    let datastore = match &set.spec.datastore.etcd {
+        Some(spec) => datastore::of_etcd(client, namespace, spec, &fence)?,
+        None => Datastore::Kubernetes(Arc::new(datastore::Kubernetes::new(client.clone()))),
+    };
+    let snapshot = datastore.read().await?;
+    let stage = rehearsal::Stage {
+        speakers: nodes.speakers(),
+        snapshot: Arc::unwrap_or_clone(snapshot),
+    };
+    let fitness = fitness(client, nodes, set).await?;
+    let workloads = Arc::new(workloads::count(client).await?);
+    rehearsal::rehearse(set, stage, fitness, workloads, Timestamp::now())
+}
+
 impl Reconciler for RouteReflectorReconciler {
     type Kind = RouteReflectorSet;
     type Observed = Observed;
@@ -403,7 +438,7 @@ impl Reconciler for RouteReflectorReconciler {
             self.memories.change(&set.name_any(), |_| ());
             return Ok(vec![]);
         }
-        let datastore = self.datastore(set).await?;
+        let datastore = self.datastore(set)?;
         self.write(set, &datastore, desired).await
     }
 
@@ -430,6 +465,7 @@ impl Reconciler for RouteReflectorReconciler {
 
     fn forget(&self, _: &str, name: &str) {
         self.memories.forget(name);
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 

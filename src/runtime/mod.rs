@@ -1,5 +1,9 @@
 //! One process: client, lease, controllers, admin server, and how they end together.
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anyhow::Context;
 use tokio::{
@@ -136,9 +140,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
 
     let known = world.clone();
-    let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence);
+    let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence.clone());
     let leader = Leader {
         client,
+        fence,
         metrics,
         live,
         decisions,
@@ -185,6 +190,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 /// What only the leader runs.
 struct Leader {
     client: kube::Client,
+    fence: Fence,
     metrics: Metrics,
     live: Arc<Live>,
     decisions: Decisions,
@@ -312,6 +318,8 @@ impl Leader {
             nodes: self.nodes.clone(),
             kubernetes: Datastore::Kubernetes(Arc::new(Kubernetes::new(self.client.clone()))),
             namespace: self.namespace.clone(),
+            fence: self.fence.clone(),
+            others: Mutex::default(),
             prometheus: self.endpoints.clone(),
             own_queries: self.own_queries,
             node_labels: self.node_labels.clone(),

@@ -166,6 +166,36 @@ pub enum Datastore {
     Etcd(Arc<Etcd>),
 }
 
+/// The etcd of a spec.
+///
+/// # Errors
+/// [`Error::Invalid`] if this operator was built without it.
+#[cfg(feature = "etcd")]
+pub fn of_etcd(
+    client: &kube::Client,
+    namespace: &str,
+    spec: &crate::api::route_reflector_set::Etcd,
+    fence: &crate::runtime::lease::Fence,
+) -> Result<Datastore, Error> {
+    let etcd = Etcd::new(client.clone(), namespace, spec, fence.clone());
+    Ok(Datastore::Etcd(Arc::new(etcd)))
+}
+
+/// The etcd of a spec.
+///
+/// # Errors
+/// [`Error::Invalid`]: this operator was built without it.
+#[cfg(not(feature = "etcd"))]
+pub fn of_etcd(
+    _: &kube::Client,
+    _: &str,
+    _: &crate::api::route_reflector_set::Etcd,
+    _: &crate::runtime::lease::Fence,
+) -> Result<Datastore, Error> {
+    let text = "spec.datastore.type: this operator was built without the feature etcd";
+    Err(Error::Invalid(text.into()))
+}
+
 /// One call for both.
 macro_rules! either {
     ($self:ident, $store:ident => $call:expr) => {

@@ -234,7 +234,7 @@ fn number(
     let mut seats = Vec::with_capacity(taken.len());
     let mut waiting = Vec::new();
     let mut best: Vec<usize> = taken.to_vec();
-    best.sort_by_key(|&index| roll.rank(index));
+    best.sort_by_key(|&index| (!roll.is_holder(index), roll.rank(index)));
     for index in best {
         match roll.slot(index) {
             Some(id) if numbers.taken.insert(id) => seats.push((id, index)),

@@ -3,6 +3,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, Ipv4Addr},
+    ops::RangeInclusive,
 };
 
 use super::{Previous, Refusal, Roll, Rules, choice::Chosen};
@@ -50,8 +51,31 @@ impl Pool {
         self.first | u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0)
     }
 
+    /// Whether any of it can be an id.
+    pub(crate) fn has_ids(&self) -> bool {
+        self.size(&BTreeSet::new()) > 0
+    }
+
+    /// The parts of it that can be ids.
+    fn parts(&self) -> impl Iterator<Item = RangeInclusive<u32>> {
+        let within = |(first, last): (u32, u32)| self.first.max(first)..=self.last().min(last);
+        IDS.into_iter().map(within)
+    }
+
     fn ids(&self) -> impl Iterator<Item = Ipv4Addr> {
-        (self.first..=self.last()).map(Ipv4Addr::from_bits).filter(|id| is_id(*id))
+        self.parts().flatten().map(Ipv4Addr::from_bits)
+    }
+
+    /// How many can be ids, without these.
+    fn size(&self, without: &BTreeSet<IpAddr>) -> usize {
+        let size = |part: RangeInclusive<u32>| {
+            if part.is_empty() { 0 } else { (part.end() - part.start()) as usize + 1 }
+        };
+        let taken = |address: &&IpAddr| match address {
+            IpAddr::V4(id) => self.contains(*id) && is_id(*id),
+            IpAddr::V6(_) => false,
+        };
+        self.parts().map(size).sum::<usize>() - without.iter().filter(taken).count()
     }
 }
 
@@ -61,9 +85,11 @@ impl fmt::Display for Pool {
     }
 }
 
-/// An address that a host or a multicast group could have: BIRD takes an id for a router's.
+/// Addresses that a host or a multicast group could have, without loopback (first and last).
+const IDS: [(u32, u32); 2] = [(0x0100_0000, 0x7eff_ffff), (0x8000_0000, 0xefff_ffff)];
+
 fn is_id(id: Ipv4Addr) -> bool {
-    matches!(id.octets()[0], 1..=239) && !id.is_loopback()
+    IDS.iter().any(|(first, last)| (*first..=*last).contains(&id.to_bits()))
 }
 
 /// Who shares an id.
@@ -142,7 +168,7 @@ pub(super) fn assign(
         let pool = rules.ids.pool;
         let unused = pool.ids().find(|id| open(id) && !in_use.contains(id));
         let Some(id) = unused.or_else(|| pool.ids().find(open)) else {
-            let have = pool.ids().filter(is_free).count();
+            let have = pool.size(&addresses);
             return Err(Refusal::SmallPool { pool, have, needed: distinct.len() });
         };
         given.insert(id);

@@ -74,11 +74,16 @@ fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
         groups.slots.entry(group).or_default().insert(slot.id);
     }
     let Some(first) = groups.slots.keys().next().cloned() else { return groups };
+    let of_zone = |zone: &Arc<str>| {
+        let group = name(Some(zone));
+        let own = !guests.contains(zone) && groups.slots.contains_key(&group);
+        if own { group } else { first.clone() }
+    };
+    let of_zones: BTreeMap<_, _> =
+        roll.zones().into_keys().map(|zone| (zone, zone.map_or(first.clone(), of_zone))).collect();
     for member in clients(roll, slots) {
-        let zone = member.zone().filter(|zone| !guests.contains(zone));
-        let group = zone.map(|zone| name(Some(zone)));
-        let group = group.filter(|group| groups.slots.contains_key(group));
-        groups.of_node.insert(member.name.clone(), group.unwrap_or_else(|| first.clone()));
+        let group = of_zones.get(&member.zone()).unwrap_or(&first);
+        groups.of_node.insert(member.name.clone(), group.clone());
     }
     groups
 }
@@ -141,8 +146,8 @@ impl Group {
     }
 }
 
-/// Everybody keeps the group it has; who has none goes where its hash likes it best among those that are not full
-/// (rendezvous hashing with a limit). Nobody moves because another came or went.
+/// Everybody keeps the group it has; who has none goes to one of the smallest, of these to the one that its
+/// hash likes best. Nobody moves because another came or went.
 fn divide(
     groups: &[Group],
     members: &[&super::Member],
@@ -151,7 +156,6 @@ fn divide(
     if groups.is_empty() {
         return;
     }
-    let most = members.len().div_ceil(groups.len());
     let mut sizes = vec![0; groups.len()];
     let mut homeless = Vec::new();
     for member in members {
@@ -166,7 +170,7 @@ fn divide(
     for member in homeless {
         let key = hash::of(&member.name);
         let score = |place: usize| Reverse(hash::combine(groups[place].hash, key));
-        let best = (0..groups.len()).min_by_key(|&place| (sizes[place] >= most, score(place)));
+        let best = (0..groups.len()).min_by_key(|&place| (sizes[place], score(place)));
         if let Some(place) = best {
             sizes[place] += 1;
             of_node.insert(member.name.clone(), groups[place].name.clone());
