@@ -87,11 +87,9 @@ const GAUGES: [Gauge; 9] = [
         "Paths in the largest table of a node, estimated from the sessions",
         |told, _| vec![(vec![], large(told.paths))],
     ),
-    (
-        "traffic_operator_routereflector_steps_left",
-        "Steps that are left to be done",
-        |told, _| vec![(vec![], count(told.steps_left))],
-    ),
+    ("traffic_operator_routereflector_steps_left", "Steps that are left to be done", |told, _| {
+        vec![(vec![], count(told.steps_left))]
+    }),
     (
         "traffic_operator_routereflector_waiting_seconds",
         "For how long the next step has been waiting for its sessions",
@@ -120,21 +118,23 @@ impl Collector for Gauges {
                 }
             }
         }
-        let counter = |encoder: &mut DescriptorEncoder,
-                       metric: &str,
-                       help: &str,
-                       of: &dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)>| {
-            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
-            for (name, (_, counters)) in &all {
-                for (labels, value) in of(counters) {
-                    let mut every = vec![("name", name.as_str())];
-                    every.extend(labels);
-                    let value = ConstCounter::new(value);
-                    value.encode(family.encode_family(&every.as_slice())?)?;
+        let counter =
+            |encoder: &mut DescriptorEncoder,
+             metric: &str,
+             help: &str,
+             of: &dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)>| {
+                let mut family =
+                    encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
+                for (name, (_, counters)) in &all {
+                    for (labels, value) in of(counters) {
+                        let mut every = vec![("name", name.as_str())];
+                        every.extend(labels);
+                        let value = ConstCounter::new(value);
+                        value.encode(family.encode_family(&every.as_slice())?)?;
+                    }
                 }
-            }
-            Ok::<_, fmt::Error>(())
-        };
+                Ok::<_, fmt::Error>(())
+            };
         counter(
             &mut encoder,
             "traffic_operator_routereflector_transitions",

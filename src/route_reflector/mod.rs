@@ -161,7 +161,6 @@ impl RouteReflectorReconciler {
         Ok(datastore)
     }
 
-
     /// Everything that is there.
     async fn ground(
         &self,
@@ -171,8 +170,7 @@ impl RouteReflectorReconciler {
     ) -> Result<(Arc<datastore::Snapshot>, Ground), datastore::Error> {
         let snapshot = self.datastore(set)?.read().await?;
         let speakers = self.nodes.speakers();
-        let ground =
-            Ground::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
+        let ground = Ground::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
         Ok((snapshot, ground))
     }
 
@@ -335,7 +333,12 @@ impl RouteReflectorReconciler {
             Next::Done => {
                 self.write(set, &datastore, desired).await?;
                 let note = "the mesh carries every route; reflectors and peers are removed".into();
-                return Ok(vec![Notice { warning: false, reason: "MeshRestored", note, node: None }]);
+                return Ok(vec![Notice {
+                    warning: false,
+                    reason: "MeshRestored",
+                    note,
+                    node: None,
+                }]);
             }
             Next::Take(step) => {
                 let text = step.to_string();
@@ -401,10 +404,8 @@ pub async fn rehearse(
         None => Datastore::Kubernetes(Arc::new(datastore::Kubernetes::new(client.clone()))),
     };
     let snapshot = datastore.read().await?;
-    let stage = rehearsal::Stage {
-        speakers: nodes.speakers(),
-        snapshot: Arc::unwrap_or_clone(snapshot),
-    };
+    let stage =
+        rehearsal::Stage { speakers: nodes.speakers(), snapshot: Arc::unwrap_or_clone(snapshot) };
     let fitness = fitness(client, nodes, set).await?;
     let workloads = Arc::new(workloads::count(client).await?);
     rehearsal::rehearse(set, stage, fitness, workloads, Timestamp::now())
@@ -468,4 +469,3 @@ impl Reconciler for RouteReflectorReconciler {
         self.others.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
-

@@ -441,7 +441,8 @@ impl View<'_> {
         // Who takes the place of a dead reflector takes nothing away.
         let blind = |step: &Step| {
             let Step::Mark { why: Why::Promote, slots } = step else { return false };
-            let waited = last.is_none_or(|last| elapsed(last, self.observed.now) >= self.settings.wait);
+            let waited =
+                last.is_none_or(|last| elapsed(last, self.observed.now) >= self.settings.wait);
             waited && slots.iter().all(|slot| !self.is_held(slot))
         };
         choose(self.ground, goal, &self.left, gate, blind)

@@ -107,9 +107,10 @@ pub(super) fn report(
     memory: &Memory,
     last_step: Option<Timestamp>,
 ) -> (RouteReflectorSetStatus, Vec<Verdict>, Vec<Notice>) {
-    let ready = view.ground.reflectors().filter(|(node, _)| {
-        view.ground.fabric.node(node).is_some_and(|node| node.up)
-    });
+    let ready = view
+        .ground
+        .reflectors()
+        .filter(|(node, _)| view.ground.fabric.node(node).is_some_and(|node| node.up));
     let mut status = RouteReflectorSetStatus {
         slots: view.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
         desired: count(view.target.desired),
@@ -232,13 +233,14 @@ fn steps(view: &View<'_>) -> Vec<PlannedStep> {
     let mut lines: Vec<PlannedStep> = Vec::new();
     for step in &view.left {
         let word = step.word();
-        let line = |node: Option<&Arc<str>>, slot: Option<u32>, peer: Option<&String>| PlannedStep {
-            step: word.into(),
-            node: node.map(ToString::to_string),
-            slot: slot.map(i64::from),
-            peer: peer.cloned(),
-            waiting_for: None,
-        };
+        let line =
+            |node: Option<&Arc<str>>, slot: Option<u32>, peer: Option<&String>| PlannedStep {
+                step: word.into(),
+                node: node.map(ToString::to_string),
+                slot: slot.map(i64::from),
+                peer: peer.cloned(),
+                waiting_for: None,
+            };
         match step {
             // The same nodes in smaller parts.
             Step::LabelClients { joining: true, .. } => {}
@@ -319,9 +321,7 @@ fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
         return no("Frozen", "nothing is written; see Ready".into());
     }
     match &view.next {
-        Next::Done => {
-            verdict("Converged", Some(true), "Converged", "everything is as it is to be")
-        }
+        Next::Done => verdict("Converged", Some(true), "Converged", "everything is as it is to be"),
         Next::Take(_) => no("InProgress", format!("{} steps are left", view.left.len())),
         Next::Wait(step, shut) if timed_out(view, memory) => no(
             "GateTimeout",
@@ -338,10 +338,8 @@ fn safe(view: &View<'_>) -> Verdict {
     for rule in [Rule::Bird, Rule::Rfc] {
         let missing = fabric.missing(rule);
         if let Some((who, whose)) = missing.examples.first() {
-            let text = format!(
-                "{who} has no route of {whose} ({} such pairs of nodes)",
-                missing.pairs
-            );
+            let text =
+                format!("{who} has no route of {whose} ({} such pairs of nodes)", missing.pairs);
             return no("RoutesMissing", text);
         }
     }

@@ -65,7 +65,11 @@ impl Goal {
             let ours = ground.marks(&node.name).is_some_and(Marks::is_reflector);
             let group = self.groups.as_ref().and_then(|groups| groups.get(&node.name));
             let labels = if ours {
-                node.labels.with(&[(key, None), (SLOT_LABEL, None), (GROUP_LABEL, group.map(|g| &**g))])
+                node.labels.with(&[
+                    (key, None),
+                    (SLOT_LABEL, None),
+                    (GROUP_LABEL, group.map(|g| &**g)),
+                ])
             } else if node.labels.get(GROUP_LABEL) == group.map(|group| &**group) {
                 return node.clone();
             } else {
@@ -204,9 +208,8 @@ impl Step {
     /// The network after it.
     #[must_use]
     pub fn after(&self, before: &Fabric, key: &str, value: &str) -> Fabric {
-        let with_peers = |peers: Vec<Peer>| {
-            Fabric::new(before.nodes().to_vec(), peers, before.mesh())
-        };
+        let with_peers =
+            |peers: Vec<Peer>| Fabric::new(before.nodes().to_vec(), peers, before.mesh());
         let others = |name: &str| {
             let others = before.peers().iter().filter(|peer| *peer.name != *name);
             others.cloned().collect::<Vec<_>>()
@@ -249,7 +252,9 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LabelClients { nodes, .. } => write!(f, "giving {} nodes their group", nodes.len()),
+            Self::LabelClients { nodes, .. } => {
+                write!(f, "giving {} nodes their group", nodes.len())
+            }
             Self::WritePeer { peer, .. } => write!(f, "writing BGPPeer {}", peer.name),
             Self::DeletePeer { name, .. } => write!(f, "deleting BGPPeer {name}"),
             Self::Mark { why, slots } => {
@@ -405,10 +410,8 @@ fn union(there: &OurPeer, wanted: &PeerSpec) -> Option<PeerSpec> {
     }
     let mut slots = slots(&there.peer_selector)?;
     slots.extend(self::slots(&wanted.peer_selector)?);
-    (there.node_selector == wanted.node_selector).then(|| PeerSpec {
-        peer_selector: slot_selector(&slots),
-        ..wanted.clone()
-    })
+    (there.node_selector == wanted.node_selector)
+        .then(|| PeerSpec { peer_selector: slot_selector(&slots), ..wanted.clone() })
 }
 
 /// The selector of the nodes that hold one of these slots.
@@ -446,7 +449,9 @@ fn narrower_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
     let mut steps = vec![];
     for (name, there) in &ground.ours {
         match goal.peers.iter().find(|peer| peer.name == *name) {
-            None => steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() }),
+            None => {
+                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() })
+            }
             Some(peer) if *peer != as_spec(name, there) => {
                 steps.push(Step::WritePeer { peer: peer.clone(), widens: false });
             }

@@ -3,10 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::StreamExt;
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
-use kube::{
-    Api, ResourceExt,
-    api::Patch,
-};
+use kube::{Api, ResourceExt, api::Patch};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,9 +13,7 @@ use super::{
     steps::{Step, Why},
 };
 use crate::{
-    api::{
-        CLUSTER_ID_ANNOTATION, GROUP_LABEL, RouteReflectorSet, SLOT_LABEL,
-    },
+    api::{CLUSTER_ID_ANNOTATION, GROUP_LABEL, RouteReflectorSet, SLOT_LABEL},
     controller::{Error, Notice, merge_params},
 };
 
@@ -118,8 +113,7 @@ impl RouteReflectorReconciler {
                 for leaver in nodes {
                     datastore.set_cluster_id(&leaver.node, None).await?;
                     let group = leaver.group.as_deref();
-                    let mut metadata =
-                        json!({"labels": {key: Value::Null, SLOT_LABEL: Value::Null, GROUP_LABEL: group}});
+                    let mut metadata = json!({"labels": {key: Value::Null, SLOT_LABEL: Value::Null, GROUP_LABEL: group}});
                     if in_kubernetes(datastore) {
                         metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: Value::Null});
                     }
@@ -136,7 +130,9 @@ impl RouteReflectorReconciler {
     async fn label(&self, nodes: &BTreeMap<Arc<str>, Option<Arc<str>>>) -> Result<(), Error> {
         let patches: Vec<_> = nodes
             .iter()
-            .map(|(node, group)| (Arc::clone(node), json!({"labels": {GROUP_LABEL: group.as_deref()}})))
+            .map(|(node, group)| {
+                (Arc::clone(node), json!({"labels": {GROUP_LABEL: group.as_deref()}}))
+            })
             .collect();
         let results = futures::stream::iter(patches)
             .map(|(node, metadata)| async move { self.patch(&node, &metadata).await });

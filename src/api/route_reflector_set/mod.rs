@@ -34,11 +34,7 @@ pub const PERMISSIONS: &[Permission] = &[
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
     // Whether Calico is migrating its datastore.
-    Permission {
-        group: "projectcalico.org",
-        resources: &["clusterinformations"],
-        verbs: &["get"],
-    },
+    Permission { group: "projectcalico.org", resources: &["clusterinformations"], verbs: &["get"] },
     Permission {
         group: "crd.projectcalico.org",
         resources: &["clusterinformations"],

@@ -40,10 +40,9 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost { rule, pairs, example: (who, whose) } => write!(
-                f,
-                "{who} would lose the routes of {whose} ({pairs} such pairs, by {rule})"
-            ),
+            Self::Lost { rule, pairs, example: (who, whose) } => {
+                write!(f, "{who} would lose the routes of {whose} ({pairs} such pairs, by {rule})")
+            }
             Self::Fragile { reflector, pairs, example: (who, whose) } => write!(
                 f,
                 "{who} would lose the routes of {whose} if {reflector} failed ({pairs} such pairs)"

@@ -219,14 +219,16 @@ fn the_mesh_goes_only_when_every_session_of_the_reflectors_is_there() {
 fn zones_are_reached_over_a_wide_state_that_is_narrowed_last() {
     let mut world = World::mesh(18, 3);
     world.converge(ZONAL, Some(false)).unwrap();
-    let wide = world.log.iter().position(
-        |step| matches!(step, Step::WritePeer { peer, .. } if peer.name == WIDE),
-    );
+    let wide = world
+        .log
+        .iter()
+        .position(|step| matches!(step, Step::WritePeer { peer, .. } if peer.name == WIDE));
     let promoted = world.words().iter().position(|word| *word == "Promote");
     assert!(wide.unwrap() < promoted.unwrap());
-    let narrowed = world.log.iter().position(
-        |step| matches!(step, Step::DeletePeer { name, .. } if name == WIDE),
-    );
+    let narrowed = world
+        .log
+        .iter()
+        .position(|step| matches!(step, Step::DeletePeer { name, .. } if name == WIDE));
     assert_eq!(narrowed, Some(world.log.len() - 2), "{:?}", world.words());
     // As many peers as groups, and one.
     assert_eq!(world.stage.snapshot.peers.len(), 4);
@@ -312,7 +314,8 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
         let (target, _) = short.goal(ZONAL, Some(false));
         short.remember(&target);
         for speaker in &mut short.stage.speakers {
-            let kept = speaker.labels.iter().filter(|(k, _)| ![SLOT_LABEL, GROUP_LABEL].contains(&&**k));
+            let kept =
+                speaker.labels.iter().filter(|(k, _)| ![SLOT_LABEL, GROUP_LABEL].contains(&&**k));
             speaker.labels = kept.cloned().collect();
         }
         short.converge(ZONAL, Some(false)).unwrap_or_else(|why| panic!("{stop}: {why}"));
