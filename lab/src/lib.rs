@@ -25,6 +25,7 @@
 //! a cluster, `dashboard` draws dashboards.
 
 mod audit;
+pub mod bgp;
 pub mod cli;
 pub mod cluster;
 mod control_plane;
