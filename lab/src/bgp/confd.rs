@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::ground::Ground;
 use super::history::{History, Version};
+use super::machine::Machine;
 use super::render::texts;
 use super::world::World;
 
@@ -57,7 +58,13 @@ impl Confd {
         self.locked().last().clone()
     }
 
-    fn remember(&self, world: World) -> Version {
+    /// A node to configure.
+    pub(super) fn machine(&self, name: &str) -> Result<Arc<Machine>> {
+        self.ground.machine(name)
+    }
+
+    /// From now on this is what is configured.
+    pub(super) fn remember(&self, world: World) -> Version {
         let mut history = self.locked();
         history.push(world);
         history.last().clone()

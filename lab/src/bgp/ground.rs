@@ -32,7 +32,7 @@ pub struct Ground {
     /// Prometheus, relays.
     helpers: Mutex<BTreeMap<String, Process>>,
     /// Its other end of a pipe keeps the guard waiting.
-    guard: Option<Child>,
+    guard: Mutex<Option<Child>>,
 }
 
 impl Ground {
@@ -55,12 +55,18 @@ impl Ground {
         let started = Instant::now();
         let id = workspace::unique();
         let dir = teardown::create(&id)?;
-        let mut ground =
-            Self { id, dir, machines: Mutex::default(), helpers: Mutex::default(), guard: None };
+        let ground = Self {
+            id,
+            dir,
+            machines: Mutex::default(),
+            helpers: Mutex::default(),
+            guard: Mutex::default(),
+        };
         // From here on everything is taken down again whatever happens: by dropping `ground`, or else by the guard.
         let copy = ground.dir.join("lab");
         fs::copy(lab, &copy).context("copying the lab program")?;
-        ground.guard = Some(guard::start(&copy, &ground.dir, &["bgp-guard", &ground.id])?);
+        let guard = guard::start(&copy, &ground.dir, &["bgp-guard", &ground.id])?;
+        *lock(&ground.guard) = Some(guard);
         network::create(&ground.id)?;
         ground.add(nodes)?;
         progress(&format!("{nodes} nodes in {:.2} s", started.elapsed().as_secs_f64()));
@@ -248,18 +254,14 @@ impl Ground {
         lock(&self.helpers).remove(name).map_or(Ok(()), |process| process.kill())
     }
 
-    /// Takes everything down.
+    /// Takes everything down, whoever still holds it.
     ///
     /// # Errors
     ///
     /// If something cannot be ended or removed; it is named.
-    pub fn stop(mut self) -> Result<()> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<()> {
+    pub fn stop(&self) -> Result<()> {
         // The guard first: it would do the same at the same time.
-        if let Some(mut guard) = self.guard.take() {
+        if let Some(mut guard) = lock(&self.guard).take() {
             guard.kill()?;
             guard.wait()?;
         }
@@ -278,7 +280,7 @@ impl Drop for Ground {
         if std::thread::panicking() {
             guard::save_logs(&self.dir);
         }
-        if let Err(error) = self.end() {
+        if let Err(error) = self.stop() {
             progress(&format!("taking the BGP ground down failed: {error:#}"));
         }
     }

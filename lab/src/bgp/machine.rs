@@ -26,7 +26,7 @@ pub struct Machine {
     pub(super) number: u8,
     pub(super) namespace: String,
     dir: PathBuf,
-    /// The configuration written last.
+    /// The configuration written last; empty before the first.
     text: Mutex<String>,
     bird: Mutex<Option<Process>>,
     exporter: Mutex<Option<Process>>,
@@ -83,6 +83,13 @@ impl Machine {
             self.ask("configure")?;
         }
         Ok(true)
+    }
+
+    /// Configures it; with the first configuration BIRD is started.
+    pub(super) fn boot(&self, text: &str) -> Result<()> {
+        let first = lock(&self.text).is_empty();
+        self.configure(text)?;
+        if first { self.start(false) } else { Ok(()) }
     }
 
     /// Starts BIRD; `recover` is for one that has crashed, and is what Calico does.

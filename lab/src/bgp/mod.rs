@@ -12,16 +12,20 @@
 mod birdc;
 pub mod check;
 mod confd;
+mod follow;
 mod ground;
 mod history;
 mod journal;
 mod machine;
 mod measure;
+mod monitoring;
 mod network;
+mod nodes;
 mod propagation;
 mod render;
 mod selector;
 mod sessions;
+mod site;
 mod teardown;
 #[cfg(test)]
 mod tests;
@@ -29,12 +33,16 @@ mod watch;
 mod world;
 
 pub use confd::Confd;
+pub use follow::Follower;
 pub use ground::Ground;
 pub use history::{History, Version};
 pub use machine::Machine;
 pub use measure::{Measure, Outcome, Start};
+pub use monitoring::{LOAD, Monitoring};
+pub use nodes::{Nodes, ZONE};
 pub use propagation::{Pairs, Rule};
 pub use sessions::{Session, Sessions};
+pub use site::Site;
 pub(crate) use teardown::{leftovers, run_guard, sweep};
 pub use watch::{Gap, Seen, Watch};
 pub use world::World;

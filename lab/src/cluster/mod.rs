@@ -1,11 +1,11 @@
 //! A real cluster: a control plane and nodes in network namespaces of their own. Needs root.
 
 pub(crate) mod addresses;
-mod apply;
+pub(crate) mod apply;
 mod cgroups;
 mod containers;
 mod definitions;
-mod exposure;
+pub(crate) mod exposure;
 pub(crate) mod guard;
 mod impairment;
 mod monitoring;

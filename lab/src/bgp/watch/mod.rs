@@ -205,7 +205,12 @@ impl Thread {
             Order::Add { number, name, namespace, done } => {
                 let added = self.add(number, &namespace);
                 if added.is_ok() {
-                    lock(record).join(number, &name, Instant::now());
+                    // What the tables of others hold already is not told again.
+                    let has = |(node, origin): (u8, u8)| {
+                        let table = self.tables.get(&node);
+                        table.is_some_and(|table| table.networks().contains(&origin))
+                    };
+                    lock(record).join(number, &name, Instant::now(), has);
                 }
                 let _ = done.send(added);
             }
