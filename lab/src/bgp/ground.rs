@@ -139,13 +139,13 @@ impl Ground {
     ///
     /// If one does not come up.
     pub fn restart(&self, texts: &BTreeMap<String, String>) -> Result<()> {
-        self.each(|machine| machine.kill())?;
+        self.each(Machine::kill)?;
         self.each(|machine| {
             network::flush(&self.id, machine.number)?;
             machine.configure(texts.get(&machine.name).map_or("", String::as_str))?;
             machine.start(false)
         })?;
-        self.each(|machine| machine.started())
+        self.each(Machine::started)
     }
 
     /// Gives all nodes their configurations at once, as confd would. Returns the names of those that had another one.

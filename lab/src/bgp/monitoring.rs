@@ -25,7 +25,7 @@ const PROMETHEUS: &str = "prometheus";
 /// Where Prometheus listens, in the outer namespace.
 const PORT: u16 = 9090;
 /// It replays its own log when it starts again; on a busy machine that takes a while.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The figure that the lab makes up for each node.
 pub const LOAD: &str = "lab_link_load_percent";
 

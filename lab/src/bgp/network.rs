@@ -139,7 +139,8 @@ pub(super) fn existing(id: &str) -> Vec<String> {
 
 /// Deletes a ground's namespaces and everything in them.
 pub(super) fn delete(id: &str) -> Result<()> {
-    let commands: String = existing(id).iter().map(|name| format!("netns del {name}\n")).collect();
+    let all = existing(id).into_iter();
+    let commands = all.fold(String::new(), |commands, name| commands + "netns del " + &name + "\n");
     batch(None, &commands)
 }
 

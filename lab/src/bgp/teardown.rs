@@ -67,13 +67,11 @@ pub(crate) fn sweep() -> Result<usize> {
 
 /// Whether the process that a ground belongs to runs; one that is being made has not said yet whose it is.
 fn is_owned(dir: &Path) -> bool {
-    match fs::read_to_string(dir.join(OWNER)) {
-        Ok(owner) => owner.trim().parse().is_ok_and(is_alive),
-        Err(_) => {
-            let changed = fs::metadata(dir).and_then(|metadata| metadata.modified());
-            changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_mins(1)))
-        }
+    if let Ok(owner) = fs::read_to_string(dir.join(OWNER)) {
+        return owner.trim().parse().is_ok_and(is_alive);
     }
+    let changed = fs::metadata(dir).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_mins(1)))
 }
 
 /// Returns what grounds have left on this machine; one that runs shows up whole.

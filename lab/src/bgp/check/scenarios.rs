@@ -13,7 +13,7 @@ use crate::bgp::propagation::{self, Rule};
 use crate::bgp::world::World;
 
 /// Sessions come up again at once, or after a second or two if both ends connect at the same moment.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// A node's routes are gone for about two seconds when it changes its role. More is the machine, or a collision.
 const BLIP: Duration = Duration::from_secs(10);
 

@@ -17,7 +17,7 @@ use crate::bgp::world::World;
 use crate::demo::Check;
 
 /// Sessions by selector collide; with BIRD 2 the last is up after 2 to 8 s, on a busy machine later.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What a change costs shows within two seconds.
 const SETTLE: Duration = Duration::from_secs(3);
 

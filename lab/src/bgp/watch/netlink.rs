@@ -16,6 +16,8 @@ use crate::bgp::network::inside;
 const ROUTES: u32 = 0x40;
 /// Room for some thousand changes while nobody reads.
 const BUFFER: usize = 1 << 20;
+/// The most that the kernel tells at once.
+const MESSAGE: usize = 1 << 15;
 const MAIN_TABLE: u8 = 254;
 
 /// A route: the network's third octet, and its metric, which the kernel tells routes to one network apart by.
@@ -58,7 +60,7 @@ impl Table {
 
     /// Takes in what the kernel has told; after each change `changed` is called.
     pub fn read(&mut self, mut changed: impl FnMut(&Self)) -> Result<()> {
-        let mut buffer = [0; 1 << 16];
+        let mut buffer = vec![0; MESSAGE];
         loop {
             match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) => {
