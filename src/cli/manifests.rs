@@ -28,7 +28,7 @@ enum Of {
 /// Flags of `manifests route-reflector-set`.
 #[derive(Args, Clone, Debug)]
 struct FromArgs {
-    /// Take what the original's variables mean: ROUTE_REFLECTOR_*, DATASTORE_TYPE and ETCD_*.
+    /// Take what the original's variables mean: `ROUTE_REFLECTOR_*`, `DATASTORE_TYPE` and `ETCD_*`.
     #[arg(long, required = true)]
     from_env: bool,
 }

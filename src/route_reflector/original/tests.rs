@@ -46,11 +46,13 @@ fn without_any_variable() {
     assert!(!told(&[("MAX", "25")]).unwrap().contains("README"));
 }
 
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn what_each_variable_becomes() {
     let multi = ("TOPOLOGY", "multi");
     let zone = ("ZONE_LABEL", "failure-domain.beta.kubernetes.io/zone");
-    let cases: [(&[(&str, &str)], &str, Value); 31] = [
+    let cases: [(Variables, &str, Value); 31] = [
         (&[("TOPOLOGY", "simple")], "/topology", json!("Simple")),
         (&[("TOPOLOGY", "hierarchy")], "/topology", json!("Simple")),
         (&[("TOPOLOGY", "Multi")], "/topology", json!("Simple")),

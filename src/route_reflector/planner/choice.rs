@@ -75,6 +75,9 @@ enum Class {
 
 type Choice<'a> = (Class, Rank<'a>, usize);
 
+/// A zone and its nodes.
+type Zone<'a> = (Option<&'a Arc<str>>, Vec<usize>);
+
 /// Every slot with the nodes that hold it now.
 pub(super) fn keep(roll: &Roll) -> Chosen {
     let mut holders: Vec<_> = (0..roll.len()).filter(|&index| roll.is_holder(index)).collect();
@@ -174,10 +177,10 @@ fn anywhere(desired: usize, all: &[Vec<Choice>]) -> Vec<usize> {
 fn per_zone(
     rules: &Rules,
     roll: &Roll,
-    zones: &[(Option<&Arc<str>>, Vec<usize>)],
+    zones: &[Zone],
     all: &[Vec<Choice>],
 ) -> (usize, Vec<usize>) {
-    let quota = |(zone, options): (&(Option<&Arc<str>>, Vec<usize>), &Vec<Choice>)| {
+    let quota = |(zone, options): (&Zone, &Vec<Choice>)| {
         let indices = || zone.1.iter().copied();
         rules.count.desired(roll.held(indices()), &roll.count(indices())).min(options.len())
     };

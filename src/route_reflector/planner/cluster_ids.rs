@@ -43,31 +43,31 @@ impl Pool {
         Ok(Self { first: address.to_bits() & mask, bits })
     }
 
-    fn contains(&self, id: Ipv4Addr) -> bool {
+    fn contains(self, id: Ipv4Addr) -> bool {
         (self.first..=self.last()).contains(&id.to_bits())
     }
 
-    fn last(&self) -> u32 {
+    fn last(self) -> u32 {
         self.first | u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0)
     }
 
     /// Whether any of it can be an id.
-    pub(crate) fn has_ids(&self) -> bool {
+    pub(crate) fn has_ids(self) -> bool {
         self.size(&BTreeSet::new()) > 0
     }
 
     /// The parts of it that can be ids.
-    fn parts(&self) -> impl Iterator<Item = RangeInclusive<u32>> {
-        let within = |(first, last): (u32, u32)| self.first.max(first)..=self.last().min(last);
+    fn parts(self) -> impl Iterator<Item = RangeInclusive<u32>> {
+        let within = move |(first, last): (u32, u32)| self.first.max(first)..=self.last().min(last);
         IDS.into_iter().map(within)
     }
 
-    fn ids(&self) -> impl Iterator<Item = Ipv4Addr> {
+    fn ids(self) -> impl Iterator<Item = Ipv4Addr> {
         self.parts().flatten().map(Ipv4Addr::from_bits)
     }
 
     /// How many can be ids, without these.
-    fn size(&self, without: &BTreeSet<IpAddr>) -> usize {
+    fn size(self, without: &BTreeSet<IpAddr>) -> usize {
         let size = |part: RangeInclusive<u32>| {
             if part.is_empty() { 0 } else { (part.end() - part.start()) as usize + 1 }
         };

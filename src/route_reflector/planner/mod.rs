@@ -9,7 +9,7 @@
 //! - **Nothing is decided by absence.** Nodes that are not ready never make the set smaller, and
 //!   without a single node that could be a reflector everything stays as it is.
 //! - **Numbers that stay.** A slot keeps its number when another node takes it, and its cluster id; the
-//!   number of BGPPeers depends on the zones, never on the nodes.
+//!   number of `BGPPeer`s depends on the zones, never on the nodes.
 //!
 //! In the order in which it decides: `count` (how many, with `ratio`), `layout` (which topology),
 //! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (who is whose
@@ -48,6 +48,7 @@ pub use rules::{Ids, Rules};
 use roll::Roll;
 
 /// A node, as far as it matters here.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
@@ -127,7 +128,7 @@ pub struct Target {
     pub groups: BTreeMap<Arc<str>, Arc<str>>,
     /// The slots of each group (Zonal and Multi).
     pub group_slots: BTreeMap<Arc<str>, BTreeSet<u32>>,
-    /// All BGPPeers; the one between reflectors first.
+    /// All `BGPPeer`s; the one between reflectors first.
     pub peers: Vec<PeerSpec>,
     /// Reflectors that are to be none, by name.
     pub leaving: Vec<Leaving>,

@@ -1,4 +1,4 @@
-//! The BGPPeers: a constant number of them.
+//! The `BGPPeer`s: a constant number of them.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

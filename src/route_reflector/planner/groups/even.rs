@@ -34,7 +34,7 @@ pub(super) fn deal(
 ) -> BTreeMap<Arc<str>, BTreeSet<u32>> {
     let mut deal = Deal::new(groups, slots, each.min(slots.len()), before);
     if deal.each > 0 {
-        deal.fill(|deal, group, slot| deal.is_own(group, slot));
+        deal.fill(Deal::is_own);
         if deal.each > 1 {
             deal.fill(|deal, group, slot| !deal.is_own(group, slot));
         }

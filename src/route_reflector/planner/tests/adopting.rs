@@ -1,6 +1,8 @@
 //! Reflectors that somebody else chose, and labels that somebody removed.
 use super::*;
 
+type Spoil = fn(&mut Member);
+
 /// As the original left it: label and cluster id.
 fn chosen_before(cluster: &mut Cluster, names: &[&str]) {
     for name in names {
@@ -21,7 +23,7 @@ fn the_originals_reflectors_get_slots_and_keep_their_id() {
     );
 }
 
-/// With another value of the label it was a reflector for its BGPPeers and none for its count, which then
+/// With another value of the label it was a reflector for its `BGPPeer`s and none for its count, which then
 /// chose one more.
 #[test]
 fn bug_14_what_the_selectors_take_for_a_reflector_is_counted() {
@@ -53,7 +55,7 @@ fn a_reflector_that_was_made_by_hand_later_is_not_ours() {
 
 #[test]
 fn labels_removed_by_hand_come_back_on_the_same_node() {
-    let gone: [(&str, fn(&mut Member)); 4] = [
+    let gone: [(&str, Spoil); 4] = [
         ("all", |m| (m.slot, m.labelled, m.cluster_id) = (None, false, None)),
         ("slot", |m| m.slot = None),
         ("slot and label", |m| (m.slot, m.labelled) = (None, false)),

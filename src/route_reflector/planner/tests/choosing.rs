@@ -1,11 +1,13 @@
 //! Which nodes.
 use super::*;
 
+type Change = fn(&mut Member);
+
 /// Each row: what makes the second of two nodes the better one, though everything below it speaks for the
 /// first.
 #[test]
 fn the_order_of_what_counts() {
-    let better: [(&str, fn(&mut Member), fn(&mut Member)); 6] = [
+    let better: [(&str, Change, Change); 6] = [
         ("a reflector already", |_| {}, |m| (m.slot, m.labelled, m.unfit) = (Some(7), true, true)),
         ("fit", |m| (m.unfit, m.preferred) = (true, true), |m| m.workloads = 9),
         ("preferred", |_| {}, |m| (m.preferred, m.workloads) = (true, 9)),

@@ -30,7 +30,7 @@ mod replacing;
 mod speed;
 mod spreading;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// Nodes, rules, and what the status says.
 #[derive(Clone, Debug)]

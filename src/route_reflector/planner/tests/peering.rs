@@ -1,4 +1,4 @@
-//! BGPPeers.
+//! Who peers with whom.
 use super::*;
 
 const GROUP: &str = "route-reflectors.traffic.example.com/group";

@@ -7,8 +7,8 @@ type Spoil = fn(&mut Member);
 const WRONG: [(&str, Spoil); 4] = [
     ("Cordoned", |m| m.closed = true),
     ("NotSuitable", |m| m.suitable = false),
-    ("NotReady", |m| (m.ready, m.not_ready_for) = (false, Some(Duration::from_secs(180)))),
-    ("Unfit", |m| (m.unfit, m.unfit_for) = (true, Some(Duration::from_secs(600)))),
+    ("NotReady", |m| (m.ready, m.not_ready_for) = (false, Some(Duration::from_mins(3)))),
+    ("Unfit", |m| (m.unfit, m.unfit_for) = (true, Some(Duration::from_mins(10)))),
 ];
 
 #[test]
@@ -49,13 +49,12 @@ fn the_slot_of_a_node_that_is_gone() {
 
 #[test]
 fn not_a_moment_too_early() {
-    let second = Duration::from_secs(1);
     let mut cluster = Cluster::new(":5");
     let before = cluster.settle();
     let node = cluster.node("n00");
-    (node.ready, node.not_ready_for) = (false, Some(3 * MINUTE - second));
+    (node.ready, node.not_ready_for) = (false, Some(Duration::from_secs(3 * 60 - 1)));
     let node = cluster.node("n01");
-    (node.unfit, node.unfit_for) = (true, Some(10 * MINUTE - second));
+    (node.unfit, node.unfit_for) = (true, Some(Duration::from_secs(10 * 60 - 1)));
     // Nobody measures any more, so nobody knows for how long.
     cluster.node("n02").unfit = true;
     assert_eq!(cluster.target().shown(), before.shown());
