@@ -60,11 +60,12 @@ run: protoc ## Run the operator against the cluster of the current kubeconfig.
 	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
-bench: image ## Measure kinds, admission, assignment: memory, processor time, requests, writes, latency.
+bench: image ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
 	cargo run --example bench -- $(BINARY)
 	cargo run --example prober_bench -- $(BINARY)
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
 
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.

@@ -10,6 +10,7 @@ use super::{
     Local, Node, Peer, Remote, Selector,
     bits::Bits,
     graph::{Graph, Vertex},
+    labels::Key,
 };
 
 /// Nodes by class, and what the BGPPeers say about each class.
@@ -83,7 +84,7 @@ struct Kind<'n> {
 impl Classes {
     /// Of nodes that are sorted by name.
     pub fn new(nodes: &[Node], peers: &[Peer], mesh: bool) -> Self {
-        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
+        let mut by_address: HashMap<IpAddr, usize> = HashMap::with_capacity(nodes.len());
         for (place, node) in nodes.iter().enumerate() {
             if let Some(address) = node.address {
                 by_address.entry(address).or_insert(place);
@@ -91,6 +92,7 @@ impl Classes {
         }
         let keys = keys(peers);
         let named = named(nodes, peers, &by_address);
+        let hashed: Vec<Key> = keys.iter().copied().map(Key::new).collect();
         let mut kinds = Groups::default();
         let kind_of: Vec<usize> = nodes
             .iter()
@@ -98,7 +100,7 @@ impl Classes {
             .map(|(place, node)| {
                 let holder = node.address.and_then(|address| by_address.get(&address));
                 kinds.place(Kind {
-                    values: keys.iter().map(|key| node.labels.get(key)).collect(),
+                    values: hashed.iter().map(|&key| node.labels.value(key)).collect(),
                     named: named.contains(&place).then_some(place),
                     cluster_id: node.cluster_id,
                     up: node.up,

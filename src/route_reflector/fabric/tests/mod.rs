@@ -5,6 +5,7 @@ mod change;
 mod confd;
 mod lab;
 mod naive;
+mod original;
 mod properties;
 mod selectors;
 mod tables;
