@@ -150,6 +150,8 @@ pub fn plan(
     };
     if view.taken.is_none() && target.freeze.is_none() && !snapshot.locked {
         view.next = view.choose(&goal);
+    } else {
+        view.left.clear();
     }
     Ok(view.finish(&goal))
 }
