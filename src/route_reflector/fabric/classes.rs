@@ -129,7 +129,9 @@ impl Classes {
         let (away, bundles): (Vec<_>, Vec<_>) =
             bundles.into_iter().partition(|bundle| matches!(bundle.key.remote, Target::Outside(_)));
         for bundle in away {
-            bundle.local.into_iter().for_each(|kind| outside[kind] += 1);
+            for kind in bundle.local {
+                outside[kind] += 1;
+            }
         }
         let none = Bits::none(bundles.len());
         let [mut global, mut by_address, mut reverse, mut specific] =
@@ -141,10 +143,14 @@ impl Classes {
             if key.reverse {
                 reverse.insert(place);
             }
-            configured.into_iter().for_each(|kind| local[kind].insert(place));
+            for kind in configured {
+                local[kind].insert(place);
+            }
             match key.remote {
                 Target::Kinds(kinds) => {
-                    kinds.into_iter().for_each(|kind| remote[kind].insert(place))
+                    for kind in kinds {
+                        remote[kind].insert(place);
+                    }
                 }
                 Target::Address(kind) => {
                     by_address.insert(place);
@@ -165,7 +171,9 @@ impl Classes {
         let mut list: Vec<Class> =
             groups.into_list().into_iter().map(|traits| Class { size: 0, traits }).collect();
         let of: Vec<usize> = kind_of.iter().map(|&kind| class_of[kind]).collect();
-        of.iter().for_each(|&class| list[class].size += 1);
+        for &class in &of {
+            list[class].size += 1;
+        }
         let outside = kind_of
             .iter()
             .map(|&kind| if kinds[kind].connected { outside[kind] } else { 0 })

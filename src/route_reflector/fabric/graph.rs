@@ -89,17 +89,6 @@ impl Graph {
         Self { size, reflectors, own, passing, adjacent, clients }
     }
 
-    /// Classes with a member besides the origin.
-    pub fn others(&self, size: &[u32], origin: usize) -> Bits {
-        let mut others = Bits::none(size.len());
-        for (class, &members) in size.iter().enumerate() {
-            if members > u32::from(class == origin) {
-                others.insert(class);
-            }
-        }
-        others
-    }
-
     /// To whom a class passes a route, and the list that they get. They have not accepted it yet.
     pub fn passes(
         &self,
@@ -126,7 +115,7 @@ impl Graph {
     ///
     /// `size` may be smaller than the graph's own: somebody is down.
     pub fn reach(&self, size: &[u32], origin: usize, rule: Rule, seen: &mut Seen) -> Bits {
-        let others = self.others(size, origin);
+        let others = others(size, origin);
         let mut learned = self.adjacent[origin].clone();
         learned.and(&others);
         seen.clear();
@@ -159,6 +148,17 @@ impl Graph {
         }
         learned
     }
+}
+
+/// Classes with a member besides the origin.
+pub(super) fn others(size: &[u32], origin: usize) -> Bits {
+    let mut others = Bits::none(size.len());
+    for (class, &members) in size.iter().enumerate() {
+        if members > u32::from(class == origin) {
+            others.insert(class);
+        }
+    }
+    others
 }
 
 /// The states of one route: where it is, whether it is from a client there, and its list.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::{
     Rule,
     bits::Bits,
-    graph::{Graph, Seen},
+    graph::{Graph, Seen, others},
 };
 
 /// As many as fit into a message.
@@ -41,7 +41,7 @@ impl Absent {
             if size[origin] == 0 {
                 return Bits::none(size.len());
             }
-            let mut absent = graph.others(size, origin);
+            let mut absent = others(size, origin);
             absent.and_not(&graph.reach(size, origin, rule, &mut seen));
             absent
         };

@@ -6,7 +6,7 @@
 //! number grows like a factorial.
 use super::{
     Rule,
-    graph::{Graph, List},
+    graph::{Graph, List, others},
 };
 
 /// Paths of one prefix at one reflector that are still taken for quiet. Measured with BIRD 2.0 and 18 nodes: 75
@@ -112,7 +112,7 @@ impl Counter<'_> {
     /// How many paths of a prefix of one of `origin` each member of each class has; of that class, each other.
     fn count(&mut self, origin: usize) -> Vec<u64> {
         let graph = self.graph;
-        let others = graph.others(&graph.size, origin);
+        let others = others(&graph.size, origin);
         let members = |class: usize| u64::from(graph.size[class] - u32::from(class == origin));
         let mut at = vec![0_u64; graph.size.len()];
         let mut level: Vec<Vec<Alike>> = vec![Vec::new(); graph.size.len()];

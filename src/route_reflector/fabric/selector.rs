@@ -131,7 +131,9 @@ impl Expression {
             Self::Has(key) | Self::Label { key, .. } => drop(keys.insert(key)),
             Self::Not(inner) => inner.keys(keys),
             Self::And(several) | Self::Or(several) => {
-                several.iter().for_each(|one| one.keys(keys));
+                for one in several {
+                    one.keys(keys);
+                }
             }
         }
     }

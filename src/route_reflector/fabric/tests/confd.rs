@@ -14,7 +14,7 @@ fn nodes(ids: &[Option<Ipv4Addr>]) -> Vec<Node> {
     let node = |(place, &id): (usize, &Option<Ipv4Addr>)| {
         let n = place.to_string();
         let labels = [("n", &*n), ("rr", "")];
-        Node { cluster_id: id, ..node(place, &labels[..1 + usize::from(id.is_some())]) }
+        Node { cluster_id: id, ..node(place, &labels[..=usize::from(id.is_some())]) }
     };
     ids.iter().enumerate().map(node).collect()
 }

@@ -80,7 +80,9 @@ pub fn peerings(lab: &Lab) -> Peerings {
             }
         }
     }
-    out.iter_mut().for_each(|of| of.retain(|_, entries| !entries.is_empty()));
+    for of in &mut out {
+        of.retain(|_, entries| !entries.is_empty());
+    }
     out
 }
 
@@ -109,7 +111,7 @@ pub fn sessions(lab: &Lab) -> Vec<(usize, usize)> {
 /// Who learns whose routes, and how many paths of them: (node, origin) -> paths.
 pub type Learned = BTreeMap<(usize, usize), u64>;
 
-/// `cut`: sessions that are down. `only`: sessions that count.
+/// `cut`: sessions that are down.
 pub fn learned(
     lab: &Lab,
     down: &BTreeSet<usize>,
