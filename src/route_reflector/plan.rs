@@ -529,7 +529,11 @@ impl View<'_> {
             *slots.entry((zone, state)).or_default() += 1;
         }
         Told {
-            desired: self.target.by_zone.clone(),
+            desired: if self.target.freeze.is_some() {
+                memory.told.desired.clone()
+            } else {
+                self.target.by_zone.clone()
+            },
             slots,
             mesh: fabric.mesh(),
             missing,

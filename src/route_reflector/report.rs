@@ -111,9 +111,11 @@ pub(super) fn report(
         .ground
         .reflectors()
         .filter(|(node, _)| view.ground.fabric.node(node).is_some_and(|node| node.up));
+    let before = view.set.status.as_ref().map_or(0, |status| status.desired);
     let mut status = RouteReflectorSetStatus {
         slots: view.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
-        desired: count(view.target.desired),
+        // Nobody who could be one is no wish for none.
+        desired: if view.target.freeze.is_some() { before } else { count(view.target.desired) },
         ready: count(ready.count()),
         phase: phase(view).into(),
         mesh: Some(if told.mesh { "On" } else { "Off" }.into()),
