@@ -324,7 +324,7 @@ pub fn restoration(settings: &Settings, ground: &Ground) -> Goal {
     }
 }
 
-/// The peers that are there, and the wide one.
+/// The peers that are there, and the bridge.
 fn kept(settings: &Settings, ground: &Ground) -> Vec<planner::PeerSpec> {
     let ours = ground.ours.iter().map(|(name, peer)| planner::PeerSpec {
         name: name.clone(),
@@ -332,9 +332,8 @@ fn kept(settings: &Settings, ground: &Ground) -> Vec<planner::PeerSpec> {
         peer_selector: peer.peer_selector.clone(),
     });
     let mut peers: Vec<_> = ours.collect();
-    let wide = planner::wide_peer(&settings.label.0);
-    if !peers.iter().any(|peer| peer.name == wide.name) {
-        peers.push(wide);
+    if !peers.iter().any(|peer| peer.name == steps::WIDE) {
+        peers.push(steps::way_back(ground, &settings.label.0));
     }
     peers
 }

@@ -7,11 +7,13 @@
 //! it did. So it does not matter where the last process died, nor what others changed meanwhile.
 //!
 //! Where clients of one reflector would be cut off from those of another on the way (from the mesh to
-//! zones, from one topology to another), everybody first peers with every reflector ([`WIDE`]), and
-//! that is taken away last.
+//! zones, from one topology to another), everybody also peers with the reflectors of one zone, the
+//! *bridge* ([`WIDE`]): they alone would be enough, and the others can be changed one by one. It is taken away
+//! last. With all reflectors in place of these few, nodes would hold too many paths on the way.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::Ipv4Addr,
     sync::Arc,
 };
 
@@ -26,11 +28,14 @@ mod admission;
 
 pub use admission::{Refused, sound};
 
-/// The BGPPeer of clients to every reflector: the original's, and the way between topologies.
+/// The BGPPeer of clients to every reflector: the original's; between topologies, to the bridge.
 pub const WIDE: &str = "peer-to-rrs-1";
 
 /// The BGPPeer between reflectors.
 pub const BETWEEN: &str = "rrs-to-rrs";
+
+/// Reflectors of a bridge: two may fail.
+const BRIDGE: usize = 3;
 
 /// How many nodes that have just joined are given their group at once: each loses its own routes for a
 /// moment, and has little to lose.
@@ -304,6 +309,7 @@ pub fn pending(ground: &Ground, goal: &Goal) -> Vec<Step> {
     steps.extend(adoptions(ground, goal));
     steps.extend(wider_peers(ground, goal));
     steps.extend(labels(ground, goal));
+    steps.extend(narrower_bridge(ground, goal));
     steps.extend(marks(ground, goal, Why::Renumber));
     steps.extend(marks(ground, goal, Why::Promote));
     steps.extend(demotions(ground, goal));
@@ -380,8 +386,14 @@ fn demotions(ground: &Ground, goal: &Goal) -> Vec<Step> {
 /// BGPPeers that are missing or can be widened.
 fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
     let mut wanted = goal.peers.clone();
-    if needs_wide(ground, goal) && !wanted.iter().any(|peer| peer.name == WIDE) {
-        wanted.push(wide_peer(&goal.label.0));
+    let planned = wanted.iter().position(|peer| peer.name == WIDE);
+    match planned {
+        // While reflectors are of several ids, not everybody can have all of them.
+        Some(place) if !marks(ground, goal, Why::Renumber).is_empty() => {
+            wanted[place] = bridge(ground, goal);
+        }
+        None if needs_bridge(ground, goal) => wanted.push(bridge(ground, goal)),
+        _ => {}
     }
     // Those that everybody's sessions come from are there before those of a group.
     wanted.sort_by_key(|peer| (peer.name != BETWEEN, peer.name != WIDE));
@@ -389,10 +401,54 @@ fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
         let Some(there) = ground.ours.get(&peer.name) else {
             return Some(Step::WritePeer { peer, widens: true });
         };
+        if peer.name == WIDE {
+            return None;
+        }
         let both = union(there, &peer)?;
         (both != as_spec(&peer.name, there)).then_some(Step::WritePeer { peer: both, widens: true })
     });
     steps.collect()
+}
+
+/// The peer of all clients with all reflectors becomes the bridge before reflectors get ids of their zones.
+fn narrower_bridge(ground: &Ground, goal: &Goal) -> Option<Step> {
+    let there = ground.ours.get(WIDE)?;
+    let is_planned = goal.peers.iter().any(|peer| peer.name == WIDE);
+    let all = wide_peer(&goal.label.0);
+    let renumbers = !marks(ground, goal, Why::Renumber).is_empty();
+    (!is_planned && renumbers && there.peer_selector == all.peer_selector)
+        .then(|| Step::WritePeer { peer: bridge(ground, goal), widens: false })
+}
+
+/// All clients with the reflectors of one zone: of one whose reflectors have their ids already, if there is
+/// one, else of the first.
+fn bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
+    let mut by_id: BTreeMap<Ipv4Addr, (Vec<u32>, usize)> = BTreeMap::new();
+    for slot in &goal.slots {
+        let marks = ground.marks(&slot.node);
+        let id = marks.and_then(|marks| marks.cluster_id);
+        let (slots, right) = by_id.entry(id.unwrap_or(slot.cluster_id)).or_default();
+        slots.push(slot.id);
+        *right += usize::from(id == Some(slot.cluster_id));
+    }
+    let best = by_id.into_values().rev().max_by_key(|(slots, right)| (*right, slots.len() > 1));
+    let slots = best.map(|(slots, _)| slots).unwrap_or_default();
+    let slots: BTreeSet<u32> = slots.into_iter().take(BRIDGE).collect();
+    PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(&goal.label.0) }
+}
+
+/// The bridge on the way back to the mesh: all clients with reflectors of one id.
+#[must_use]
+pub fn way_back(ground: &Ground, key: &str) -> PeerSpec {
+    let mut by_id: BTreeMap<Ipv4Addr, BTreeSet<u32>> = BTreeMap::new();
+    for (_, marks) in ground.reflectors() {
+        if let (Some(id), Some(slot)) = (marks.cluster_id, marks.slot) {
+            by_id.entry(id).or_default().insert(slot);
+        }
+    }
+    let most = by_id.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
+    let slots = most.into_iter().take(BRIDGE).collect();
+    PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(key) }
 }
 
 fn as_spec(name: &str, peer: &OurPeer) -> PeerSpec {
@@ -428,20 +484,18 @@ fn slots(selector: &str) -> Option<BTreeSet<u32>> {
 }
 
 /// Whether somebody would be cut off on the way if clients only had the reflectors of their group.
-fn needs_wide(ground: &Ground, goal: &Goal) -> bool {
+fn needs_bridge(ground: &Ground, goal: &Goal) -> bool {
     let reflects = |slot: &u32| {
         let holder = goal.slots.iter().find(|goal| goal.id == *slot);
         holder.is_some_and(|slot| {
             ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) != Some(Why::Promote))
         }) || ground.reflectors().any(|(_, marks)| marks.slot == Some(*slot))
     };
-    let restoring = goal.peers.is_empty() && ground.reflectors().next().is_some();
     let of_groups = goal.peers.iter().filter(|peer| peer.name != BETWEEN && peer.name != WIDE);
-    restoring
-        || of_groups.into_iter().any(|peer| {
-            !ground.ours.contains_key(&peer.name)
-                || slots(&peer.peer_selector).is_some_and(|slots| !slots.iter().any(reflects))
-        })
+    of_groups.into_iter().any(|peer| {
+        !ground.ours.contains_key(&peer.name)
+            || slots(&peer.peer_selector).is_some_and(|slots| !slots.iter().any(reflects))
+    })
 }
 
 /// BGPPeers that are more than they are to be.

@@ -10,6 +10,17 @@ const REFLECTORS_PER_ZONE: usize = 2;
 /// Auto is Zonal for so many zones: one is nothing to divide, and each needs a cluster id of its own.
 const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
 
+/// How many reflectors Auto divides among so many zones. With Calico's `add paths on` every reflector passes on
+/// every path, so their number grows with the product over the zones: with more reflectors than these a node
+/// would hold more paths to one prefix than is known to be quiet.
+fn most_of_auto(zones: usize) -> usize {
+    match zones {
+        ..=2 => usize::MAX,
+        3 => 12,
+        _ => 8,
+    }
+}
+
 /// What was chosen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -52,9 +63,21 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
             };
             let layout = zonal(rules, roll, eye).ok().filter(|layout| {
                 let zones = roll.zones().keys().flatten().count() - layout.guests.len();
-                ZONES_OF_AUTO.contains(&zones)
+                ZONES_OF_AUTO.contains(&zones) && total(rules, roll, eye) <= most_of_auto(zones)
             });
             Ok(layout.unwrap_or_else(|| Layout::plain(Topology::Simple)))
+        }
+    }
+}
+
+/// How many reflectors there are to be in all.
+fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
+    let of = |nodes: Nodes| rules.count.of(if eye == Eye::InUse { nodes.all } else { nodes.ready });
+    match rules.count.scope {
+        Scope::Cluster => of(roll.count(0..roll.len())),
+        Scope::PerZone => {
+            let zones = roll.zones();
+            zones.values().map(|indices| of(roll.count(indices.iter().copied()))).sum()
         }
     }
 }

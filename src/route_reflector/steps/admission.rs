@@ -76,6 +76,14 @@ impl Step {
                 return Err(Refused::Lost { rule: word, pairs, example });
             }
         }
+        // Nor afterwards, when all sessions are up: what a changed node lost for a moment comes back.
+        for (rule, word) in [(Rule::Rfc, "RFC 4456"), (Rule::Bird, "BIRD's rule")] {
+            let missing = after.missing(rule);
+            if missing.pairs > before.missing(rule).pairs {
+                let (pairs, example) = (missing.pairs, example(&missing));
+                return Err(Refused::Lost { rule: word, pairs, example });
+            }
+        }
         if self.takes_away() {
             for rule in [Rule::Rfc, Rule::Bird] {
                 if let Some((reflector, missing)) = change.fragile(rule)

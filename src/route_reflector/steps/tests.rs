@@ -415,3 +415,4 @@ proptest! {
         prop_assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
     }
 }
+
