@@ -44,6 +44,13 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["bgpconfigurations"],
         verbs: &["get", "list", "watch", "create", "patch"],
     },
+    // Whether Calico may be written to, and which group it uses.
+    Permission { group: "projectcalico.org", resources: &["clusterinformations"], verbs: &["get"] },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["clusterinformations"],
+        verbs: &["get"],
+    },
     // transition.gate: NodeStatus.
     Permission {
         group: "projectcalico.org",

@@ -21,6 +21,7 @@ use futures::stream::BoxStream;
 
 use crate::{
     api::route_reflector_set::{self, DatastoreType},
+    controller::error::is_refusal,
     runtime::lease::Fence,
 };
 
@@ -135,8 +136,16 @@ impl Error {
     /// Whether the same call may succeed later without anybody doing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Locked | Self::Changed(_) | Self::Etcd(_) | Self::NotLeading)
-            || matches!(self, Self::Kube { source, .. } if !matches!(source, kube::Error::Api(status) if status.is_forbidden()))
+        match self {
+            Self::Locked | Self::Changed(_) | Self::Etcd(_) | Self::NotLeading => true,
+            Self::Kube { source: kube::Error::Api(status), .. } => {
+                !status.is_forbidden() && !is_refusal(status)
+            }
+            Self::Kube { .. } => true,
+            Self::NotInstalled | Self::Taken { .. } | Self::Invalid(_) | Self::NoSpeaker(_) => {
+                false
+            }
+        }
     }
 
     /// A `PascalCase` word for conditions.
@@ -149,6 +158,9 @@ impl Error {
             Self::Invalid(_) | Self::NoSpeaker(_) => "InvalidSpec",
             Self::Kube { source: kube::Error::Api(status), .. } if status.is_forbidden() => {
                 "Forbidden"
+            }
+            Self::Kube { source: kube::Error::Api(status), .. } if is_refusal(status) => {
+                "InvalidSpec"
             }
             Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
             Self::Etcd(_) => "DatastoreUnreachable",
