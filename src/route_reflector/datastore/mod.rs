@@ -137,11 +137,14 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Locked | Self::Changed(_) | Self::Etcd(_) | Self::NotLeading => true,
             Self::Kube { source: kube::Error::Api(status), .. } => {
                 !status.is_forbidden() && !is_refusal(status)
             }
-            Self::Kube { .. } => true,
+            Self::Locked
+            | Self::Changed(_)
+            | Self::Kube { .. }
+            | Self::Etcd(_)
+            | Self::NotLeading => true,
             Self::NotInstalled | Self::Taken { .. } | Self::Invalid(_) | Self::NoSpeaker(_) => {
                 false
             }
@@ -380,7 +383,7 @@ mod tests {
         fn is_send<T: Send>(_: impl FnOnce(&'static Datastore) -> T) {}
         let wanted: &WantedPeer =
             &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "" };
-        is_send(|store| store.read());
+        is_send(Datastore::read);
         is_send(|store| store.apply_peer(wanted));
         is_send(|store| store.delete_peer("", ""));
         is_send(|store| store.set_mesh(true));

@@ -10,7 +10,7 @@ use super::{CLIENTS, installed, kind, peers, store};
 use crate::bench::run;
 
 /// Far more than any watch takes to tell.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub async fn told(changes: &mut BoxStream<'static, ()>, what: &str) {
     timeout(PATIENCE, changes.next()).await.unwrap_or_else(|_| panic!("{what}")).expect("endless");
