@@ -22,18 +22,20 @@
 //! ```
 //!
 //! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
-//! `credentials` make identities, `control_plane`, `cluster` and `bgp` put the levels together, `image` writes OCI
-//! archives, `impair` slows links down, `streams` is told by workers what they run, `demo` plays the product's main jobs on
-//! a cluster, `dashboard` draws dashboards.
+//! `credentials` make identities, `control_plane`, `cluster` and `bgp` put the levels together, [`calico`] installs
+//! Calico's kinds, [`etcd`] is one as Calico has it, `image` writes OCI archives, `impair` slows links down, `streams`
+//! is told by workers what they run, `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards.
 
 mod audit;
 pub mod bgp;
+pub mod calico;
 pub mod cli;
 pub mod cluster;
 mod control_plane;
 mod credentials;
 pub mod dashboard;
 pub mod demo;
+pub mod etcd;
 pub mod image;
 mod impair;
 mod kubeconfig;

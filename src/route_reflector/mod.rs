@@ -22,7 +22,7 @@ use kube::{
 use crate::{
     api::{
         RouteReflectorSet, RouteReflectorSetStatus, TrafficWatch,
-        route_reflector_set::{DeletionPolicy, Etcd, Gate},
+        route_reflector_set::{Datastore as DatastoreSpec, DeletionPolicy, Gate},
     },
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
@@ -80,7 +80,7 @@ pub struct RouteReflectorReconciler {
     /// Nothing is written to another datastore either while the lease is not held.
     pub fence: Fence,
     /// The datastores of sets that name another one, with what they say of it.
-    pub others: Mutex<HashMap<String, (Etcd, Datastore)>>,
+    pub others: Mutex<HashMap<String, (DatastoreSpec, Datastore)>>,
     /// The endpoints, for the gate.
     pub prometheus: Endpoints,
     /// Whether the PromQL of authors is asked.
@@ -149,14 +149,18 @@ impl RouteReflectorReconciler {
     /// Where this set's Calico keeps its objects. Connections to an etcd are kept as long as its
     /// spec stays.
     fn datastore(&self, set: &RouteReflectorSet) -> Result<Datastore, datastore::Error> {
-        let Some(spec) = &set.spec.datastore.etcd else { return Ok(self.kubernetes.clone()) };
+        let spec = &set.spec.datastore;
+        if spec.etcd.is_none() {
+            return Ok(self.kubernetes.clone());
+        }
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, datastore)) = others.get(&set.name_any())
             && known == spec
         {
             return Ok(datastore.clone());
         }
-        let datastore = datastore::of_etcd(&self.client, &self.namespace, spec, &self.fence)?;
+        let client = self.client.clone();
+        let datastore = Datastore::new(client, &self.namespace, spec, &self.fence)?;
         others.insert(set.name_any(), (spec.clone(), datastore.clone()));
         Ok(datastore)
     }
@@ -399,10 +403,7 @@ pub async fn rehearse(
 ) -> Result<rehearsal::Rehearsal, Error> {
     // A fence that is shut: nothing is written.
     let fence = Fence::default();
-    let datastore = match &set.spec.datastore.etcd {
-        Some(spec) => datastore::of_etcd(client, namespace, spec, &fence)?,
-        None => Datastore::Kubernetes(Arc::new(datastore::Kubernetes::new(client.clone()))),
-    };
+    let datastore = Datastore::new(client.clone(), namespace, &set.spec.datastore, &fence)?;
     let snapshot = datastore.read().await?;
     let stage =
         rehearsal::Stage { speakers: nodes.speakers(), snapshot: Arc::unwrap_or_clone(snapshot) };

@@ -12,12 +12,11 @@ use super::confd::Confd;
 use super::follow::Follower;
 use super::ground::Ground;
 use super::nodes::Nodes;
+use crate::calico;
 use crate::cluster::apply::apply;
 use crate::control_plane::{ControlPlane, Options};
 use crate::wait::{Look, until};
 
-/// Calico's kinds.
-const DEFINITIONS: &str = include_str!("../../manifests/calico.yaml");
 /// What a new Calico has: the mesh is on, and this says that its datastore is here.
 const OBJECTS: &str = "\
 apiVersion: crd.projectcalico.org/v1
@@ -61,7 +60,7 @@ impl Site {
         let ground = Arc::new(Ground::start(nodes).await?);
         let plane = ControlPlane::start(options).await?;
         let client = plane.client()?;
-        define(&client, DEFINITIONS).await?;
+        calico::install(&client, calico::Group::V1).await?;
         apply(&client, OBJECTS).await?;
         let confd = Confd::new(Arc::clone(&ground));
         let follower = Follower::start(client.clone(), confd.clone(), skew);

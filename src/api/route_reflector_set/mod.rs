@@ -33,13 +33,6 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["bgppeers"],
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
-    // Whether Calico is migrating its datastore.
-    Permission { group: "projectcalico.org", resources: &["clusterinformations"], verbs: &["get"] },
-    Permission {
-        group: "crd.projectcalico.org",
-        resources: &["clusterinformations"],
-        verbs: &["get"],
-    },
     // mesh: Migrate, deletionPolicy: RestoreMesh.
     Permission {
         group: "projectcalico.org",
@@ -50,6 +43,13 @@ pub const PERMISSIONS: &[Permission] = &[
         group: "crd.projectcalico.org",
         resources: &["bgpconfigurations"],
         verbs: &["get", "list", "watch", "create", "patch"],
+    },
+    // Whether Calico may be written to, and which group it uses.
+    Permission { group: "projectcalico.org", resources: &["clusterinformations"], verbs: &["get"] },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["clusterinformations"],
+        verbs: &["get"],
     },
     // transition.gate: NodeStatus.
     Permission {

@@ -128,6 +128,11 @@ impl Kubernetes {
             group.map(|group| (group, Instant::now()));
     }
 
+    /// Looks for the group anew at the next call.
+    pub(super) fn forget_group(&self) {
+        self.remember(None);
+    }
+
     async fn discover(&self) -> Result<Group, Error> {
         match (self.serves(Group::V3).await?, self.serves(Group::V1).await?) {
             (true, false) => Ok(Group::V3),

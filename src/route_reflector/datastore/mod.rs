@@ -21,6 +21,7 @@ use futures::stream::BoxStream;
 
 use crate::{
     api::route_reflector_set::{self, DatastoreType},
+    controller::error::is_refusal,
     runtime::lease::Fence,
 };
 
@@ -135,8 +136,19 @@ impl Error {
     /// Whether the same call may succeed later without anybody doing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Locked | Self::Changed(_) | Self::Etcd(_) | Self::NotLeading)
-            || matches!(self, Self::Kube { source, .. } if !matches!(source, kube::Error::Api(status) if status.is_forbidden()))
+        match self {
+            Self::Kube { source: kube::Error::Api(status), .. } => {
+                !status.is_forbidden() && !is_refusal(status)
+            }
+            Self::Locked
+            | Self::Changed(_)
+            | Self::Kube { .. }
+            | Self::Etcd(_)
+            | Self::NotLeading => true,
+            Self::NotInstalled | Self::Taken { .. } | Self::Invalid(_) | Self::NoSpeaker(_) => {
+                false
+            }
+        }
     }
 
     /// A `PascalCase` word for conditions.
@@ -149,6 +161,9 @@ impl Error {
             Self::Invalid(_) | Self::NoSpeaker(_) => "InvalidSpec",
             Self::Kube { source: kube::Error::Api(status), .. } if status.is_forbidden() => {
                 "Forbidden"
+            }
+            Self::Kube { source: kube::Error::Api(status), .. } if is_refusal(status) => {
+                "InvalidSpec"
             }
             Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
             Self::Etcd(_) => "DatastoreUnreachable",
@@ -164,36 +179,6 @@ pub enum Datastore {
     /// In etcd.
     #[cfg(feature = "etcd")]
     Etcd(Arc<Etcd>),
-}
-
-/// The etcd of a spec.
-///
-/// # Errors
-/// [`Error::Invalid`] if this operator was built without it.
-#[cfg(feature = "etcd")]
-pub fn of_etcd(
-    client: &kube::Client,
-    namespace: &str,
-    spec: &crate::api::route_reflector_set::Etcd,
-    fence: &crate::runtime::lease::Fence,
-) -> Result<Datastore, Error> {
-    let etcd = Etcd::new(client.clone(), namespace, spec, fence.clone());
-    Ok(Datastore::Etcd(Arc::new(etcd)))
-}
-
-/// The etcd of a spec.
-///
-/// # Errors
-/// [`Error::Invalid`]: this operator was built without it.
-#[cfg(not(feature = "etcd"))]
-pub fn of_etcd(
-    _: &kube::Client,
-    _: &str,
-    _: &crate::api::route_reflector_set::Etcd,
-    _: &crate::runtime::lease::Fence,
-) -> Result<Datastore, Error> {
-    let text = "spec.datastore.type: this operator was built without the feature etcd";
-    Err(Error::Invalid(text.into()))
 }
 
 /// One call for both.
@@ -398,7 +383,7 @@ mod tests {
         fn is_send<T: Send>(_: impl FnOnce(&'static Datastore) -> T) {}
         let wanted: &WantedPeer =
             &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "" };
-        is_send(|store| store.read());
+        is_send(Datastore::read);
         is_send(|store| store.apply_peer(wanted));
         is_send(|store| store.delete_peer("", ""));
         is_send(|store| store.set_mesh(true));

@@ -31,57 +31,64 @@ const PAGE_SIZE: u32 = 500;
 type Meta = PartialObjectMeta<DynamicObject>;
 type Events = BoxStream<'static, Result<Event<Meta>, watcher::Error>>;
 
-/// What runs: the group, and the events of its peers and configurations.
-type Running = Option<(Group, Events)>;
+#[derive(Default)]
+struct Watch {
+    /// The group, and the events of its peers and configurations.
+    running: Option<(Group, Events)>,
+    /// Whether the last item said that something can be read.
+    stands: bool,
+}
 
 /// An item whenever something may have changed.
 pub(super) fn changes(store: Arc<Kubernetes>) -> BoxStream<'static, ()> {
-    let begin = (store, Running::None);
-    stream::unfold(begin, |(store, mut running)| async move {
-        next(&store, &mut running).await;
-        Some(((), (store, running)))
+    stream::unfold((store, Watch::default()), |(store, mut watch)| async move {
+        watch.next(&store).await;
+        Some(((), (store, watch)))
     })
     .boxed()
 }
 
-/// Returns at the next change.
-async fn next(store: &Kubernetes, running: &mut Running) {
-    loop {
-        let group = match store.group().await {
-            Ok(group) => group,
-            Err(error) => {
-                let was = running.take().is_some();
-                store.news.watching(false);
-                tracing::debug!(%error, "Calico's objects are not watched");
-                // Whoever waits has to see that, too.
-                if was {
+impl Watch {
+    /// Returns at the next change.
+    async fn next(&mut self, store: &Kubernetes) {
+        loop {
+            let group = match store.group().await {
+                Ok(group) => group,
+                Err(error) => {
+                    self.running = None;
+                    store.news.watching(false);
+                    tracing::debug!(%error, "Calico's objects are not watched");
+                    // Whoever waits has to see that, too; once.
+                    if std::mem::take(&mut self.stands) {
+                        return;
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let (_, events) = match &mut self.running {
+                Some(current) if current.0 == group => current,
+                running => running.insert((group, watch_group(store, group))),
+            };
+            match tokio::time::timeout(LOOK_AGAIN, until_change(events)).await {
+                Ok(Ok(())) => {
+                    collect(events).await;
+                    // In this order: who reads now must not be given what was read before.
+                    store.news.bump();
+                    store.news.watching(true);
+                    self.stands = true;
                     return;
                 }
-                tokio::time::sleep(PAUSE).await;
-                continue;
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "watch of Calico's objects failed, trying again");
+                    self.running = None;
+                    store.news.watching(false);
+                    store.forget_group();
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // Time to look for the group.
+                Err(_) => {}
             }
-        };
-        let (_, events) = match running {
-            Some(current) if current.0 == group => current,
-            _ => running.insert((group, watch_group(store, group))),
-        };
-        let changed = match tokio::time::timeout(LOOK_AGAIN, until_change(events)).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "watch of Calico's objects failed, trying again");
-                *running = None;
-                store.news.watching(false);
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-            Err(_) => false,
-        };
-        if changed {
-            collect(events).await;
-            // In this order: who reads now must not be given what was read before.
-            store.news.bump();
-            store.news.watching(true);
-            return;
         }
     }
 }

@@ -415,4 +415,3 @@ proptest! {
         prop_assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
     }
 }
-

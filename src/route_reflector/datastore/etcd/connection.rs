@@ -180,7 +180,9 @@ impl Connection {
                         (text, None, false)
                     }
                 };
-                last = Error::Etcd(format!("{}: {failed}", self.failed(number).await));
+                let (endpoint, anonymous) = self.failed(number).await;
+                let hint = hint(&endpoint, &failed, anonymous);
+                last = Error::Etcd(format!("{endpoint}: {failed}{hint}"));
                 if final_ {
                     break;
                 }
@@ -221,16 +223,18 @@ impl Connection {
     }
 
     /// Closes a connection that failed, unless there is a newer one, and goes on to the next member.
-    /// Returns the member that failed.
-    async fn failed(&self, number: Option<u64>) -> String {
+    /// Returns the member that failed, and whether it was shown no certificate.
+    async fn failed(&self, number: Option<u64>) -> (String, bool) {
         let mut state = self.state.lock().await;
         let endpoint = self.endpoint(&state).to_owned();
+        let identity = |open: &Open| open.credentials.identity.is_some();
+        let anonymous = !state.open.as_ref().is_some_and(identity);
         let current = state.open.as_ref().map(|open| open.number);
         if number.is_none() || number == current {
             state.open = None;
             state.member = (state.member + 1) % self.endpoints.len().max(1);
         }
-        endpoint
+        (endpoint, anonymous)
     }
 
     /// Closes what is open, so that the next call connects anew.
@@ -258,6 +262,19 @@ pub(super) fn explain(error: &etcd_client::Error) -> (String, bool) {
         }
         etcd_client::Error::IoError(error) => (error.to_string(), true),
         other => (other.to_string(), false),
+    }
+}
+
+/// What may be behind a connection that was closed without a word: with TLS 1.3 a server refuses a
+/// client only after the client believes to be connected.
+fn hint(endpoint: &str, failed: &str, anonymous: bool) -> &'static str {
+    let hung_up = ["connection closed", "reset", "roken pipe", "CertificateRequired"];
+    if !endpoint.starts_with("https://") || !hung_up.iter().any(|text| failed.contains(text)) {
+        ""
+    } else if anonymous {
+        "; etcd may demand a client certificate, and the Secret has no etcd-cert and etcd-key"
+    } else {
+        "; etcd may have refused the client certificate (etcd-cert)"
     }
 }
 

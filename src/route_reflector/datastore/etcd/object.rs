@@ -192,7 +192,7 @@ pub(super) fn merge(value: &mut Value, patch: Value) {
 mod tests {
     use super::*;
 
-    fn node(spec: Value) -> Entry {
+    fn node(spec: &Value) -> Entry {
         let value = json!({"kind": "Node", "metadata": {"name": "c1"}, "spec": spec});
         Entry { name: "c1".into(), value, revision: 7 }
     }
@@ -225,26 +225,26 @@ mod tests {
                 Err("cluster id \"x\" is no IPv4 address".to_owned()),
             ),
         ] {
-            assert_eq!(node(spec.clone()).node(), expected, "{spec}");
+            assert_eq!(node(&spec).node(), expected, "{spec}");
         }
-        assert!(node(json!({"orchRefs": k8s})).is_kubernetes_node("n1"));
-        assert!(!node(json!({"orchRefs": k8s})).is_kubernetes_node("c1"));
+        assert!(node(&json!({"orchRefs": k8s})).is_kubernetes_node("n1"));
+        assert!(!node(&json!({"orchRefs": k8s})).is_kubernetes_node("c1"));
     }
 
     #[test]
     fn bug_19_a_node_without_bgp_is_refused_and_does_not_end_the_process() {
         let id = Some(Ipv4Addr::new(224, 0, 0, 1));
         for spec in [json!({}), json!({"bgp": null}), json!(null), json!({"bgp": "x"})] {
-            let error = node(spec.clone()).with_cluster_id(id).unwrap_err().to_string();
+            let error = node(&spec).with_cluster_id(id).unwrap_err().to_string();
             assert!(error.contains("node c1") && error.contains("no spec.bgp"), "{error}");
-            assert_eq!(node(spec).with_cluster_id(None).unwrap(), None);
+            assert_eq!(node(&spec).with_cluster_id(None).unwrap(), None);
         }
     }
 
     #[test]
     fn only_the_cluster_id_of_a_node_changes() {
         let spec = json!({"bgp": {"ipv4Address": "10.0.0.1/24", "new": [1, {"a": 2}]}, "x": 1.5});
-        let before = node(spec);
+        let before = node(&spec);
         let id = Ipv4Addr::new(224, 0, 0, 1);
         let mut after = before.with_cluster_id(Some(id)).unwrap().unwrap();
         let set = Entry { value: after.clone(), ..before.clone() };
