@@ -710,3 +710,6 @@ pub(super) fn remembered(
     report::remember(&mut status, &decision.target, ground, &decision.unfit_since, now);
     status
 }
+
+#[cfg(test)]
+mod tests;
