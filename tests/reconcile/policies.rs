@@ -221,6 +221,8 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             (json!({"metadata": {"labels": {"team": null}}}), "only node labels"),
             (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
             (json!({"metadata": {"annotations": {"a": "b"}}}), "nothing of a node"),
+            (json!({"metadata": {"labels": {"rr": ""}}}), "only node labels"),
+            (json!({"metadata": {"labels": {"rr": "", "team": "b", SLOT: "0"}}}), "only node labels"),
             (json!({"spec": {"unschedulable": true}}), "nothing of a node"),
             (json!({"spec": {"taints": []}}), "only node taints"),
             (
@@ -236,6 +238,15 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             {"key": "team", "value": "a", "effect": "NoSchedule"},
             {"key": KEY, "value": "true", "effect": "NoSchedule"}]}});
         nodes.patch("node-1", &params, &Patch::Merge(ours)).await.expect("our own keys");
+        // What makes a reflector, and what takes that away: the label's name is the user's choice.
+        for value in [json!("0"), json!(null)] {
+            let label = value.as_str().map(|_| "");
+            let reflector = json!({"metadata": {
+                "labels": {"rr": label, SLOT: value, "route-reflectors.traffic.example.com/group": null},
+                "annotations": {"projectcalico.org/RouteReflectorClusterID": value.as_str().map(|_| "224.0.0.1")},
+            }});
+            nodes.patch("node-1", &params, &Patch::Merge(reflector)).await.expect("a reflector");
+        }
         // Everybody else is as free as before.
         let other = json!({"metadata": {"labels": {"team": "c"}}});
         bench.nodes().patch("node-1", &params, &Patch::Merge(other)).await.expect("others");
