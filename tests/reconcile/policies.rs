@@ -20,6 +20,9 @@ use crate::{
     prometheus::{Prometheus, Sample},
 };
 
+/// Which slot a reflector holds.
+const SLOT: &str = "route-reflectors.traffic.example.com/slot";
+
 async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
@@ -222,7 +225,10 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
             (json!({"metadata": {"annotations": {"a": "b"}}}), "nothing of a node"),
             (json!({"metadata": {"labels": {"rr": ""}}}), "only node labels"),
-            (json!({"metadata": {"labels": {"rr": "", "team": "b", SLOT: "0"}}}), "only node labels"),
+            (
+                json!({"metadata": {"labels": {"rr": "", "team": "b", SLOT: "0"}}}),
+                "only node labels",
+            ),
             (json!({"spec": {"unschedulable": true}}), "nothing of a node"),
             (json!({"spec": {"taints": []}}), "only node taints"),
             (

@@ -48,7 +48,10 @@ pub async fn run(keep: bool, operator: &Path) -> Result<bool> {
     checks.splice(0..0, verdict::all(&stage));
     if keep {
         let kubeconfig = stage.site.plane.kubeconfig().display();
-        println!("\n{}\nThe nodes stay until Ctrl-C:\n  kubectl --kubeconfig {kubeconfig} get nodes,bgppeers,rrs\n", super::table(&checks));
+        println!(
+            "\n{}\nThe nodes stay until Ctrl-C:\n  kubectl --kubeconfig {kubeconfig} get nodes,bgppeers,rrs\n",
+            super::table(&checks)
+        );
         std::future::pending::<()>().await;
     }
     let ending = Instant::now();
