@@ -405,11 +405,11 @@ pub async fn rehearse(
     let fence = Fence::default();
     let datastore = Datastore::new(client.clone(), namespace, &set.spec.datastore, &fence)?;
     let snapshot = datastore.read().await?;
-    let stage =
+    let mut stage =
         rehearsal::Stage { speakers: nodes.speakers(), snapshot: Arc::unwrap_or_clone(snapshot) };
     let fitness = fitness(client, nodes, set).await?;
     let workloads = Arc::new(workloads::count(client).await?);
-    rehearsal::rehearse(set, stage, fitness, workloads, Timestamp::now())
+    rehearsal::rehearse(set, &mut stage, fitness, workloads, Timestamp::now())
 }
 
 impl Reconciler for RouteReflectorReconciler {

@@ -222,13 +222,13 @@ pub struct Rehearsal {
     pub after: Verdict,
 }
 
-/// Goes the whole way.
+/// Goes the whole way; in the end `stage` is as it would be.
 ///
 /// # Errors
 /// What is wrong with the spec, or with what it asks of these nodes.
 pub fn rehearse(
     set: &RouteReflectorSet,
-    mut stage: Stage,
+    stage: &mut Stage,
     fitness: Option<Fitness>,
     workloads: Arc<BTreeMap<Arc<str>, u32>>,
     now: Timestamp,

@@ -390,7 +390,7 @@ fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
     match planned {
         // While reflectors are of several ids, not everybody can have all of them.
         Some(place) if !marks(ground, goal, Why::Renumber).is_empty() => {
-            wanted[place] = bridge(ground, goal);
+            wanted[place] = growing_bridge(ground, goal);
         }
         None if needs_bridge(ground, goal) => wanted.push(bridge(ground, goal)),
         _ => {}
@@ -401,13 +401,29 @@ fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
         let Some(there) = ground.ours.get(&peer.name) else {
             return Some(Step::WritePeer { peer, widens: true });
         };
-        if peer.name == WIDE {
+        if peer.name == WIDE && planned.is_none() {
             return None;
         }
         let both = union(there, &peer)?;
         (both != as_spec(&peer.name, there)).then_some(Step::WritePeer { peer: both, widens: true })
     });
     steps.collect()
+}
+
+/// On the way to one id for all: the reflectors that have it, and the next that is to get it. Reflectors of one
+/// id must have the same clients, so each has all of them before it gets the id.
+fn growing_bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
+    let ids: BTreeSet<_> = goal.slots.iter().map(|slot| slot.cluster_id).collect();
+    let right = ground
+        .reflectors()
+        .filter(|(_, marks)| marks.cluster_id.is_some_and(|id| ids.contains(&id)));
+    let mut slots: BTreeSet<u32> = right.filter_map(|(_, marks)| marks.slot).collect();
+    let next = marks(ground, goal, Why::Renumber).into_iter().find_map(|step| match step {
+        Step::Mark { slots, .. } => slots.first().map(|slot| slot.id),
+        _ => None,
+    });
+    slots.extend(next);
+    PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(&goal.label.0) }
 }
 
 /// The peer of all clients with all reflectors becomes the bridge before reflectors get ids of their zones.
@@ -425,8 +441,7 @@ fn narrower_bridge(ground: &Ground, goal: &Goal) -> Option<Step> {
 fn bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
     let mut by_id: BTreeMap<Ipv4Addr, (Vec<u32>, usize)> = BTreeMap::new();
     for slot in &goal.slots {
-        let marks = ground.marks(&slot.node);
-        let id = marks.and_then(|marks| marks.cluster_id);
+        let id = ground.marks(&slot.node).and_then(|marks| marks.cluster_id);
         let (slots, right) = by_id.entry(id.unwrap_or(slot.cluster_id)).or_default();
         slots.push(slot.id);
         *right += usize::from(id == Some(slot.cluster_id));
@@ -504,7 +519,7 @@ fn narrower_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
     for (name, there) in &ground.ours {
         match goal.peers.iter().find(|peer| peer.name == *name) {
             None => {
-                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() })
+                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() });
             }
             Some(peer) if *peer != as_spec(name, there) => {
                 steps.push(Step::WritePeer { peer: peer.clone(), widens: false });

@@ -20,6 +20,8 @@ use crate::{
     prometheus::{Prometheus, Sample},
 };
 
+const SLOT: &str = "route-reflectors.traffic.example.com/slot";
+
 async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
@@ -221,6 +223,8 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             (json!({"metadata": {"labels": {"team": null}}}), "only node labels"),
             (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
             (json!({"metadata": {"labels": {"calico-route-reflectors": ""}}}), "only node labels"),
+            // Nor beside a slot, which the account may write.
+            (json!({"metadata": {"labels": {"rr": "", SLOT: "0"}}}), "only node labels"),
             (json!({"metadata": {"annotations": {"a": "b"}}}), "only the node annotation"),
             (
                 json!({"metadata": {"annotations": {"projectcalico.org/IPv4Address": "10.0.0.9/24"}}}),
@@ -245,7 +249,7 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             json!({"metadata": {
                 "labels": {
                     "calico-route-reflector": value,
-                    "route-reflectors.traffic.example.com/slot": value,
+                    SLOT: value,
                     "route-reflectors.traffic.example.com/group": value,
                 },
                 "annotations": {"projectcalico.org/RouteReflectorClusterID": value},

@@ -5,13 +5,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    api::route_reflector_set::RouteReflectorSetSpec,
+    api::{RouteReflectorSet, route_reflector_set::RouteReflectorSetSpec},
     nodes::{Readiness, Speaker, Texts},
     route_reflector::{
         actual::Ground,
         datastore::{CalicoPeer, Snapshot},
+        plan::restoration,
         planner::{Member, Previous, PreviousSlot, Rules, Target, target},
         rehearsal::Stage,
+        settings::Settings,
     },
 };
 
@@ -67,7 +69,7 @@ impl World {
     }
 
     fn target(&self, spec: &str) -> Target {
-        let spec: RouteReflectorSetSpec = serde_yaml::from_str(spec).unwrap();
+        let spec = spec_of(spec);
         let ground = self.ground();
         let members: Vec<_> = self
             .stage
@@ -414,4 +416,71 @@ proptest! {
         prop_assert!(result.is_err() || !world.stage.snapshot.mesh);
         prop_assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
     }
+}
+
+/// What Auto may choose, and what a spec may ask for, can be reached.
+#[test]
+fn as_many_reflectors_of_zones_as_can_be_borne_are_reached() {
+    for (zones, each, left) in
+        [(2, 2, true), (2, 6, true), (3, 3, true), (3, 4, false), (4, 2, false)]
+    {
+        let count = zones * each;
+        let spec = format!("{{topology: Zonal, count: {{min: {count}, max: {count}}}}}");
+        let mut world = World::mesh(10 * zones, zones);
+        world.converge(&spec, Some(false)).unwrap_or_else(|why| panic!("{zones} x {each}: {why}"));
+        assert!(world.is_redundant(), "{zones} x {each}");
+        if !left {
+            continue;
+        }
+        // And left again; with more it would have to be borne that clients of many have ids of two kinds.
+        let simple = format!("{{topology: Simple, count: {{min: {count}, max: {count}}}}}");
+        world
+            .converge(&simple, Some(false))
+            .unwrap_or_else(|why| panic!("{zones} x {each}: {why}"));
+        assert_eq!(world.stage.snapshot.peers.len(), 2, "{zones} x {each}");
+        world.converge(&spec, Some(false)).unwrap_or_else(|why| panic!("{zones} x {each}: {why}"));
+        assert!(world.is_redundant(), "{zones} x {each}");
+    }
+    // Five in each of three zones cannot be borne; nobody sets out.
+    let mut world = World::mesh(30, 3);
+    let spec = "{topology: Zonal, count: {min: 15}}";
+    let why = world.converge(spec, Some(false)).unwrap_err();
+    assert!(why.starts_with("a node would hold 250 paths to one prefix"), "{why}");
+    assert!(world.log.is_empty());
+    // Auto chooses another topology.
+    world.converge("{count: {min: 15}}", Some(false)).unwrap();
+    assert_eq!(world.stage.snapshot.peers.len(), 2);
+}
+
+/// The way back: what deletionPolicy RestoreMesh does.
+#[test]
+fn the_mesh_is_restored_before_anybody_is_demoted() {
+    for spec in [SIMPLE, ZONAL, MULTI] {
+        let mut world = World::mesh(18, 3);
+        world.converge(spec, Some(false)).unwrap();
+        let start = World::mesh(18, 3);
+        world.log.clear();
+        let settings = Settings::of(&RouteReflectorSet::new(SET, spec_of(spec))).unwrap();
+        for _ in 0..100 {
+            let ground = world.ground();
+            let left = pending(&ground, &restoration(&settings, &ground));
+            let next = left.iter().find(|step| {
+                let after = step.after(&ground.fabric, KEY, "");
+                step.admit(&ground.fabric, &after).is_ok()
+            });
+            let Some(step) = next.cloned() else {
+                assert!(left.is_empty(), "{spec}: {left:?}");
+                break;
+            };
+            world.watch(&step);
+            world.take(&step);
+        }
+        assert_eq!(world.words().first(), Some(&"MeshOn"));
+        assert_eq!(world.stage.speakers, start.stage.speakers, "{spec}");
+        assert_eq!(world.stage.snapshot, start.stage.snapshot, "{spec}");
+    }
+}
+
+fn spec_of(spec: &str) -> RouteReflectorSetSpec {
+    serde_yaml::from_str(spec).unwrap()
 }

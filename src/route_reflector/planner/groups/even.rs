@@ -1,5 +1,10 @@
-//! Which slots each group has, in topology Multi: one of its own zone, one of another, the others anywhere; all slots with as
-//! many groups as the others, and no group changed without need.
+//! Which slots each group has, in topology Multi: one of its own zone, one of another, the others of further
+//! zones while there are some; all slots with as many groups as the others, and no group changed without
+//! need.
+//!
+//! Reflectors drop what carries their own cluster id. A client that has only reflectors of one id, after one
+//! of its others failed, is not heard of by the rest of that id: so its reflectors are of as many ids as
+//! possible.
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +44,7 @@ pub(super) fn deal(
             deal.fill(|deal, group, slot| !deal.is_own(group, slot));
         }
         deal.fill_up();
+        deal.spread();
         while deal.level() {}
     }
     let ids = |hand: BTreeSet<usize>| hand.into_iter().map(|slot| slots[slot].id).collect();
@@ -102,12 +108,26 @@ impl<'a> Deal<'a> {
         }
     }
 
-    /// The one that fewest have; among equals the one that the group's hash likes best.
-    fn lightest(&self, group: usize, may: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Whether the group has a slot of the same cluster id, other than these two.
+    fn has_like(&self, group: usize, slot: usize, but: Option<usize>) -> bool {
+        let id = self.slots[slot].cluster_id;
+        let mut others = self.hands[group].iter().filter(|&&o| o != slot && Some(o) != but);
+        others.any(|&other| self.slots[other].cluster_id == id)
+    }
+
+    /// The one, in place of `from` if there is that, that fewest have, rather of a cluster id that the group
+    /// does not have; among equals the one that the group's hash likes best.
+    fn lightest(
+        &self,
+        group: usize,
+        from: Option<usize>,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let open = (0..self.slots.len()).filter(|&s| may(s) && !self.hands[group].contains(&s));
         open.min_by_key(|&slot| {
             let key = hash::combine(u64::from(self.slots[slot].id), self.groups[group].hash);
-            (self.loads[slot], Reverse(key), self.slots[slot].id)
+            let like = self.has_like(group, slot, from);
+            (like, self.loads[slot], Reverse(key), self.slots[slot].id)
         })
     }
 
@@ -119,7 +139,10 @@ impl<'a> Deal<'a> {
             let alike = if self.is_own(group, **slot) { own } else { hand.len() - own };
             alike > 1
         };
-        let heaviest = |slot: &&usize| (self.loads[**slot], Reverse(self.slots[**slot].id));
+        let heaviest = |slot: &&usize| {
+            let like = self.has_like(group, **slot, None);
+            (like, self.loads[**slot], Reverse(self.slots[**slot].id))
+        };
         hand.iter().filter(is_spare).max_by_key(heaviest).copied()
     }
 
@@ -129,7 +152,9 @@ impl<'a> Deal<'a> {
             if self.hands[group].iter().any(|&slot| kind(self, group, slot)) {
                 continue;
             }
-            let Some(slot) = self.lightest(group, |slot| kind(self, group, slot)) else { continue };
+            let Some(slot) = self.lightest(group, None, |slot| kind(self, group, slot)) else {
+                continue;
+            };
             if self.hands[group].len() >= self.each {
                 let Some(spare) = self.spare(group) else { continue };
                 self.take(group, spare);
@@ -143,10 +168,27 @@ impl<'a> Deal<'a> {
         for _ in 0..self.each {
             for group in 0..self.groups.len() {
                 if self.hands[group].len() < self.each
-                    && let Some(slot) = self.lightest(group, |_| true)
+                    && let Some(slot) = self.lightest(group, None, |_| true)
                 {
                     self.give(group, slot);
                 }
+            }
+        }
+    }
+
+    /// One of two of an id is changed for one of an id that the group does not have.
+    fn spread(&mut self) {
+        for group in 0..self.groups.len() {
+            while self.fresh[group] || !self.changed[group] {
+                let Some(from) = self.spare(group).filter(|&s| self.has_like(group, s, None))
+                else {
+                    break;
+                };
+                let new = |slot: usize| !self.has_like(group, slot, None);
+                let Some(to) = self.lightest(group, Some(from), new) else { break };
+                self.take(group, from);
+                self.give(group, to);
+                self.changed[group] = true;
             }
         }
     }
@@ -163,9 +205,14 @@ impl<'a> Deal<'a> {
                 let own = self.is_own(group, from);
                 let alike = |slot: &&usize| self.is_own(group, **slot) == own;
                 let only = self.hands[group].iter().filter(alike).count() == 1;
-                // The only one of a kind is changed for another of that kind.
-                let may = |slot: usize| !only || self.is_own(group, slot) == own;
-                let Some(to) = self.lightest(group, may) else { continue };
+                // The only one of a kind is changed for another of that kind, and the only one of an id not for
+                // one of an id that the group has.
+                let twice = self.has_like(group, from, None);
+                let may = |slot: usize| {
+                    (!only || self.is_own(group, slot) == own)
+                        && (twice || !self.has_like(group, slot, Some(from)))
+                };
+                let Some(to) = self.lightest(group, Some(from), may) else { continue };
                 let gain = self.loads[from].saturating_sub(self.loads[to]);
                 if gain >= 2 && best.is_none_or(|(most, ..)| gain > most) {
                     best = Some((gain, group, from, to));
