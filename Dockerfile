@@ -4,6 +4,10 @@
 #   docker build -t traffic-operator/traffic-operator:0.1.0 .
 FROM rust:1.95-bookworm AS build
 ARG TARGETARCH
+# The build of the client of etcd runs protoc: hack/protoc names the same packages.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends protobuf-compiler libprotobuf-dev \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 # Static, so that the image needs no C library. With --target the flag is for the binary alone: build

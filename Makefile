@@ -37,6 +37,10 @@ demo-prober: image ## Run the network prober on a real cluster; PASS or FAIL. KE
 demo-swarm: image ## Hand streams over between workers on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
 	$(LAB) demo-swarm $(if $(KEEP),--keep)
 
+.PHONY: demo-reflectors
+demo-reflectors: image ## Replace route reflectors under real BGP; PASS or FAIL. KEEP=1 leaves it running until Ctrl-C.
+	$(LAB) demo-reflectors --operator $(BINARY) $(if $(KEEP),--keep)
+
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test
@@ -45,26 +49,27 @@ test: ## Run all tests; without root, all but the scenarios on nodes (and say so
 check: fmt-check lint docs deny test ## Everything that must hold before a commit lands.
 
 .PHONY: build
-build: ## Build the operator.
+build: protoc ## Build the operator.
 	cargo build --bin traffic-operator
 
 .PHONY: plugin
-plugin: ## Install the binary into PREFIX/bin (~/.local), also as the kubectl plugin: kubectl traffic.
+plugin: protoc ## Install the binary into PREFIX/bin (~/.local), also as the kubectl plugin: kubectl traffic.
 	cargo build --release --package traffic-operator --bin traffic-operator
 	install -d "$(PREFIX)/bin"
 	install -m 0755 target/release/traffic-operator "$(PREFIX)/bin/traffic-operator"
 	ln -sfn traffic-operator "$(PREFIX)/bin/kubectl-traffic"
 
 .PHONY: run
-run: ## Run the operator against the cluster of the current kubeconfig.
+run: protoc ## Run the operator against the cluster of the current kubeconfig.
 	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
-bench: image ## Measure kinds, admission, assignment: memory, processor time, requests, writes, latency.
+bench: image ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
 	cargo run --example bench -- $(BINARY)
 	cargo run --example prober_bench -- $(BINARY)
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
 
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
@@ -86,26 +91,31 @@ fmt-check:
 	cargo fmt --all --check
 
 .PHONY: lint
-lint: ## Lint: clippy pedantic, no warning allowed.
+lint: protoc ## Lint: clippy pedantic, no warning allowed.
 	cargo clippy --workspace --all-targets -- -D warnings
 
 .PHONY: docs
-docs: ## Build the code's documentation, no warning allowed.
+docs: protoc ## Build the code's documentation, no warning allowed.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of the dependencies.
 	hack/deny
 
+# What the build of the client of etcd runs (cargo feature etcd, on by default).
+.PHONY: protoc
+protoc:
+	@hack/protoc
+
 .PHONY: generate manifests
-generate: ## Write deploy/crds, deploy/rbac and deploy/monitoring from the code.
+generate: protoc ## Write deploy/crds, deploy/rbac and deploy/monitoring from the code.
 	cargo run --quiet --bin traffic-operator -- manifests --output-dir deploy
 manifests: generate ## The same as generate.
 
 ##@ Image
 
 .PHONY: image
-image: ## Build the image as an OCI archive, without Docker.
+image: protoc ## Build the image as an OCI archive, without Docker.
 	$(STATIC) cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
 	$(LAB) image --binary $(BINARY) --ref docker.io/$(IMG) --out $(ARCHIVE)
 

@@ -15,7 +15,9 @@ use crate::cluster::{
 };
 use crate::control_plane::{self, ControlPlane};
 use crate::image::{self, Compression};
-use crate::{cluster::leftovers, dashboard, demo, node, packages, progress, relay, sink, tools};
+use crate::{
+    bgp, cluster::leftovers, dashboard, demo, node, packages, progress, relay, sink, tools,
+};
 
 /// The test ground of traffic-operator: real control planes and clusters, without Docker.
 #[derive(Debug, Parser)]
@@ -64,6 +66,20 @@ enum Command {
         /// Leave the cluster running.
         #[arg(long)]
         keep: bool,
+    },
+    /// Play route reflectors on nodes with real BGP, and say PASS or FAIL.
+    DemoReflectors {
+        /// Leave the nodes running until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
+        /// The operator's program.
+        #[arg(long, default_value = "target/debug/traffic-operator")]
+        operator: PathBuf,
+    },
+    /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground see them?
+    BgpCheck {
+        /// What to measure: static, order, change, kill; everything, if nothing is named.
+        scenarios: Vec<String>,
     },
     /// Take down the cluster, and whatever killed runs have left.
     Down,
@@ -160,6 +176,9 @@ enum Command {
     /// Take a cluster down when standard input ends.
     #[command(hide = true)]
     Guard { id: String },
+    /// Take a BGP ground down when standard input ends.
+    #[command(hide = true)]
+    BgpGuard { id: String },
 }
 
 /// Runs the program.
@@ -182,6 +201,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::NodeInit { config } => node::run(&config)?,
         Command::ImpairLine(config) => crate::impair::run(&config)?,
         Command::Guard { id } => cluster::run_guard(&id)?,
+        Command::BgpGuard { id } => bgp::run_guard(&id)?,
         Command::Tools { print } => ensure_tools(print)?,
         Command::Image { binary, reference, out } => {
             let agent = image::original_agent_archive(&out);
@@ -218,6 +238,14 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::DemoSwarm { keep } => {
             let passed = interruptible(demo::swarm::run(keep))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::DemoReflectors { keep, operator } => {
+            let passed = interruptible(demo::reflectors::run(keep, &operator))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::BgpCheck { scenarios } => {
+            let passed = interruptible(bgp::check::run(&scenarios))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
@@ -286,7 +314,7 @@ async fn up(capacity: Option<String>, mut images: Vec<PathBuf>, bare: bool) -> R
 }
 
 fn down() -> Result<()> {
-    let count = teardown_leftovers(true)?;
+    let count = teardown_leftovers(true)? + bgp::sweep()?;
     control_plane::sweep();
     let _ = std::fs::remove_file(environment_file());
     progress(&if count == 0 { "nothing was up".to_owned() } else { format!("{count} taken down") });
@@ -294,7 +322,7 @@ fn down() -> Result<()> {
 }
 
 fn status() -> ExitCode {
-    let found = leftovers();
+    let found = [leftovers(), bgp::leftovers()].concat();
     if found.is_empty() {
         println!("nothing left");
         return ExitCode::SUCCESS;

@@ -1,5 +1,5 @@
-//! The distribution's programs that nodes are made of, and the browser of the tests: checked, and installed where
-//! that is possible.
+//! The distribution's programs that nodes are made of, the routers of the BGP ground, and the browser of the tests:
+//! checked, and installed where that is possible.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,6 +27,22 @@ const NODES: [Need; 10] = [
     Need { what: "nsenter", package: "util-linux" },
     Need { what: "setpriv", package: "util-linux" },
 ];
+
+/// What the nodes of the BGP ground are made of.
+const ROUTERS: [Need; 5] = [
+    Need { what: BIRD, package: "bird2" },
+    Need { what: EXPORTER, package: "prometheus-bird-exporter" },
+    Need { what: "ip", package: "iproute2" },
+    Need { what: "nsenter", package: "util-linux" },
+    Need { what: "setpriv", package: "util-linux" },
+];
+
+/// The router. Calico's own is a fork of BIRD 1.6, which Debian has too, but not beside this one.
+pub(crate) const BIRD: &str = "bird";
+/// Tells Prometheus what a BIRD says of itself.
+pub(crate) const EXPORTER: &str = "prometheus-bird-exporter";
+/// The configuration that the lab writes is that of BIRD 2.
+const BIRD_SAYS: &str = "BIRD version 2.";
 
 /// The browser that the status page is looked at with.
 const BROWSER: [Need; 1] = [Need { what: "chromium", package: "chromium" }];
@@ -65,6 +81,35 @@ fn missing(needs: &[Need]) -> Vec<&'static str> {
 /// Names the exact command if it cannot be run here, or what it said if it fails.
 pub(crate) fn ensure_installed() -> Result<()> {
     ensure_all(&NODES)
+}
+
+/// Makes sure that everything the nodes of the BGP ground are made of is installed, and returns the versions.
+///
+/// # Errors
+///
+/// As [`ensure_installed`], or if it is another BIRD than the lab writes configurations for.
+pub(crate) fn ensure_routers() -> Result<String> {
+    ensure_all(&ROUTERS)?;
+    let said = said(BIRD, "--version")?;
+    let bird = said.lines().find(|line| line.starts_with("BIRD version")).unwrap_or_default();
+    ensure!(
+        bird.starts_with(BIRD_SAYS),
+        "{BIRD} is {said:?}; the lab writes configurations for \"{BIRD_SAYS}x\" (Debian's package bird2)"
+    );
+    let exporter = self::said(EXPORTER, "-version")?;
+    let version = exporter.lines().find_map(|line| line.strip_prefix("Version: "));
+    Ok(format!("{bird}, {EXPORTER} {}", version.unwrap_or("of unknown version")))
+}
+
+/// What a program says to a question, wherever it says it.
+fn said(program: &str, question: &str) -> Result<String> {
+    let path = find(program).with_context(|| format!("no {program}"))?;
+    let output = Command::new(&path)
+        .arg(question)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("asking {} for its version", path.display()))?;
+    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 /// Returns the browser that is installed, if one is.

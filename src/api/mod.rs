@@ -10,6 +10,7 @@ pub mod go;
 mod mode;
 pub mod network_prober;
 mod quantity;
+pub mod route_reflector_set;
 mod schema;
 pub mod swarm;
 pub mod traffic_watch;
@@ -17,6 +18,7 @@ pub mod traffic_watch;
 pub use mode::Mode;
 pub use network_prober::{NetworkProber, NetworkProberSpec, NetworkProberStatus};
 pub use quantity::{InvalidQuantity, parse_quantity};
+pub use route_reflector_set::{RouteReflectorSet, RouteReflectorSetSpec, RouteReflectorSetStatus};
 pub use swarm::{Swarm, SwarmSpec, SwarmStatus};
 pub use traffic_watch::{TrafficWatch, TrafficWatchSpec, TrafficWatchStatus};
 
@@ -28,6 +30,23 @@ pub const CATEGORY: &str = "traffic";
 
 /// Node annotation with the capacity of a node's links, in bits per second (a quantity: `10G`).
 pub const CAPACITY_ANNOTATION: &str = "traffic.example.com/capacity";
+
+/// Calico's node annotation that makes a node a reflector of that cluster id.
+pub const CLUSTER_ID_ANNOTATION: &str = "projectcalico.org/RouteReflectorClusterID";
+
+/// Calico's node annotations with the addresses that a node speaks BGP with, with their prefix lengths:
+/// IPv4, IPv6.
+pub const BGP_ADDRESS_ANNOTATIONS: [&str; 2] =
+    ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"];
+
+/// Calico's node annotation with the AS number of a node that has one of its own.
+pub const BGP_AS_ANNOTATION: &str = "projectcalico.org/ASNumber";
+
+/// The node label that says which slot of a `RouteReflectorSet` a node holds.
+pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
+
+/// The node label that says of which reflectors a node is a client.
+pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 
 /// One kind as the installation sees it.
 pub struct KindInfo {
@@ -53,6 +72,7 @@ pub const KINDS: &[KindInfo] = &[
     KindInfo { crd: TrafficWatch::crd, permissions: traffic_watch::PERMISSIONS },
     KindInfo { crd: NetworkProber::crd, permissions: network_prober::PERMISSIONS },
     KindInfo { crd: Swarm::crd, permissions: swarm::PERMISSIONS },
+    KindInfo { crd: RouteReflectorSet::crd, permissions: route_reflector_set::PERMISSIONS },
 ];
 
 /// What the generic controller needs to know of a kind.
@@ -79,17 +99,27 @@ pub trait Kind:
     fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64>;
 }
 
-/// Tells the generic controller about a namespaced kind whose status has the usual fields.
+/// Tells the generic controller about a kind whose status has the usual fields; `cluster` stands before
+/// one without a namespace.
 macro_rules! kind {
+    (cluster $kind:ty, $status:ty) => {
+        kind!($kind, $status, |client, _| kube::Api::all(client));
+    };
     ($kind:ty, $status:ty) => {
+        kind!($kind, $status, |client: kube::Client, namespace: Option<&str>| {
+            namespace.map_or_else(
+                || kube::Api::all(client.clone()),
+                |namespace| kube::Api::namespaced(client.clone(), namespace),
+            )
+        });
+    };
+    ($kind:ty, $status:ty, $api:expr) => {
         impl $crate::api::Kind for $kind {
             type Status = $status;
 
             fn api(client: kube::Client, namespace: Option<&str>) -> kube::Api<Self> {
-                namespace.map_or_else(
-                    || kube::Api::all(client.clone()),
-                    |namespace| kube::Api::namespaced(client.clone(), namespace),
-                )
+                let api: fn(kube::Client, Option<&str>) -> kube::Api<Self> = $api;
+                api(client, namespace)
             }
 
             fn status(&self) -> Option<&Self::Status> {

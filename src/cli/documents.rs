@@ -24,16 +24,21 @@ pub struct DocumentArgs {
 impl DocumentArgs {
     /// The objects, checked.
     pub(super) fn read(&self) -> anyhow::Result<Vec<TrafficWatch>> {
-        let mut text = String::new();
-        let source: Box<dyn Read> = if self.file == "-" {
-            Box::new(io::stdin())
-        } else {
-            Box::new(File::open(&self.file).with_context(|| self.file.clone())?)
-        };
-        let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
-        let read = read.with_context(|| self.file.clone())?;
-        let most = usize::try_from(MAX_BYTES)?;
-        ensure!(read <= most, "{}: is larger than {} MiB", self.file, MAX_BYTES >> 20);
-        spec::read(&text).with_context(|| self.file.clone())
+        spec::read(&read(&self.file)?).with_context(|| self.file.clone())
     }
+}
+
+/// The text of a file, or of standard input.
+pub(super) fn read(file: &str) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let source: Box<dyn Read> = if file == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(file).with_context(|| file.to_owned())?)
+    };
+    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
+    let read = read.with_context(|| file.to_owned())?;
+    let most = usize::try_from(MAX_BYTES)?;
+    ensure!(read <= most, "{file}: is larger than {} MiB", MAX_BYTES >> 20);
+    Ok(text)
 }

@@ -2,20 +2,45 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use crate::manifests;
+use crate::{manifests, route_reflector::original};
 
 /// Flags of `manifests`.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ManifestsArgs {
+    #[command(subcommand)]
+    of: Option<Of>,
+
     /// Write the files into this directory instead (`crds/`, `rbac/` and `monitoring/` below it).
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }
 
+/// Of what, if not of the operator itself.
+#[derive(Clone, Debug, Subcommand)]
+enum Of {
+    /// Print the RouteReflectorSet that does what calico-route-reflector-operator did.
+    RouteReflectorSet(FromArgs),
+}
+
+/// Flags of `manifests route-reflector-set`.
+#[derive(Args, Clone, Debug)]
+struct FromArgs {
+    /// Take what the original's variables mean: `ROUTE_REFLECTOR_*`, `DATASTORE_TYPE` and `ETCD_*`.
+    #[arg(long, required = true)]
+    from_env: bool,
+}
+
 /// Prints the generated files, or writes them.
 pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
+    if let Some(Of::RouteReflectorSet(_)) = args.of {
+        // What is not text is wrong, and is to be told as such.
+        let lookup = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
+        print!("{}", original::from_env(&lookup)?);
+        return Ok(());
+    }
     let files = manifests::files()?;
     let Some(dir) = args.output_dir else {
         // What is printed can be given to kubectl.

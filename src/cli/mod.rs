@@ -15,6 +15,7 @@ mod explain;
 mod invocation;
 mod manifests;
 mod output;
+mod plan;
 mod prometheus;
 mod run;
 mod series;
@@ -53,6 +54,8 @@ enum Command {
     ///
     /// Reads only; with --cluster the nodes from the API server too, as they are now.
     Backtest(backtest::BacktestArgs),
+    /// Say what would be done, step by step, before anything is.
+    Plan(plan::PlanArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
     Manifests(manifests::ManifestsArgs),
     /// Print the script that completes commands and flags in a shell.
@@ -86,6 +89,7 @@ impl Cli {
             Command::Explain(args) => explain::run(args).map(done),
             Command::Evaluate(args) => evaluate::run(&args).map(done),
             Command::Backtest(args) => backtest::run(&args).map(done),
+            Command::Plan(args) => plan::run(args).map(done),
             Command::Manifests(args) => manifests::print(args).map(done),
             Command::Completions(args) => completions::print(&args, Self::command()).map(done),
         };

@@ -19,6 +19,9 @@ pub enum Error {
     /// An object that this one describes is somebody else's; the rest of the object is served.
     #[error("{0}")]
     Taken(String),
+    /// It cannot be done yet and is tried again: the reason, and in words.
+    #[error("{1}")]
+    Pending(&'static str, String),
     /// The API server failed.
     #[error("kubernetes api: {action}")]
     Kube {
@@ -42,6 +45,7 @@ impl Error {
         match self {
             Self::Invalid(_) | Self::Refused(_) => "InvalidSpec",
             Self::Conflict(_) | Self::Taken(_) => "Conflict",
+            Self::Pending(reason, _) => reason,
             Self::Kube { source: kube::Error::Api(s), .. } if s.is_forbidden() => "Forbidden",
             Self::Kube { .. } => "ApiError",
         }
@@ -53,11 +57,17 @@ impl Error {
         matches!(self, Self::Refused(_) | Self::Taken(_))
     }
 
+    /// Whether it is a step on a way that goes on, and no failure.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending(..))
+    }
+
     /// What the `Ready` condition says of it: a spec or claim that cannot stand is known to fail,
     /// anything else is not known.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let status = (!matches!(self, Self::Kube { .. })).then_some(false);
+        let status = (!matches!(self, Self::Kube { .. } | Self::Pending(..))).then_some(false);
         Verdict { type_: "Ready", status, reason: self.reason(), message: self.to_text() }
     }
 
@@ -88,7 +98,7 @@ impl Error {
         match self {
             Self::Invalid(_) => None,
             Self::Conflict(_) => Some(Duration::from_secs(10)),
-            Self::Refused(_) | Self::Taken(_) => Some(Duration::from_secs(1)),
+            Self::Refused(_) | Self::Taken(_) | Self::Pending(..) => Some(Duration::from_secs(1)),
             Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
         }
     }

@@ -171,6 +171,9 @@ pub async fn run<R: Reconciler>(
                 Err(controller::Error::ObjectNotFound(object)) => {
                     ctx.forget(object.namespace.as_deref().unwrap_or_default(), &object.name);
                 }
+                Err(controller::Error::ReconcilerFailed(error, object)) if error.is_pending() => {
+                    tracing::debug!(controller = R::NAME, %object, text = error.to_text(), "not yet");
+                }
                 Err(controller::Error::ReconcilerFailed(error, object)) => {
                     tracing::warn!(
                         controller = R::NAME, %object, reason = error.reason(),
@@ -211,7 +214,8 @@ async fn reconcile<R: Reconciler>(
             Err(error)
         }
     };
-    let reason = result.as_ref().err().map(Error::reason);
+    let failure = result.as_ref().err().filter(|error| !error.is_pending());
+    let reason = failure.map(Error::reason);
     ctx.metrics.reconciled(R::NAME, started.elapsed(), reason);
     if result.is_ok() {
         ctx.failures().remove(&key(&*object));

@@ -104,8 +104,9 @@ pub async fn watches(client: &Client) -> kube::Result<Watches> {
     Ok(watches)
 }
 
-/// `namespace/name`.
+/// `namespace/name`, or the name alone where there is no namespace.
 #[must_use]
-pub fn name_of(watch: &TrafficWatch) -> String {
-    format!("{}/{}", watch.namespace().unwrap_or_default(), watch.name_any())
+pub fn name_of<K: ResourceExt>(object: &K) -> String {
+    let name = object.name_any();
+    object.namespace().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
 }

@@ -1,10 +1,16 @@
 //! `Node` as it comes from the API server, reduced while it is being read.
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::Node,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
 use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::{api::CAPACITY_ANNOTATION, slim::slim};
+use crate::{
+    api::{BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION},
+    slim::slim,
+};
 
 /// A Node without what the operator never looks at.
 ///
@@ -12,7 +18,7 @@ use crate::{api::CAPACITY_ANNOTATION, slim::slim};
 /// of them in full take 320 MiB. Skipped text is never allocated.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NodeObject {
-    /// Name, labels, resource version, and the one annotation of ours.
+    /// Name, age, labels, resource version, and the annotations that are looked at.
     #[serde(deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
@@ -39,10 +45,22 @@ struct Status {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct NodeCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    #[serde(default)]
+    last_transition_time: Option<Time>,
+}
+
+/// What the kubelet, or whoever misses it, says of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is Ready.
+    Ready,
+    /// It is not, since then (in seconds since 1970), if that is said.
+    NotReady(Option<i64>),
 }
 
 /// One address of a node.
@@ -68,6 +86,25 @@ impl NodeObject {
         self.spec.taints.as_deref().unwrap_or_default()
     }
 
+    /// Whether the node is Ready; one that never said so is not.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let mut conditions = self.status.conditions.iter().flatten();
+        let Some(ready) = conditions.find(|condition| condition.type_ == "Ready") else {
+            return Readiness::NotReady(None);
+        };
+        if ready.status == "True" {
+            return Readiness::Ready;
+        }
+        Readiness::NotReady(ready.last_transition_time.as_ref().map(|time| time.0.as_second()))
+    }
+
+    /// Whether the node is cordoned.
+    #[must_use]
+    pub fn is_cordoned(&self) -> bool {
+        self.spec.unschedulable
+    }
+
     /// Whether a pod can be started on the node: it is Ready and not cordoned.
     #[must_use]
     pub fn is_schedulable(&self) -> bool {
@@ -84,6 +121,7 @@ fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
         name: Option<String>,
         uid: Option<String>,
         resource_version: Option<String>,
+        creation_timestamp: Option<Time>,
         labels: Option<std::collections::BTreeMap<String, String>>,
         annotations: Option<Annotations>,
     }
@@ -91,15 +129,35 @@ fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
     struct Annotations {
         #[serde(rename = "traffic.example.com/capacity")]
         capacity: Option<String>,
+        #[serde(rename = "projectcalico.org/RouteReflectorClusterID")]
+        cluster_id: Option<String>,
+        #[serde(rename = "projectcalico.org/IPv4Address")]
+        v4: Option<String>,
+        #[serde(rename = "projectcalico.org/IPv6Address")]
+        v6: Option<String>,
+        #[serde(rename = "projectcalico.org/ASNumber")]
+        as_number: Option<String>,
     }
     let slim = Slim::deserialize(deserializer)?;
-    let capacity = slim.annotations.and_then(|annotations| annotations.capacity);
+    let annotations = slim.annotations.map(|annotations| {
+        let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
+        let kept = [
+            (CAPACITY_ANNOTATION, annotations.capacity),
+            (CLUSTER_ID_ANNOTATION, annotations.cluster_id),
+            (v4, annotations.v4),
+            (v6, annotations.v6),
+            (BGP_AS_ANNOTATION, annotations.as_number),
+        ];
+        let kept = kept.into_iter();
+        kept.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    });
     Ok(ObjectMeta {
         name: slim.name,
         uid: slim.uid,
         resource_version: slim.resource_version,
+        creation_timestamp: slim.creation_timestamp,
         labels: slim.labels,
-        annotations: capacity.map(|value| [(CAPACITY_ANNOTATION.to_owned(), value)].into()),
+        annotations,
         ..ObjectMeta::default()
     })
 }
@@ -138,6 +196,7 @@ mod tests {
         assert!(!schedulable(serde_json::json!({"unschedulable": true}), "True"));
         let bare: NodeObject =
             serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+        assert_eq!(bare.readiness(), Readiness::NotReady(None));
         assert!(bare.addresses().is_empty() && bare.taints().is_empty());
     }
 }

@@ -8,11 +8,13 @@ use futures::StreamExt;
 use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
-use super::{Identity, NodeObject};
-use crate::{api::CAPACITY_ANNOTATION, metrics::Metrics, runtime::watch, selector::Selector};
-
-/// How the keys of our labels and taints end.
-const KEY_SUFFIX: &str = ".traffic.example.com/unfit";
+use super::{Identity, NodeObject, Readiness};
+use crate::{
+    api::{BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION},
+    metrics::Metrics,
+    runtime::watch,
+    selector::Selector,
+};
 
 /// The label that says which zone a node is in.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -30,6 +32,39 @@ pub struct NodeFacts {
     pub capacity: Option<Arc<str>>,
     /// Whether a pod can be started on it.
     pub schedulable: bool,
+}
+
+/// Labels or annotations: keys and values, by key.
+pub type Texts = Arc<[(Arc<str>, Arc<str>)]>;
+
+/// What one choice of route reflectors needs to know of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaker {
+    /// The node's name.
+    pub name: Arc<str>,
+    /// When it was made, in seconds since 1970.
+    pub created: i64,
+    /// Its labels, by key.
+    pub labels: Texts,
+    /// Its taints.
+    pub taints: Arc<[Taint]>,
+    /// Whether it is Ready, or since when not.
+    pub readiness: Readiness,
+    /// Whether it is cordoned.
+    pub cordoned: bool,
+    /// What Calico keeps on it: the annotations of `projectcalico.org`, by key.
+    pub calico: Texts,
+}
+
+/// One taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Its key.
+    pub key: Arc<str>,
+    /// Its value, "" if it has none.
+    pub value: Arc<str>,
+    /// Its effect.
+    pub effect: Arc<str>,
 }
 
 /// A node that carries a key.
@@ -51,6 +86,8 @@ pub struct NodeStore(Arc<Inner>);
 struct Inner {
     state: RwLock<State>,
     synced: signal::Sender<bool>,
+    /// Counts what changed in what is kept; a heartbeat changes nothing.
+    changed: signal::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -63,18 +100,46 @@ struct State {
 }
 
 struct Stored {
-    labels: Box<[(Arc<str>, Arc<str>)]>,
+    labels: Texts,
     addresses: Box<[Arc<str>]>,
-    /// Key and effect of the taints that are ours: `<label>.traffic.example.com/unfit`.
-    taints: Box<[(Arc<str>, Arc<str>)]>,
+    taints: Arc<[Taint]>,
     capacity: Option<Arc<str>>,
+    calico: Texts,
+    created: i64,
+    readiness: Readiness,
+    cordoned: bool,
     schedulable: bool,
     version: u64,
 }
 
 impl Stored {
     fn taint(&self, key: &str) -> Option<&Arc<str>> {
-        self.taints.iter().find(|(k, _)| **k == *key).map(|(_, effect)| effect)
+        self.taints.iter().find(|taint| *taint.key == *key).map(|taint| &taint.effect)
+    }
+
+    /// Whether it says the same, whatever its version is.
+    fn is_same(&self, other: &Self) -> bool {
+        let Self {
+            labels,
+            addresses,
+            taints,
+            capacity,
+            calico,
+            created,
+            readiness,
+            cordoned,
+            schedulable,
+            version: _,
+        } = self;
+        *labels == other.labels
+            && *addresses == other.addresses
+            && *taints == other.taints
+            && *capacity == other.capacity
+            && *calico == other.calico
+            && *created == other.created
+            && *readiness == other.readiness
+            && *cordoned == other.cordoned
+            && *schedulable == other.schedulable
     }
 
     fn label(&self, key: &str) -> Option<&Arc<str>> {
@@ -92,17 +157,28 @@ impl State {
         new
     }
 
-    fn labels(&mut self, metadata: &ObjectMeta) -> Box<[(Arc<str>, Arc<str>)]> {
+    fn labels(&mut self, metadata: &ObjectMeta) -> Texts {
         let labels = metadata.labels.iter().flatten();
         labels.map(|(key, value)| (self.text(key), self.text(value))).collect()
     }
 
-    fn taints(&mut self, node: &NodeObject) -> Box<[(Arc<str>, Arc<str>)]> {
-        let ours = node.taints().iter().filter_map(|taint| {
-            let key = taint["key"].as_str().filter(|key| key.ends_with(KEY_SUFFIX))?;
-            Some((key, taint["effect"].as_str()?))
+    fn calico(&mut self, metadata: &ObjectMeta) -> Texts {
+        let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
+        let keys = [BGP_AS_ANNOTATION, v4, v6, CLUSTER_ID_ANNOTATION];
+        let annotations = metadata.annotations.iter().flatten();
+        let annotations = annotations.filter(|(key, _)| keys.contains(&key.as_str()));
+        annotations.map(|(key, value)| (self.text(key), self.text(value))).collect()
+    }
+
+    fn taints(&mut self, node: &NodeObject) -> Arc<[Taint]> {
+        let taints = node.taints().iter().filter_map(|taint| {
+            Some(Taint {
+                key: self.text(taint["key"].as_str()?),
+                value: self.text(taint["value"].as_str().unwrap_or_default()),
+                effect: self.text(taint["effect"].as_str()?),
+            })
         });
-        ours.map(|(key, effect)| (self.text(key), self.text(effect))).collect()
+        taints.collect()
     }
 
     fn store(&mut self, node: &NodeObject) -> Option<(Arc<str>, Stored)> {
@@ -112,6 +188,10 @@ impl State {
             labels: self.labels(&node.metadata),
             addresses: node.addresses().iter().map(|a| self.text(&a.address)).collect(),
             taints: self.taints(node),
+            calico: self.calico(&node.metadata),
+            created: node.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second()),
+            readiness: node.readiness(),
+            cordoned: node.is_cordoned(),
             schedulable: node.is_schedulable(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
@@ -119,13 +199,18 @@ impl State {
         Some((name, stored))
     }
 
-    fn apply(&mut self, event: Event<NodeObject>) {
+    /// Returns whether anything changed in what is kept.
+    fn apply(&mut self, event: Event<NodeObject>) -> bool {
         match event {
-            Event::Init => self.listing = Some(HashMap::new()),
+            Event::Init => {
+                self.listing = Some(HashMap::new());
+                false
+            }
             Event::InitApply(node) => {
                 if let Some((name, stored)) = self.store(&node) {
                     self.listing.get_or_insert_default().insert(name, stored);
                 }
+                false
             }
             Event::InitDone => {
                 let mut listed = self.listing.take().unwrap_or_default();
@@ -139,21 +224,24 @@ impl State {
                 }
                 self.nodes = listed;
                 self.forget_unused_texts();
+                true
             }
             Event::Apply(node) => {
-                if let Some((name, stored)) = self.store(&node) {
-                    let newer =
-                        self.nodes.get(&name).is_none_or(|old| old.version <= stored.version);
-                    if newer {
-                        self.nodes.insert(name, stored);
-                    }
+                let Some((name, stored)) = self.store(&node) else { return false };
+                let old = self.nodes.get(&name);
+                if old.is_some_and(|old| old.version > stored.version) {
+                    return false;
                 }
+                let changed = old.is_none_or(|old| !old.is_same(&stored));
+                self.nodes.insert(name, stored);
+                changed
             }
             Event::Delete(node) => {
-                if let Some(name) = &node.metadata.name {
-                    self.nodes.remove(name.as_str());
-                }
+                let removed = node.metadata.name.and_then(|name| self.nodes.remove(name.as_str()));
+                let changed = removed.is_some();
+                drop(removed);
                 self.forget_unused_texts();
+                changed
             }
         }
     }
@@ -197,23 +285,33 @@ impl NodeStore {
     /// Takes one event of the watch.
     pub fn apply(&self, event: Event<NodeObject>) {
         let done = matches!(event, Event::InitDone);
-        self.0.state.write().unwrap_or_else(PoisonError::into_inner).apply(event);
+        let changed = self.0.state.write().unwrap_or_else(PoisonError::into_inner).apply(event);
         if done {
             self.0.synced.send_replace(true);
         }
+        if changed {
+            self.0.changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
+    /// Tells each time something changed in what is kept of the nodes.
+    #[must_use]
+    pub fn changes(&self) -> signal::Receiver<u64> {
+        self.0.changed.subscribe()
     }
 
     /// Takes the answer to a write of ours, so that the next pass sees it though the watch may not
     /// have brought it yet.
     pub fn wrote(&self, metadata: &ObjectMeta) {
         let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        let labels = state.labels(metadata);
+        let (labels, calico) = (state.labels(metadata), state.calico(metadata));
         let version = version(metadata);
         let node = metadata.name.as_deref().and_then(|name| state.nodes.get_mut(name));
         if let Some(node) = node
             && node.version <= version
         {
             node.labels = labels;
+            node.calico = calico;
             node.version = version;
         }
     }
@@ -268,6 +366,26 @@ impl NodeStore {
         nodes
     }
 
+    /// All nodes as speakers of BGP, by name.
+    #[must_use]
+    pub fn speakers(&self) -> Vec<Speaker> {
+        let state = self.read();
+        let nodes = state.nodes.iter();
+        let mut speakers: Vec<_> = nodes
+            .map(|(name, node)| Speaker {
+                name: Arc::clone(name),
+                created: node.created,
+                labels: Arc::clone(&node.labels),
+                taints: Arc::clone(&node.taints),
+                readiness: node.readiness,
+                cordoned: node.cordoned,
+                calico: Arc::clone(&node.calico),
+            })
+            .collect();
+        speakers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        speakers
+    }
+
     /// The zone of a node; "" if it has none or is not known.
     #[must_use]
     pub fn zone(&self, node: &str) -> String {
@@ -289,6 +407,17 @@ impl NodeStore {
         let mut carriers: Vec<_> = all.filter(|c| c.label || c.taint).collect();
         carriers.sort_unstable_by(|a, b| a.node.cmp(&b.node));
         carriers
+    }
+
+    /// The nodes whose label `key` has that value, by name.
+    #[must_use]
+    pub fn carriers_of(&self, key: &str, value: &str) -> Vec<Arc<str>> {
+        let state = self.read();
+        let carries = |node: &Stored| node.label(key).is_some_and(|carried| **carried == *value);
+        let nodes = state.nodes.iter().filter(|(_, node)| carries(node));
+        let mut nodes: Vec<_> = nodes.map(|(name, _)| Arc::clone(name)).collect();
+        nodes.sort_unstable();
+        nodes
     }
 
     /// The index of what the nodes are called.

@@ -1,5 +1,9 @@
 //! One process: client, lease, controllers, admin server, and how they end together.
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anyhow::Context;
 use tokio::{
@@ -14,6 +18,10 @@ use crate::{
     network_prober::{Gauges, NetworkProberReconciler, Owned, world::World},
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Shared},
+    route_reflector::{
+        self, RouteReflectorReconciler,
+        datastore::{Datastore, Kubernetes},
+    },
     swarm::{self, SwarmReconciler, acknowledge::Asker, ground::Ground, memory::Memories},
     traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
     webhook::certificates::{CertificateKeeper, Certificates},
@@ -132,9 +140,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
 
     let known = world.clone();
-    let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence);
+    let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence.clone());
     let leader = Leader {
         client,
+        fence,
         metrics,
         live,
         decisions,
@@ -181,6 +190,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 /// What only the leader runs.
 struct Leader {
     client: kube::Client,
+    fence: Fence,
     metrics: Metrics,
     live: Arc<Live>,
     decisions: Decisions,
@@ -224,6 +234,7 @@ impl Leader {
     fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         self.probe_networks(tasks);
         self.share_streams(tasks);
+        self.reflect_routes(tasks);
         self.watch_traffic(tasks);
     }
 
@@ -295,6 +306,36 @@ impl Leader {
             let triggers = reconciler.triggers();
             controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
             Ok("controller of swarms")
+        });
+    }
+
+    fn reflect_routes(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+        let memories = route_reflector::memory::Memories::default();
+        self.metrics.register(Box::new(route_reflector::Gauges(memories.clone())));
+        let schedule = Schedule::default();
+        let reconciler = RouteReflectorReconciler {
+            client: self.client.clone(),
+            nodes: self.nodes.clone(),
+            kubernetes: Datastore::Kubernetes(Arc::new(Kubernetes::new(self.client.clone()))),
+            namespace: self.namespace.clone(),
+            fence: self.fence.clone(),
+            others: Mutex::default(),
+            prometheus: self.endpoints.clone(),
+            own_queries: self.own_queries,
+            node_labels: self.node_labels.clone(),
+            memories,
+            schedule,
+            metrics: self.metrics.clone(),
+            measurements: Shared::default(),
+        };
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (nodes, stop) = (self.nodes.clone(), self.shutdown.begun());
+        tasks.spawn(async move {
+            // Without the nodes every reflector would look gone.
+            nodes.synced().await;
+            let triggers = reconciler.triggers();
+            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
+            Ok("controller of routereflectorsets")
         });
     }
 

@@ -8,3 +8,4 @@ mod explaining;
 mod program;
 mod prometheus;
 mod shells;
+mod translating;

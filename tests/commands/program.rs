@@ -20,20 +20,26 @@ pub fn run(args: &[&str]) -> Outcome {
 
 /// The same, with something on standard input.
 pub fn run_with_input(args: &[&str], input: &str) -> Outcome {
-    execute(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args, input)
+    execute(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args, input, &[])
+}
+
+/// The same, with an environment.
+pub fn run_with_env(args: &[&str], env: &[(&str, &str)]) -> Outcome {
+    execute(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args, "", env)
 }
 
 /// The binary under another name.
 pub fn run_as(program: &Path, args: &[&str]) -> Outcome {
-    execute(program, args, "")
+    execute(program, args, "", &[])
 }
 
 /// Nothing of the tester's own environment leads it to a cluster.
-fn execute(program: &Path, args: &[&str], input: &str) -> Outcome {
+fn execute(program: &Path, args: &[&str], input: &str, env: &[(&str, &str)]) -> Outcome {
     let mut child = Command::new(program)
         .args(args)
         .env_clear()
         .env("KUBECONFIG", "/nonexistent/kubeconfig")
+        .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

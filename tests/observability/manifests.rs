@@ -5,8 +5,9 @@ use crate::files::{
 use crate::objects::{contains, kind, name, namespace, passages, render, selects};
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use traffic_operator::api::NetworkProber;
+use traffic_operator::api::{NetworkProber, RouteReflectorSet};
 use traffic_operator::network_prober::{scope::Tenancy, settings::Settings};
+use traffic_operator::route_reflector::planner::Rules;
 
 #[test]
 fn overlays_render_without_flags_and_without_crds() {
@@ -327,6 +328,30 @@ fn samples_of_probers_are_read_as_the_operator_reads_them() {
         }
     }
     assert!(names.contains("networkprober-sample"), "{names:?}");
+}
+
+#[test]
+fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
+    let mut count = 0;
+    for file in files_in("deploy/samples", "yaml") {
+        for document in documents_of(&read(&file)) {
+            if kind(&document) != "RouteReflectorSet" {
+                continue;
+            }
+            let place = file.display();
+            count += 1;
+            // One is served in a cluster: they are forms of the same object.
+            assert_eq!(name(&document), "route-reflectors", "{place}");
+            let mut read_back = document.clone();
+            let set: RouteReflectorSet =
+                serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let written = serde_json::to_value(&set).expect("JSON");
+            strip(&mut read_back, &written);
+            assert_eq!(read_back, serde_json::json!({}), "{place}: unknown fields");
+            Rules::of(&set.spec).unwrap_or_else(|error| panic!("{place}: {error}"));
+        }
+    }
+    assert!(count >= 2, "{count} samples");
 }
 
 /// Takes from `value` every field that `known` has too.

@@ -14,6 +14,7 @@ mod limits;
 mod policies;
 mod probing;
 mod prometheus;
+mod reflecting;
 mod samples;
 mod schema;
 mod swarming;

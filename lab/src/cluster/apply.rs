@@ -16,7 +16,7 @@ const MANAGER: &str = "lab";
 const AT_ONCE: usize = 8;
 
 /// Applies the objects of a YAML text: namespaces first, the others at once; unknown fields are refused.
-pub(super) async fn apply(client: &Client, yaml: &str) -> Result<()> {
+pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
     let objects = parse(yaml)?;
     let mut kinds = Kinds::default();
     let (first, rest): (Vec<_>, Vec<_>) =

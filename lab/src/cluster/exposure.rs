@@ -104,37 +104,41 @@ impl Cluster {
     ///
     /// If Prometheus does not answer, refuses the expression, or answers with anything but a vector.
     pub async fn query(&self, expression: &str) -> Result<Vec<Sample>> {
-        #[derive(Deserialize)]
-        struct Answer {
-            #[serde(default)]
-            error: String,
-            data: Option<Data>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Data {
-            result_type: String,
-            result: serde_json::Value,
-        }
-        #[derive(Deserialize)]
-        struct Element {
-            metric: BTreeMap<String, String>,
-            value: (f64, String),
-        }
-        let url = format!("{}/api/v1/query", self.prometheus_url().await?);
-        let client =
-            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
-        let answer: Answer =
-            client.post(url).form(&[("query", expression)]).send().await?.json().await?;
-        let Some(data) = answer.data else {
-            bail!("Prometheus refuses {expression:?}: {}", answer.error)
-        };
-        ensure!(
-            data.result_type == "vector",
-            "{expression:?} gives a {}, not a vector",
-            data.result_type
-        );
-        let elements: Vec<Element> = serde_json::from_value(data.result)?;
-        elements.into_iter().map(|element| Ok((element.metric, element.value.1.parse()?))).collect()
+        query(&self.prometheus_url().await?, expression).await
     }
+}
+
+/// Evaluates a PromQL expression now, at a Prometheus, and returns the vector's elements.
+pub(crate) async fn query(prometheus: &str, expression: &str) -> Result<Vec<Sample>> {
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(default)]
+        error: String,
+        data: Option<Data>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data {
+        result_type: String,
+        result: serde_json::Value,
+    }
+    #[derive(Deserialize)]
+    struct Element {
+        metric: BTreeMap<String, String>,
+        value: (f64, String),
+    }
+    let url = format!("{prometheus}/api/v1/query");
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+    let answer: Answer =
+        client.post(url).form(&[("query", expression)]).send().await?.json().await?;
+    let Some(data) = answer.data else {
+        bail!("Prometheus refuses {expression:?}: {}", answer.error)
+    };
+    ensure!(
+        data.result_type == "vector",
+        "{expression:?} gives a {}, not a vector",
+        data.result_type
+    );
+    let elements: Vec<Element> = serde_json::from_value(data.result)?;
+    elements.into_iter().map(|element| Ok((element.metric, element.value.1.parse()?))).collect()
 }

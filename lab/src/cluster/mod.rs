@@ -1,22 +1,22 @@
 //! A real cluster: a control plane and nodes in network namespaces of their own. Needs root.
 
 pub(crate) mod addresses;
-mod apply;
+pub(crate) mod apply;
 mod cgroups;
 mod containers;
 mod definitions;
-mod exposure;
-mod guard;
+pub(crate) mod exposure;
+pub(crate) mod guard;
 mod impairment;
 mod monitoring;
 pub(crate) mod network;
 mod nodes;
 pub(crate) mod operator;
-mod program;
+pub(crate) mod program;
 mod start;
 pub(crate) mod state;
 mod sysctls;
-mod teardown;
+pub(crate) mod teardown;
 mod traffic;
 
 use std::collections::BTreeMap;

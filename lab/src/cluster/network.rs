@@ -79,11 +79,15 @@ pub(super) fn set_link(id: &str, number: usize, up: bool) -> Result<()> {
 
 /// Returns the names of a cluster's namespaces.
 pub(super) fn existing(id: &str) -> Vec<String> {
-    let outer = outer(id);
+    named(&outer(id))
+}
+
+/// Returns the names of an outer namespace and of those that belong to it, as far as they are there.
+pub(crate) fn named(outer: &str) -> Vec<String> {
     let of_node = format!("{outer}-");
     let Ok(entries) = fs::read_dir(NAMES) else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| *name == outer || name.starts_with(&of_node)).collect()
+    names.filter(|name| name == outer || name.starts_with(&of_node)).collect()
 }
 
 /// Deletes a cluster's namespaces and everything in them.
@@ -108,12 +112,18 @@ fn ip(arguments: &[&str]) -> Result<()> {
     output("ip", arguments).map(drop)
 }
 
-/// Runs several `ip` commands in one process.
 fn in_namespace(namespace: &str, commands: &str) -> Result<()> {
+    batch(Some(namespace), commands)
+}
+
+/// Runs several `ip` commands in one process, in a network namespace or where the caller is.
+pub(crate) fn batch(namespace: Option<&str>, commands: &str) -> Result<()> {
     use std::io::Write;
     use std::process::{Command, Stdio};
+    let inside = namespace.map_or_else(Vec::new, |namespace| vec!["-n", namespace]);
     let mut child = Command::new("ip")
-        .args(["-n", namespace, "-batch", "-"])
+        .args(inside)
+        .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -125,7 +135,8 @@ fn in_namespace(namespace: &str, commands: &str) -> Result<()> {
     let output = child.wait_with_output()?;
     anyhow::ensure!(
         output.status.success(),
-        "setting up the network namespace {namespace} failed: {}\n{commands}",
+        "setting up the network namespace {} failed: {}\n{commands}",
+        namespace.unwrap_or("itself"),
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(())

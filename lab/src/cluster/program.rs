@@ -11,7 +11,7 @@ use crate::workspace;
 /// Returns the path of the `lab` program of the same sources as this code.
 ///
 /// That is this process, or, in a test, what Cargo builds: `cargo test` makes no binaries of a dependency.
-pub(super) fn find() -> Result<PathBuf> {
+pub(crate) fn find() -> Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = FOUND.get() {
         return Ok(path.clone());

@@ -157,7 +157,7 @@ async fn prepare(options: &Options) -> Result<Cluster> {
     let mut cluster = open(state, authority).await?;
     cluster.owned = true;
     // From here on everything is taken down again whatever happens: by dropping `cluster`, or else by the guard.
-    let guard = guard::start(&lab, &id)?;
+    let guard = guard::start(&lab, &dir, &["guard", &id])?;
     cluster.guard = Some(guard);
     if options.keep {
         cluster.detached = true;

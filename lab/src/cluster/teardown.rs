@@ -60,7 +60,7 @@ pub(crate) fn teardown_leftovers(kept: bool) -> Result<usize> {
 ///
 /// Nodes go with the process that holds their pid namespace. The ones that started others go first, so that nothing
 /// is started again meanwhile.
-fn kill_all(dir: &Path) -> Result<()> {
+pub(crate) fn kill_all(dir: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "pid"));
@@ -114,7 +114,7 @@ pub fn leftovers() -> Vec<String> {
 }
 
 /// Lists the processes that carry a run's mark.
-fn marked_processes(dir: &Path) -> Vec<String> {
+pub(crate) fn marked_processes(dir: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -278,7 +278,7 @@ impl Drop for ControlPlane {
 }
 
 /// Holds the pid of the process a control plane belongs to.
-const OWNER: &str = "owner";
+pub(crate) const OWNER: &str = "owner";
 
 /// Removes the data of control planes whose owner was killed before it could; their processes died with it.
 ///

@@ -70,7 +70,7 @@ fn questions(watches: &[&TrafficWatch]) -> Questions {
             continue;
         }
         let key = (watch.spec.devices.clone(), Duration::from(watch.spec.window));
-        questions.entry(key).or_default().push(name_of(watch));
+        questions.entry(key).or_default().push(name_of(*watch));
     }
     if watches.is_empty() {
         questions.insert((DEFAULT_DEVICES.to_owned(), DEFAULT_WINDOW), vec![]);

@@ -207,7 +207,7 @@ fn name(node: &NodeObject) -> &str {
 fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a NodeObject> {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     let mut selectors: Vec<_> = watches
-        .filter(|watch| asked.watches.contains(&name_of(watch)))
+        .filter(|watch| asked.watches.contains(&name_of(*watch)))
         .filter_map(|watch| match &watch.spec.node_selector {
             None => Some(Selector::linux()),
             // One that cannot be read is told by the check of the object.
@@ -230,7 +230,7 @@ fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a 
 fn capacity_given(facts: &Facts, asked: &Asked) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     let mut of_question =
-        watches.filter(|watch| asked.watches.contains(&name_of(watch))).peekable();
+        watches.filter(|watch| asked.watches.contains(&name_of(*watch))).peekable();
     of_question.peek().is_some()
         && of_question.all(|w| w.spec.capacity.is_some() || w.spec.max_bandwidth.is_some())
 }

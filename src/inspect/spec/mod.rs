@@ -1,12 +1,13 @@
-//! `TrafficWatch`es in a file, checked as the API server would check them.
+//! Custom resources in a file, checked as the API server would check them.
 use anyhow::{Context, bail, ensure};
 use kube::CustomResourceExt;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    api::TrafficWatch,
+    api::{Kind, RouteReflectorSet, TrafficWatch},
     inspect::cluster::name_of,
+    route_reflector,
     traffic_watch::{Settings, check_deployment},
 };
 
@@ -18,11 +19,34 @@ mod schema;
 /// The path of the field and what is wrong with it, as at admission; rules that only the API server
 /// can run (CEL) are left to it, but the operator's own reading of the spec is not.
 pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
-    let definition = TrafficWatch::crd();
+    read_kind(text, |watch: &TrafficWatch| {
+        Settings::of(watch)?;
+        check_deployment(watch)?;
+        Ok(())
+    })
+}
+
+/// Reads every `RouteReflectorSet` in the same way.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_reflectors(text: &str) -> anyhow::Result<Vec<RouteReflectorSet>> {
+    read_kind(text, |set: &RouteReflectorSet| {
+        route_reflector::settings::Settings::of(set)?;
+        Ok(())
+    })
+}
+
+fn read_kind<K>(text: &str, check: impl Fn(&K) -> anyhow::Result<()>) -> anyhow::Result<Vec<K>>
+where
+    K: Kind + CustomResourceExt,
+{
+    let definition = K::crd();
+    let wanted = K::kind(&());
     let version = definition.spec.versions.first().context("the definition has no version")?;
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
     let schema = schema.context("the definition has no schema")?;
-    let mut watches: Vec<TrafficWatch> = Vec::new();
+    let mut objects: Vec<K> = Vec::new();
     let mut others = Vec::new();
     for (i, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let number = i + 1;
@@ -33,7 +57,7 @@ pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
         }
         let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
         let (kind, api_version) = (text("kind"), text("apiVersion"));
-        if kind != "TrafficWatch" {
+        if kind != wanted {
             others.push(if kind.is_empty() { format!("document {number}") } else { kind });
             continue;
         }
@@ -44,40 +68,34 @@ pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
         );
         let errors = schema::check(schema, &object);
         ensure!(errors.is_empty(), "document {number}:\n  {}", errors.join("\n  "));
-        complete(&mut object);
-        let watch: TrafficWatch =
+        complete(&mut object, definition.spec.scope == "Namespaced");
+        let read: K =
             serde_json::from_value(object).with_context(|| format!("document {number}"))?;
-        check(&watch).with_context(|| format!("document {number}"))?;
+        let name = read.meta().name.as_deref().unwrap_or_default();
+        ensure!(!name.is_empty(), "document {number}: metadata.name: is missing");
+        check(&read).with_context(|| format!("document {number}"))?;
         ensure!(
-            !watches.iter().any(|other| name_of(other) == name_of(&watch)),
+            !objects.iter().any(|other| name_of(other) == name_of(&read)),
             "document {number}: {} is there twice",
-            name_of(&watch)
+            name_of(&read)
         );
-        watches.push(watch);
+        objects.push(read);
     }
-    if watches.is_empty() {
+    if objects.is_empty() {
         let others = if others.is_empty() { "nothing".into() } else { others.join(", ") };
-        bail!("there is no document of kind TrafficWatch, but {others}");
+        bail!("there is no document of kind {wanted}, but {others}");
     }
-    Ok(watches)
+    Ok(objects)
 }
 
 /// What the API server would add.
-fn complete(object: &mut Value) {
+fn complete(object: &mut Value, namespaced: bool) {
     let metadata = &mut object["metadata"];
-    if metadata["namespace"].is_null() {
+    if namespaced && metadata["namespace"].is_null() {
         metadata["namespace"] = "default".into();
     }
     // Owner references are made of it; nothing is written here.
     metadata["uid"] = "00000000-0000-0000-0000-000000000000".into();
-}
-
-fn check(watch: &TrafficWatch) -> anyhow::Result<()> {
-    let name = watch.metadata.name.as_deref().unwrap_or_default();
-    ensure!(!name.is_empty(), "metadata.name: is missing");
-    Settings::of(watch)?;
-    check_deployment(watch)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,412 @@
+//! What it costs to think a fabric of 5,000 nodes through; and how many sessions a change of one node resets under the
+//! original operator's choice of reflectors.
+//!
+//! `make bench`. Build with `--release`: without it the figures are some thirty times worse.
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use k8s_openapi::jiff::Timestamp;
+use traffic_operator::{
+    api::RouteReflectorSet,
+    nodes::{Readiness, Speaker, Texts},
+    route_reflector::{
+        datastore::Snapshot,
+        fabric::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
+        planner::{Member, Previous, PreviousSlot, Rules, Target, target},
+        rehearsal::{Stage, rehearse},
+    },
+};
+
+/// The original's choice, with its vectors.
+#[path = "../src/route_reflector/fabric/tests/original.rs"]
+mod original;
+
+use original::{Assignment, disturbance};
+
+/// The largest that Calico itself is tested with; and what the formula gives for so many at 0.005.
+const NODES: usize = 5000;
+const REFLECTORS: usize = 25;
+
+const ZONES: [&str; 3] = ["a", "b", "c"];
+const GROUPS: usize = 12;
+
+/// All questions about one fabric and one step from it. A plan of 100 ms asks them once or twice.
+const LIMIT: Duration = Duration::from_millis(60);
+
+const RULES: [Rule; 2] = [Rule::Rfc, Rule::Bird];
+
+const KEY: &str = "calico-route-reflector";
+const SLOT: &str = "route-reflectors.traffic.example.com/slot";
+const GROUP: &str = "route-reflectors.traffic.example.com/group";
+
+fn main() -> anyhow::Result<()> {
+    times()?;
+    println!();
+    paths()?;
+    println!();
+    println!(
+        "1,000 nodes, 3 zones, 12 reflectors | original: sessions reset | clients that lose all three | BGPPeers | ours: sessions reset | clients that lose all three | BGPPeers"
+    );
+    println!("--- | --- | --- | --- | --- | --- | ---");
+    for event in Trial::EVENTS {
+        let [before, after] = [None, Some(event)].map(Trial::new);
+        let theirs = disturbance(&before.original(), &after.original());
+        let first = before.ours(None)?;
+        let second = after.ours(Some(&first))?;
+        let ours = disturbance(&assignment(&first), &assignment(&second));
+        let cells = [(theirs, 1 + 3 * after.clients.len()), (ours, second.peers.len())];
+        let cells = cells.map(|(found, peers)| {
+            let original::Disturbance { sessions, changed, bare } = found;
+            #[expect(clippy::cast_precision_loss, reason = "counts of some thousands")]
+            let share = changed as f64 * 100.0 / sessions as f64;
+            format!("{changed} of {sessions} ({share:.1} %) | {bare} | {peers}")
+        });
+        println!("{event:?} | {} | {}", cells[0], cells[1]);
+    }
+    println!();
+    ways()
+}
+
+/// The whole way from the mesh, decided anew at each step, and one decision in the end.
+fn ways() -> anyhow::Result<()> {
+    println!("{NODES} nodes, from the mesh | steps | ms in all | ms for one decision in the end");
+    println!("--- | --- | --- | ---");
+    for (topology, count) in [("Simple", REFLECTORS), ("Zonal", 9), ("Multi", 9)] {
+        let set = serde_json::json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+            "metadata": {"name": "main"},
+            "spec": {
+                "topology": topology, "mesh": "Migrate", "zoneLabel": "zone",
+                "count": {"min": count, "max": count},
+            },
+        });
+        let set: RouteReflectorSet = serde_json::from_value(set)?;
+        let mut stage = stage();
+        let mut go = || {
+            let start = Instant::now();
+            let way = rehearse(&set, &mut stage, None, Arc::default(), Timestamp::now());
+            let way = way.map_err(|error| anyhow::anyhow!(error.to_text()))?;
+            ensure!(way.refused.is_none(), "{topology}: {:?}", way.refused);
+            anyhow::Ok((way, start.elapsed()))
+        };
+        let (way, whole) = go()?;
+        let (rest, once) = go()?;
+        ensure!(rest.steps.is_empty(), "{topology}: {} steps are left", rest.steps.len());
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+        let (steps, whole, one) = (way.steps.len(), ms(whole), ms(once));
+        println!("{topology}, {count} reflectors | {steps} | {whole:.0} | {one:.1}");
+        ensure!(
+            cfg!(debug_assertions) || once < Duration::from_millis(100),
+            "{topology}: a decision took {once:?}"
+        );
+    }
+    Ok(())
+}
+
+fn stage() -> Stage {
+    let texts = |texts: &[(&str, &str)]| -> Texts {
+        texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    };
+    let speakers = (0..NODES).map(|place| {
+        let address = format!("10.{}.{}.1/8", place / 250, place % 250);
+        Speaker {
+            name: format!("node-{place:04}").into(),
+            created: i64::try_from(place).unwrap_or_default(),
+            labels: texts(&[("kubernetes.io/os", "linux"), ("zone", ZONES[place % ZONES.len()])]),
+            taints: [].into(),
+            readiness: Readiness::Ready,
+            cordoned: false,
+            calico: texts(&[("projectcalico.org/IPv4Address", &address)]),
+        }
+    });
+    let snapshot = Snapshot { mesh: true, as_number: 64_512, ..Snapshot::default() };
+    Stage { speakers: speakers.collect(), snapshot }
+}
+
+/// Who peers with which nodes.
+fn assignment(target: &Target) -> Assignment {
+    let holder = |slot: &u32| {
+        let slot = target.slots.iter().find(|held| held.id == *slot)?;
+        Some(slot.node.to_string())
+    };
+    let clients = target.groups.iter().filter_map(|(client, group)| {
+        let slots = target.group_slots.get(group)?;
+        Some((client.to_string(), slots.iter().filter_map(holder).collect()))
+    });
+    clients.collect()
+}
+
+/// Who peers with which reflectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Topology {
+    /// All with all; one id.
+    Simple,
+    /// With those of the own zone; an id per zone.
+    Zonal,
+    /// With three by groups; an id per zone.
+    Multi,
+}
+
+fn peer(name: &str, local: &str, remote: &str) -> anyhow::Result<Peer> {
+    Ok(Peer {
+        name: name.into(),
+        local: Local::Selected(Selector::parse(local)?),
+        remote: Remote::Selected(Selector::parse(remote)?),
+        reverse: true,
+    })
+}
+
+/// Nodes with as many labels as nodes of a cloud have. The first are reflectors.
+fn fabric(
+    topology: Topology,
+    nodes: usize,
+    reflectors: usize,
+    mesh: bool,
+) -> anyhow::Result<Fabric> {
+    let node = |place: usize| {
+        let zone = place % ZONES.len();
+        let mut labels: Vec<(String, String)> = (0..16)
+            .map(|i| (format!("label-{i}.example.com/of-a-node"), (place % (i + 1)).to_string()))
+            .collect();
+        labels.push(("topology.kubernetes.io/zone".into(), ZONES[zone].into()));
+        let reflector = place < reflectors;
+        if reflector {
+            labels.extend([(KEY.into(), String::new()), (SLOT.into(), place.to_string())]);
+        } else if topology == Topology::Multi {
+            labels.push((GROUP.into(), format!("g{}", place % GROUPS)));
+        } else if topology == Topology::Zonal {
+            labels.push((GROUP.into(), ZONES[zone].into()));
+        }
+        let [.., high, low] = place.to_be_bytes();
+        let of_zone = if topology == Topology::Simple { 1 } else { 1 + u8::try_from(zone)? };
+        Ok(Node {
+            name: format!("node-{place:05}").into(),
+            address: Some(IpAddr::from([10, 0, high, low])),
+            labels: labels.into_iter().collect(),
+            cluster_id: reflector.then_some(Ipv4Addr::new(224, 0, 0, of_zone)),
+            up: place % 500 != 499,
+        })
+    };
+    let has = format!("has({KEY})");
+    let mut peers = vec![peer("rrs-to-rrs", &has, &has)?];
+    let group = |name: &str, slots: BTreeSet<usize>| {
+        let slots: Vec<String> = slots.into_iter().map(|slot| format!("'{slot}'")).collect();
+        let slots = format!("{SLOT} in {{{}}}", slots.join(", "));
+        peer(&format!("peer-to-rrs-{name}"), &format!("{GROUP} == '{name}'"), &slots)
+    };
+    // Slots go round the zones as nodes do, so a step of three stays in the zone.
+    match topology {
+        Topology::Simple => peers.push(peer("peer-to-rrs-1", &format!("!{has}"), &has)?),
+        Topology::Zonal => {
+            for (place, zone) in ZONES.into_iter().enumerate() {
+                peers.push(group(zone, (place..reflectors).step_by(ZONES.len()).collect())?);
+            }
+        }
+        Topology::Multi => {
+            for place in 0..GROUPS {
+                let slots = [place, place + 1, place + 5].map(|slot| slot % reflectors);
+                peers.push(group(&format!("g{place}"), slots.into())?);
+            }
+        }
+    }
+    let nodes: anyhow::Result<Vec<Node>> = (0..nodes).map(node).collect();
+    Ok(Fabric::new(nodes?, peers, mesh))
+}
+
+/// Prints how long something takes; the fastest of five, since the machine does other things too.
+fn timed<T>(what: &str, total: &mut Duration, run: impl Fn() -> T) -> Option<T> {
+    let mut runs: Vec<(Duration, T)> = (0..5)
+        .map(|_| {
+            let start = Instant::now();
+            let result = run();
+            (start.elapsed(), result)
+        })
+        .collect();
+    runs.sort_by_key(|&(time, _)| time);
+    let (time, result) = runs.into_iter().next()?;
+    println!("{what} | {:.2}", time.as_secs_f64() * 1000.0);
+    *total += time;
+    Some(result)
+}
+
+fn times() -> anyhow::Result<()> {
+    println!("{NODES} nodes, {REFLECTORS} reflectors | ms\n--- | ---");
+    let rows = [
+        (Topology::Simple, false),
+        (Topology::Zonal, false),
+        (Topology::Multi, false),
+        (Topology::Multi, true),
+    ];
+    for (topology, mesh) in rows {
+        let name = format!("{topology:?}{}", if mesh { " and mesh" } else { "" });
+        let row = |what: &str| format!("{name}: {what}");
+        let fabric = fabric(topology, NODES, REFLECTORS, mesh)?;
+        let (nodes, peers) = (fabric.nodes().to_vec(), fabric.peers().to_vec());
+        // One reflector more.
+        let mut after = nodes.clone();
+        let changed = &mut after[REFLECTORS];
+        changed.cluster_id = nodes[0].cluster_id;
+        changed.labels = changed.labels.with(&[(KEY, Some("")), (SLOT, Some("0")), (GROUP, None)]);
+        let changed: BTreeSet<Arc<str>> = [changed.name.clone()].into();
+
+        let mut total = Duration::ZERO;
+        timed(&row("classes"), &mut total, || Fabric::new(nodes.clone(), peers.clone(), mesh));
+        timed(&row("sessions"), &mut total, || fabric.sessions());
+        for rule in RULES {
+            let of = |what: &str| row(&format!("{what}, {rule:?}"));
+            timed(&of("missing"), &mut total, || fabric.missing(rule));
+            timed(&of("worst without one"), &mut total, || fabric.worst_without_one(rule));
+        }
+        timed(&row("paths"), &mut total, || fabric.paths(Rule::Bird));
+        let new = || Fabric::new(after.clone(), peers.clone(), mesh);
+        let Some(after) = timed(&row("classes after a promotion"), &mut total, new) else {
+            continue;
+        };
+        let new = || Change::new(&fabric, &after, &changed);
+        let Some(change) = timed(&row("change"), &mut total, new) else { continue };
+        for rule in RULES {
+            let of = |what: &str| row(&format!("{what}, {rule:?}"));
+            timed(&of("lost"), &mut total, || change.lost(rule));
+            timed(&of("fragile"), &mut total, || change.fragile(rule));
+        }
+        println!("{} | {:.2}", row("all"), total.as_secs_f64() * 1000.0);
+        ensure!(cfg!(debug_assertions) || total < LIMIT, "{name} took {total:?}");
+    }
+    Ok(())
+}
+
+fn paths() -> anyhow::Result<()> {
+    println!(
+        "topology, nodes, reflectors | paths of a prefix at a reflector | at a client | in a reflector's table | in a client's | bearable"
+    );
+    println!("--- | --- | --- | --- | --- | ---");
+    let sizes = [(200, 3), (500, 6), (1000, 9), (2000, 12), (3000, 15), (5000, 25)];
+    for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
+        for (nodes, reflectors) in sizes {
+            let found = fabric(topology, nodes, reflectors, false)?.paths(Rule::Bird);
+            let (reflector, client) = (found.reflector, found.client);
+            println!(
+                "{topology:?}, {nodes}, {reflectors} | {} | {} | {} | {} | {}",
+                reflector.per_prefix,
+                client.per_prefix,
+                reflector.table,
+                client.table,
+                if found.bearable() { "yes" } else { "no" }
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What happens to the clusters that both choices are compared on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    OldestClientRemoved,
+    MiddleClientRemoved,
+    ClientAdded,
+    ReflectorRemoved,
+    ReflectorAdded,
+}
+
+/// 1,000 nodes in three zones by chance, oldest first; the four oldest of each zone are reflectors.
+struct Trial {
+    reflectors: Vec<original::Node>,
+    clients: Vec<original::Node>,
+}
+
+impl Trial {
+    const NODES: usize = 1000;
+    const PER_ZONE: usize = 4;
+    const EVENTS: [Event; 5] = [
+        Event::OldestClientRemoved,
+        Event::MiddleClientRemoved,
+        Event::ClientAdded,
+        Event::ReflectorRemoved,
+        Event::ReflectorAdded,
+    ];
+
+    /// As it is, or after something happened.
+    fn new(event: Option<Event>) -> Self {
+        let node = |place: usize| {
+            let uid = format!("uid-{place:04}");
+            // Chance, but the same chance each time.
+            let zone = ZONES[original::fnv1a32(&format!("zone-of-{uid}")) as usize % ZONES.len()];
+            original::Node { uid, zone: zone.into() }
+        };
+        let mut trial = Self { reflectors: Vec::new(), clients: Vec::new() };
+        for node in (0..Self::NODES).map(node) {
+            let of_zone = trial.reflectors.iter().filter(|of| of.zone == node.zone);
+            let wanted = of_zone.count() < Self::PER_ZONE;
+            if wanted { &mut trial.reflectors } else { &mut trial.clients }.push(node);
+        }
+        match event {
+            None => {}
+            Some(Event::OldestClientRemoved) => drop(trial.clients.remove(0)),
+            Some(Event::MiddleClientRemoved) => {
+                trial.clients.remove(trial.clients.len() / 2);
+            }
+            Some(Event::ClientAdded) => trial.clients.push(node(Self::NODES)),
+            Some(Event::ReflectorRemoved) => {
+                trial.reflectors.remove(trial.reflectors.len() / 2);
+            }
+            Some(Event::ReflectorAdded) => trial.reflectors.push(node(Self::NODES)),
+        }
+        trial
+    }
+
+    /// What we make of it, after what we made of it before.
+    fn ours(&self, before: Option<&Target>) -> anyhow::Result<Target> {
+        let count = self.reflectors.len();
+        let spec = serde_json::json!({"topology": "Multi", "count": {"min": count, "max": count}});
+        let rules = Rules::of(&serde_json::from_value(spec)?)?;
+        let member = |node: &original::Node| {
+            let slot =
+                before.and_then(|before| before.slots.iter().find(|slot| *slot.node == *node.uid));
+            Member {
+                name: node.uid.as_str().into(),
+                uid: node.uid.as_str().into(),
+                zone: Some(node.zone.as_str().into()),
+                ready: true,
+                suitable: true,
+                preferred: self.reflectors.iter().any(|one| one.uid == node.uid),
+                slot: slot.map(|slot| slot.id),
+                cluster_id: slot.map(|slot| slot.cluster_id),
+                labelled: slot.is_some(),
+                group: before.and_then(|before| before.groups.get(&*node.uid).cloned()),
+                ..Member::default()
+            }
+        };
+        let mut members: Vec<_> = self.reflectors.iter().chain(&self.clients).map(member).collect();
+        members.sort_by(|a, b| a.name.cmp(&b.name));
+        let previous = before.map_or_else(Previous::default, |before| Previous {
+            topology: Some(before.topology),
+            slots: before
+                .slots
+                .iter()
+                .map(|slot| PreviousSlot {
+                    id: slot.id,
+                    node: slot.node.clone(),
+                    zone: slot.zone.clone(),
+                    cluster_id: Some(slot.cluster_id),
+                })
+                .collect(),
+            groups: before.group_slots.clone(),
+        });
+        Ok(target(&rules, &members, &previous)?)
+    }
+
+    /// What the original makes of it.
+    fn original(&self) -> Assignment {
+        let names = |chosen: Vec<usize>| {
+            chosen.into_iter().map(|place| self.reflectors[place].uid.clone()).collect()
+        };
+        let assigned = original::assign(&self.reflectors, &self.clients);
+        let clients = self.clients.iter().map(|client| client.uid.clone());
+        clients.zip(assigned.into_iter().map(names)).collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! Does the ground see losses? Topologies and changes whose losses are known, measured.
+//!
+//! A ground that sees none where there are some is worth nothing when it sees none where there must be none.
+
+mod scenarios;
+mod stage;
+pub(crate) mod states;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::demo::{Check, table};
+use stage::Stage;
+
+/// Nodes, in three zones: those of the figures that are known.
+const NODES: u8 = 18;
+
+/// Measures all scenarios whose name contains one of `wanted`, or all; says PASS or FAIL.
+///
+/// # Errors
+///
+/// If the ground cannot be made or taken down. What fails in between is a failed check.
+pub async fn run(wanted: &[String]) -> Result<bool> {
+    let started = Instant::now();
+    let mut stage = Stage::new(NODES).await?;
+    if let Err(error) = scenarios::play(&mut stage, wanted).await {
+        stage.checks.push(Check::new(
+            "all scenarios ran to their end",
+            false,
+            format!("{error:#}"),
+        ));
+    }
+    let checks = stage.end()?;
+    let failed = checks.iter().filter(|check| !check.pass).count();
+    println!("\n{}", table(&checks));
+    println!(
+        "{}: {} of {} checks passed in {:.0} s",
+        if failed == 0 { "PASS" } else { "FAIL" },
+        checks.len() - failed,
+        checks.len(),
+        started.elapsed().as_secs_f64()
+    );
+    Ok(failed == 0)
+}

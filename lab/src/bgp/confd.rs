@@ -1,0 +1,76 @@
+//! The stand-in for Calico's confd: from what is configured to what the BIRDs run.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+
+use super::ground::Ground;
+use super::history::{History, Version};
+use super::machine::Machine;
+use super::render::texts;
+use super::world::World;
+
+/// Configures the nodes of a ground, and remembers how.
+#[derive(Debug, Clone)]
+pub struct Confd {
+    ground: Arc<Ground>,
+    history: Arc<Mutex<History>>,
+}
+
+impl Confd {
+    /// One that has configured nothing yet.
+    #[must_use]
+    pub fn new(ground: Arc<Ground>) -> Self {
+        let history = History::new(World::default());
+        Self { ground, history: Arc::new(Mutex::new(history)) }
+    }
+
+    /// Starts all BIRDs anew, in empty tables, so configured.
+    ///
+    /// # Errors
+    ///
+    /// If one does not come up.
+    pub fn restart(&self, world: World) -> Result<()> {
+        let version = self.remember(world);
+        self.ground.restart(&texts(&version.world, &version.sessions))
+    }
+
+    /// Configures all nodes at once, and only those that are configured differently. Returns their names.
+    ///
+    /// # Errors
+    ///
+    /// If a BIRD refuses its configuration.
+    pub fn apply(&self, world: World) -> Result<BTreeSet<String>> {
+        let version = self.remember(world);
+        self.ground.configure(&texts(&version.world, &version.sessions))
+    }
+
+    /// What has been configured so far.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.locked().clone()
+    }
+
+    /// What is configured now.
+    #[must_use]
+    pub fn last(&self) -> Version {
+        self.locked().last().clone()
+    }
+
+    /// A node to configure.
+    pub(super) fn machine(&self, name: &str) -> Result<Arc<Machine>> {
+        self.ground.machine(name)
+    }
+
+    /// From now on this is what is configured.
+    pub(super) fn remember(&self, world: World) -> Version {
+        let mut history = self.locked();
+        history.push(world);
+        history.last().clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,224 @@
+//! The loop of confd: whatever changes in the API server changes the configuration of the nodes that it is about.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::{FutureExt, StreamExt, stream};
+use k8s_openapi::api::core::v1;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::confd::Confd;
+use super::machine::Machine;
+use super::render::texts;
+use super::world::{Node, Peer, World, configuration};
+
+/// Follows an API server. Dropping it ends that; the nodes stay as they are.
+#[derive(Debug)]
+pub struct Follower {
+    task: JoinHandle<()>,
+    faults: Arc<Mutex<Vec<String>>>,
+}
+
+impl Follower {
+    /// Begins to follow; each node hears of a change within `skew`, each in its own time.
+    ///
+    /// BIRDs that have never run are started with their first configuration.
+    #[must_use]
+    pub fn start(client: Client, confd: Confd, skew: Duration) -> Self {
+        let faults = Arc::<Mutex<Vec<String>>>::default();
+        let kept = Arc::clone(&faults);
+        let task = tokio::spawn(async move {
+            if let Err(error) = follow(client, &confd, skew, &kept).await {
+                note(&kept, format!("{error:#}"));
+            }
+        });
+        Self { task, faults }
+    }
+
+    /// Fails if something could not be read, or a BIRD refused its configuration.
+    ///
+    /// # Errors
+    ///
+    /// With all that went wrong so far.
+    pub fn check(&self) -> Result<()> {
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        match faults.first() {
+            Some(first) => bail!("{first} ({} more)", faults.len() - 1),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn note(faults: &Mutex<Vec<String>>, fault: String) {
+    let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+    // The same one comes again with every change of anything.
+    if !faults.contains(&fault) {
+        faults.push(fault);
+    }
+}
+
+/// What is known of the API server.
+struct Known {
+    nodes: Store<v1::Node>,
+    peers: Store<DynamicObject>,
+    configurations: Store<DynamicObject>,
+}
+
+impl Known {
+    /// What cannot be read is as if it were not there.
+    fn world(&self, faults: &Mutex<Vec<String>>) -> World {
+        let name = |object: &Arc<DynamicObject>| object.name_any();
+        let found = self.configurations.state();
+        let default = found.iter().find(|object| name(object) == "default");
+        let (mesh, as_number) = configuration(default.map(|object| &**object));
+        let mut world = World { as_number, mesh, ..World::default() };
+        for node in self.nodes.state() {
+            match Node::read(&node) {
+                Ok(Some(read)) => {
+                    world.nodes.insert(node.name_any(), read);
+                }
+                Ok(None) => {}
+                Err(error) => note(faults, format!("{error:#}")),
+            }
+        }
+        for peer in self.peers.state() {
+            match Peer::read(&peer) {
+                Ok(read) => {
+                    world.peers.insert(name(&peer), read);
+                }
+                Err(error) => note(faults, format!("{error:#}")),
+            }
+        }
+        world
+    }
+}
+
+fn calicos(client: &Client, kind: &str, plural: &str) -> (Api<DynamicObject>, ApiResource) {
+    let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    (Api::all_with(client.clone(), &resource), resource)
+}
+
+/// A cache of all objects of a kind, and a stream that says when it has changed.
+fn cached<K>(
+    api: Api<K>,
+    kind: K::DynamicType,
+) -> (Store<K>, impl stream::Stream<Item = Result<(), watcher::Error>> + Send)
+where
+    K: Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + Sync + 'static,
+    K::DynamicType: Clone + std::hash::Hash + Eq + Unpin + Send + Sync,
+{
+    let writer = reflector::store::Writer::new(kind);
+    let store = writer.as_reader();
+    let events = watcher(api, watcher::Config::default()).default_backoff().reflect(writer);
+    (store, events.map(|event| event.map(drop)))
+}
+
+async fn follow(
+    client: Client,
+    confd: &Confd,
+    skew: Duration,
+    faults: &Arc<Mutex<Vec<String>>>,
+) -> Result<()> {
+    let (peers, peer) = calicos(&client, "BGPPeer", "bgppeers");
+    let (configurations, configuration) = calicos(&client, "BGPConfiguration", "bgpconfigurations");
+    let (nodes, node_events) = cached(Api::all(client), ());
+    let (peers, peer_events) = cached(peers, peer);
+    let (configurations, other_events) = cached(configurations, configuration);
+    let known = Known { nodes, peers, configurations };
+    let mut changes =
+        pin!(stream::select_all([node_events.boxed(), peer_events.boxed(), other_events.boxed(),]));
+    let mut ready = [false; 3];
+    let mut daemons =
+        Daemons { skew, faults: Arc::clone(faults), nodes: BTreeMap::new(), tasks: JoinSet::new() };
+    loop {
+        let change = changes.next().await.context("the API server is not watched any more")?;
+        if let Err(error) = change {
+            // The watch goes on by itself.
+            crate::progress(&format!("confd: {error}"));
+        }
+        // What else has come already belongs to the same look.
+        while let Some(Some(_)) = changes.next().now_or_never() {}
+        ready[0] |= known.nodes.wait_until_ready().now_or_never().is_some();
+        ready[1] |= known.peers.wait_until_ready().now_or_never().is_some();
+        ready[2] |= known.configurations.wait_until_ready().now_or_never().is_some();
+        let world = known.world(faults);
+        // An empty answer of a list that is under way is no reason to take everything away.
+        if ready.contains(&false) || world == confd.last().world {
+            continue;
+        }
+        let version = confd.remember(world);
+        daemons.tell(confd, texts(&version.world, &version.sessions));
+    }
+}
+
+/// One confd on each node, which acts in its own time on what is configured then.
+struct Daemons {
+    skew: Duration,
+    faults: Arc<Mutex<Vec<String>>>,
+    nodes: BTreeMap<String, watch::Sender<String>>,
+    tasks: JoinSet<()>,
+}
+
+impl Daemons {
+    fn tell(&mut self, confd: &Confd, texts: BTreeMap<String, String>) {
+        self.nodes.retain(|name, _| texts.contains_key(name));
+        for (name, text) in texts {
+            if let Some(node) = self.nodes.get(&name) {
+                node.send_if_modified(|old| {
+                    let differs = *old != text;
+                    *old = text;
+                    differs
+                });
+            } else if let Ok(machine) = confd.machine(&name) {
+                let (sender, receiver) = watch::channel(text);
+                self.nodes.insert(name, sender);
+                let faults = Arc::clone(&self.faults);
+                self.tasks.spawn(daemon(machine, receiver, self.skew, faults));
+            }
+        }
+    }
+}
+
+async fn daemon(
+    machine: Arc<Machine>,
+    mut texts: watch::Receiver<String>,
+    skew: Duration,
+    faults: Arc<Mutex<Vec<String>>>,
+) {
+    texts.mark_changed();
+    while texts.changed().await.is_ok() {
+        tokio::time::sleep(skew.mul_f64(share())).await;
+        let text = texts.borrow_and_update().clone();
+        let machine = Arc::clone(&machine);
+        let done = tokio::task::spawn_blocking(move || machine.boot(&text)).await;
+        if let Ok(Err(error)) = done {
+            note(&faults, format!("{error:#}"));
+        }
+    }
+}
+
+/// A random number from 0 to 1.
+fn share() -> f64 {
+    // The standard library seeds this from the system's randomness, differently for every call.
+    let random = RandomState::new().hash_one(()) >> 40;
+    #[allow(clippy::cast_precision_loss, reason = "24 bits")]
+    let share = random as f64 / (1_u64 << 24) as f64;
+    share
+}

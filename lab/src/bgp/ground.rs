@@ -1,0 +1,297 @@
+//! A ground: its network, its nodes, and what takes it down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::machine::Machine;
+use super::network::{self, MOST_NODES};
+use super::sessions::Sessions;
+use super::teardown;
+use crate::cluster::{guard, program};
+use crate::control_plane::free_port;
+use crate::packages;
+use crate::process::{CommandLine, Lifetime, Process};
+use crate::wait::{Look, until};
+use crate::{progress, workspace};
+
+/// Nodes with real BGP between them. Needs root.
+///
+/// - Nothing is configured in the caller's network namespace; Prometheus is reached through a relay on loopback.
+/// - It ends with [`Ground::stop`], when dropped, and by a guard process if its starter is killed.
+#[derive(Debug)]
+pub struct Ground {
+    pub(super) id: String,
+    pub(crate) dir: PathBuf,
+    machines: Mutex<BTreeMap<String, Arc<Machine>>>,
+    /// Prometheus, relays.
+    helpers: Mutex<BTreeMap<String, Process>>,
+    /// Its other end of a pipe keeps the guard waiting.
+    guard: Mutex<Option<Child>>,
+}
+
+impl Ground {
+    /// Makes a network with so many nodes; their BIRDs do not run yet.
+    ///
+    /// # Errors
+    ///
+    /// If this is not root, something is missing and cannot be installed, or a namespace cannot be made. What was made is
+    /// taken down.
+    pub async fn start(nodes: u8) -> Result<Self> {
+        ensure!(nix::unistd::geteuid().is_root(), "network namespaces need root");
+        ensure!((1..=MOST_NODES).contains(&nodes), "1 to {MOST_NODES} nodes, not {nodes}");
+        // On a fresh machine this takes a while: signals must be heard meanwhile.
+        let (versions, lab) = tokio::task::spawn_blocking(|| {
+            teardown::sweep()?;
+            anyhow::Ok((packages::ensure_routers()?, program::find()?))
+        })
+        .await??;
+        progress(&versions);
+        let started = Instant::now();
+        let id = workspace::unique();
+        let dir = teardown::create(&id)?;
+        let ground = Self {
+            id,
+            dir,
+            machines: Mutex::default(),
+            helpers: Mutex::default(),
+            guard: Mutex::default(),
+        };
+        // From here on everything is taken down again whatever happens: by dropping `ground`, or else by the guard.
+        let copy = ground.dir.join("lab");
+        fs::copy(lab, &copy).context("copying the lab program")?;
+        let guard = guard::start(&copy, &ground.dir, &["bgp-guard", &ground.id])?;
+        *lock(&ground.guard) = Some(guard);
+        network::create(&ground.id)?;
+        ground.add(nodes)?;
+        progress(&format!("{nodes} nodes in {:.2} s", started.elapsed().as_secs_f64()));
+        Ok(ground)
+    }
+
+    /// Adds nodes; their BIRDs do not run yet.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many, or a namespace cannot be made.
+    pub fn add(&self, nodes: u8) -> Result<Vec<Arc<Machine>>> {
+        let there: Vec<u8> = self.machines().iter().map(|machine| machine.number).collect();
+        // A number is never used twice: nobody takes a new node for an old one.
+        let first = there.iter().max().map_or(0, |last| last + 1);
+        ensure!(nodes <= MOST_NODES - first, "more than {MOST_NODES} nodes");
+        let new: Vec<u8> = (first..first + nodes).collect();
+        network::add(&self.id, &there, &new)?;
+        let machine =
+            |number: &u8| Arc::new(Machine::new(&self.id, &self.dir, &node_name(*number), *number));
+        let new: Vec<Arc<Machine>> = new.iter().map(machine).collect();
+        let named = new.iter().map(|machine| (machine.name.clone(), Arc::clone(machine)));
+        lock(&self.machines).extend(named);
+        Ok(new)
+    }
+
+    /// Removes a node as if it had been switched off.
+    ///
+    /// Whoever watches it must have stopped: an open socket keeps a namespace.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node, or it cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let machine = self.machine(name)?;
+        machine.end()?;
+        network::remove(&self.id, machine.number)?;
+        lock(&self.machines).remove(name);
+        Ok(())
+    }
+
+    /// All nodes, by name.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Arc<Machine>> {
+        lock(&self.machines).values().cloned().collect()
+    }
+
+    /// A node.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of this name.
+    pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
+        let found = lock(&self.machines).get(name).cloned();
+        found.with_context(|| format!("no node {name:?} here"))
+    }
+
+    /// Pulls the cable of a node, or plugs it in again.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node.
+    pub fn set_link(&self, name: &str, up: bool) -> Result<()> {
+        network::set_link(&self.id, self.machine(name)?.number, up)
+    }
+
+    /// Starts all BIRDs anew with these configurations, in empty kernel tables.
+    ///
+    /// # Errors
+    ///
+    /// If one does not come up.
+    pub fn restart(&self, texts: &BTreeMap<String, String>) -> Result<()> {
+        self.each(Machine::kill)?;
+        self.each(|machine| {
+            network::flush(&self.id, machine.number)?;
+            machine.configure(texts.get(&machine.name).map_or("", String::as_str))?;
+            machine.start(false)
+        })?;
+        self.each(Machine::started)
+    }
+
+    /// Gives all nodes their configurations at once, as confd would. Returns the names of those that had another one.
+    ///
+    /// # Errors
+    ///
+    /// If a BIRD refuses its configuration.
+    pub fn configure(&self, texts: &BTreeMap<String, String>) -> Result<BTreeSet<String>> {
+        let changed = Mutex::new(BTreeSet::new());
+        self.each(|machine| {
+            let text = texts.get(&machine.name).map_or("", String::as_str);
+            if machine.configure(text)? {
+                lock(&changed).insert(machine.name.clone());
+            }
+            Ok(())
+        })?;
+        Ok(changed.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does something on all nodes at once.
+    pub(super) fn each(&self, act: impl Fn(&Machine) -> Result<()> + Sync) -> Result<()> {
+        let machines = self.machines();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                machines.iter().map(|machine| scope.spawn(|| act(machine))).collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| anyhow::bail!("a thread panicked"))
+            })
+        })
+    }
+
+    /// Waits until every session is established; those with nodes in `down` are not waited for.
+    ///
+    /// # Errors
+    ///
+    /// At the limit, with how many are missing.
+    pub async fn established(
+        &self,
+        sessions: &Sessions,
+        down: &BTreeSet<String>,
+        limit: Duration,
+    ) -> Result<Duration> {
+        let began = Instant::now();
+        until("all sessions established", limit, || async {
+            let missing = self.down_sessions(sessions, down);
+            Ok(match missing.first() {
+                None => Look::Done(()),
+                Some((node, protocol)) => {
+                    Look::NotYet(format!("{} down, {node} {protocol}", missing.len()))
+                }
+            })
+        })
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    /// The ends of sessions that are not established, by node and protocol.
+    #[must_use]
+    pub fn down_sessions(
+        &self,
+        sessions: &Sessions,
+        down: &BTreeSet<String>,
+    ) -> Vec<(String, String)> {
+        let mut missing = Vec::new();
+        for machine in self.machines().iter().filter(|machine| !down.contains(&machine.name)) {
+            let up = machine.established();
+            let ends = sessions.get(&machine.name).into_iter().flatten();
+            let lost = ends
+                .filter(|(protocol, end)| !up.contains(*protocol) && !down.contains(&end.peer))
+                .map(|(protocol, _)| (machine.name.clone(), protocol.clone()));
+            missing.extend(lost);
+        }
+        missing
+    }
+
+    /// Makes an address of the ground's own network reachable on loopback; returns the address there.
+    ///
+    /// # Errors
+    ///
+    /// If the relay does not come up.
+    pub async fn relay(&self, name: &str, target: &str) -> Result<String> {
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        let network = network::outer(&self.id);
+        let arguments = ["relay", "--listen", &listen, "--network", &network, "--target", target];
+        self.help(name, CommandLine::new(self.dir.join("lab"), arguments))?;
+        until(&format!("{name} listening"), Duration::from_secs(10), || async {
+            Ok(match tokio::net::TcpStream::connect(&listen).await {
+                Ok(_) => Look::Done(()),
+                Err(error) => Look::NotYet(error.to_string()),
+            })
+        })
+        .await?;
+        Ok(listen)
+    }
+
+    /// Starts a process of the ground; one of the same name that runs is ended.
+    pub(super) fn help(&self, name: &str, command: CommandLine) -> Result<()> {
+        self.end_helper(name)?;
+        let process = Process::start(name, command, &self.dir, Lifetime::Starter)?;
+        lock(&self.helpers).insert(name.to_owned(), process);
+        Ok(())
+    }
+
+    /// Kills a process of the ground; fine if there is none.
+    pub(super) fn end_helper(&self, name: &str) -> Result<()> {
+        lock(&self.helpers).remove(name).map_or(Ok(()), |process| process.kill())
+    }
+
+    /// Takes everything down, whoever still holds it.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be ended or removed; it is named.
+    pub fn stop(&self) -> Result<()> {
+        // The guard first: it would do the same at the same time.
+        if let Some(mut guard) = lock(&self.guard).take() {
+            guard.kill()?;
+            guard.wait()?;
+        }
+        // Then what this process started, so that it is reaped; the rest by what is on disk.
+        lock(&self.helpers).values().try_for_each(Process::kill)?;
+        self.machines().iter().try_for_each(|machine| machine.end())?;
+        teardown::end(&self.id)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if !self.dir.exists() {
+            return;
+        }
+        if std::thread::panicking() {
+            guard::save_logs(&self.dir);
+        }
+        if let Err(error) = self.stop() {
+            progress(&format!("taking the BGP ground down failed: {error:#}"));
+        }
+    }
+}
+
+/// Returns the name of a node.
+#[must_use]
+pub fn node_name(number: u8) -> String {
+    format!("bgp-{number:02}")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,49 @@
+//! Real BGP: a network namespace with a BIRD for each node, configured as Calico would. Needs root.
+//!
+//! ```text
+//! lab-bgp-<id>       10.90.0.1     bridge, Prometheus
+//! lab-bgp-<id>-NN    10.90.0.1N    eth0; one pod, 10.91.N.1; BIRD; prometheus-bird-exporter
+//! ```
+//!
+//! `world` is what Calico is told, `sessions` and `render` make of it what confd would, `confd` brings it to the nodes of a
+//! `ground`; `watch` sees every route that comes or goes and probes every pair, `measure` says of a step what it has cost;
+//! `propagation` is what must be seen, and `check` shows that it is.
+
+mod birdc;
+pub mod check;
+mod confd;
+mod follow;
+mod ground;
+mod history;
+mod journal;
+mod machine;
+mod measure;
+mod monitoring;
+mod network;
+mod nodes;
+mod propagation;
+mod render;
+mod selector;
+mod sessions;
+mod site;
+mod teardown;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod world;
+
+pub use confd::Confd;
+pub use follow::Follower;
+pub use ground::Ground;
+pub use history::{History, Version};
+pub use machine::Machine;
+pub use measure::{Measure, Outcome, Start};
+pub use monitoring::{LOAD, Monitoring};
+pub use nodes::{Nodes, ZONE};
+pub use propagation::{Pairs, Rule};
+pub use sessions::{Session, Sessions};
+pub use site::Site;
+pub(crate) use site::define;
+pub(crate) use teardown::{leftovers, run_guard, sweep};
+pub use watch::{Gap, Seen, Watch};
+pub use world::World;

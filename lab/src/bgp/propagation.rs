@@ -1,0 +1,144 @@
+//! Which routes a set of sessions carries: a walk for each origin. No IO.
+//!
+//! Small and slow beside the product's own, and without a look at it: what the ground measures is held against this, and
+//! what the product predicts against what the ground measures.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::net::Ipv4Addr;
+
+use super::sessions::Sessions;
+
+/// When a reflector drops a route that has its own cluster id in its `CLUSTER_LIST`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Always: RFC 4456.
+    Rfc,
+    /// On receipt only from its clients, and again when it sends to one: BIRD 1.6 and 2.0.
+    Bird,
+}
+
+/// Ordered pairs: who misses whose route.
+pub type Pairs = BTreeSet<(String, String)>;
+
+/// What a table holds beside what its peers announce: the node's block, its address, the network of the nodes.
+const OWN: usize = 3;
+/// Nobody wants to know exactly how many more there are.
+const MOST: usize = 1_000_000;
+
+/// A route on its way: where it is, who sent it, through which clusters it came.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Arrival {
+    node: usize,
+    sender: Option<usize>,
+    clusters: Vec<Ipv4Addr>,
+}
+
+struct Graph<'a> {
+    names: Vec<&'a str>,
+    /// For each node its neighbours, and the cluster id with which it reflects to them.
+    ends: Vec<BTreeMap<usize, Option<Ipv4Addr>>>,
+}
+
+impl<'a> Graph<'a> {
+    /// The sessions that have two ends, at nodes that are up.
+    fn new(sessions: &'a Sessions, down: &BTreeSet<&str>) -> Self {
+        let names: Vec<&str> =
+            sessions.keys().map(String::as_str).filter(|name| !down.contains(name)).collect();
+        let number = |name: &str| names.binary_search(&name).ok();
+        let to = |name: &str| {
+            let ends = sessions[name].values();
+            ends.filter_map(|end| Some((number(&end.peer)?, end.reflects))).collect()
+        };
+        let all: Vec<BTreeMap<usize, Option<Ipv4Addr>>> = names.iter().map(|n| to(n)).collect();
+        let both = |(node, ends): (usize, &BTreeMap<usize, Option<Ipv4Addr>>)| {
+            let there = ends.iter().filter(|(peer, _)| all[**peer].contains_key(&node));
+            there.map(|(peer, id)| (*peer, *id)).collect()
+        };
+        let ends = all.iter().enumerate().map(both).collect();
+        Self { names, ends }
+    }
+
+    /// The id of a node that has clients.
+    fn own(&self, node: usize) -> Option<Ipv4Addr> {
+        self.ends[node].values().find_map(|id| *id)
+    }
+
+    /// Where a route of `origin` goes next.
+    fn next(&self, origin: usize, at: &Arrival, rule: Rule) -> Vec<Arrival> {
+        let ends = &self.ends[at.node];
+        let mut arrivals = Vec::new();
+        for (&peer, to_client) in ends {
+            if peer == origin || Some(peer) == at.sender {
+                continue;
+            }
+            let mut clusters = at.clusters.clone();
+            if let Some(sender) = at.sender {
+                let reflected = to_client.is_some() || ends[&sender].is_some();
+                let Some(own) = self.own(at.node).filter(|_| reflected) else { continue };
+                if rule == Rule::Bird && to_client.is_some() && clusters.contains(&own) {
+                    continue;
+                }
+                clusters.push(own);
+            }
+            let theirs = self.own(peer).filter(|own| clusters.contains(own));
+            if theirs.is_some() && (rule == Rule::Rfc || self.ends[peer][&at.node].is_some()) {
+                continue;
+            }
+            arrivals.push(Arrival { node: peer, sender: Some(at.node), clusters });
+        }
+        arrivals
+    }
+}
+
+/// Returns who misses whose route when the nodes in `down` are.
+#[must_use]
+pub fn missing(sessions: &Sessions, down: &BTreeSet<&str>, rule: Rule) -> Pairs {
+    let graph = Graph::new(sessions, down);
+    let mut pairs = Pairs::new();
+    for origin in 0..graph.names.len() {
+        let start = Arrival { node: origin, sender: None, clusters: Vec::new() };
+        let (mut seen, mut todo) = (HashSet::new(), VecDeque::from([start]));
+        while let Some(at) = todo.pop_front() {
+            for arrival in graph.next(origin, &at, rule) {
+                if seen.insert(arrival.clone()) {
+                    todo.push_back(arrival);
+                }
+            }
+        }
+        let learned: BTreeSet<usize> = seen.iter().map(|arrival| arrival.node).collect();
+        let without = (0..graph.names.len()).filter(|n| *n != origin && !learned.contains(n));
+        pairs.extend(without.map(|n| (graph.names[n].to_owned(), graph.names[origin].to_owned())));
+    }
+    pairs
+}
+
+/// Returns the most routes missing, between others, when any one reflector is down.
+#[must_use]
+pub fn worst_without_one(sessions: &Sessions, rule: Rule) -> usize {
+    let reflects = |name: &&String| sessions[*name].values().any(|end| end.reflects.is_some());
+    let reflectors = sessions.keys().filter(reflects);
+    let each =
+        reflectors.map(|name| missing(sessions, &BTreeSet::from([name.as_str()]), rule).len());
+    each.max().unwrap_or(0)
+}
+
+/// Returns how many paths each node's table holds with `add paths on`, as BIRD counts them.
+#[must_use]
+pub fn paths(sessions: &Sessions) -> BTreeMap<String, usize> {
+    let graph = Graph::new(sessions, &BTreeSet::new());
+    let mut counts = vec![OWN; graph.names.len()];
+    let mut total = 0;
+    for origin in 0..graph.names.len() {
+        let mut todo = vec![Arrival { node: origin, sender: None, clusters: Vec::new() }];
+        while let Some(at) = todo.pop() {
+            for arrival in graph.next(origin, &at, Rule::Bird) {
+                counts[arrival.node] += 1;
+                total += 1;
+                if total < MOST {
+                    todo.push(arrival);
+                }
+            }
+        }
+    }
+    graph.names.iter().map(|name| (*name).to_owned()).zip(counts).collect()
+}

@@ -1,0 +1,127 @@
+//! A ground and an API server that says how it is configured.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client};
+
+use super::confd::Confd;
+use super::follow::Follower;
+use super::ground::Ground;
+use super::nodes::Nodes;
+use crate::calico;
+use crate::cluster::apply::apply;
+use crate::control_plane::{ControlPlane, Options};
+use crate::wait::{Look, until};
+
+/// What a new Calico has: the mesh is on, and this says that its datastore is here.
+const OBJECTS: &str = "\
+apiVersion: crd.projectcalico.org/v1
+kind: ClusterInformation
+metadata: {name: default}
+spec: {clusterType: lab, datastoreReady: true}
+---
+apiVersion: crd.projectcalico.org/v1
+kind: BGPConfiguration
+metadata: {name: default}
+spec: {asNumber: 64512, nodeToNodeMeshEnabled: true}
+";
+/// The sessions of a mesh are up after two seconds, on a busy machine later.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Nodes with real BGP, configured by what is in a real API server.
+#[derive(Debug)]
+pub struct Site {
+    /// etcd and the API server; nobody else writes.
+    pub plane: ControlPlane,
+    /// The nodes.
+    pub ground: Arc<Ground>,
+    /// What they were told.
+    pub confd: Confd,
+    /// Their Nodes.
+    pub nodes: Nodes,
+    /// Brings one to the other.
+    pub follower: Follower,
+}
+
+impl Site {
+    /// Starts nodes in zones, each with the same number of neighbouring nodes, as a full mesh, and waits until it is one.
+    ///
+    /// Each node hears of a change within `skew`, in its own time.
+    ///
+    /// # Errors
+    ///
+    /// If something does not come up.
+    pub async fn start(nodes: u8, zones: &[&str], skew: Duration) -> Result<Self> {
+        let options = Options { controller_manager: false, scheduler: false, ..Options::default() };
+        let ground = Arc::new(Ground::start(nodes).await?);
+        let plane = ControlPlane::start(options).await?;
+        let client = plane.client()?;
+        calico::install(&client, calico::Group::V1).await?;
+        apply(&client, OBJECTS).await?;
+        let confd = Confd::new(Arc::clone(&ground));
+        let follower = Follower::start(client.clone(), confd.clone(), skew);
+        let site = Self { plane, ground, confd, nodes: Nodes::new(client), follower };
+        let per_zone = usize::from(nodes).div_ceil(zones.len());
+        for (number, machine) in site.ground.machines().iter().enumerate() {
+            site.nodes.create(machine, zones[number / per_zone]).await?;
+        }
+        site.configured(usize::from(nodes)).await?;
+        let sessions = site.confd.last().sessions;
+        site.ground.established(&sessions, &BTreeSet::new(), PATIENCE).await?;
+        site.follower.check()?;
+        Ok(site)
+    }
+
+    /// Waits until so many nodes are configured.
+    async fn configured(&self, nodes: usize) -> Result<()> {
+        until("all nodes configured", PATIENCE, || async {
+            self.follower.check()?;
+            let there = self.confd.last().world.nodes.len();
+            Ok(if there == nodes {
+                Look::Done(())
+            } else {
+                Look::NotYet(format!("{there} of {nodes}"))
+            })
+        })
+        .await
+    }
+
+    /// Takes everything down.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be ended or removed.
+    pub async fn stop(self) -> Result<()> {
+        drop(self.follower);
+        self.ground.stop()?;
+        self.plane.stop().await
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+/// Installs custom resource definitions, and waits until their kinds are served.
+pub(crate) async fn define(client: &Client, yaml: &str) -> Result<()> {
+    apply(client, yaml).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    until("custom resource definitions served", PATIENCE, || async {
+        let all = definitions.list(&kube::api::ListParams::default()).await?;
+        let established = |definition: &&CustomResourceDefinition| {
+            let status = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let mut conditions = status.into_iter().flatten();
+            conditions.any(|c| c.type_ == "Established" && c.status == "True")
+        };
+        let waiting = all.items.iter().find(|definition| !established(definition));
+        Ok(match waiting.map(|definition| definition.metadata.name.clone().unwrap_or_default()) {
+            None => Look::Done(()),
+            Some(name) => Look::NotYet(format!("{name} is not")),
+        })
+    })
+    .await
+    .context("installing definitions")
+}

@@ -1,0 +1,235 @@
+//! Watches every node's kernel table and sends probes between all of them, in a thread of its own.
+
+mod netlink;
+mod probe;
+mod record;
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::machine::Machine;
+use netlink::Table;
+use probe::{GRACE, Prober};
+use record::Record;
+pub use record::{Gap, Seen};
+
+/// How often the whole tables are compared with what the kernel has told of changes.
+const COMPARE: Duration = Duration::from_millis(100);
+/// How often each pair is probed.
+const PROBE: Duration = Duration::from_millis(50);
+/// How often somebody who waits for routes looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The watch. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Watch {
+    record: Arc<Mutex<Record>>,
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+enum Order {
+    Add { number: u8, name: String, namespace: String, done: Sender<Result<()>> },
+    Remove { number: u8, done: Sender<Result<()>> },
+}
+
+impl Watch {
+    /// Begins to watch some nodes.
+    ///
+    /// # Errors
+    ///
+    /// If a socket cannot be opened in the namespace of a node.
+    pub fn start(machines: &[Arc<Machine>]) -> Result<Self> {
+        let record = Arc::<Mutex<Record>>::default();
+        let (orders, incoming) = mpsc::channel();
+        let kept = Arc::clone(&record);
+        let thread = std::thread::spawn(move || Thread::default().run(&incoming, &kept));
+        let watch = Self { record, orders: Some(orders), thread: Some(thread) };
+        machines.iter().try_for_each(|machine| watch.add(machine))?;
+        Ok(watch)
+    }
+
+    /// Watches a node that is new: from now on all others are to have its route, and it theirs.
+    ///
+    /// # Errors
+    ///
+    /// If a socket cannot be opened in its namespace.
+    pub fn add(&self, machine: &Machine) -> Result<()> {
+        let (number, name) = (machine.number, machine.name.clone());
+        let namespace = machine.namespace.clone();
+        self.order(|done| Order::Add { number, name, namespace, done })
+    }
+
+    /// Watches a node no more: nobody owes it anything.
+    ///
+    /// # Errors
+    ///
+    /// If the thread has ended.
+    pub fn remove(&self, machine: &Machine) -> Result<()> {
+        let number = machine.number;
+        self.order(|done| Order::Remove { number, done })
+    }
+
+    fn order(&self, order: impl FnOnce(Sender<Result<()>>) -> Order) -> Result<()> {
+        let (done, answer) = mpsc::channel();
+        let orders = self.orders.as_ref().context("the watch has ended")?;
+        orders.send(order(done)).ok().context("the watch has ended")?;
+        answer.recv().context("the watch has ended")?
+    }
+
+    /// The pairs that have no route now: who, whose.
+    #[must_use]
+    pub fn missing(&self) -> Vec<(String, String)> {
+        lock(&self.record).missing()
+    }
+
+    /// Waits until at most so many routes are missing; returns how long that took.
+    ///
+    /// # Errors
+    ///
+    /// At the limit, with some of those that are missing.
+    pub async fn complete(&self, at_most: usize, limit: Duration) -> Result<Duration> {
+        let began = Instant::now();
+        loop {
+            let missing = self.missing();
+            if missing.len() <= at_most {
+                return Ok(began.elapsed());
+            }
+            if began.elapsed() > limit {
+                bail!("{} routes missing after {limit:?}: {:?} …", missing.len(), &missing[..1]);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Says what happened in a stretch of time; waits until it is known of every probe whether it arrived.
+    ///
+    /// # Errors
+    ///
+    /// If the watch has failed: then nothing is known.
+    pub async fn seen(&self, since: Instant, until: Instant) -> Result<Seen> {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            bail!("the watch of the routes has ended");
+        }
+        let known = until + GRACE + 2 * PROBE;
+        tokio::time::sleep_until(known.into()).await;
+        Ok(lock(&self.record).seen(since, until))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
+            crate::progress(&format!("watching routes: {error:#}"));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Thread {
+    tables: BTreeMap<u8, Table>,
+    prober: Prober,
+}
+
+impl Thread {
+    fn run(mut self, orders: &Receiver<Order>, record: &Mutex<Record>) -> Result<()> {
+        let (mut compare, mut probe) = (Instant::now(), Instant::now());
+        loop {
+            let ready = self.wait(compare.min(probe))?;
+            let now = Instant::now();
+            {
+                let record = &mut *lock(record);
+                for number in ready {
+                    if let Some(table) = self.tables.get_mut(&number) {
+                        table.read(|table| record.table(number, &table.networks(), now))?;
+                    }
+                    self.prober.receive(number);
+                }
+                self.prober.settle(now, record);
+            }
+            if now >= compare {
+                self.tables.values_mut().try_for_each(Table::ask)?;
+                compare = (compare + COMPARE).max(now);
+            }
+            if now >= probe {
+                self.prober.send(now);
+                probe = (probe + PROBE).max(now);
+            }
+            loop {
+                match orders.try_recv() {
+                    Ok(order) => self.obey(order, record),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Waits until something arrives, or until then. Returns the nodes at which something has arrived.
+    fn wait(&self, until: Instant) -> Result<Vec<u8>> {
+        let mut numbers = Vec::new();
+        let mut sockets = Vec::new();
+        for (&number, table) in &self.tables {
+            let probes = self.prober.socket(number).map(AsFd::as_fd);
+            for socket in [Some(table.as_fd()), probes].into_iter().flatten() {
+                numbers.push(number);
+                sockets.push(PollFd::new(socket, PollFlags::POLLIN));
+            }
+        }
+        // The kernel counts whole milliseconds; rounded down, the last one would be spent asking.
+        let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut sockets, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("waiting for news"),
+        }
+        let ready = numbers.into_iter().zip(&sockets);
+        let mut ready: Vec<u8> =
+            ready.filter(|(_, socket)| socket.any() == Some(true)).map(|(n, _)| n).collect();
+        ready.dedup();
+        Ok(ready)
+    }
+
+    fn obey(&mut self, order: Order, record: &Mutex<Record>) {
+        // Whoever has ordered it may have gone meanwhile.
+        match order {
+            Order::Add { number, name, namespace, done } => {
+                let added = self.add(number, &namespace);
+                if added.is_ok() {
+                    // What the tables of others hold already is not told again.
+                    let has = |(node, origin): (u8, u8)| {
+                        let table = self.tables.get(&node);
+                        table.is_some_and(|table| table.networks().contains(&origin))
+                    };
+                    lock(record).join(number, &name, Instant::now(), has);
+                }
+                let _ = done.send(added);
+            }
+            Order::Remove { number, done } => {
+                self.tables.remove(&number);
+                self.prober.remove(number);
+                lock(record).leave(number, Instant::now());
+                let _ = done.send(Ok(()));
+            }
+        }
+    }
+
+    fn add(&mut self, number: u8, namespace: &str) -> Result<()> {
+        self.prober.add(number, namespace)?;
+        self.tables.insert(number, Table::open(namespace)?);
+        Ok(())
+    }
+}
+
+fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}

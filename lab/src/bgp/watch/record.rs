@@ -1,0 +1,263 @@
+//! Which pairs of nodes had no route, from when to when, and which probes were lost. No IO.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Numbers of nodes: who misses a route or sends a probe, and to whom.
+pub(super) type Pair = (u8, u8);
+
+/// Everything seen so far.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// All nodes that ever were there.
+    names: BTreeMap<u8, String>,
+    there: BTreeSet<u8>,
+    open: BTreeMap<Pair, Instant>,
+    closed: Vec<(Pair, Instant, Instant)>,
+    /// When probes were sent, and how many.
+    rounds: Vec<(Instant, u64)>,
+    lost: Vec<(Instant, Pair)>,
+}
+
+impl Record {
+    /// A node is there from now on: everybody has to learn its route, and it has to learn all; but for routes that are
+    /// there already.
+    pub fn join(&mut self, number: u8, name: &str, now: Instant, has: impl Fn(Pair) -> bool) {
+        for &other in &self.there {
+            let pairs = [(number, other), (other, number)].into_iter();
+            self.open.extend(pairs.filter(|pair| !has(*pair)).map(|pair| (pair, now)));
+        }
+        self.there.insert(number);
+        self.names.insert(number, name.to_owned());
+    }
+
+    /// A node is gone: nobody owes it anything.
+    pub fn leave(&mut self, number: u8, now: Instant) {
+        self.there.remove(&number);
+        let is_its = |pair: &Pair| pair.0 == number || pair.1 == number;
+        for (pair, from) in self.open.extract_if(.., |pair, _| is_its(pair)) {
+            self.closed.push((pair, from, now));
+        }
+    }
+
+    /// What a node's table holds from now on.
+    pub fn table(&mut self, number: u8, networks: &BTreeSet<u8>, now: Instant) {
+        for &other in self.there.iter().filter(|other| **other != number) {
+            let pair = (number, other);
+            if !networks.contains(&other) {
+                self.open.entry(pair).or_insert(now);
+            } else if let Some(from) = self.open.remove(&pair) {
+                self.closed.push((pair, from, now));
+            }
+        }
+    }
+
+    /// Probes that were sent, and those that did not arrive.
+    pub fn probed(&mut self, sent_at: Instant, sent: u64, lost: impl IntoIterator<Item = Pair>) {
+        self.rounds.push((sent_at, sent));
+        self.lost.extend(lost.into_iter().map(|pair| (sent_at, pair)));
+    }
+
+    /// The pairs that miss a route now.
+    pub fn missing(&self) -> Vec<(String, String)> {
+        self.open.keys().map(|pair| self.named(*pair)).collect()
+    }
+
+    /// What happened in a stretch of time.
+    pub fn seen(&self, since: Instant, until: Instant) -> Seen {
+        let open = self.open.iter().map(|(pair, from)| (*pair, *from, until));
+        let all = self.closed.iter().copied().chain(open);
+        let gaps = all
+            .filter(|(_, from, to)| *to >= since && *from < until)
+            .map(|(pair, from, to)| Gap {
+                pair: self.named(pair),
+                from: from.max(since),
+                to: to.min(until),
+            })
+            .collect();
+        let within = |time: &Instant| (since..until).contains(time);
+        let mut lost = BTreeMap::new();
+        for (_, pair) in self.lost.iter().filter(|(time, _)| within(time)) {
+            *lost.entry(self.named(*pair)).or_default() += 1;
+        }
+        let rounds = self.rounds.iter().filter(|(time, _)| within(time));
+        Seen { gaps, lost, sent: rounds.map(|(_, sent)| sent).sum() }
+    }
+
+    fn named(&self, pair: Pair) -> (String, String) {
+        let name = |number| self.names.get(&number).cloned().unwrap_or_default();
+        (name(pair.0), name(pair.1))
+    }
+}
+
+/// A stretch of time in which a node had no route to another's pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Who misses whose route.
+    pub pair: (String, String),
+    /// When it began.
+    pub from: Instant,
+    /// When it ended.
+    pub to: Instant,
+}
+
+impl Gap {
+    /// How long it was.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.to - self.from
+    }
+}
+
+/// What was seen in a stretch of time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Every one, cut off where the stretch of time ends.
+    pub gaps: Vec<Gap>,
+    /// How many probes did not arrive, by sender and receiver.
+    pub lost: BTreeMap<(String, String), u64>,
+    /// How many were sent, by all.
+    pub sent: u64,
+}
+
+impl Seen {
+    /// Only what happened between nodes of which neither is in `nodes`.
+    #[must_use]
+    pub fn without(&self, nodes: &BTreeSet<String>) -> Self {
+        let mut seen = self.clone();
+        let is_theirs =
+            |pair: &(String, String)| nodes.contains(&pair.0) || nodes.contains(&pair.1);
+        seen.gaps.retain(|gap| !is_theirs(&gap.pair));
+        seen.lost.retain(|pair, _| !is_theirs(pair));
+        seen
+    }
+
+    /// Only what happened to pairs of which one is in `nodes`.
+    #[must_use]
+    pub fn only(&self, nodes: &BTreeSet<String>) -> Self {
+        let mut seen = self.clone();
+        let is_theirs =
+            |pair: &(String, String)| nodes.contains(&pair.0) || nodes.contains(&pair.1);
+        seen.gaps.retain(|gap| is_theirs(&gap.pair));
+        seen.lost.retain(|pair, _| is_theirs(pair));
+        seen
+    }
+
+    /// The pairs that missed a route at any time.
+    #[must_use]
+    pub fn pairs(&self) -> BTreeSet<&(String, String)> {
+        self.gaps.iter().map(|gap| &gap.pair).collect()
+    }
+
+    /// The longest gap.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.gaps.iter().map(Gap::time).max().unwrap_or_default()
+    }
+
+    /// The most pairs that missed a route at one time.
+    #[must_use]
+    pub fn peak(&self) -> usize {
+        let overlaps =
+            |at: Instant| self.gaps.iter().filter(|gap| gap.from <= at && at < gap.to).count();
+        self.gaps.iter().map(|gap| overlaps(gap.from)).max().unwrap_or(0)
+    }
+
+    /// How many probes did not arrive.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.lost.values().sum()
+    }
+
+    /// The first few gaps, for people.
+    #[must_use]
+    pub fn examples(&self) -> String {
+        let text = |gap: &Gap| {
+            let (node, origin) = &gap.pair;
+            format!("{node} had no route to {origin} for {} ms", gap.time().as_millis())
+        };
+        self.gaps.iter().take(3).map(text).collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Clock(Instant);
+
+    impl Clock {
+        fn at(&self, millis: u64) -> Instant {
+            self.0 + Duration::from_millis(millis)
+        }
+    }
+
+    fn three(clock: &Clock) -> Record {
+        let mut record = Record::default();
+        for number in 0..3 {
+            record.join(number, &format!("n{number}"), clock.at(0), |_| false);
+        }
+        for number in 0..3 {
+            record.table(number, &BTreeSet::from([0, 1, 2]), clock.at(100));
+        }
+        record
+    }
+
+    fn pair(from: u8, to: u8) -> (String, String) {
+        (format!("n{from}"), format!("n{to}"))
+    }
+
+    #[test]
+    fn every_pair_has_its_gap_exactly() {
+        let clock = Clock(Instant::now());
+        let mut record = three(&clock);
+        assert_eq!(record.missing(), []);
+        record.table(0, &BTreeSet::from([1]), clock.at(200));
+        record.table(1, &BTreeSet::from([0]), clock.at(250));
+        record.table(0, &BTreeSet::from([1, 2]), clock.at(300));
+        assert_eq!(record.missing(), [pair(1, 2)]);
+        let seen = record.seen(clock.at(150), clock.at(400));
+        let times: Vec<_> =
+            seen.gaps.iter().map(|gap| (gap.pair.clone(), gap.time().as_millis())).collect();
+        assert_eq!(times, [(pair(0, 2), 100), (pair(1, 2), 150)]);
+        assert_eq!((seen.pairs().len(), seen.peak()), (2, 2));
+        assert_eq!(seen.longest(), Duration::from_millis(150));
+        assert!(record.seen(clock.at(301), clock.at(400)).gaps.len() == 1, "the other is over");
+        // A route that is replaced by nothing for no time at all was still missing.
+        record.table(2, &BTreeSet::from([1]), clock.at(500));
+        record.table(2, &BTreeSet::from([0, 1]), clock.at(500));
+        let none =
+            record.seen(clock.at(450), clock.at(600)).without(&BTreeSet::from(["n1".to_owned()]));
+        assert_eq!((none.gaps.len(), none.longest()), (1, Duration::ZERO));
+    }
+
+    #[test]
+    fn nobody_owes_routes_to_a_node_that_is_gone() {
+        let clock = Clock(Instant::now());
+        let mut record = three(&clock);
+        record.join(3, "n3", clock.at(200), |pair| pair == (1, 3));
+        assert_eq!(record.missing().len(), 5);
+        record.table(0, &BTreeSet::from([1, 2, 3]), clock.at(300));
+        record.leave(3, clock.at(400));
+        assert_eq!(record.missing(), []);
+        record.table(0, &BTreeSet::from([1, 2]), clock.at(500));
+        assert_eq!(record.missing(), []);
+        let seen = record.seen(clock.at(150), clock.at(600));
+        assert_eq!(seen.gaps.len(), 5);
+        assert_eq!(seen.without(&BTreeSet::from(["n3".to_owned()])).gaps, []);
+        assert_eq!(seen.only(&BTreeSet::from(["n3".to_owned()])).gaps.len(), 5);
+    }
+
+    #[test]
+    fn probes_are_counted_when_they_were_sent() {
+        let clock = Clock(Instant::now());
+        let mut record = three(&clock);
+        record.probed(clock.at(200), 6, []);
+        record.probed(clock.at(250), 6, [(0, 1), (2, 1)]);
+        record.probed(clock.at(300), 6, [(0, 1)]);
+        let seen = record.seen(clock.at(200), clock.at(300));
+        assert_eq!((seen.sent, seen.losses()), (12, 2));
+        let all = record.seen(clock.at(0), clock.at(999));
+        assert_eq!((all.sent, all.lost[&pair(0, 1)]), (18, 2));
+    }
+}

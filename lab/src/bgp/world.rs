@@ -1,0 +1,280 @@
+//! What Calico's confd reads: nodes, peers, the mesh. Typed, from Kubernetes objects. No IO.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde::Deserialize;
+
+use super::selector::{Labels, Selector};
+
+/// The annotation that names a node's address: `10.90.0.10/16`.
+pub const ADDRESS: &str = "projectcalico.org/IPv4Address";
+/// The annotation that makes a node a reflector: the cluster id.
+pub const CLUSTER_ID: &str = "projectcalico.org/RouteReflectorClusterID";
+/// Calico's own, where nothing is configured.
+const AS_NUMBER: u32 = 64512;
+
+/// Everything that decides about the configuration of every node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct World {
+    /// The one autonomous system.
+    pub as_number: u32,
+    /// Whether nodes that are no reflectors peer with each other.
+    pub mesh: bool,
+    /// By name.
+    pub nodes: BTreeMap<String, Node>,
+    /// By name.
+    pub peers: BTreeMap<String, Peer>,
+}
+
+/// A node that speaks BGP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub address: Ipv4Addr,
+    /// What it announces: `10.91.0.0/24`.
+    pub pods: String,
+    pub labels: Labels,
+    /// A node with a cluster id is a reflector.
+    pub cluster_id: Option<Ipv4Addr>,
+}
+
+/// A `BGPPeer`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    pub local: Local,
+    pub remote: Remote,
+    /// Whether the other side peers back without being told to.
+    pub reverse: bool,
+    /// How long the other side keeps routes of a node whose BIRD starts again.
+    pub restart: Option<Duration>,
+}
+
+/// Whose configuration a [`Peer`] changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Local {
+    /// Every node's: Calico calls such a peer global.
+    All,
+    Node(String),
+    Selected(Selector),
+}
+
+/// With whom they are to peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remote {
+    Selected(Selector),
+    /// A node's, or of something outside, which this ground does not have.
+    Address(Ipv4Addr),
+}
+
+impl Default for World {
+    /// Calico's own: a full mesh.
+    fn default() -> Self {
+        Self { as_number: AS_NUMBER, mesh: true, nodes: BTreeMap::new(), peers: BTreeMap::new() }
+    }
+}
+
+impl Local {
+    /// Whether a node's configuration is changed by it.
+    pub(super) fn takes(&self, name: &str, node: &Node) -> bool {
+        match self {
+            Self::All => true,
+            Self::Node(wanted) => wanted == name,
+            Self::Selected(selector) => selector.matches(&node.labels),
+        }
+    }
+}
+
+impl Remote {
+    /// Whether a node is what is to be peered with.
+    pub(super) fn takes(&self, node: &Node) -> bool {
+        match self {
+            Self::Selected(selector) => selector.matches(&node.labels),
+            Self::Address(address) => node.address == *address,
+        }
+    }
+}
+
+impl Node {
+    /// Reads a Node; one without an address speaks no BGP.
+    ///
+    /// # Errors
+    ///
+    /// If an annotation is not what it should be, or there is no pod network.
+    pub fn read(node: &v1::Node) -> Result<Option<Self>> {
+        let annotation = |key: &str| node.annotations().get(key);
+        let Some(address) = annotation(ADDRESS) else { return Ok(None) };
+        let plain = address.split('/').next().unwrap_or_default();
+        let parse = |text: &str, what| {
+            text.parse().with_context(|| format!("{what} of {}: {text:?}", node.name_any()))
+        };
+        let pods = node.spec.as_ref().and_then(|spec| spec.pod_cidr.clone());
+        Ok(Some(Self {
+            address: parse(plain, ADDRESS)?,
+            pods: pods.with_context(|| format!("{} has no spec.podCIDR", node.name_any()))?,
+            labels: node.labels().clone(),
+            cluster_id: annotation(CLUSTER_ID).map(|id| parse(id, CLUSTER_ID)).transpose()?,
+        }))
+    }
+}
+
+/// The fields that this stand-in knows; a peer with others is an error, not half understood.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct PeerSpec {
+    node: String,
+    node_selector: String,
+    #[serde(rename = "peerIP")]
+    peer_ip: String,
+    peer_selector: String,
+    reverse_peering: String,
+    max_restart_time: Option<String>,
+    /// Read and passed over: there is one autonomous system.
+    #[allow(dead_code)]
+    as_number: u32,
+}
+
+impl Peer {
+    /// Reads a `BGPPeer`.
+    ///
+    /// # Errors
+    ///
+    /// If it has fields that are not known here, or values that are none.
+    pub fn read(object: &DynamicObject) -> Result<Self> {
+        let spec = object.data.get("spec").cloned().unwrap_or_default();
+        let read = || -> Result<Self> {
+            let spec: PeerSpec = serde_json::from_value(spec)?;
+            let local = match (spec.node.as_str(), spec.node_selector.as_str()) {
+                ("", "") => Local::All,
+                ("", selector) => Local::Selected(Selector::parse(selector)?),
+                (node, "") => Local::Node(node.to_owned()),
+                _ => bail!("node and nodeSelector exclude each other"),
+            };
+            let remote = match (spec.peer_ip.as_str(), spec.peer_selector.as_str()) {
+                ("", "") => bail!("neither peerIP nor peerSelector"),
+                ("", selector) => Remote::Selected(Selector::parse(selector)?),
+                (address, "") => {
+                    Remote::Address(address.parse().with_context(|| format!("peerIP {address}"))?)
+                }
+                _ => bail!("peerIP and peerSelector exclude each other"),
+            };
+            let restart = spec.max_restart_time.as_deref().map(seconds).transpose()?;
+            Ok(Self { local, remote, reverse: spec.reverse_peering != "Manual", restart })
+        };
+        read().with_context(|| format!("BGPPeer {}", object.name_any()))
+    }
+}
+
+/// Reads a Go duration of whole seconds or minutes.
+fn seconds(text: &str) -> Result<Duration> {
+    let mut total = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: u64 = rest[..digits].parse().with_context(|| format!("duration {text:?}"))?;
+        let unit = match rest[digits..].chars().next() {
+            Some('s') => 1,
+            Some('m') => 60,
+            Some('h') => 3600,
+            _ => bail!("duration {text:?}: only h, m and s are known here"),
+        };
+        total += number * unit;
+        rest = &rest[digits + 1..];
+    }
+    Ok(Duration::from_secs(total))
+}
+
+/// What the `BGPConfiguration` called `default` says about the mesh and the autonomous system.
+pub(super) fn configuration(object: Option<&DynamicObject>) -> (bool, u32) {
+    let spec = object.map(|object| &object.data["spec"]);
+    let mesh = spec.and_then(|spec| spec["nodeToNodeMeshEnabled"].as_bool());
+    let number = spec.and_then(|spec| spec["asNumber"].as_u64());
+    let number = number.and_then(|number| u32::try_from(number).ok());
+    (mesh.unwrap_or(true), number.unwrap_or(AS_NUMBER))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn peer(spec: &serde_json::Value) -> Result<Peer> {
+        let object = json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPPeer",
+            "metadata": {"name": "p"}, "spec": spec.clone()});
+        Peer::read(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn a_node_is_read_from_its_annotations() {
+        let node = |annotations: serde_json::Value| {
+            let object = json!({"metadata": {"name": "n", "labels": {"a": "b"}, "annotations": annotations},
+                "spec": {"podCIDR": "10.91.0.0/24"}});
+            Node::read(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(node(json!({})).unwrap(), None);
+        let reflector = node(json!({ADDRESS: "10.90.0.10/16", CLUSTER_ID: "224.0.0.1"}));
+        let reflector = reflector.unwrap().unwrap();
+        assert_eq!(reflector.address, Ipv4Addr::new(10, 90, 0, 10));
+        assert_eq!(reflector.cluster_id, Some(Ipv4Addr::new(224, 0, 0, 1)));
+        assert_eq!(
+            (reflector.pods.as_str(), reflector.labels["a"].as_str()),
+            ("10.91.0.0/24", "b")
+        );
+        let error = node(json!({ADDRESS: "10.90.0.10", CLUSTER_ID: "one"})).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("RouteReflectorClusterID of n: \"one\""),
+            "{error:#}"
+        );
+    }
+
+    #[test]
+    fn peers_are_read_or_refused() {
+        let selected = |text| Selector::parse(text).unwrap();
+        assert_eq!(
+            peer(&json!({"nodeSelector": "!has(rr)", "peerSelector": "has(rr)", "maxRestartTime": "1m30s"}))
+                .unwrap(),
+            Peer {
+                local: Local::Selected(selected("!has(rr)")),
+                remote: Remote::Selected(selected("has(rr)")),
+                reverse: true,
+                restart: Some(Duration::from_secs(90)),
+            }
+        );
+        let global = peer(&json!({"peerIP": "10.90.0.10", "asNumber": 64512})).unwrap();
+        assert_eq!(
+            (global.local, global.remote),
+            (Local::All, Remote::Address([10, 90, 0, 10].into()))
+        );
+        let one = peer(&json!({"node": "n", "peerSelector": "all()", "reversePeering": "Manual"}));
+        let one = one.unwrap();
+        assert_eq!((one.local, one.reverse), (Local::Node("n".to_owned()), false));
+        for (spec, says) in [
+            (json!({}), "neither peerIP nor peerSelector"),
+            (json!({"peerIP": "10.0.0.1", "peerSelector": "all()"}), "exclude each other"),
+            (
+                json!({"node": "n", "nodeSelector": "all()", "peerIP": "10.0.0.1"}),
+                "exclude each other",
+            ),
+            (json!({"peerSelector": "has("}), "BGPPeer p: the selector"),
+            (json!({"peerSelector": "all()", "password": {}}), "unknown field `password`"),
+            (json!({"peerSelector": "all()", "maxRestartTime": "1.5s"}), "only h, m and s"),
+        ] {
+            let error = format!("{:#}", peer(&spec).unwrap_err());
+            assert!(error.contains(says), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn without_a_configuration_there_is_a_mesh() {
+        assert_eq!(configuration(None), (true, 64512));
+        let object = json!({"apiVersion": "x/v1", "kind": "BGPConfiguration", "metadata": {"name": "default"},
+            "spec": {"nodeToNodeMeshEnabled": false, "asNumber": 65000}});
+        let object = serde_json::from_value(object).unwrap();
+        assert_eq!(configuration(Some(&object)), (false, 65000));
+    }
+}

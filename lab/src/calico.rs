@@ -1,0 +1,128 @@
+//! Calico's kinds in an API server, without Calico: definitions of our own, in either of its two groups.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde::Deserialize;
+
+use crate::wait::{Look, until};
+
+/// Both groups have the same kinds.
+const DEFINITIONS: &str = include_str!("../manifests/calico.yaml");
+
+/// How long definitions may take to be served, or to go.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Where Calico keeps its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// `projectcalico.org/v3`.
+    V3,
+    /// `crd.projectcalico.org/v1`.
+    V1,
+}
+
+impl Group {
+    /// Group and version.
+    #[must_use]
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V3 => "projectcalico.org/v3",
+            Self::V1 => "crd.projectcalico.org/v1",
+        }
+    }
+
+    fn definitions(self) -> Result<Vec<CustomResourceDefinition>> {
+        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
+        let text = DEFINITIONS.replace("GROUP", group).replace("VERSION", version);
+        serde_yaml::Deserializer::from_str(&text)
+            .map(|document| CustomResourceDefinition::deserialize(document).context("definition"))
+            .collect()
+    }
+}
+
+/// Installs BGPPeer, BGPConfiguration, CalicoNodeStatus and ClusterInformation of one group, and waits
+/// until they are served. Those that are there stay.
+///
+/// # Errors
+///
+/// If the API server refuses one, or does not serve it in time.
+pub async fn install(client: &Client, group: Group) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let definitions = group.definitions()?;
+    for definition in &definitions {
+        match api.create(&PostParams::default(), definition).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => {
+                created.with_context(|| format!("creating {}", definition.name_any()))?;
+            }
+        }
+    }
+    for definition in &definitions {
+        let name = definition.name_any();
+        let plural = &definition.spec.names.plural;
+        // Established comes a moment before discovery and the path know of it.
+        until(&format!("{name} served"), LIMIT, || async {
+            let listed = client.list_api_group_resources(group.api_version()).await;
+            let listed = listed.is_ok_and(|list| list.resources.iter().any(|r| &r.name == plural));
+            let path = format!("/apis/{}/{plural}?limit=1", group.api_version());
+            let answers = client.request_text(http::Request::get(path).body(vec![])?).await;
+            Ok(if listed && answers.is_ok() {
+                Look::Done(())
+            } else {
+                Look::NotYet(format!("listed: {listed}, answers: {}", answers.is_ok()))
+            })
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Removes the definitions of a group, with all their objects, and waits until they are gone.
+///
+/// # Errors
+///
+/// If the API server refuses, or they are still there in the end.
+pub async fn remove(client: &Client, group: Group) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in group.definitions()? {
+        match api.delete(&definition.name_any(), &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => {
+                deleted.with_context(|| format!("deleting {}", definition.name_any()))?;
+            }
+        }
+    }
+    until(&format!("no {}", group.api_version()), LIMIT, || async {
+        let listed = client.list_api_group_resources(group.api_version()).await;
+        let gone = match listed {
+            Ok(list) => list.resources.is_empty(),
+            Err(kube::Error::Api(status)) => status.code == 404,
+            Err(_) => false,
+        };
+        Ok(if gone { Look::Done(()) } else { Look::NotYet("still served".to_owned()) })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_named_after_its_group() {
+        for group in [Group::V3, Group::V1] {
+            let definitions = group.definitions().unwrap();
+            assert_eq!(definitions.len(), 4);
+            for definition in definitions {
+                let spec = &definition.spec;
+                assert_eq!(definition.name_any(), format!("{}.{}", spec.names.plural, spec.group));
+                let version = format!("{}/{}", spec.group, spec.versions[0].name);
+                assert_eq!(version, group.api_version());
+            }
+        }
+    }
+}

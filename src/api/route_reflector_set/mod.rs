@@ -1,0 +1,169 @@
+//! `RouteReflectorSet`: which nodes reflect BGP routes?
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use super::{Permission, kind};
+
+mod defaults;
+mod options;
+mod status;
+
+pub use super::Mode;
+pub use options::{
+    Candidates, ClusterId, Count, CountStep, Datastore, DatastoreType, DeletionPolicy, Etcd,
+    FitnessRef, Gate, IdScope, Mesh, Rounding, Scope, Topology, Transition,
+};
+pub use status::{GroupStatus, PlannedStep, RouteReflectorSetStatus, SlotStatus};
+
+/// What the controller may do beside reading and patching `RouteReflectorSet` itself.
+pub const PERMISSIONS: &[Permission] = &[
+    // Labels and the cluster id, by merge patch; never update, so never a whole Node.
+    Permission { group: "", resources: &["nodes"], verbs: &["get", "list", "watch", "patch"] },
+    // How much would be hit where a reflector is to be chosen.
+    Permission { group: "", resources: &["pods"], verbs: &["list"] },
+    // candidates.fitnessRef.
+    Permission { group: "traffic.example.com", resources: &["trafficwatches"], verbs: &["get"] },
+    Permission {
+        group: "projectcalico.org",
+        resources: &["bgppeers"],
+        verbs: &["get", "list", "watch", "create", "patch", "delete"],
+    },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["bgppeers"],
+        verbs: &["get", "list", "watch", "create", "patch", "delete"],
+    },
+    // mesh: Migrate, deletionPolicy: RestoreMesh.
+    Permission {
+        group: "projectcalico.org",
+        resources: &["bgpconfigurations"],
+        verbs: &["get", "list", "watch", "create", "patch"],
+    },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["bgpconfigurations"],
+        verbs: &["get", "list", "watch", "create", "patch"],
+    },
+    // Whether Calico may be written to, and which group it uses.
+    Permission { group: "projectcalico.org", resources: &["clusterinformations"], verbs: &["get"] },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["clusterinformations"],
+        verbs: &["get"],
+    },
+    // transition.gate: NodeStatus.
+    Permission {
+        group: "projectcalico.org",
+        resources: &["caliconodestatuses"],
+        verbs: &["get", "list", "create", "delete"],
+    },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["caliconodestatuses"],
+        verbs: &["get", "list", "create", "delete"],
+    },
+];
+
+/// Elects the nodes that reflect Calico's BGP routes, writes a constant number of BGPPeers, and
+/// replaces reflectors without losing a route.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[kube(
+    group = "traffic.example.com",
+    version = "v1alpha1",
+    kind = "RouteReflectorSet",
+    status = "RouteReflectorSetStatus",
+    shortname = "rrs",
+    category = "traffic",
+    derive = "PartialEq",
+    doc = "Elects the nodes that reflect Calico's BGP routes, writes a constant number of BGPPeers, and replaces reflectors without losing a route.",
+    validation = Rule::new("self.metadata.name.size() <= 63")
+        .message("metadata.name: at most 63 characters: it is the value of a label on BGPPeers"),
+    validation = Rule::new("self.spec.topology == 'Multi' || self.spec.peersPerClient == 3")
+        .message("spec.peersPerClient: belongs to topology Multi"),
+    validation = Rule::new("self.spec.topology != 'Zonal' || self.spec.zoneLabel != ''")
+        .message("spec.zoneLabel: topology Zonal needs one"),
+    validation = Rule::new("self.spec.count.scope != 'PerZone' || self.spec.zoneLabel != ''")
+        .message("spec.zoneLabel: count.scope PerZone needs one"),
+    validation = Rule::new("!has(self.spec.clusterID.per) || self.spec.topology != 'Zonal' || self.spec.clusterID.per != 'Set'")
+        .message("spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"),
+    validation = Rule::new("self.spec.datastore.type != 'etcd' || self.spec.transition.gate != 'NodeStatus'")
+        .message("spec.transition.gate: CalicoNodeStatus is not there with datastore etcd; use Prometheus or Wait"),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
+    printcolumn(name = "Topology", type_ = "string", json_path = ".status.topology", priority = "1"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Mesh", type_ = "string", json_path = ".status.mesh"),
+    printcolumn(name = "Safe", type_ = "string", json_path = ".status.conditions[?(@.type=='RoutesSafe')].status", priority = "1"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteReflectorSetSpec {
+    /// How many reflectors there are to be.
+    #[serde(default)]
+    pub count: Count,
+
+    /// Who peers with whom.
+    #[serde(default)]
+    pub topology: Topology,
+
+    /// The node label that names a node's zone; "" for no zones.
+    #[serde(default = "defaults::zone_label")]
+    #[schemars(length(max = 317))]
+    #[x_kube(validation = Rule::new("self == '' || !format.qualifiedName().validate(self).hasValue()").message("zoneLabel must be a label key, e.g. \"topology.kubernetes.io/zone\", or empty"))]
+    pub zone_label: String,
+
+    /// The node label that is written on reflectors: a key, or `key=value`. A key other than the
+    /// default has to be allowed by the admission policy traffic-operator-nodes too.
+    #[serde(default = "defaults::node_label")]
+    #[schemars(length(min = 1, max = 381))]
+    #[x_kube(validation = Rule::new("!format.qualifiedName().validate(self.split('=', 2)[0]).hasValue() && (!self.contains('=') || !format.labelValue().validate(self.split('=', 2)[1]).hasValue())").message("nodeLabel must be a label key, or key=value, e.g. \"calico-route-reflector\""))]
+    pub node_label: String,
+
+    /// Which nodes may be reflectors, and when one is replaced.
+    #[serde(default)]
+    pub candidates: Candidates,
+
+    /// How many reflectors each client peers with; topology Multi only.
+    #[serde(default = "defaults::peers_per_client")]
+    #[schemars(range(min = 2, max = 10), extend("format" = "int32"))]
+    pub peers_per_client: u32,
+
+    /// Where cluster ids come from.
+    #[serde(default, rename = "clusterID")]
+    pub cluster_id: ClusterId,
+
+    /// How one reflector takes the place of another.
+    #[serde(default)]
+    pub transition: Transition,
+
+    /// Leave does not touch Calico's node-to-node mesh; Migrate switches it off once the reflectors
+    /// carry every route.
+    #[serde(default)]
+    pub mesh: Mesh,
+
+    /// Where Calico keeps its objects.
+    #[serde(default)]
+    pub datastore: Datastore,
+
+    /// What is left when this object is deleted.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+
+    /// Stops deciding and writing; the network stays as it is.
+    #[serde(default)]
+    pub paused: bool,
+
+    /// Enforce writes to nodes and Calico; Observe only computes status, metrics and events.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+impl RouteReflectorSet {
+    /// Key and value of the label of reflectors.
+    #[must_use]
+    pub fn node_label(&self) -> (&str, &str) {
+        self.spec.node_label.split_once('=').unwrap_or((&self.spec.node_label, ""))
+    }
+}
+
+kind!(cluster RouteReflectorSet, RouteReflectorSetStatus);

@@ -1,0 +1,230 @@
+//! What is there: nodes, BGPPeers and mesh, as they were read.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use super::{
+    datastore::{CalicoPeer, Snapshot},
+    fabric::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
+};
+use crate::{
+    api::{
+        BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CLUSTER_ID_ANNOTATION, GROUP_LABEL, SLOT_LABEL,
+    },
+    nodes::{Readiness, Speaker},
+};
+
+/// What a node carries of ours, or of the operator that was here before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The value of `nodeLabel`, if it is there.
+    pub label: Option<Arc<str>>,
+    /// The slot it holds.
+    pub slot: Option<u32>,
+    /// The group it is a client in.
+    pub group: Option<Arc<str>>,
+    /// Its cluster id.
+    pub cluster_id: Option<Ipv4Addr>,
+}
+
+impl Marks {
+    /// Whether it reflects routes for us, or did for the operator that was here before: who looks for
+    /// reflectors finds it.
+    #[must_use]
+    pub fn is_reflector(&self) -> bool {
+        self.slot.is_some() || self.label.is_some() && self.cluster_id.is_some()
+    }
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct Actual {
+    /// What it carries.
+    pub marks: Marks,
+    /// Its zone, if it has one.
+    pub zone: Option<Arc<str>>,
+    /// The address it speaks BGP with; without one it does not, or is of another AS.
+    pub address: Option<IpAddr>,
+}
+
+/// Everything that is there.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// All nodes.
+    pub nodes: BTreeMap<Arc<str>, Actual>,
+    /// All that speak BGP, and who peers with whom.
+    pub fabric: Fabric,
+    /// The BGPPeers of this set by name: their two selectors, and the version.
+    pub ours: BTreeMap<String, OurPeer>,
+    /// How many BGPPeers are somebody else's.
+    pub foreign: usize,
+    /// Names of BGPPeers that are not ours.
+    pub taken: BTreeSet<String>,
+    /// BGPPeers whose selectors cannot be read: Calico does not follow them either.
+    pub unreadable: Vec<String>,
+    /// Addresses outside the cluster that BGPPeers name: their sessions are not counted.
+    pub outside: BTreeSet<IpAddr>,
+}
+
+/// A BGPPeer of ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OurPeer {
+    /// Which nodes it configures.
+    pub node_selector: String,
+    /// Whom they peer with.
+    pub peer_selector: String,
+    /// What deleting it is tied to.
+    pub version: String,
+}
+
+/// Whether nobody else keeps that BGPPeer: it has our label, and names this set, none, or one that is
+/// gone (`Retain` leaves them).
+fn is_ours(peer: &CalicoPeer, set: &str, sets: &BTreeSet<String>) -> bool {
+    peer.ours && peer.set.as_deref().is_none_or(|name| name == set || !sets.contains(name))
+}
+
+impl Ground {
+    /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `zone` that of the zone
+    /// ("" for none), `set` this set's name, `sets` those of all that exist.
+    #[must_use]
+    pub fn new(
+        speakers: &[Speaker],
+        snapshot: &Snapshot,
+        (label, zone): (&str, &str),
+        set: &str,
+        sets: &BTreeSet<String>,
+    ) -> Self {
+        let mut nodes = BTreeMap::new();
+        let mut speaking = Vec::new();
+        for speaker in speakers {
+            let labels: Labels = speaker.labels.iter().cloned().collect();
+            let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
+                annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
+            });
+            let address = address(speaker, snapshot.as_number);
+            let marks = Marks {
+                label: labels.get(label).map(Into::into),
+                slot: labels.get(SLOT_LABEL).and_then(|slot| slot.parse().ok()),
+                group: labels.get(GROUP_LABEL).map(Into::into),
+                cluster_id,
+            };
+            if address.is_some() {
+                let up = speaker.readiness == Readiness::Ready;
+                let name = Arc::clone(&speaker.name);
+                speaking.push(Node { name, address, labels, cluster_id, up });
+            }
+            let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
+            let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
+            let actual = Actual { marks, zone: zone.cloned(), address };
+            nodes.insert(Arc::clone(&speaker.name), actual);
+        }
+        let known: BTreeSet<IpAddr> = nodes.values().filter_map(|node| node.address).collect();
+        let mut ground = Self {
+            nodes,
+            fabric: Fabric::new(vec![], vec![], false),
+            ours: BTreeMap::new(),
+            foreign: 0,
+            taken: BTreeSet::new(),
+            unreadable: snapshot.unreadable.clone(),
+            outside: BTreeSet::new(),
+        };
+        let mut peers = Vec::new();
+        for peer in &snapshot.peers {
+            if is_ours(peer, set, sets) {
+                let ours = OurPeer {
+                    node_selector: peer.node_selector.clone().unwrap_or_default(),
+                    peer_selector: peer.peer_selector.clone().unwrap_or_default(),
+                    version: peer.version.clone(),
+                };
+                ground.ours.insert(peer.name.clone(), ours);
+            } else {
+                ground.foreign += 1;
+                ground.taken.insert(peer.name.clone());
+            }
+            match understood(peer) {
+                Some(Ok(peer)) => {
+                    if let Remote::Address(address) = peer.remote
+                        && !known.contains(&address)
+                    {
+                        ground.outside.insert(address);
+                    }
+                    peers.push(peer);
+                }
+                // It makes no session between nodes.
+                None => {}
+                Some(Err(name)) => ground.unreadable.push(name),
+            }
+        }
+        ground.fabric = Fabric::new(speaking, peers, snapshot.mesh);
+        ground
+    }
+
+    /// The zone of a node, if it has one.
+    #[must_use]
+    pub fn zone(&self, node: &str) -> Option<&Arc<str>> {
+        self.nodes.get(node)?.zone.as_ref()
+    }
+
+    /// What a node carries.
+    #[must_use]
+    pub fn marks(&self, node: &str) -> Option<&Marks> {
+        self.nodes.get(node).map(|actual| &actual.marks)
+    }
+
+    /// The nodes that reflect routes, by name.
+    pub fn reflectors(&self) -> impl Iterator<Item = (&Arc<str>, &Marks)> {
+        let all = self.nodes.iter().map(|(name, actual)| (name, &actual.marks));
+        all.filter(|(_, marks)| marks.is_reflector())
+    }
+}
+
+/// The address that a node speaks BGP with, if it is of the cluster's AS.
+fn address(speaker: &Speaker, as_number: u32) -> Option<IpAddr> {
+    let own = annotation(speaker, BGP_AS_ANNOTATION);
+    if own.is_some_and(|own| own.parse() != Ok(as_number)) {
+        return None;
+    }
+    let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
+    let address = annotation(speaker, v4).or_else(|| annotation(speaker, v6))?;
+    // With the length of the prefix: "10.0.0.1/24".
+    address.split('/').next()?.parse().ok()
+}
+
+fn annotation<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
+    let found = speaker.calico.iter().find(|(k, _)| **k == *key);
+    found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
+}
+
+/// A BGPPeer as who peers with whom; `None` of one that makes no session between nodes.
+///
+/// # Errors
+/// The name of one whose selector cannot be read.
+fn understood(peer: &CalicoPeer) -> Option<Result<Peer, String>> {
+    let remote = match (&peer.peer_selector, &peer.peer_ip) {
+        (Some(text), _) => match Selector::parse(text) {
+            Ok(selector) => Remote::Selected(selector),
+            Err(_) => return Some(Err(peer.name.clone())),
+        },
+        (None, Some(address)) => Remote::Address(host(address)?),
+        (None, None) => return None,
+    };
+    let local = match (&peer.node, &peer.node_selector) {
+        (Some(node), _) => Local::Node(node.as_str().into()),
+        (None, Some(text)) => match Selector::parse(text) {
+            Ok(selector) => Local::Selected(selector),
+            Err(_) => return Some(Err(peer.name.clone())),
+        },
+        (None, None) => Local::All,
+    };
+    Some(Ok(Peer { name: peer.name.as_str().into(), local, remote, reverse: peer.reverse }))
+}
+
+/// `10.0.0.1`, `10.0.0.1:179`, `fd00::1`, `[fd00::1]:179`.
+fn host(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    text.parse::<std::net::SocketAddr>().ok().map(|address| address.ip())
+}

@@ -1,0 +1,67 @@
+//! Which `RouteReflectorSet` may serve the cluster: the oldest.
+use kube::ResourceExt;
+
+use crate::api::{Mode, RouteReflectorSet};
+
+/// The older set that holds the cluster, in words; `None` if this one does.
+#[must_use]
+pub fn held<'a>(
+    set: &RouteReflectorSet,
+    others: impl IntoIterator<Item = &'a RouteReflectorSet>,
+) -> Option<String> {
+    if !claims(set) {
+        return None;
+    }
+    let older = others.into_iter().filter(|other| {
+        claims(other) && other.name_any() != set.name_any() && rank(other) < rank(set)
+    });
+    let holder = older.min_by_key(|other| rank(other))?;
+    Some(format!(
+        "the cluster is served by the older RouteReflectorSet {}; there can be one",
+        holder.name_any()
+    ))
+}
+
+/// Observe writes nothing, so it needs nothing of its own.
+fn claims(set: &RouteReflectorSet) -> bool {
+    set.spec.mode == Mode::Enforce
+}
+
+/// Older first, ties by name.
+fn rank(set: &RouteReflectorSet) -> (Option<i64>, String) {
+    let created = set.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    (created, set.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(name: &str, second: u8, mode: &str) -> RouteReflectorSet {
+        serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+            "metadata": {
+                "name": name, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z")
+            },
+            "spec": {"mode": mode}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_older_set_holds_the_cluster() {
+        let (old, young) = (set("old", 1, "Enforce"), set("young", 2, "Enforce"));
+        let both = [old.clone(), young.clone()];
+        assert_eq!(held(&old, &both), None);
+        assert!(held(&young, &both).unwrap().contains("older RouteReflectorSet old"));
+        // Ties by name.
+        let (a, b) = (set("a", 1, "Enforce"), set("b", 1, "Enforce"));
+        assert!(held(&b, [&a, &b]).is_some() && held(&a, [&a, &b]).is_none());
+        // One that only looks neither holds nor is held.
+        let observer = set("observer", 0, "Observe");
+        assert_eq!(held(&observer, [&old, &observer]), None);
+        assert_eq!(held(&old, [&old, &observer]), None);
+    }
+}

@@ -1,0 +1,340 @@
+//! How etcd is reached: which member, with whose certificate, and for how long.
+use std::{
+    collections::BTreeMap,
+    error::Error as _,
+    time::{Duration, Instant},
+};
+
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::Api;
+use tokio::{sync::Mutex, time::timeout};
+
+use crate::route_reflector::datastore::Error;
+
+/// The deadline of every call, as of those to the API server.
+const CALL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long one member may take, so that a second one can still answer within the deadline.
+const MEMBER_DEADLINE: Duration = Duration::from_secs(4);
+
+/// How long a connection to a member may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// etcd closes the connection of who pings more often than every 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// How often the Secret is read again while everything works: certificates are renewed long before
+/// they end.
+const SECRET_AGE: Duration = Duration::from_mins(5);
+
+/// What the answer to a list of 1,000 large objects may weigh; the library's limit is 4 MiB.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// Where the user wrote what all this is about.
+const FIELD: &str = "spec.datastore.etcd";
+
+/// What etcd is shown. Without `Debug` on purpose.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    user: Option<(String, String)>,
+}
+
+impl Credentials {
+    /// The keys of Calico's own Secrets (`etcd-ca`, `etcd-cert`, `etcd-key`), `username` and
+    /// `password`; each may be absent or empty.
+    ///
+    /// # Errors
+    /// When half of a pair is missing. The keys are named, what they hold never is.
+    pub fn from_secret(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
+        let get = |key: &str| data.get(key).map(|v| v.0.clone()).filter(|v| !v.is_empty());
+        let text = |key: &str| {
+            let text = get(key).map(String::from_utf8).transpose();
+            // A file is often made with a line end that is no part of the password.
+            text.map(|text| text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned()))
+                .map_err(|_| invalid(name, &format!("{key} is no text")))
+        };
+        let pair = |a: &str, b: &str| invalid(name, &format!("has {a} but no {b}"));
+        let identity = match (get("etcd-cert"), get("etcd-key")) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err(pair("etcd-cert", "etcd-key")),
+            (None, Some(_)) => return Err(pair("etcd-key", "etcd-cert")),
+        };
+        let user = match (text("username")?, text("password")?) {
+            (Some(user), Some(password)) => Some((user, password)),
+            (None, None) => None,
+            (Some(_), None) => return Err(pair("username", "password")),
+            (None, Some(_)) => return Err(pair("password", "username")),
+        };
+        Ok(Self { ca: get("etcd-ca"), identity, user })
+    }
+
+    fn options(&self, endpoint: &str) -> Result<ConnectOptions, Error> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_keep_alive(KEEP_ALIVE, CONNECT_TIMEOUT)
+            // Without a call under way a ping is one too many for etcd.
+            .with_keep_alive_while_idle(false)
+            // A member that is cut off from the others would serve what is old.
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let Some((user, password)) = &self.user {
+            options = options.with_user(user, password);
+        }
+        if endpoint.starts_with("https://") {
+            let ca = self.ca.as_ref().ok_or_else(|| {
+                Error::Invalid(format!(
+                    "{FIELD}.secretRef: {endpoint} needs a Secret with etcd-ca, the authority that signed etcd's certificate"
+                ))
+            })?;
+            let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
+            if let Some((certificate, key)) = &self.identity {
+                tls = tls.identity(Identity::from_pem(certificate, key));
+            }
+            options = options.with_tls(tls);
+        }
+        Ok(options)
+    }
+}
+
+fn invalid(secret: &str, what: &str) -> Error {
+    Error::Invalid(format!("{FIELD}.secretRef: Secret {secret} {what}"))
+}
+
+/// Where the credentials come from.
+pub(super) struct Source {
+    pub secrets: Api<Secret>,
+    pub namespace: String,
+    pub name: Option<String>,
+}
+
+impl Source {
+    async fn read(&self) -> Result<Credentials, Error> {
+        let Some(name) = &self.name else { return Ok(Credentials::default()) };
+        let secret = self.secrets.get_opt(name).await.map_err(|source| Error::Kube {
+            action: "get the Secret of spec.datastore.etcd.secretRef",
+            source,
+        })?;
+        let secret = secret.ok_or_else(|| {
+            invalid(name, &format!("does not exist in namespace {}", self.namespace))
+        })?;
+        Credentials::from_secret(name, &secret.data.unwrap_or_default())
+    }
+}
+
+/// A connection to one member at a time: of several at once nobody could say which one failed.
+pub(super) struct Connection {
+    endpoints: Vec<String>,
+    source: Source,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The member that is used, by its place.
+    member: usize,
+    open: Option<Open>,
+}
+
+struct Open {
+    client: Client,
+    credentials: Credentials,
+    /// When the Secret was read last.
+    read: Instant,
+    /// Tells connections apart.
+    number: u64,
+}
+
+impl Connection {
+    pub fn new(endpoints: Vec<String>, source: Source) -> Self {
+        Self { endpoints, source, state: Mutex::default() }
+    }
+
+    /// Calls etcd: the member that answered last, then each other one, all within the deadline.
+    pub async fn call<T, F>(&self, mut call: impl FnMut(Client) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let tries = async {
+            let mut last = Error::Invalid(format!("{FIELD}.endpoints: there is none"));
+            for _ in &self.endpoints {
+                let answer = async {
+                    let (client, number) = self.client().await?;
+                    let result = call(client).await;
+                    Ok::<_, Error>((result, number))
+                };
+                let (failed, number, final_) = match timeout(MEMBER_DEADLINE, answer).await {
+                    Ok(Ok((Ok(value), _))) => return Ok(value),
+                    Ok(Ok((Err(error), number))) => {
+                        let (text, elsewhere) = explain(&error);
+                        (text, Some(number), !elsewhere)
+                    }
+                    // Not about a member.
+                    Ok(Err(error @ (Error::Invalid(_) | Error::Kube { .. }))) => return Err(error),
+                    Ok(Err(error)) => (error.to_string(), None, false),
+                    Err(_) => {
+                        let text = format!("no answer within {} s", MEMBER_DEADLINE.as_secs());
+                        (text, None, false)
+                    }
+                };
+                let (endpoint, anonymous) = self.failed(number).await;
+                let hint = hint(&endpoint, &failed, anonymous);
+                last = Error::Etcd(format!("{endpoint}: {failed}{hint}"));
+                if final_ {
+                    break;
+                }
+            }
+            Err(last)
+        };
+        timeout(CALL_DEADLINE, tries).await.unwrap_or_else(|_| {
+            let text = format!("no answer within {} s from any member", CALL_DEADLINE.as_secs());
+            Err(Error::Etcd(text))
+        })
+    }
+
+    /// The connection that is open, or a new one; and its number.
+    async fn client(&self) -> Result<(Client, u64), Error> {
+        let mut state = self.state.lock().await;
+        if let Some(open) = &mut state.open {
+            if open.read.elapsed() < SECRET_AGE {
+                return Ok((open.client.clone(), open.number));
+            }
+            if self.source.read().await? == open.credentials {
+                open.read = Instant::now();
+                return Ok((open.client.clone(), open.number));
+            }
+        }
+        let number = state.open.take().map_or(0, |open| open.number) + 1;
+        let credentials = self.source.read().await?;
+        let endpoint = self.endpoint(&state);
+        let options = credentials.options(endpoint)?;
+        let client = Client::connect([endpoint], Some(options)).await;
+        let client = client.map_err(|error| Error::Etcd(explain(&error).0))?;
+        let read = Instant::now();
+        state.open = Some(Open { client: client.clone(), credentials, read, number });
+        Ok((client, number))
+    }
+
+    fn endpoint(&self, state: &State) -> &str {
+        self.endpoints.get(state.member).map_or("", String::as_str)
+    }
+
+    /// Closes a connection that failed, unless there is a newer one, and goes on to the next member.
+    /// Returns the member that failed, and whether it was shown no certificate.
+    async fn failed(&self, number: Option<u64>) -> (String, bool) {
+        let mut state = self.state.lock().await;
+        let endpoint = self.endpoint(&state).to_owned();
+        let identity = |open: &Open| open.credentials.identity.is_some();
+        let anonymous = !state.open.as_ref().is_some_and(identity);
+        let current = state.open.as_ref().map(|open| open.number);
+        if number.is_none() || number == current {
+            state.open = None;
+            state.member = (state.member + 1) % self.endpoints.len().max(1);
+        }
+        (endpoint, anonymous)
+    }
+
+    /// Closes what is open, so that the next call connects anew.
+    pub async fn close(&self) {
+        self.state.lock().await.open = None;
+    }
+}
+
+/// The limit on what is read at once.
+pub(super) fn reader(client: &Client) -> etcd_client::KvClient {
+    client.kv_client().max_decoding_message_size(MAX_ANSWER)
+}
+
+/// An error for a person, and whether another member may do better.
+pub(super) fn explain(error: &etcd_client::Error) -> (String, bool) {
+    /// Cancelled, unknown, deadline exceeded, internal, unavailable: numbers of gRPC.
+    const ELSEWHERE: [i32; 5] = [1, 2, 4, 13, 14];
+    match error {
+        etcd_client::Error::GRpcStatus(status) => {
+            let text = chain(status.message(), status.source());
+            (text, ELSEWHERE.contains(&(status.code() as i32)))
+        }
+        etcd_client::Error::TransportError(error) => {
+            (chain(&error.to_string(), error.source()), true)
+        }
+        etcd_client::Error::IoError(error) => (error.to_string(), true),
+        other => (other.to_string(), false),
+    }
+}
+
+/// What may be behind a connection that was closed without a word: with TLS 1.3 a server refuses a
+/// client only after the client believes to be connected.
+fn hint(endpoint: &str, failed: &str, anonymous: bool) -> &'static str {
+    let hung_up = ["connection closed", "reset", "roken pipe", "CertificateRequired"];
+    if !endpoint.starts_with("https://") || !hung_up.iter().any(|text| failed.contains(text)) {
+        ""
+    } else if anonymous {
+        "; etcd may demand a client certificate, and the Secret has no etcd-cert and etcd-key"
+    } else {
+        "; etcd may have refused the client certificate (etcd-cert)"
+    }
+}
+
+/// A text and the causes that it does not name: "transport error" alone helps nobody.
+fn chain(text: &str, mut source: Option<&(dyn std::error::Error + 'static)>) -> String {
+    let mut all = text.to_owned();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !text.is_empty() && !all.contains(&text) {
+            all = format!("{all}: {text}");
+        }
+        source = cause.source();
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(entries: &[(&str, &str)]) -> Result<Credentials, Error> {
+        let data = entries.iter().map(|(k, v)| ((*k).into(), ByteString(v.as_bytes().to_vec())));
+        Credentials::from_secret("etcd-secrets", &data.collect())
+    }
+
+    #[test]
+    fn a_secret_has_both_halves_or_none() {
+        let all = secret(&[
+            ("etcd-ca", "CA"),
+            ("etcd-cert", "CERT"),
+            ("etcd-key", "KEY"),
+            ("username", "calico"),
+            ("password", "secret\n"),
+        ]);
+        let expected = Credentials {
+            ca: Some(b"CA".to_vec()),
+            identity: Some((b"CERT".to_vec(), b"KEY".to_vec())),
+            user: Some(("calico".into(), "secret".into())),
+        };
+        assert!(all.is_ok_and(|all| all == expected));
+        // Calico's own manifest has the keys with nothing in them.
+        let empty = secret(&[("etcd-ca", ""), ("etcd-cert", ""), ("etcd-key", "")]);
+        assert!(empty.is_ok_and(|empty| empty == Credentials::default()));
+        for (entries, text) in [
+            (&[("etcd-cert", "SECRET")], "has etcd-cert but no etcd-key"),
+            (&[("etcd-key", "SECRET")], "has etcd-key but no etcd-cert"),
+            (&[("username", "SECRET")], "has username but no password"),
+            (&[("password", "SECRET")], "has password but no username"),
+        ] {
+            let error = secret(entries).err().unwrap().to_string();
+            assert!(error.starts_with("spec.datastore.etcd.secretRef: Secret etcd-secrets"));
+            assert!(error.ends_with(text) && !error.contains("SECRET"), "{error}");
+        }
+    }
+
+    #[test]
+    fn https_needs_an_authority() {
+        let none = Credentials::default();
+        assert!(none.options("http://10.0.0.1:2379").is_ok());
+        let error = none.options("https://10.0.0.1:2379").err().unwrap().to_string();
+        assert!(error.contains("https://10.0.0.1:2379 needs a Secret with etcd-ca"), "{error}");
+    }
+}

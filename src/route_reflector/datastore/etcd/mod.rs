@@ -1,0 +1,406 @@
+//! Calico's objects in an etcd of its own.
+//!
+//! The keys and the JSON are Calico's. Every write is a transaction that compares the revision that was
+//! looked at, so that nobody's change is lost; and no write leaves while the lease is not ours.
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    net::Ipv4Addr,
+    sync::Arc,
+    time::Duration,
+};
+
+use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp, WatchOptions, WatchStream};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use serde_json::{Value, json};
+
+mod connection;
+mod object;
+
+pub use connection::Credentials;
+use connection::{Connection, Source, explain, reader};
+use object::{API_VERSION, CONFIGURATIONS, Entry, INFORMATION, NODES, PEERS, key, prefix};
+
+use super::{DEFAULT, Error, News, Snapshot, WantedPeer, Written, peer};
+use crate::{api::route_reflector_set, runtime::lease::Fence};
+
+/// Objects per answer.
+const PAGE_SIZE: i64 = 1000;
+
+/// The pause after a failed watch.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long changes are collected into one.
+const COLLECT: Duration = Duration::from_millis(200);
+
+/// What is watched: peers, configuration, and the Nodes, which hold the cluster ids.
+const WATCHED: [&str; 3] = [PEERS, CONFIGURATIONS, NODES];
+
+/// Calico in etcd.
+pub struct Etcd {
+    connection: Connection,
+    fence: Fence,
+    pub(super) news: News,
+}
+
+impl Etcd {
+    /// The etcd of a spec. The Secret it names is read in `namespace` when something is asked of etcd, and
+    /// again when that fails.
+    #[must_use]
+    pub fn new(
+        client: kube::Client,
+        namespace: &str,
+        spec: &route_reflector_set::Etcd,
+        fence: Fence,
+    ) -> Self {
+        let source = Source {
+            secrets: Api::namespaced(client, namespace),
+            namespace: namespace.into(),
+            name: spec.secret_ref.clone(),
+        };
+        let connection = Connection::new(spec.endpoints.clone(), source);
+        Self { connection, fence, news: News::default() }
+    }
+
+    pub(super) async fn read(&self) -> Result<Snapshot, Error> {
+        // All at one revision: what is read fits together.
+        let mut revision = 0;
+        let mut all = Vec::new();
+        for plural in [PEERS, CONFIGURATIONS, INFORMATION, NODES] {
+            all.push(self.list(plural, &mut revision).await?);
+        }
+        let [peers, configurations, information, nodes] = &all[..] else {
+            return Ok(Snapshot::default());
+        };
+        let mut snapshot = Snapshot { flavour: "etcd", ..Snapshot::default() };
+        let mut names = std::collections::BTreeMap::new();
+        for (name, entry) in nodes {
+            match entry.as_ref().map(Entry::node) {
+                Some(Ok(Some(node))) => {
+                    let kubernetes: Arc<str> = node.kubernetes.into();
+                    names.insert(name, Arc::clone(&kubernetes));
+                    snapshot.cluster_ids.extend(node.cluster_id.map(|id| (kubernetes, id)));
+                }
+                Some(Ok(None)) => {}
+                Some(Err(_)) | None => snapshot.unreadable.push(format!("Node {name}")),
+            }
+        }
+        for (name, entry) in peers {
+            match entry.as_ref().map(Entry::peer) {
+                Some(Ok(mut peer)) => {
+                    // Calico's own name of the node, which may be another.
+                    let kubernetes = peer.node.as_ref().and_then(|node| names.get(node));
+                    if let Some(kubernetes) = kubernetes {
+                        peer.node = Some(kubernetes.to_string());
+                    }
+                    snapshot.peers.push(peer);
+                }
+                Some(Err(_)) | None => snapshot.unreadable.push(name.clone()),
+            }
+        }
+        let configuration = default(configurations, "BGPConfiguration", Entry::configuration)?;
+        snapshot.mesh = configuration.mesh();
+        snapshot.as_number = configuration.as_number();
+        snapshot.locked = default(information, "ClusterInformation", Entry::information)?.locked();
+        Ok(snapshot)
+    }
+
+    /// All objects of a kind by name, at a revision; at the newest, which is then told, if it is 0.
+    async fn list(&self, plural: &str, revision: &mut i64) -> Result<Listed, Error> {
+        let (prefix, mut from) = (prefix(plural), prefix(plural).into_bytes());
+        // The first key that is no longer one with the prefix: `/` is followed by `0`.
+        let end = prefix.trim_end_matches('/').to_owned() + "0";
+        let mut all = Listed::new();
+        loop {
+            let options = GetOptions::new()
+                .with_range(end.as_str())
+                .with_limit(PAGE_SIZE)
+                .with_revision(*revision);
+            let page = self.connection.call(|client| {
+                let (from, options) = (from.clone(), options.clone());
+                async move { reader(&client).get(from, Some(options)).await }
+            });
+            let mut page = page.await?;
+            if *revision == 0 {
+                *revision = page.header().map_or(0, etcd_client::ResponseHeader::revision);
+            }
+            let more = page.more();
+            for kv in page.take_kvs() {
+                from = kv.key().to_vec();
+                let name = kv.key_str().unwrap_or_default().trim_start_matches(&prefix).to_owned();
+                let value = serde_json::from_slice(kv.value()).ok();
+                let revision = kv.mod_revision();
+                all.push((name.clone(), value.map(|value| Entry { name, value, revision })));
+            }
+            if !more {
+                return Ok(all);
+            }
+            from.push(0);
+        }
+    }
+
+    /// One object. What is no JSON is one without labels: not ours.
+    async fn get(&self, plural: &str, name: &str) -> Result<Option<Entry>, Error> {
+        let key = key(plural, name);
+        let found = self.connection.call(|client| {
+            let key = key.clone();
+            async move { reader(&client).get(key, None).await }
+        });
+        let found = found.await?;
+        Ok(found.kvs().first().map(|kv| Entry {
+            name: name.into(),
+            value: serde_json::from_slice(kv.value()).unwrap_or_default(),
+            revision: kv.mod_revision(),
+        }))
+    }
+
+    async fn ensure_writable(&self) -> Result<(), Error> {
+        let information = self.get(INFORMATION, DEFAULT).await?;
+        let locked = information.map(|i| read("ClusterInformation", DEFAULT, i.information()));
+        if locked.transpose()?.unwrap_or_default().locked() {
+            return Err(Error::Locked);
+        }
+        Ok(())
+    }
+
+    /// Carries out one operation if the key still has a revision; 0 is that of one that is not there.
+    async fn swap(&self, key: String, revision: i64, operation: TxnOp) -> Result<Written, Error> {
+        let compare = Compare::mod_revision(key.as_str(), CompareOp::Equal, revision);
+        let txn = Txn::new().when([compare]).and_then([operation]);
+        let done = self.connection.call(|client| {
+            let txn = txn.clone();
+            // Immediately before the bytes leave: see the client of the API server.
+            let open = self.fence.is_open();
+            async move { if open { client.kv_client().txn(txn).await.map(Some) } else { Ok(None) } }
+        });
+        match done.await? {
+            None => Err(Error::NotLeading),
+            Some(answer) if answer.succeeded() => Ok(Written::Changed),
+            Some(_) => Err(Error::Changed(key)),
+        }
+    }
+
+    async fn put(&self, plural: &str, found: &Entry, value: &Value) -> Result<Written, Error> {
+        let key = key(plural, &found.name);
+        let operation = TxnOp::put(key.as_str(), value.to_string(), None);
+        self.swap(key, found.revision, operation).await
+    }
+
+    async fn create(&self, plural: &str, name: &str, object: Value) -> Result<Written, Error> {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let object = object::born(object, &uid(), &now);
+        let entry = Entry { name: name.into(), value: Value::Null, revision: 0 };
+        self.put(plural, &entry, &object).await
+    }
+
+    pub(super) async fn apply_peer(&self, wanted: &WantedPeer<'_>) -> Result<Written, Error> {
+        self.ensure_writable().await?;
+        let Some(found) = self.get(PEERS, wanted.name).await? else {
+            return self.create(PEERS, wanted.name, wanted.object(API_VERSION)).await;
+        };
+        let Some(patch) = wanted.patch(&found.value)? else { return Ok(Written::Unchanged) };
+        let mut value = found.value.clone();
+        object::merge(&mut value, patch);
+        self.put(PEERS, &found, &value).await
+    }
+
+    pub(super) async fn delete_peer(&self, name: &str, version: &str) -> Result<Written, Error> {
+        self.ensure_writable().await?;
+        let Some(found) = self.get(PEERS, name).await? else { return Ok(Written::Unchanged) };
+        peer::ensure_ours(peer::KIND, name, &found.value)?;
+        if found.revision.to_string() != version {
+            return Err(Error::Changed(format!("BGPPeer {name}")));
+        }
+        let key = key(PEERS, name);
+        let operation = TxnOp::delete(key.as_str(), None);
+        self.swap(key, found.revision, operation).await
+    }
+
+    pub(super) async fn set_mesh(&self, on: bool) -> Result<Written, Error> {
+        self.ensure_writable().await?;
+        let spec = json!({"nodeToNodeMeshEnabled": on});
+        let Some(found) = self.get(CONFIGURATIONS, DEFAULT).await? else {
+            // Without one there is a mesh.
+            if on {
+                return Ok(Written::Unchanged);
+            }
+            let object = json!({
+                "apiVersion": API_VERSION, "kind": "BGPConfiguration",
+                "metadata": {"name": DEFAULT}, "spec": spec,
+            });
+            return self.create(CONFIGURATIONS, DEFAULT, object).await;
+        };
+        if read("BGPConfiguration", DEFAULT, found.configuration())?.mesh() == on {
+            return Ok(Written::Unchanged);
+        }
+        let mut value = found.value.clone();
+        object::merge(&mut value, json!({"spec": spec}));
+        self.put(CONFIGURATIONS, &found, &value).await
+    }
+
+    pub(super) async fn set_cluster_id(
+        &self,
+        node: &str,
+        id: Option<Ipv4Addr>,
+    ) -> Result<Written, Error> {
+        self.ensure_writable().await?;
+        // Mostly both names are the same; looking at all Nodes is for the others.
+        let same = self.get(NODES, node).await?.filter(|entry| entry.is_kubernetes_node(node));
+        let found = if same.is_some() {
+            same
+        } else {
+            let all = self.list(NODES, &mut 0).await?;
+            let mut entries = all.into_iter().filter_map(|(_, entry)| entry);
+            entries.find(|entry| entry.is_kubernetes_node(node))
+        };
+        let Some(found) = found else {
+            return match id {
+                None => Ok(Written::Unchanged),
+                Some(_) => Err(Error::NoSpeaker(format!(
+                    "node {node} cannot be a reflector: no Node of Calico's has an orchRef to it"
+                ))),
+            };
+        };
+        match found.with_cluster_id(id)? {
+            Some(value) => self.put(NODES, &found, &value).await,
+            None => Ok(Written::Unchanged),
+        }
+    }
+}
+
+/// What a list gives: names, and objects as far as they are JSON.
+type Listed = Vec<(String, Option<Entry>)>;
+
+fn read<T>(kind: &str, name: &str, read: Result<T, serde_json::Error>) -> Result<T, Error> {
+    read.map_err(|error| Error::Invalid(format!("{kind} {name} in etcd: {error}")))
+}
+
+/// The object of a kind that is called `default`.
+fn default<T: Default>(
+    all: &Listed,
+    kind: &str,
+    parse: impl Fn(&Entry) -> Result<T, serde_json::Error>,
+) -> Result<T, Error> {
+    let Some((_, entry)) = all.iter().find(|(name, _)| name == DEFAULT) else {
+        return Ok(T::default());
+    };
+    let Some(entry) = entry else {
+        return Err(Error::Invalid(format!("{kind} {DEFAULT} in etcd is no JSON")));
+    };
+    read(kind, DEFAULT, parse(entry))
+}
+
+/// A random UUID (version 4): Calico's client wants each object to have one.
+fn uid() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    let (a, b) = (random(), random());
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        0x8000 | ((b >> 48) & 0x3fff),
+        b & 0xffff_ffff_ffff
+    )
+}
+
+/// An item whenever something may have changed.
+pub(super) fn changes(store: Arc<Etcd>) -> BoxStream<'static, ()> {
+    stream::unfold((store, None), |(store, mut watch)| async move {
+        next(&store, &mut watch).await;
+        Some(((), (store, watch)))
+    })
+    .boxed()
+}
+
+/// Returns at the next change, and when a watch stands (anew).
+async fn next(store: &Etcd, watch: &mut Option<WatchStream>) {
+    loop {
+        let Some(events) = watch else {
+            match store.connection.call(begin).await {
+                Ok(begun) => {
+                    *watch = Some(begun);
+                    store.news.bump();
+                    store.news.watching(true);
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "Calico's objects are not watched");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+        };
+        if let Err(error) = until_change(events).await {
+            tracing::warn!(error, "watch of Calico's objects failed, trying again");
+            *watch = None;
+            store.news.watching(false);
+            store.connection.close().await;
+            continue;
+        }
+        let end = tokio::time::sleep(COLLECT);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => break,
+                // An error shows itself again at the next event.
+                changed = until_change(events) => if changed.is_err() { break },
+            }
+        }
+        store.news.bump();
+        return;
+    }
+}
+
+/// Watches everything; returns when all watches stand.
+async fn begin(client: Client) -> Result<WatchStream, etcd_client::Error> {
+    let options = || Some(WatchOptions::new().with_prefix());
+    let mut stream = client.watch_client().watch(prefix(WATCHED[0]), options()).await?;
+    for plural in &WATCHED[1..] {
+        stream.watch(prefix(plural), options()).await?;
+    }
+    let mut standing = 0;
+    while standing < WATCHED.len() {
+        match stream.message().await? {
+            Some(message) if message.canceled() => {
+                return Err(etcd_client::Error::WatchError(message.cancel_reason().into()));
+            }
+            Some(message) => standing += usize::from(message.created()),
+            None => return Err(etcd_client::Error::WatchError("etcd ended the watch".into())),
+        }
+    }
+    Ok(stream)
+}
+
+async fn until_change(events: &mut WatchStream) -> Result<(), String> {
+    loop {
+        match events.message().await {
+            Ok(Some(message)) if message.canceled() => {
+                return Err(message.cancel_reason().to_owned());
+            }
+            Ok(Some(message)) if message.events().is_empty() => {}
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => return Err("etcd ended it".into()),
+            Err(error) => return Err(explain(&error).0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_is_a_uuid_and_differs() {
+        let uid = uid();
+        let lengths: Vec<_> = uid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12], "{uid}");
+        assert_eq!(&uid[14..15], "4", "{uid}");
+        assert!("89ab".contains(&uid[19..20]), "{uid}");
+        assert_ne!(uid, super::uid());
+    }
+}

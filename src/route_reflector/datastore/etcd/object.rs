@@ -1,0 +1,273 @@
+//! Calico's objects as they lie in etcd: keys and JSON. Pure.
+//!
+//! What is written is what was read with one field changed: fields that are not known here stay.
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::route_reflector::datastore::{
+    CalicoPeer, Error,
+    peer::{ConfigurationSpec, InformationSpec, PeerSpec},
+};
+
+/// What Calico writes into every object.
+pub(super) const API_VERSION: &str = "projectcalico.org/v3";
+
+pub(super) const PEERS: &str = "bgppeers";
+pub(super) const CONFIGURATIONS: &str = "bgpconfigurations";
+pub(super) const INFORMATION: &str = "clusterinformations";
+pub(super) const NODES: &str = "nodes";
+
+/// All objects of a kind.
+pub(super) fn prefix(plural: &str) -> String {
+    format!("/calico/resources/v3/projectcalico.org/{plural}/")
+}
+
+/// One object.
+pub(super) fn key(plural: &str, name: &str) -> String {
+    prefix(plural) + name
+}
+
+/// An object, and the revision at which it was written last.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub name: String,
+    pub value: Value,
+    pub revision: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct Parts<S> {
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    #[serde(default)]
+    spec: Option<S>,
+}
+
+/// A Node of Calico's own.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeSpec {
+    #[serde(default)]
+    bgp: Option<NodeBgp>,
+    #[serde(default)]
+    orch_refs: Option<Vec<OrchRef>>,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeBgp {
+    #[serde(default, rename = "routeReflectorClusterID")]
+    cluster_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OrchRef {
+    #[serde(default)]
+    node_name: Option<String>,
+    #[serde(default)]
+    orchestrator: Option<String>,
+}
+
+impl NodeSpec {
+    /// The name of the Kubernetes node that this is.
+    fn kubernetes(&self) -> Option<&str> {
+        let refs = self.orch_refs.iter().flatten();
+        let mut ours = refs.filter(|r| r.orchestrator.as_deref() == Some("k8s"));
+        ours.find_map(|r| r.node_name.as_deref()).filter(|name| !name.is_empty())
+    }
+}
+
+/// What is read of a Node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CalicoNode {
+    /// Its name in Kubernetes.
+    pub kubernetes: String,
+    pub cluster_id: Option<Ipv4Addr>,
+}
+
+impl Entry {
+    fn parts<S: for<'de> Deserialize<'de> + Default>(&self) -> Result<Parts<S>, serde_json::Error> {
+        Parts::deserialize(&self.value)
+    }
+
+    pub fn peer(&self) -> Result<CalicoPeer, serde_json::Error> {
+        let parts = self.parts::<PeerSpec>()?;
+        let labels = parts.metadata.unwrap_or_default().labels;
+        let spec = parts.spec.unwrap_or_default();
+        let version = self.revision.to_string();
+        Ok(CalicoPeer::new(self.name.clone(), labels.as_ref(), spec, version))
+    }
+
+    pub fn configuration(&self) -> Result<ConfigurationSpec, serde_json::Error> {
+        Ok(self.parts()?.spec.unwrap_or_default())
+    }
+
+    pub fn information(&self) -> Result<InformationSpec, serde_json::Error> {
+        Ok(self.parts()?.spec.unwrap_or_default())
+    }
+
+    /// `None` if it is no node of Kubernetes.
+    pub fn node(&self) -> Result<Option<CalicoNode>, String> {
+        let spec: NodeSpec =
+            self.parts().map_err(|error| error.to_string())?.spec.unwrap_or_default();
+        let Some(kubernetes) = spec.kubernetes().map(str::to_owned) else { return Ok(None) };
+        let id = spec.bgp.and_then(|bgp| bgp.cluster_id).filter(|id| !id.is_empty());
+        let cluster_id = id.map(|id| id.parse().map_err(|_| id)).transpose();
+        let cluster_id =
+            cluster_id.map_err(|id| format!("cluster id {id:?} is no IPv4 address"))?;
+        Ok(Some(CalicoNode { kubernetes, cluster_id }))
+    }
+
+    pub fn is_kubernetes_node(&self, name: &str) -> bool {
+        self.parts::<NodeSpec>()
+            .is_ok_and(|parts| parts.spec.is_some_and(|spec| spec.kubernetes() == Some(name)))
+    }
+
+    /// The Node with another cluster id; `None` if it has that one.
+    ///
+    /// # Errors
+    /// [`Error::NoSpeaker`] if the node takes no part in BGP.
+    pub fn with_cluster_id(&self, id: Option<Ipv4Addr>) -> Result<Option<Value>, Error> {
+        const FIELD: &str = "routeReflectorClusterID";
+        let mut value = self.value.clone();
+        let bgp = value.pointer_mut("/spec/bgp").and_then(Value::as_object_mut);
+        let Some(bgp) = bgp else {
+            return match id {
+                None => Ok(None),
+                Some(_) => Err(Error::NoSpeaker(format!(
+                    "node {} cannot be a reflector: Calico's Node has no spec.bgp, so it takes no part in BGP",
+                    self.name
+                ))),
+            };
+        };
+        let wanted = id.map(|id| id.to_string());
+        let found = bgp.get(FIELD).and_then(Value::as_str).filter(|id| !id.is_empty());
+        if found == wanted.as_deref() {
+            return Ok(None);
+        }
+        match wanted {
+            Some(id) => bgp.insert(FIELD.into(), id.into()),
+            None => bgp.remove(FIELD),
+        };
+        Ok(Some(value))
+    }
+}
+
+/// Adds what Calico's own client gives a new object, and demands of one that is edited.
+pub(super) fn born(mut object: Value, uid: &str, now: &str) -> Value {
+    object["metadata"]["uid"] = json!(uid);
+    object["metadata"]["creationTimestamp"] = json!(now);
+    object
+}
+
+/// Applies a merge patch (RFC 7386).
+pub(super) fn merge(value: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch;
+        return;
+    };
+    if !value.is_object() {
+        *value = Map::new().into();
+    }
+    let Some(object) = value.as_object_mut() else { return };
+    for (key, patch) in patch {
+        if patch.is_null() {
+            object.remove(&key);
+        } else {
+            merge(object.entry(key).or_insert(Value::Null), patch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(spec: &Value) -> Entry {
+        let value = json!({"kind": "Node", "metadata": {"name": "c1"}, "spec": spec});
+        Entry { name: "c1".into(), value, revision: 7 }
+    }
+
+    #[test]
+    fn a_key_is_where_calico_looks_for_it() {
+        assert_eq!(
+            key(PEERS, "rrs-to-rrs"),
+            "/calico/resources/v3/projectcalico.org/bgppeers/rrs-to-rrs"
+        );
+    }
+
+    #[test]
+    fn a_node_is_found_by_its_name_in_kubernetes() {
+        let k8s = json!([{"orchestrator": "cni"}, {"orchestrator": "k8s", "nodeName": "n1"}]);
+        let found = |id| Some(CalicoNode { kubernetes: "n1".into(), cluster_id: id });
+        for (spec, expected) in [
+            (json!({"orchRefs": k8s}), Ok(found(None))),
+            (json!({"orchRefs": k8s, "bgp": null}), Ok(found(None))),
+            (json!({"orchRefs": k8s, "bgp": {"routeReflectorClusterID": ""}}), Ok(found(None))),
+            (
+                json!({"orchRefs": k8s, "bgp": {"routeReflectorClusterID": "224.0.0.1"}}),
+                Ok(found(Some(Ipv4Addr::new(224, 0, 0, 1)))),
+            ),
+            (json!({"orchRefs": [{"orchestrator": "openstack", "nodeName": "n1"}]}), Ok(None)),
+            (json!({}), Ok(None)),
+            (json!(null), Ok(None)),
+            (
+                json!({"orchRefs": k8s, "bgp": {"routeReflectorClusterID": "x"}}),
+                Err("cluster id \"x\" is no IPv4 address".to_owned()),
+            ),
+        ] {
+            assert_eq!(node(&spec).node(), expected, "{spec}");
+        }
+        assert!(node(&json!({"orchRefs": k8s})).is_kubernetes_node("n1"));
+        assert!(!node(&json!({"orchRefs": k8s})).is_kubernetes_node("c1"));
+    }
+
+    #[test]
+    fn bug_19_a_node_without_bgp_is_refused_and_does_not_end_the_process() {
+        let id = Some(Ipv4Addr::new(224, 0, 0, 1));
+        for spec in [json!({}), json!({"bgp": null}), json!(null), json!({"bgp": "x"})] {
+            let error = node(&spec).with_cluster_id(id).unwrap_err().to_string();
+            assert!(error.contains("node c1") && error.contains("no spec.bgp"), "{error}");
+            assert_eq!(node(&spec).with_cluster_id(None).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn only_the_cluster_id_of_a_node_changes() {
+        let spec = json!({"bgp": {"ipv4Address": "10.0.0.1/24", "new": [1, {"a": 2}]}, "x": 1.5});
+        let before = node(&spec);
+        let id = Ipv4Addr::new(224, 0, 0, 1);
+        let mut after = before.with_cluster_id(Some(id)).unwrap().unwrap();
+        let set = Entry { value: after.clone(), ..before.clone() };
+        assert_eq!(set.with_cluster_id(Some(id)).unwrap(), None, "it is so already");
+        let field = after["spec"]["bgp"].as_object_mut().unwrap().remove("routeReflectorClusterID");
+        assert_eq!((field, &after), (Some(json!("224.0.0.1")), &before.value));
+        assert_eq!(set.with_cluster_id(None).unwrap().unwrap(), before.value);
+    }
+
+    #[test]
+    fn patches_merge_as_the_api_server_merges_them() {
+        for (mut value, patch, expected) in [
+            (
+                json!({"a": 1, "b": {"c": 2, "d": 3}}),
+                json!({"b": {"c": null, "e": 4}}),
+                json!({"a": 1, "b": {"d": 3, "e": 4}}),
+            ),
+            (json!({"a": 1}), json!({"a": {"b": 2}}), json!({"a": {"b": 2}})),
+            (json!({}), json!({"a": {"b": null}}), json!({"a": {}})),
+            (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
+        ] {
+            merge(&mut value, patch);
+            assert_eq!(value, expected);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Calico's objects in the Kubernetes API.
+//!
+//! Never by server-side apply: Calico's own API server, behind `projectcalico.org/v3`, cannot create by
+//! it. A new object is created, which fails if the name is taken meanwhile; ours are merge-patched at
+//! the version that was looked at.
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PostParams, Preconditions},
+    core::GroupVersionKind,
+    discovery::ApiResource,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+pub(super) use super::watching::changes;
+use super::{
+    CalicoPeer, DEFAULT, Error, News, Snapshot, WantedPeer, Written,
+    peer::{self, ConfigurationSpec, InformationSpec, PeerSpec},
+};
+use crate::controller::{FIELD_MANAGER, merge_params};
+
+/// How long the group is believed to be the one. A migration takes minutes, and both groups are
+/// served during it: nothing fails that would tell us.
+const REDISCOVER: Duration = Duration::from_mins(1);
+
+/// Objects per page: peers are small (1.5 kB), and there may be 15,000.
+const PAGE_SIZE: u32 = 500;
+
+/// One of the places where Calico has its objects in the Kubernetes API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// `projectcalico.org/v3`: definitions of its own, or Calico's API server.
+    V3,
+    /// `crd.projectcalico.org/v1`: what Calico itself reads where there is no other.
+    V1,
+}
+
+impl Group {
+    /// Group and version.
+    #[must_use]
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V3 => "projectcalico.org/v3",
+            Self::V1 => "crd.projectcalico.org/v1",
+        }
+    }
+
+    fn resource(self, kind: &str, plural: &str) -> ApiResource {
+        let (group, version) = match self {
+            Self::V3 => ("projectcalico.org", "v3"),
+            Self::V1 => ("crd.projectcalico.org", "v1"),
+        };
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    }
+
+    pub(super) fn peers(self) -> ApiResource {
+        self.resource(peer::KIND, "bgppeers")
+    }
+
+    pub(super) fn configurations(self) -> ApiResource {
+        self.resource("BGPConfiguration", "bgpconfigurations")
+    }
+
+    pub(super) fn node_statuses(self) -> ApiResource {
+        self.resource("CalicoNodeStatus", "caliconodestatuses")
+    }
+
+    fn information(self) -> ApiResource {
+        self.resource("ClusterInformation", "clusterinformations")
+    }
+}
+
+/// The spec of an object as far as it is read; one that is not there says nothing.
+fn spec<S: DeserializeOwned + Default>(object: &DynamicObject) -> Result<S, serde_json::Error> {
+    Option::<S>::deserialize(&object.data["spec"]).map(Option::unwrap_or_default)
+}
+
+fn unreadable(kind: &str, name: &str) -> impl FnOnce(serde_json::Error) -> Error {
+    move |error| Error::Invalid(format!("{kind} {name}: {error}"))
+}
+
+/// Calico in the Kubernetes API.
+pub struct Kubernetes {
+    client: Client,
+    group: Mutex<Option<(Group, Instant)>>,
+    pub(super) news: News,
+}
+
+impl Kubernetes {
+    /// Calico in the cluster of this client, which bounds every call and refuses to write without the
+    /// lease.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self { client, group: Mutex::default(), news: News::default() }
+    }
+
+    pub(super) fn api<K>(&self, resource: &ApiResource) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource>,
+    {
+        Api::all_with(self.client.clone(), resource)
+    }
+
+    /// The group in use.
+    pub(super) async fn group(&self) -> Result<Group, Error> {
+        let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((group, since)) = known
+            && since.elapsed() < REDISCOVER
+        {
+            return Ok(group);
+        }
+        let group = self.discover().await?;
+        self.remember(Some(group));
+        if known.is_some_and(|(known, _)| known != group) {
+            tracing::info!(group = group.api_version(), "Calico's objects are in another group");
+            self.news.bump();
+        }
+        Ok(group)
+    }
+
+    fn remember(&self, group: Option<Group>) {
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) =
+            group.map(|group| (group, Instant::now()));
+    }
+
+    /// Looks for the group anew at the next call.
+    pub(super) fn forget_group(&self) {
+        self.remember(None);
+    }
+
+    async fn discover(&self) -> Result<Group, Error> {
+        match (self.serves(Group::V3).await?, self.serves(Group::V1).await?) {
+            (true, false) => Ok(Group::V3),
+            (false, true) => Ok(Group::V1),
+            (false, false) => Err(Error::NotInstalled),
+            // Definitions may be installed long before Calico uses them: it uses the group in which it
+            // keeps its ClusterInformation. After a migration there is one in both.
+            (true, true) => {
+                let v3 = self.information(Group::V3).await?.is_some();
+                let only_v1 = !v3 && self.information(Group::V1).await?.is_some();
+                Ok(if only_v1 { Group::V1 } else { Group::V3 })
+            }
+        }
+    }
+
+    async fn serves(&self, group: Group) -> Result<bool, Error> {
+        match self.client.list_api_group_resources(group.api_version()).await {
+            Ok(list) => {
+                let has = |plural| list.resources.iter().any(|r| r.name == plural);
+                Ok(has("bgppeers") && has("bgpconfigurations"))
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            // Also when Calico's API server is down: what lies behind it is not to be gone round.
+            Err(source) => Err(Error::Kube { action: "discover Calico", source }),
+        }
+    }
+
+    async fn information(&self, group: Group) -> Result<Option<InformationSpec>, Error> {
+        let api = self.api::<DynamicObject>(&group.information());
+        let found = api.get_opt(DEFAULT).await;
+        let found = found.map_err(Error::kube("get ClusterInformation default"))?;
+        let read =
+            found.map(|found| spec(&found).map_err(unreadable("ClusterInformation", DEFAULT)));
+        read.transpose()
+    }
+
+    /// Lists everything, page by page. A kind that is gone is looked for anew at the next call.
+    async fn list(
+        &self,
+        resource: &ApiResource,
+        mut each: impl FnMut(DynamicObject),
+    ) -> Result<(), Error> {
+        let api = self.api::<DynamicObject>(resource);
+        let mut params = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let list = api.list(&params).await;
+            let list = list.map_err(|source| self.failed("list Calico's objects", source))?;
+            list.items.into_iter().for_each(&mut each);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The BGPConfiguration of the cluster. By list: to a get, a kind that is gone looks like an object
+    /// that is not there.
+    async fn configuration(&self, group: Group) -> Result<Option<DynamicObject>, Error> {
+        let mut found = None;
+        self.list(&group.configurations(), |object| {
+            if object.name_any() == DEFAULT {
+                found = Some(object);
+            }
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// What a failed call means; the kind, or the object, may be gone.
+    pub(super) fn failed(&self, action: &'static str, source: kube::Error) -> Error {
+        match &source {
+            kube::Error::Api(status) if status.code == 404 => {
+                self.remember(None);
+                Error::Changed("what Calico has installed".into())
+            }
+            kube::Error::Api(status) if status.code == 409 => {
+                let name = status.details.as_ref().map_or("", |details| details.name.as_str());
+                Error::Changed(format!("Calico's object {name:?}"))
+            }
+            _ => Error::Kube { action, source },
+        }
+    }
+
+    pub(super) async fn read(&self) -> Result<Snapshot, Error> {
+        match self.read_group().await {
+            // Once more, after looking where the objects are now.
+            Err(Error::Changed(_)) => self.read_group().await,
+            result => result,
+        }
+    }
+
+    async fn read_group(&self) -> Result<Snapshot, Error> {
+        let group = self.group().await?;
+        let (mut peers, mut unreadable_peers) = (Vec::new(), Vec::new());
+        self.list(&group.peers(), |object| {
+            let (name, version) = (object.name_any(), object.resource_version());
+            match spec::<PeerSpec>(&object) {
+                Ok(spec) => {
+                    let labels = object.metadata.labels.as_ref();
+                    peers.push(CalicoPeer::new(name, labels, spec, version.unwrap_or_default()));
+                }
+                Err(_) => unreadable_peers.push(name),
+            }
+        })
+        .await?;
+        peers.sort_by(|a, b| a.name.cmp(&b.name));
+        let configuration = match self.configuration(group).await? {
+            Some(found) => spec(&found).map_err(unreadable("BGPConfiguration", DEFAULT))?,
+            None => ConfigurationSpec::default(),
+        };
+        let information = self.information(group).await?.unwrap_or_default();
+        Ok(Snapshot {
+            peers,
+            unreadable: unreadable_peers,
+            mesh: configuration.mesh(),
+            as_number: configuration.as_number(),
+            flavour: group.api_version(),
+            locked: information.locked(),
+            ..Snapshot::default()
+        })
+    }
+
+    /// The group, if it may be written to now.
+    pub(super) async fn writable(&self) -> Result<Group, Error> {
+        let group = self.group().await?;
+        if self.information(group).await?.unwrap_or_default().locked() {
+            return Err(Error::Locked);
+        }
+        Ok(group)
+    }
+
+    pub(super) async fn apply_peer(&self, wanted: &WantedPeer<'_>) -> Result<Written, Error> {
+        let group = self.writable().await?;
+        let api = self.api::<DynamicObject>(&group.peers());
+        let found = api.get_opt(wanted.name).await.map_err(Error::kube("get BGPPeer"))?;
+        let Some(found) = found else {
+            return self.create(&group.peers(), wanted.object(group.api_version())).await;
+        };
+        let Some(patch) = wanted.patch(&raw(&found))? else { return Ok(Written::Unchanged) };
+        self.patch(&api, &found, patch).await
+    }
+
+    pub(super) async fn delete_peer(&self, name: &str, version: &str) -> Result<Written, Error> {
+        let group = self.writable().await?;
+        let api = self.api::<DynamicObject>(&group.peers());
+        let found = api.get_opt(name).await.map_err(Error::kube("get BGPPeer"))?;
+        let Some(found) = found else { return Ok(Written::Unchanged) };
+        peer::ensure_ours(peer::KIND, name, &raw(&found))?;
+        if found.resource_version().as_deref() != Some(version) {
+            return Err(Error::Changed(format!("BGPPeer {name}")));
+        }
+        self.delete(&api, &found).await
+    }
+
+    pub(super) async fn set_mesh(&self, on: bool) -> Result<Written, Error> {
+        let group = self.writable().await?;
+        let resource = group.configurations();
+        let Some(found) = self.configuration(group).await? else {
+            // Without one there is a mesh.
+            if on {
+                return Ok(Written::Unchanged);
+            }
+            let object = json!({
+                "apiVersion": group.api_version(), "kind": "BGPConfiguration",
+                "metadata": {"name": DEFAULT}, "spec": {"nodeToNodeMeshEnabled": false},
+            });
+            return self.create(&resource, object).await;
+        };
+        let now: ConfigurationSpec =
+            spec(&found).map_err(unreadable("BGPConfiguration", DEFAULT))?;
+        if now.mesh() == on {
+            return Ok(Written::Unchanged);
+        }
+        let api = self.api(&resource);
+        self.patch(&api, &found, json!({"spec": {"nodeToNodeMeshEnabled": on}})).await
+    }
+
+    pub(super) async fn create(
+        &self,
+        resource: &ApiResource,
+        object: Value,
+    ) -> Result<Written, Error> {
+        let object: DynamicObject = serde_json::from_value(object)
+            .map_err(|error| Error::Invalid(format!("{}: {error}", resource.kind)))?;
+        let params =
+            PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let created = self.api::<DynamicObject>(resource).create(&params, &object).await;
+        created.map_err(|source| self.failed("create one of Calico's objects", source))?;
+        Ok(Written::Changed)
+    }
+
+    /// Patches what was found, at the version it had.
+    async fn patch(
+        &self,
+        api: &Api<DynamicObject>,
+        found: &DynamicObject,
+        mut patch: Value,
+    ) -> Result<Written, Error> {
+        patch["metadata"]["resourceVersion"] = json!(found.resource_version());
+        let patched = api.patch(&found.name_any(), &merge_params(), &Patch::Merge(&patch)).await;
+        patched.map_err(|source| self.failed("patch one of Calico's objects", source))?;
+        Ok(Written::Changed)
+    }
+
+    /// Deletes what was found, at the version it had.
+    pub(super) async fn delete(
+        &self,
+        api: &Api<DynamicObject>,
+        found: &DynamicObject,
+    ) -> Result<Written, Error> {
+        let preconditions =
+            Preconditions { resource_version: found.resource_version(), uid: found.uid() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match api.delete(&found.name_any(), &params).await {
+            Ok(_) => Ok(Written::Changed),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Unchanged),
+            Err(source) => Err(self.failed("delete one of Calico's objects", source)),
+        }
+    }
+}
+
+/// The parts of an object that are decided upon, as JSON.
+pub(super) fn raw(object: &DynamicObject) -> Value {
+    json!({"metadata": {"labels": object.metadata.labels}, "spec": object.data["spec"]})
+}

@@ -1,0 +1,407 @@
+//! Calico's objects: read, and written only where they are ours.
+//!
+//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API ([`kubernetes`], in one of
+//! two groups) or in an etcd of its own ([`etcd`](Etcd)). [`Datastore`] is both:
+//!
+//! - [`Datastore::read`] gives everything at once, as texts: what a selector means is not decided here.
+//! - The writes each look at the object again, refuse one that is not ours, and are tied to the very
+//!   version they looked at. A write that would change nothing is none.
+//! - [`Datastore::changes`] says when something changed, whoever changed it.
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::stream::BoxStream;
+
+use crate::{
+    api::route_reflector_set::{self, DatastoreType},
+    controller::error::is_refusal,
+    runtime::lease::Fence,
+};
+
+#[cfg(feature = "etcd")]
+mod etcd;
+mod kubernetes;
+mod node_status;
+mod peer;
+mod watching;
+
+#[cfg(feature = "etcd")]
+pub use etcd::{Credentials, Etcd};
+pub use kubernetes::{Group, Kubernetes};
+pub use node_status::{MAX_NODES, Report};
+pub use peer::{CalicoPeer, MANAGED_BY_LABEL, SET_LABEL, WantedPeer};
+
+/// The autonomous system of a cluster whose BGPConfiguration names none.
+pub const DEFAULT_AS_NUMBER: u32 = 64_512;
+
+/// The name of the BGPConfiguration and ClusterInformation that hold for the whole cluster.
+const DEFAULT: &str = "default";
+
+/// How long what was read is good while a watch says that nothing changed: a watch may be silent
+/// because it is broken, and 15,000 peers a minute are no load.
+const MAX_AGE: Duration = Duration::from_mins(1);
+
+/// What is in the datastore.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// All BGPPeers, ours and others', by name.
+    pub peers: Vec<CalicoPeer>,
+    /// Names of BGPPeers that cannot be read: Calico leaves them out too.
+    pub unreadable: Vec<String>,
+    /// Whether nodes without a cluster id peer with each other.
+    pub mesh: bool,
+    /// The cluster's autonomous system.
+    pub as_number: u32,
+    /// Cluster ids by the name of the Kubernetes node: of Calico's own Nodes in etcd. With the
+    /// Kubernetes API they are annotations of Nodes, and this is empty.
+    pub cluster_ids: BTreeMap<Arc<str>, Ipv4Addr>,
+    /// Where all this is: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
+    pub flavour: &'static str,
+    /// Calico is moving its objects to another place: nothing is to be written.
+    pub locked: bool,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Nothing: it was so already.
+    Unchanged,
+    /// One write.
+    Changed,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No Calico in the Kubernetes API.
+    #[error(
+        "Calico is not installed: the API server has BGPPeers neither in projectcalico.org/v3 nor in crd.projectcalico.org/v1"
+    )]
+    NotInstalled,
+    /// Calico's own migration holds the datastore.
+    #[error(
+        "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until that is over"
+    )]
+    Locked,
+    /// The name is somebody else's.
+    #[error(
+        "{kind} {name} exists and is not ours; to hand it over: kubectl label {} {name} app.kubernetes.io/managed-by=traffic-operator",
+        kind.to_lowercase()
+    )]
+    Taken {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// It changed after it was read: read again, decide again.
+    #[error("{0} changed while it was being written")]
+    Changed(String),
+    /// What the user wrote cannot work; begins with the path of the field.
+    #[error("{0}")]
+    Invalid(String),
+    /// A node takes no part in BGP.
+    #[error("{0}")]
+    NoSpeaker(String),
+    /// The API server failed.
+    #[error("kubernetes api: {action}")]
+    Kube {
+        /// What was being done.
+        action: &'static str,
+        /// The client's error.
+        #[source]
+        source: kube::Error,
+    },
+    /// etcd did not answer, or refused.
+    #[error("etcd: {0}")]
+    Etcd(String),
+    /// Another process may lead.
+    #[error("not written: the lease is not held")]
+    NotLeading,
+}
+
+impl Error {
+    /// Wraps a client error with what was being done.
+    fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kube { action, source }
+    }
+
+    /// Whether the same call may succeed later without anybody doing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Kube { source: kube::Error::Api(status), .. } => {
+                !status.is_forbidden() && !is_refusal(status)
+            }
+            Self::Locked
+            | Self::Changed(_)
+            | Self::Kube { .. }
+            | Self::Etcd(_)
+            | Self::NotLeading => true,
+            Self::NotInstalled | Self::Taken { .. } | Self::Invalid(_) | Self::NoSpeaker(_) => {
+                false
+            }
+        }
+    }
+
+    /// A `PascalCase` word for conditions.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotInstalled => "CalicoNotFound",
+            Self::Locked => "DatastoreLocked",
+            Self::Taken { .. } => "Conflict",
+            Self::Invalid(_) | Self::NoSpeaker(_) => "InvalidSpec",
+            Self::Kube { source: kube::Error::Api(status), .. } if status.is_forbidden() => {
+                "Forbidden"
+            }
+            Self::Kube { source: kube::Error::Api(status), .. } if is_refusal(status) => {
+                "InvalidSpec"
+            }
+            Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
+            Self::Etcd(_) => "DatastoreUnreachable",
+        }
+    }
+}
+
+/// Where Calico keeps its objects.
+#[derive(Clone)]
+pub enum Datastore {
+    /// In the Kubernetes API.
+    Kubernetes(Arc<Kubernetes>),
+    /// In etcd.
+    #[cfg(feature = "etcd")]
+    Etcd(Arc<Etcd>),
+}
+
+/// One call for both.
+macro_rules! either {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            Datastore::Kubernetes($store) => $call,
+            #[cfg(feature = "etcd")]
+            Datastore::Etcd($store) => $call,
+        }
+    };
+}
+
+impl Datastore {
+    /// The datastore of a spec; nothing is asked of it yet. `namespace` is the operator's, where the
+    /// Secret of an etcd is; `fence` is that of the client.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the spec names an etcd and describes none, or this program was built
+    /// without the feature `etcd`.
+    #[cfg_attr(not(feature = "etcd"), expect(unused_variables))]
+    pub fn new(
+        client: kube::Client,
+        namespace: &str,
+        spec: &route_reflector_set::Datastore,
+        fence: &Fence,
+    ) -> Result<Self, Error> {
+        match spec.type_ {
+            DatastoreType::Kubernetes => Ok(Self::Kubernetes(Arc::new(Kubernetes::new(client)))),
+            #[cfg(feature = "etcd")]
+            DatastoreType::Etcd => {
+                let etcd = spec.etcd.as_ref().ok_or_else(|| {
+                    Error::Invalid("spec.datastore.etcd: needed with type etcd".into())
+                })?;
+                Ok(Self::Etcd(Arc::new(Etcd::new(client, namespace, etcd, fence.clone()))))
+            }
+            #[cfg(not(feature = "etcd"))]
+            DatastoreType::Etcd => Err(Error::Invalid(
+                "spec.datastore.type: this program was built without etcd (cargo feature etcd)"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Everything that is there. As long as the stream of [`Self::changes`] is being read and nothing
+    /// changed, it is what was read last, for at most a minute.
+    ///
+    /// # Errors
+    /// Every variant of [`Error`] that is about reading.
+    pub async fn read(&self) -> Result<Arc<Snapshot>, Error> {
+        either!(self, store => {
+            if let Some(snapshot) = store.news.cached() {
+                return Ok(snapshot);
+            }
+            let generation = store.news.generation();
+            let snapshot = Arc::new(store.read().await?);
+            store.news.keep(generation, &snapshot);
+            Ok(snapshot)
+        })
+    }
+
+    /// Creates one of our BGPPeers, or makes it what it is to be. Fields that say nothing about who
+    /// peers with whom (a password, timers, filters) are left to whoever set them.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] if the name is somebody else's; otherwise as any write.
+    pub async fn apply_peer(&self, wanted: &WantedPeer<'_>) -> Result<Written, Error> {
+        either!(self, store => store.news.after(store.apply_peer(wanted).await))
+    }
+
+    /// Deletes one of our BGPPeers, if it still is what was decided upon.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] if it is not ours, [`Error::Changed`] if it has another version.
+    pub async fn delete_peer(&self, name: &str, version: &str) -> Result<Written, Error> {
+        either!(self, store => store.news.after(store.delete_peer(name, version).await))
+    }
+
+    /// Switches Calico's node-to-node mesh. No other field of the BGPConfiguration is touched.
+    ///
+    /// # Errors
+    /// As any write.
+    pub async fn set_mesh(&self, on: bool) -> Result<Written, Error> {
+        either!(self, store => store.news.after(store.set_mesh(on).await))
+    }
+
+    /// Sets or removes the cluster id of a node (its name in Kubernetes) where Calico has Nodes of
+    /// its own. With the Kubernetes API it is an annotation of the Node, written with its labels, and
+    /// there is nothing to be done here.
+    ///
+    /// # Errors
+    /// [`Error::NoSpeaker`] if Calico does not know the node, or it takes no part in BGP.
+    #[cfg_attr(not(feature = "etcd"), expect(clippy::unused_async, unused_variables))]
+    pub async fn set_cluster_id(&self, node: &str, id: Option<Ipv4Addr>) -> Result<Written, Error> {
+        match self {
+            Self::Kubernetes(_) => Ok(Written::Unchanged),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(store) => store.news.after(store.set_cluster_id(node, id).await),
+        }
+    }
+
+    /// An item whenever something may have changed, the first as soon as the watch stands; never ends.
+    /// Bursts are one item.
+    #[must_use]
+    pub fn changes(&self) -> BoxStream<'static, ()> {
+        match self {
+            Self::Kubernetes(store) => kubernetes::changes(Arc::clone(store)),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(store) => etcd::changes(Arc::clone(store)),
+        }
+    }
+
+    /// Calico's report about the sessions of nodes, which exists in the Kubernetes API alone.
+    #[must_use]
+    pub fn node_status(&self) -> Option<&Kubernetes> {
+        match self {
+            Self::Kubernetes(store) => Some(store),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => None,
+        }
+    }
+}
+
+/// What was read last, and whether it still holds.
+#[derive(Default)]
+struct News {
+    /// Grows with each change that was seen, and with each write of ours.
+    generation: AtomicU64,
+    /// Whether somebody would tell us of a change.
+    watching: AtomicBool,
+    last: Mutex<Option<(u64, Instant, Arc<Snapshot>)>>,
+}
+
+impl News {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn bump(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn watching(&self, watching: bool) {
+        self.watching.store(watching, Ordering::Release);
+    }
+
+    fn cached(&self) -> Option<Arc<Snapshot>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (generation, read, snapshot) = last.as_ref()?;
+        let holds = self.watching.load(Ordering::Acquire)
+            && *generation == self.generation()
+            && read.elapsed() < MAX_AGE;
+        holds.then(|| Arc::clone(snapshot))
+    }
+
+    /// Keeps what was read while `generation` was current.
+    fn keep(&self, generation: u64, snapshot: &Arc<Snapshot>) {
+        let kept = (generation, Instant::now(), Arc::clone(snapshot));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+    }
+
+    /// After a write nothing that was read before holds; after a failed one neither, since it may
+    /// have been carried out.
+    fn after(&self, result: Result<Written, Error>) -> Result<Written, Error> {
+        if !matches!(result, Ok(Written::Unchanged)) {
+            self.bump();
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_holds_only_while_somebody_watches_and_nothing_changed() {
+        let news = News::default();
+        let snapshot = Arc::new(Snapshot::default());
+        news.keep(news.generation(), &snapshot);
+        assert!(news.cached().is_none(), "nobody watches");
+        news.watching(true);
+        assert!(news.cached().is_some());
+        assert_eq!(news.after(Ok(Written::Unchanged)).unwrap(), Written::Unchanged);
+        assert!(news.cached().is_some());
+        assert!(news.after(Err(Error::Locked)).is_err());
+        assert!(news.cached().is_none(), "a write may have been carried out");
+
+        // A change while it was being read.
+        let generation = news.generation();
+        news.bump();
+        news.keep(generation, &snapshot);
+        assert!(news.cached().is_none());
+        news.keep(news.generation(), &snapshot);
+        news.watching(false);
+        assert!(news.cached().is_none());
+    }
+
+    /// Reconcilers move between threads.
+    #[test]
+    fn every_call_is_a_future_that_can_be_sent() {
+        fn is_send<T: Send>(_: impl FnOnce(&'static Datastore) -> T) {}
+        let wanted: &WantedPeer =
+            &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "" };
+        is_send(Datastore::read);
+        is_send(|store| store.apply_peer(wanted));
+        is_send(|store| store.delete_peer("", ""));
+        is_send(|store| store.set_mesh(true));
+        is_send(|store| store.set_cluster_id("", None));
+        is_send(|store| store.node_status().map(|status| status.start_reports(&[], "")));
+    }
+
+    #[test]
+    fn a_conflict_says_how_to_hand_the_object_over() {
+        let error = Error::Taken { kind: "BGPPeer", name: "rrs-to-rrs".into() };
+        let text = error.to_string();
+        assert!(
+            text.ends_with(
+                "kubectl label bgppeer rrs-to-rrs app.kubernetes.io/managed-by=traffic-operator"
+            ),
+            "{text}"
+        );
+        assert_eq!((error.reason(), error.is_transient()), ("Conflict", false));
+        assert!(Error::Locked.is_transient());
+    }
+}

@@ -1,0 +1,334 @@
+//! BGPPeers: what is read of one, and how ours are made. Both datastores have the same shape. Pure.
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use super::{DEFAULT_AS_NUMBER, Error};
+use crate::controller::MANAGED_BY;
+
+/// Whose it is. An owner reference would delete peers together with their set, and `Retain` says
+/// that they stay.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// The set a BGPPeer of ours belongs to.
+pub const SET_LABEL: &str = "route-reflectors.traffic.example.com/set";
+
+/// The kind, for texts and objects.
+pub(super) const KIND: &str = "BGPPeer";
+
+/// A BGPPeer as it is in the datastore: texts, not understood yet. Empty texts are `None`, as they are
+/// for Calico.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CalicoPeer {
+    /// Its name.
+    pub name: String,
+    /// `spec.node`: the one node it is for, by the name that Kubernetes has for it.
+    pub node: Option<String>,
+    /// `spec.nodeSelector`; with neither it is for all nodes.
+    pub node_selector: Option<String>,
+    /// `spec.peerIP`, with its port if there is one.
+    pub peer_ip: Option<String>,
+    /// `spec.peerSelector`; with neither it makes no session between nodes.
+    pub peer_selector: Option<String>,
+    /// `spec.asNumber`: of the other end, where that is an address.
+    pub as_number: Option<u32>,
+    /// Whether `spec.reversePeering` is not `Manual`: the other end peers back by itself.
+    pub reverse: bool,
+    /// Whether it carries our label.
+    pub ours: bool,
+    /// The set it belongs to, if it is ours.
+    pub set: Option<String>,
+    /// What [`super::Datastore::delete_peer`] takes.
+    pub version: String,
+}
+
+/// The fields of a BGPPeer that say who peers with whom.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PeerSpec {
+    #[serde(default, deserialize_with = "text")]
+    pub node: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    node_selector: Option<String>,
+    #[serde(default, rename = "peerIP", deserialize_with = "text")]
+    peer_ip: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    peer_selector: Option<String>,
+    #[serde(default)]
+    as_number: Option<AsNumber>,
+    #[serde(default, deserialize_with = "text")]
+    reverse_peering: Option<String>,
+}
+
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
+}
+
+/// An AS number: Calico takes 65000, "65000" and "1.10".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct AsNumber(pub u32);
+
+impl TryFrom<Value> for AsNumber {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let bad = || format!("{value} is no AS number");
+        let number = match &value {
+            Value::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
+            Value::String(text) => match text.split_once('.') {
+                Some((high, low)) => match (high.parse::<u16>(), low.parse::<u16>()) {
+                    (Ok(high), Ok(low)) => Some((u32::from(high) << 16) | u32::from(low)),
+                    _ => None,
+                },
+                None => text.parse().ok(),
+            },
+            _ => None,
+        };
+        number.map(Self).ok_or_else(bad)
+    }
+}
+
+impl CalicoPeer {
+    pub(super) fn new(
+        name: String,
+        labels: Option<&BTreeMap<String, String>>,
+        spec: PeerSpec,
+        version: String,
+    ) -> Self {
+        let label = |key: &str| labels.and_then(|labels| labels.get(key));
+        let ours = label(MANAGED_BY_LABEL).is_some_and(|value| value == MANAGED_BY);
+        Self {
+            name,
+            node: spec.node,
+            node_selector: spec.node_selector,
+            peer_ip: spec.peer_ip,
+            peer_selector: spec.peer_selector,
+            as_number: spec.as_number.map(|AsNumber(number)| number),
+            reverse: spec.reverse_peering.as_deref() != Some("Manual"),
+            ours,
+            set: label(SET_LABEL).filter(|_| ours).cloned(),
+            version,
+        }
+    }
+}
+
+/// One of our BGPPeers as it is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedPeer<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whom it is for.
+    pub node_selector: &'a str,
+    /// Whom these peer with.
+    pub peer_selector: &'a str,
+    /// The set it belongs to.
+    pub set: &'a str,
+}
+
+impl WantedPeer<'_> {
+    /// The object, to be created.
+    pub(super) fn object(&self, api_version: &str) -> Value {
+        json!({
+            "apiVersion": api_version, "kind": KIND,
+            "metadata": {
+                "name": self.name,
+                "labels": {MANAGED_BY_LABEL: MANAGED_BY, SET_LABEL: self.set},
+            },
+            "spec": {"nodeSelector": self.node_selector, "peerSelector": self.peer_selector},
+        })
+    }
+
+    /// The merge patch that makes `object` what it is to be; `None` if it is.
+    ///
+    /// # Errors
+    /// If the object is not ours.
+    pub(super) fn patch(&self, object: &Value) -> Result<Option<Value>, Error> {
+        ensure_ours(KIND, self.name, object)?;
+        let mut spec = Map::new();
+        for (field, wanted) in [
+            ("nodeSelector", Some(self.node_selector)),
+            ("peerSelector", Some(self.peer_selector)),
+            // Each would make other sessions of it, or is forbidden beside a selector.
+            ("node", None),
+            ("peerIP", None),
+            ("asNumber", None),
+            ("localASNumber", None),
+            ("localWorkloadSelector", None),
+            ("reachableBy", None),
+        ] {
+            let found = &object["spec"][field];
+            if !found.is_null() && wanted.is_none() || wanted.is_some_and(|wanted| found != wanted)
+            {
+                spec.insert(field.into(), wanted.into());
+            }
+        }
+        if object["spec"]["reversePeering"] == "Manual" {
+            spec.insert("reversePeering".into(), Value::Null);
+        }
+        let mut patch = Map::new();
+        if !spec.is_empty() {
+            patch.insert("spec".into(), spec.into());
+        }
+        if object["metadata"]["labels"][SET_LABEL] != self.set {
+            patch.insert("metadata".into(), json!({"labels": {SET_LABEL: self.set}}));
+        }
+        Ok((!patch.is_empty()).then(|| patch.into()))
+    }
+}
+
+/// Fails if an object does not carry our label.
+pub(super) fn ensure_ours(kind: &'static str, name: &str, object: &Value) -> Result<(), Error> {
+    if object["metadata"]["labels"][MANAGED_BY_LABEL] == MANAGED_BY {
+        Ok(())
+    } else {
+        Err(Error::Taken { kind, name: name.into() })
+    }
+}
+
+/// What the BGPConfiguration of the cluster says: whether there is a mesh, and the AS number. If it
+/// says nothing, or is not there, Calico's defaults hold.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConfigurationSpec {
+    #[serde(default)]
+    node_to_node_mesh_enabled: Option<bool>,
+    #[serde(default)]
+    as_number: Option<AsNumber>,
+}
+
+impl ConfigurationSpec {
+    pub fn mesh(&self) -> bool {
+        self.node_to_node_mesh_enabled.unwrap_or(true)
+    }
+
+    pub fn as_number(&self) -> u32 {
+        self.as_number.map_or(DEFAULT_AS_NUMBER, |AsNumber(number)| number)
+    }
+}
+
+/// What the ClusterInformation of the cluster says: whether Calico may be written to.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct InformationSpec {
+    #[serde(default)]
+    datastore_ready: Option<bool>,
+}
+
+impl InformationSpec {
+    /// Calico itself waits for `true`, but a cluster on which nothing of it ever ran has no field.
+    pub fn locked(self) -> bool {
+        self.datastore_ready == Some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(object: &Value) -> CalicoPeer {
+        let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap();
+        let spec = serde_json::from_value(object["spec"].clone()).unwrap();
+        CalicoPeer::new("p".into(), Option::as_ref(&labels), spec, "7".into())
+    }
+
+    #[test]
+    fn texts_are_taken_as_calico_takes_them() {
+        let peer = |change: fn(&mut CalicoPeer)| {
+            let mut peer = CalicoPeer {
+                name: "p".into(),
+                version: "7".into(),
+                reverse: true,
+                ..CalicoPeer::default()
+            };
+            change(&mut peer);
+            peer
+        };
+        for (spec, expected) in [
+            (json!({}), peer(|_| {})),
+            (
+                json!({"node": "n1", "peerIP": "10.0.0.9:1790", "asNumber": 65001}),
+                peer(|p| {
+                    p.node = Some("n1".into());
+                    p.peer_ip = Some("10.0.0.9:1790".into());
+                    p.as_number = Some(65_001);
+                }),
+            ),
+            (
+                json!({"nodeSelector": "all()", "peerSelector": "has(rr)", "node": "", "peerIP": ""}),
+                peer(|p| {
+                    p.node_selector = Some("all()".into());
+                    p.peer_selector = Some("has(rr)".into());
+                }),
+            ),
+            (json!({"reversePeering": "Manual"}), peer(|p| p.reverse = false)),
+            (json!({"reversePeering": "Auto"}), peer(|_| {})),
+            (json!({"asNumber": "1.10"}), peer(|p| p.as_number = Some(65_546))),
+            (json!({"asNumber": "64512", "node": null}), peer(|p| p.as_number = Some(64_512))),
+            (json!({"asNumber": 4_294_967_295_u64}), peer(|p| p.as_number = Some(u32::MAX))),
+        ] {
+            assert_eq!(read(&json!({"spec": spec})), expected, "{spec}");
+        }
+        for bad in [json!({"asNumber": "x"}), json!({"asNumber": -1}), json!({"node": 7})] {
+            assert!(serde_json::from_value::<PeerSpec>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ours_is_what_carries_our_label() {
+        for (labels, ours, set) in [
+            (json!(null), false, None),
+            (json!({"app.kubernetes.io/managed-by": "Helm"}), false, None),
+            (json!({SET_LABEL: "a"}), false, None),
+            (json!({MANAGED_BY_LABEL: MANAGED_BY}), true, None),
+            (json!({MANAGED_BY_LABEL: MANAGED_BY, SET_LABEL: "a"}), true, Some("a")),
+        ] {
+            let peer = read(&json!({"metadata": {"labels": labels}, "spec": {}}));
+            assert_eq!((peer.ours, peer.set.as_deref()), (ours, set), "{labels}");
+        }
+    }
+
+    const WANTED: WantedPeer<'_> =
+        WantedPeer { name: "p", node_selector: "!has(rr)", peer_selector: "has(rr)", set: "main" };
+
+    #[test]
+    fn what_is_so_already_needs_no_patch_and_what_others_set_stays() {
+        let mut object = WANTED.object("projectcalico.org/v3");
+        assert_eq!(WANTED.patch(&object).unwrap(), None);
+        object["spec"]["password"] = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+        object["spec"]["reversePeering"] = json!("Auto");
+        object["metadata"]["labels"]["team"] = json!("net");
+        assert_eq!(WANTED.patch(&object).unwrap(), None);
+
+        object["spec"]["nodeSelector"] = json!("all()");
+        object["spec"]["asNumber"] = json!(65_001);
+        object["spec"]["reversePeering"] = json!("Manual");
+        object["metadata"]["labels"][SET_LABEL] = json!("old");
+        let patch = json!({
+            "metadata": {"labels": {SET_LABEL: "main"}},
+            "spec": {"nodeSelector": "!has(rr)", "asNumber": null, "reversePeering": null},
+        });
+        assert_eq!(WANTED.patch(&object).unwrap(), Some(patch));
+    }
+
+    #[test]
+    fn one_that_is_not_ours_gets_no_patch() {
+        let object = json!({"metadata": {"name": "p"}, "spec": {"peerIP": "10.0.0.9"}});
+        assert!(matches!(WANTED.patch(&object), Err(Error::Taken { .. })));
+        let same = json!({"spec": {"nodeSelector": "!has(rr)", "peerSelector": "has(rr)"}});
+        assert!(WANTED.patch(&same).is_err(), "not even if it is what we want");
+    }
+
+    #[test]
+    fn a_configuration_that_says_nothing_means_a_mesh() {
+        for (spec, mesh, number) in [
+            (json!({}), true, 64_512),
+            (json!({"nodeToNodeMeshEnabled": null, "asNumber": null}), true, 64_512),
+            (json!({"nodeToNodeMeshEnabled": false, "asNumber": 65_000}), false, 65_000),
+            (json!({"nodeToNodeMeshEnabled": true, "asNumber": "1.1"}), true, 65_537),
+        ] {
+            let read: ConfigurationSpec = serde_json::from_value(spec.clone()).unwrap();
+            assert_eq!((read.mesh(), read.as_number()), (mesh, number), "{spec}");
+        }
+    }
+}

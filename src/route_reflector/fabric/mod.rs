@@ -1,0 +1,195 @@
+//! Who peers with whom by the rules of Calico's confd, and which routes arrive where.
+//!
+//! Pure: nodes, BGPPeers and the mesh in; sessions, missing routes and numbers of paths out. It is one autonomous
+//! system and one address family; BGPPeers to another AS, and those of workloads, are left out by
+//! the caller or count as outside.
+//!
+//! # Sessions (confd)
+//!
+//! - The mesh is between nodes without a cluster id, on both ends at once.
+//! - A BGPPeer without node and nodeSelector is global: every node peers with each address it selects, and no
+//!   entry that is specific to a node is made for that address.
+//! - Then the others give entries to the nodes they select, and last every BGPPeer (but `reversePeering: Manual`)
+//!   gives the entries of the other direction. What has an entry keeps it.
+//! - A reflector is a node with a cluster id. A peer with none or another is its client; with an equal one it
+//!   is a plain peer. Of a peer named by address the cluster id is not looked at: it is a client.
+//! - A session needs an entry on both ends.
+//!
+//! # Routes
+//!
+//! A reflector passes a route on if the peer that it is from, or the one that it goes to, is its client, and
+//! adds its cluster id to the route's list. See [`Rule`] for what ends there. Everything is computed on
+//! classes of nodes that the rules cannot tell apart: thousands of nodes are a few dozen classes. That
+//! is exact, since a route never passes two members of a class on its way (the second would find its own
+//! cluster id in the list), and the members that are its origin, its end and on the way are counted apart.
+//!
+//! - [`Selector`], [`Labels`]: which nodes a BGPPeer is about.
+//! - [`Fabric`]: nodes, BGPPeers and mesh, as they are or as they would be.
+//! - [`Sessions`]: how many sessions each node is to have.
+//! - [`Missing`], [`Paths`]: what does not arrive, and how many times the rest does.
+//! - [`Change`]: what one write costs.
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+mod bits;
+mod change;
+mod classes;
+mod graph;
+mod labels;
+mod missing;
+mod paths;
+mod selector;
+mod sessions;
+mod tokens;
+
+pub use change::Change;
+pub use labels::Labels;
+pub use missing::Missing;
+pub use paths::{LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
+pub use selector::{MAX_LENGTH, Selector, SelectorError};
+pub use sessions::{Expected, Sessions};
+
+use classes::Classes;
+
+/// A node as BGP sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its BGP address; without one it has no sessions. Of two nodes with one address the first by name has it.
+    pub address: Option<IpAddr>,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its cluster id: it is a reflector.
+    pub cluster_id: Option<Ipv4Addr>,
+    /// It may carry routes, and is owed routes. Sessions to a node that is down are configured all the same.
+    pub up: bool,
+}
+
+/// Which nodes a BGPPeer configures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// All of them: it has neither node nor nodeSelector.
+    All,
+    /// The node of this name.
+    Node(Arc<str>),
+    /// Those that nodeSelector selects.
+    Selected(Selector),
+}
+
+/// Whom they peer with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// The nodes that peerSelector selects.
+    Selected(Selector),
+    /// peerIP: the node with this address, or somebody outside.
+    Address(IpAddr),
+}
+
+/// A BGPPeer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Which nodes it configures.
+    pub local: Local,
+    /// Whom they peer with.
+    pub remote: Remote,
+    /// The other ends get their entries by themselves: reversePeering is not Manual.
+    pub reverse: bool,
+}
+
+/// What a reflector does with a route whose list of cluster ids holds its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Drops it, whoever it is from: RFC 4456 to the letter. Never tells of fewer missing routes than BIRD has, so it
+    /// decides.
+    Rfc,
+    /// Drops it if it is from its own client, and does not pass it to a client: what BIRD 1.6 and 2.0
+    /// do. It predicts what is measured.
+    Bird,
+}
+
+/// Nodes, BGPPeers and the mesh: as they are, or as they would be.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    nodes: Vec<Node>,
+    peers: Vec<Peer>,
+    mesh: bool,
+    classes: Classes,
+}
+
+impl Fabric {
+    /// In any order; of a name that comes twice the first counts.
+    #[must_use]
+    pub fn new(mut nodes: Vec<Node>, mut peers: Vec<Peer>, mesh: bool) -> Self {
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes.dedup_by(|later, first| later.name == first.name);
+        peers.sort_by(|a, b| a.name.cmp(&b.name));
+        peers.dedup_by(|later, first| later.name == first.name);
+        let classes = Classes::new(&nodes, &peers, mesh);
+        Self { nodes, peers, mesh, classes }
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    /// Whether the node-to-node mesh is on.
+    #[must_use]
+    pub fn mesh(&self) -> bool {
+        self.mesh
+    }
+
+    /// The node of this name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        let place = self.nodes.binary_search_by(|node| (*node.name).cmp(name)).ok()?;
+        Some(&self.nodes[place])
+    }
+
+    /// How many sessions each node is to have.
+    #[must_use]
+    pub fn sessions(&self) -> Sessions {
+        Sessions::new(&self.nodes, &self.classes)
+    }
+
+    /// The routes between nodes that are up that do not arrive.
+    #[must_use]
+    pub fn missing(&self, rule: Rule) -> Missing {
+        let graph = self.classes.graph();
+        missing::missing(&graph, &self.roster(), rule)
+    }
+
+    /// The reflector whose loss costs most, and the routes that are missing then; the pairs with the reflector
+    /// itself do not count. `None` without a reflector that is up.
+    #[must_use]
+    pub fn worst_without_one(&self, rule: Rule) -> Option<(Arc<str>, Missing)> {
+        let graph = self.classes.graph();
+        missing::worst(&graph, &self.roster(), rule)
+    }
+
+    /// How many paths the tables hold with `add paths on`, as Calico's template has it.
+    #[must_use]
+    pub fn paths(&self, rule: Rule) -> Paths {
+        Paths::new(&self.classes.graph(), rule)
+    }
+
+    /// Every node with its class, by name.
+    fn roster(&self) -> missing::Roster<'_> {
+        self.nodes.iter().zip(&self.classes.of).map(|(node, &class)| (&node.name, class)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! How many paths the tables hold.
+//!
+//! With `add paths on`, which is fixed in Calico's template, a reflector passes on every path that it has and not
+//! only the best, and each comes back from all reflectors that it can. What ends that are the lists of cluster ids:
+//! with an id per reflector the paths of one prefix are all the ways through the mesh of reflectors, and their
+//! number grows like a factorial.
+use super::{
+    Rule,
+    graph::{Graph, List, others},
+};
+
+/// Paths of one prefix at one reflector that are still taken for quiet. Measured with BIRD 2.0 and 18 nodes: 75
+/// (nine reflectors, every client with all of them, an id per zone) settle within seconds; 326 (six reflectors,
+/// an id each) are not quiet after a minute and cost a hundred times the processor time. Between the two
+/// nothing is known, so this is the doubled quiet one.
+pub const LIMIT_AT_REFLECTOR: u64 = 150;
+
+/// The same at a client, which passes nothing on: 225 where it was quiet, 1,956 where it was not.
+pub const LIMIT_AT_CLIENT: u64 = 450;
+
+/// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a calico-node may
+/// be expected to have to spare.
+pub const LIMIT_PER_TABLE: u64 = 1_000_000;
+
+/// Paths of one prefix beyond which counting is given up: far above the limit, and an id per reflector
+/// gets there with nine of them.
+const COUNTED: u64 = 200_000;
+
+/// Steps of counting, for all prefixes together: some 20 ms. What needs more has more different cluster
+/// ids than any sound fabric.
+const STEPS: u64 = 4_000_000;
+
+/// How many paths the tables hold, where each node announces one prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// At the reflectors.
+    pub reflector: Load,
+    /// At all other nodes.
+    pub client: Load,
+    /// Counting was given up: there are at least so many.
+    pub exceeded: bool,
+}
+
+/// The most that one node has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Of one prefix.
+    pub per_prefix: u64,
+    /// Of all prefixes, its own among them.
+    pub table: u64,
+}
+
+impl Paths {
+    /// Whether BIRD can be expected to bear it.
+    #[must_use]
+    pub fn bearable(&self) -> bool {
+        let fits = |load: Load, limit| load.per_prefix <= limit && load.table <= LIMIT_PER_TABLE;
+        !self.exceeded
+            && fits(self.reflector, LIMIT_AT_REFLECTOR)
+            && fits(self.client, LIMIT_AT_CLIENT)
+    }
+
+    pub(super) fn new(graph: &Graph, rule: Rule) -> Self {
+        let mut counter = Counter { graph, rule, steps: STEPS, exceeded: false };
+        let mut paths = Self::default();
+        // Its own prefix, once.
+        let mut tables = vec![1_u64; graph.size.len()];
+        for (origin, &members) in graph.size.iter().enumerate() {
+            if members == 0 {
+                continue;
+            }
+            for (class, count) in counter.count(origin).into_iter().enumerate() {
+                let others = u64::from(members - u32::from(class == origin));
+                if graph.size[class] == 0 || others == 0 {
+                    continue;
+                }
+                tables[class] = tables[class].saturating_add(count.saturating_mul(others));
+                let load = paths.at(graph, class);
+                load.per_prefix = load.per_prefix.max(count);
+            }
+            if counter.exceeded {
+                break;
+            }
+        }
+        for (class, &table) in tables.iter().enumerate() {
+            if graph.size[class] > 0 {
+                let load = paths.at(graph, class);
+                load.table = load.table.max(table);
+            }
+        }
+        Self { exceeded: counter.exceeded, ..paths }
+    }
+
+    fn at(&mut self, graph: &Graph, class: usize) -> &mut Load {
+        let reflector = graph.reflectors.binary_search(&class).is_ok();
+        if reflector { &mut self.reflector } else { &mut self.client }
+    }
+}
+
+struct Counter<'g> {
+    graph: &'g Graph,
+    rule: Rule,
+    steps: u64,
+    exceeded: bool,
+}
+
+/// Paths that are alike: from a client or not, with these cluster ids; and how many. The ids as a set: their order
+/// makes another path, but no other future.
+type Alike = (bool, List, u64);
+
+impl Counter<'_> {
+    /// How many paths of a prefix of one of `origin` each member of each class has; of that class, each other.
+    fn count(&mut self, origin: usize) -> Vec<u64> {
+        let graph = self.graph;
+        let others = others(&graph.size, origin);
+        let members = |class: usize| u64::from(graph.size[class] - u32::from(class == origin));
+        let mut at = vec![0_u64; graph.size.len()];
+        let mut level: Vec<Vec<Alike>> = vec![Vec::new(); graph.size.len()];
+        let mut first = graph.adjacent[origin].clone();
+        first.and(&others);
+        for class in first.iter() {
+            at[class] = 1;
+            level[class].push((graph.clients[class].contains(origin), 0, 1));
+        }
+        // Each level has lists one longer than the one before: it ends.
+        while level.iter().any(|alike| !alike.is_empty()) && !self.exceeded {
+            let mut next: Vec<Vec<Alike>> = vec![Vec::new(); graph.size.len()];
+            for (class, alike) in level.iter().enumerate() {
+                for &(from_client, list, count) in alike {
+                    let passed = graph.passes(class, from_client, list, self.rule);
+                    let Some((mut to, list)) = passed else { continue };
+                    to.and(&others);
+                    for receiver in to.iter() {
+                        let senders = members(class) - u64::from(class == receiver);
+                        self.steps = self.steps.saturating_sub(1);
+                        if senders == 0 || !graph.accepts(receiver, class, list, self.rule) {
+                            continue;
+                        }
+                        let count = count.saturating_mul(senders);
+                        at[receiver] = at[receiver].saturating_add(count);
+                        if graph.passing.contains(receiver) {
+                            let client = graph.clients[receiver].contains(class);
+                            next[receiver].push((client, list, count));
+                        }
+                        self.exceeded |= self.steps == 0 || at[receiver] > COUNTED;
+                    }
+                    if self.exceeded {
+                        return at;
+                    }
+                }
+            }
+            next.iter_mut().for_each(merge);
+            level = next;
+        }
+        at
+    }
+}
+
+/// Adds up what is alike.
+fn merge(alike: &mut Vec<Alike>) {
+    alike.sort_unstable_by_key(|&(client, list, _)| (client, list));
+    alike.dedup_by(|later, first| {
+        let same = (later.0, later.1) == (first.0, first.1);
+        if same {
+            first.2 = first.2.saturating_add(later.2);
+        }
+        same
+    });
+}

@@ -1,0 +1,288 @@
+//! Calico's selector language, as its own parser reads it.
+//!
+//! `all()`, `global()` (here the same: nodes have no namespace), `has(k)`, `k == 'v'`, `k != 'v'`,
+//! `k in {'v', 'w'}`, `k not in {…}`, `k contains 'v'`, `k starts with 'v'`, `k ends with 'v'`, `!`, `&&`, `||` and
+//! parentheses; `&&` binds tighter than `||`. Quotes are ' or ", without escapes. A label that is missing
+//! is unequal to, and in no set of, anything.
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use super::{
+    Labels,
+    tokens::{Token, tokens},
+};
+
+/// The longest selector that Calico's custom resources take (`maxLength` of the CRD), in characters. It also
+/// bounds how deep parentheses nest, and so the stack.
+pub const MAX_LENGTH: usize = 1024;
+
+/// A parsed selector.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    text: Arc<str>,
+    root: Expression,
+}
+
+/// What is wrong with a selector, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at character {}: {problem}", .position + 1)]
+pub struct SelectorError {
+    /// How many characters are before the mistake.
+    pub position: usize,
+    /// What is wrong there.
+    pub problem: &'static str,
+}
+
+#[derive(Clone, Debug)]
+enum Expression {
+    All,
+    Has(Arc<str>),
+    Label { key: Arc<str>, test: Test },
+    Not(Box<Expression>),
+    And(Vec<Expression>),
+    Or(Vec<Expression>),
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    In(BTreeSet<Arc<str>>),
+    NotIn(BTreeSet<Arc<str>>),
+    Contains(Arc<str>),
+    StartsWith(Arc<str>),
+    EndsWith(Arc<str>),
+}
+
+impl Selector {
+    /// Reads a selector. The empty one selects everything, as in Calico.
+    ///
+    /// # Errors
+    /// What Calico's parser refuses, and what is longer than [`MAX_LENGTH`].
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        if text.chars().nth(MAX_LENGTH).is_some() {
+            let problem = "longer than the 1024 characters that Calico takes";
+            return Err(SelectorError { position: MAX_LENGTH, problem });
+        }
+        let mut parser = Parser { tokens: tokens(text)?, next: 0 };
+        let root = match parser.peek() {
+            Token::End => Expression::All,
+            _ => parser.any()?,
+        };
+        match parser.peek() {
+            Token::End => Ok(Self { text: text.into(), root }),
+            _ => parser.error("expected &&, || or the end"),
+        }
+    }
+
+    /// Whether it selects something with these labels.
+    #[must_use]
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.holds(&|key| labels.get(key))
+    }
+
+    /// The text that was parsed.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn holds<'v>(&self, value: &dyn Fn(&str) -> Option<&'v str>) -> bool {
+        self.root.holds(value)
+    }
+
+    /// Every label key that it asks for.
+    pub(super) fn keys<'s>(&'s self, keys: &mut BTreeSet<&'s str>) {
+        self.root.keys(keys);
+    }
+
+    /// A label that everything selected carries, with one of these values.
+    pub(super) fn required(&self) -> Option<(&str, &BTreeSet<Arc<str>>)> {
+        self.root.required()
+    }
+}
+
+impl PartialEq for Selector {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Selector {}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Expression {
+    fn holds<'v>(&self, value: &dyn Fn(&str) -> Option<&'v str>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Has(key) => value(key).is_some(),
+            Self::Label { key, test } => test.holds(value(key)),
+            Self::Not(inner) => !inner.holds(value),
+            Self::And(all) => all.iter().all(|one| one.holds(value)),
+            Self::Or(any) => any.iter().any(|one| one.holds(value)),
+        }
+    }
+
+    fn keys<'s>(&'s self, keys: &mut BTreeSet<&'s str>) {
+        match self {
+            Self::All => {}
+            Self::Has(key) | Self::Label { key, .. } => drop(keys.insert(key)),
+            Self::Not(inner) => inner.keys(keys),
+            Self::And(several) | Self::Or(several) => {
+                for one in several {
+                    one.keys(keys);
+                }
+            }
+        }
+    }
+
+    fn required(&self) -> Option<(&str, &BTreeSet<Arc<str>>)> {
+        match self {
+            Self::Label { key, test: Test::In(values) } => Some((key, values)),
+            Self::And(all) => all.iter().find_map(Self::required),
+            _ => None,
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, value: Option<&str>) -> bool {
+        match self {
+            Self::In(set) => value.is_some_and(|value| set.contains(value)),
+            Self::NotIn(set) => value.is_none_or(|value| !set.contains(value)),
+            Self::Contains(part) => value.is_some_and(|value| value.contains(&**part)),
+            Self::StartsWith(part) => value.is_some_and(|value| value.starts_with(&**part)),
+            Self::EndsWith(part) => value.is_some_and(|value| value.ends_with(&**part)),
+        }
+    }
+}
+
+/// By recursive descent.
+struct Parser<'t> {
+    /// Each with its position; the last is [`Token::End`].
+    tokens: Vec<(Token<'t>, usize)>,
+    next: usize,
+}
+
+impl<'t> Parser<'t> {
+    /// Never moves beyond the end.
+    fn peek(&self) -> Token<'t> {
+        self.tokens.get(self.next).map_or(Token::End, |&(token, _)| token)
+    }
+
+    fn take(&mut self) -> Token<'t> {
+        let token = self.peek();
+        self.next += 1;
+        token
+    }
+
+    fn take_if(&mut self, wanted: Token) -> bool {
+        let is = self.peek() == wanted;
+        self.next += usize::from(is);
+        is
+    }
+
+    /// About the token that comes next.
+    fn error<T>(&self, problem: &'static str) -> Result<T, SelectorError> {
+        let last = self.tokens.last();
+        let position = self.tokens.get(self.next).or(last).map_or(0, |&(_, position)| position);
+        Err(SelectorError { position, problem })
+    }
+
+    fn any(&mut self) -> Result<Expression, SelectorError> {
+        let first = self.all()?;
+        let mut any = vec![first];
+        while self.take_if(Token::Or) {
+            any.push(self.all()?);
+        }
+        Ok(if any.len() == 1 { any.remove(0) } else { Expression::Or(any) })
+    }
+
+    fn all(&mut self) -> Result<Expression, SelectorError> {
+        let first = self.one()?;
+        let mut all = vec![first];
+        while self.take_if(Token::And) {
+            all.push(self.one()?);
+        }
+        Ok(if all.len() == 1 { all.remove(0) } else { Expression::And(all) })
+    }
+
+    fn one(&mut self) -> Result<Expression, SelectorError> {
+        let mut negated = false;
+        while self.take_if(Token::Not) {
+            negated = !negated;
+        }
+        let expression = match self.peek() {
+            Token::All => {
+                self.next += 1;
+                Expression::All
+            }
+            Token::Has(key) => {
+                self.next += 1;
+                Expression::Has(key.into())
+            }
+            Token::Label(key) => {
+                self.next += 1;
+                self.test(key)?
+            }
+            Token::Open => {
+                self.next += 1;
+                let inner = self.any()?;
+                if !self.take_if(Token::Close) {
+                    return self.error("expected )");
+                }
+                inner
+            }
+            Token::End => return self.error("the selector ends where a condition is expected"),
+            _ => return self.error("expected a label, has(…), all() or ("),
+        };
+        Ok(if negated { Expression::Not(Box::new(expression)) } else { expression })
+    }
+
+    fn test(&mut self, key: &str) -> Result<Expression, SelectorError> {
+        let operator = self.peek();
+        self.next += 1;
+        let test = match operator {
+            Token::Equal => Test::In([self.string()?].into()),
+            Token::Unequal => Test::NotIn([self.string()?].into()),
+            Token::Contains => Test::Contains(self.string()?),
+            Token::StartsWith => Test::StartsWith(self.string()?),
+            Token::EndsWith => Test::EndsWith(self.string()?),
+            Token::In => Test::In(self.set()?),
+            Token::NotIn => Test::NotIn(self.set()?),
+            _ => {
+                self.next -= 1;
+                return self.error("expected an operator after the label");
+            }
+        };
+        Ok(Expression::Label { key: key.into(), test })
+    }
+
+    fn string(&mut self) -> Result<Arc<str>, SelectorError> {
+        match self.peek() {
+            Token::Text(text) => {
+                self.next += 1;
+                Ok(text.into())
+            }
+            _ => self.error("expected a text in quotes"),
+        }
+    }
+
+    /// May be empty, and may end with a comma.
+    fn set(&mut self) -> Result<BTreeSet<Arc<str>>, SelectorError> {
+        if !self.take_if(Token::OpenSet) {
+            return self.error("expected {");
+        }
+        let mut set = BTreeSet::new();
+        while let Token::Text(text) = self.peek() {
+            self.take();
+            set.insert(text.into());
+            if !self.take_if(Token::Comma) {
+                break;
+            }
+        }
+        if self.take_if(Token::CloseSet) { Ok(set) } else { self.error("expected }") }
+    }
+}

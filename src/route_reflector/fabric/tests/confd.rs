@@ -1,0 +1,232 @@
+//! The rules of confd, one by one.
+use std::net::Ipv4Addr;
+
+use super::{
+    super::{Expected, Fabric, Local, Node, Peer, Remote, Rule},
+    lab::{Ids, Kind, Lab, name, node, peer, simple},
+};
+
+const X: Option<Ipv4Addr> = Some(Ipv4Addr::new(224, 0, 0, 1));
+const Y: Option<Ipv4Addr> = Some(Ipv4Addr::new(224, 0, 0, 2));
+
+/// Nodes with these cluster ids, each with the label `n` for its place, and `rr` if it has an id.
+fn nodes(ids: &[Option<Ipv4Addr>]) -> Vec<Node> {
+    let node = |(place, &id): (usize, &Option<Ipv4Addr>)| {
+        let n = place.to_string();
+        let labels = [("n", &*n), ("rr", "")];
+        Node { cluster_id: id, ..node(place, &labels[..=usize::from(id.is_some())]) }
+    };
+    ids.iter().enumerate().map(node).collect()
+}
+
+fn all(fabric: &Fabric) -> Vec<u32> {
+    fabric.sessions().iter().map(|(_, expected)| expected.all).collect()
+}
+
+/// What is between two nodes: mesh; and of each end whether it is global and the cluster id for its client.
+type Between = (bool, Option<[(bool, Option<Ipv4Addr>); 2]>);
+
+fn between(fabric: &Fabric, a: usize, b: usize) -> Between {
+    let session = fabric.classes.session(fabric.classes.of[a], fabric.classes.of[b]);
+    let ends = session.chosen.map(|(a, b)| [a, b].map(|end| (end.global, end.client)));
+    (session.mesh, ends)
+}
+
+fn with(ids: &[Option<Ipv4Addr>], peers: Vec<Peer>) -> Fabric {
+    Fabric::new(nodes(ids), peers, false)
+}
+
+const NOTHING: Between = (false, None);
+
+#[test]
+fn the_mesh_is_between_nodes_without_an_id_on_both_sides_at_once() {
+    let fabric = Fabric::new(nodes(&[None, X, None, Y]), vec![], true);
+    assert_eq!(all(&fabric), [1, 0, 1, 0]);
+    assert_eq!(between(&fabric, 0, 2), (true, None));
+    assert_eq!(between(&fabric, 0, 1), NOTHING);
+    assert_eq!(all(&Fabric::new(nodes(&[None, None]), vec![], false)), [0, 0]);
+}
+
+#[test]
+fn a_client_is_a_peer_without_an_id_or_with_another() {
+    let fabric = with(&[X, None, X, Y], vec![peer("p", "all()", "all()")]);
+    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
+    assert_eq!(between(&fabric, 0, 2), (false, Some([(false, None), (false, None)])));
+    assert_eq!(between(&fabric, 0, 3), (false, Some([(false, X), (false, Y)])));
+}
+
+#[test]
+fn who_is_selected_on_both_sides_does_not_peer_with_itself() {
+    let fabric = with(&[None, None, None], vec![peer("p", "all()", "all()")]);
+    assert_eq!(all(&fabric), [2, 2, 2]);
+}
+
+#[test]
+fn the_other_direction_comes_by_itself_unless_manual() {
+    let one_way = peer("p", "n == '0'", "n == '1'");
+    assert_eq!(all(&with(&[None, None], vec![one_way.clone()])), [1, 1]);
+    let manual = Peer { reverse: false, ..one_way };
+    assert_eq!(all(&with(&[None, None], vec![manual.clone()])), [0, 0]);
+    // Each direction may be another BGPPeer's.
+    let back = Peer { reverse: false, ..peer("q", "n == '1'", "n == '0'") };
+    assert_eq!(all(&with(&[None, None], vec![manual, back])), [1, 1]);
+}
+
+#[test]
+fn global_ones_come_first_and_what_is_global_has_no_other_entry() {
+    let global = Peer { local: Local::All, ..peer("z", "", "n == '1'") };
+    let specific = peer("a", "n == '0'", "n == '1'");
+    let fabric = with(&[None, X, None], vec![specific, global]);
+    // Node 1 has entries for the others by the reverse pass: these are its own.
+    assert_eq!(between(&fabric, 0, 1), (false, Some([(true, None), (false, X)])));
+    assert_eq!(between(&fabric, 2, 1), (false, Some([(true, None), (false, X)])));
+    assert_eq!(between(&fabric, 0, 2), NOTHING);
+}
+
+#[test]
+fn two_global_ones_for_each_other_are_global_on_both_ends() {
+    let global = |name, remote| Peer { local: Local::All, ..peer(name, "", remote) };
+    let fabric = with(&[X, Y, None], vec![global("p", "has(rr)")]);
+    assert_eq!(between(&fabric, 0, 1), (false, Some([(true, X), (true, Y)])));
+    assert_eq!(between(&fabric, 0, 2), (false, Some([(false, X), (true, None)])));
+}
+
+#[test]
+fn the_first_entry_wins() {
+    // Two BGPPeers for the same pair are one session, and so are both directions of one.
+    let twice = vec![peer("p", "has(rr)", "has(rr)"), peer("q", "all()", "has(rr)")];
+    let fabric = with(&[X, X, None], twice);
+    assert_eq!(all(&fabric), [2, 2, 2]);
+    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, None), (false, None)])));
+}
+
+#[test]
+fn of_a_peer_named_by_address_the_id_is_not_known() {
+    let nodes = nodes(&[X, X]);
+    let by_address = Peer {
+        name: "p".into(),
+        local: Local::Node(name(0).into()),
+        remote: Remote::Address(nodes[1].address.unwrap()),
+        reverse: true,
+    };
+    let fabric = Fabric::new(nodes.clone(), vec![by_address.clone()], false);
+    // The reverse entry is of a node, whose id is known.
+    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
+    // It beats one by selector, whose place in confd's order is by chance.
+    let fabric = Fabric::new(nodes, vec![by_address, peer("a", "has(rr)", "has(rr)")], false);
+    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
+}
+
+#[test]
+fn sessions_with_the_outside_are_counted_apart_and_once_for_each_address() {
+    let tor = |name: &str, local: Local, last| Peer {
+        name: name.into(),
+        local,
+        remote: Remote::Address([10, 1, 1, last].into()),
+        reverse: true,
+    };
+    let peers = vec![
+        tor("all", Local::All, 1),
+        tor("one", Local::Node(name(1).into()), 1),
+        tor("other", Local::Node(name(1).into()), 2),
+        tor("nobody", Local::Node("gone".into()), 3),
+    ];
+    let fabric = Fabric::new(nodes(&[None, None]), peers, true);
+    let expected = |outside| Some(Expected { up: 1, all: 1, outside });
+    assert_eq!(fabric.sessions().of(&name(0)), expected(1));
+    assert_eq!(fabric.sessions().of(&name(1)), expected(2));
+    assert_eq!(fabric.sessions().of("gone"), None);
+    assert_eq!(fabric.sessions().total(), 1);
+}
+
+#[test]
+fn a_node_without_an_address_of_its_own_has_no_sessions() {
+    let mut some = nodes(&[None, None, None, X]);
+    some[1].address = None;
+    some[2].address = some[0].address;
+    let fabric = Fabric::new(some, vec![peer("p", "all()", "all()")], true);
+    // The mesh and the BGPPeer, between the first and nobody; and with the reflector.
+    assert_eq!(all(&fabric), [1, 0, 0, 1]);
+}
+
+#[test]
+fn mesh_and_bgppeer_to_the_same_node_are_two() {
+    let fabric = Fabric::new(nodes(&[None, None]), vec![peer("p", "all()", "all()")], true);
+    assert_eq!(all(&fabric), [2, 2]);
+    let missing = fabric.missing(Rule::Rfc);
+    assert!(missing.is_empty());
+}
+
+#[test]
+fn sessions_to_nodes_that_are_down_are_configured() {
+    let mut lab = Lab::build(Kind::Zonal, Ids::PerZone, 2);
+    lab.nodes[1].up = false;
+    lab.nodes[2].up = false;
+    let sessions = lab.fabric().sessions();
+    // A reflector: five others, four clients. A client: two reflectors.
+    assert_eq!(sessions.of(&name(0)), Some(Expected { up: 7, all: 9, outside: 0 }));
+    assert_eq!(sessions.of(&name(3)), Some(Expected { up: 1, all: 2, outside: 0 }));
+    assert!(lab.fabric().missing(Rule::Rfc).is_empty());
+}
+
+#[test]
+fn labels_gone_and_ids_left_is_everything_lost() {
+    let mut lab = Lab::build(Kind::Grouped(3), Ids::PerZone, 2);
+    for place in [0, 1, 6, 7, 12, 13] {
+        lab.label(place, &[("rr", None), ("rr-slot", None)]);
+    }
+    let missing = lab.fabric().missing(Rule::Bird);
+    assert_eq!(missing.pairs, 306);
+    let first = |other: usize| (name(0).into(), name(other).into());
+    assert_eq!(missing.examples, [1, 2, 3, 4, 5].map(first));
+}
+
+/// A label that hundreds of BGPPeers ask for by value: the original operator's, three for each client.
+#[test]
+fn a_bgppeer_for_each_node_is_as_one_for_all() {
+    let mut lab = Lab::build(Kind::Simple, Ids::One, 2);
+    let expected = (lab.fabric().sessions(), lab.fabric().paths(Rule::Bird));
+    for place in 0..lab.nodes.len() {
+        lab.label(place, &[("host", Some(&name(place)))]);
+    }
+    let slots = 0..6;
+    lab.peers.truncate(1);
+    for place in (0..18).filter(|place| place % 6 > 1) {
+        for slot in slots.clone() {
+            let local = format!("host == '{}'", name(place));
+            lab.peers.push(peer(
+                &format!("{place}-{slot}"),
+                &local,
+                &format!("rr-slot == '{slot}'"),
+            ));
+        }
+    }
+    let fabric = lab.fabric();
+    assert_eq!((fabric.sessions(), fabric.paths(Rule::Bird)), expected);
+    assert!(fabric.classes.list.len() <= 7, "{}", fabric.classes.list.len());
+}
+
+#[test]
+fn the_order_of_nodes_and_bgppeers_does_not_matter() {
+    let lab = Lab::build(Kind::Grouped(3), Ids::One, 2);
+    let mut turned = lab.clone();
+    turned.nodes.reverse();
+    turned.peers.reverse();
+    let [lab, turned] = [lab, turned].map(|lab| lab.fabric());
+    assert_eq!(lab.sessions(), turned.sessions());
+    assert_eq!(lab.missing(Rule::Rfc), turned.missing(Rule::Rfc));
+    assert_eq!(lab.worst_without_one(Rule::Rfc), turned.worst_without_one(Rule::Rfc));
+    assert_eq!(lab.nodes(), turned.nodes());
+    assert_eq!(turned.node(&name(3)).unwrap().name, name(3).into());
+    assert_eq!((lab.peers().len(), lab.mesh()), (turned.peers().len(), false));
+    assert!(turned.node("bgp").is_none());
+}
+
+#[test]
+fn nothing_at_all() {
+    let fabric = Fabric::new(vec![], simple(), true);
+    assert!(fabric.missing(Rule::Rfc).is_empty());
+    assert!(fabric.paths(Rule::Rfc).bearable());
+    assert_eq!(fabric.sessions().total(), 0);
+    assert_eq!(fabric.worst_without_one(Rule::Bird), None);
+}

@@ -1,0 +1,123 @@
+//! Calico's selector language: what its own parser takes, refuses and means.
+use super::super::{Labels, MAX_LENGTH, Selector, SelectorError};
+
+fn matches(text: &str, labels: &[(&str, &str)]) -> bool {
+    let selector = Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let labels: Labels = labels.iter().copied().collect();
+    selector.matches(&labels)
+}
+
+#[test]
+fn what_selects_what() {
+    let labels = [("zone", "eu-1"), ("rr", ""), ("a.b/c-d_e", "x y"), ("in", "has")];
+    let rows = [
+        ("", true),
+        (" \t ", true),
+        ("all()", true),
+        ("all( )", true),
+        ("global()", true),
+        ("!all()", false),
+        ("has(rr)", true),
+        ("has( zone )", true),
+        ("has(none)", false),
+        ("!has(none)", true),
+        ("!!has(none)", false),
+        ("! has(rr)", false),
+        ("zone == 'eu-1'", true),
+        ("zone==\"eu-1\"", true),
+        ("zone == 'EU-1'", false),
+        ("rr == ''", true),
+        ("none == ''", false),
+        ("zone != 'eu-2'", true),
+        ("none != 'eu-1'", true),
+        ("!zone == 'eu-1'", false),
+        ("zone in {'eu-0', 'eu-1'}", true),
+        ("zone in{'eu-0','eu-1',}", true),
+        ("zone in {}", false),
+        ("none in {''}", false),
+        ("zone not in {'eu-0'}", true),
+        ("zone notin {'eu-1'}", false),
+        ("none not in {'eu-1'}", true),
+        ("zone contains 'u-'", true),
+        ("zone contains'u-'", true),
+        ("none contains ''", false),
+        ("zone starts with 'eu'", true),
+        ("zone startswith 'u'", false),
+        ("zone ends with '-1'", true),
+        ("zone ends\twith '-'", false),
+        ("a.b/c-d_e == 'x y'", true),
+        ("in == 'has'", true),
+        ("in in {'has'}", true),
+        ("has(in) && has(rr)", true),
+        ("has(none) && has(rr) || has(zone)", true),
+        ("has(zone) || has(rr) && has(none)", true),
+        ("(has(zone) || has(rr)) && has(none)", false),
+        ("!(has(zone) && has(none))", true),
+        ("((has(rr)))", true),
+        ("zone == \"it's\"", false),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(matches(text, &labels), expected, "{text}");
+    }
+}
+
+#[test]
+fn mistakes_have_a_place() {
+    let rows = [
+        ("has(", 0, "has( needs the name of a label"),
+        ("has()", 0, "has( needs the name of a label"),
+        ("has(a", 0, "has( is never closed"),
+        ("all(", 0, "expected ) at once"),
+        ("a", 1, "expected an operator after the label"),
+        ("a b", 2, "expected an operator after the label"),
+        ("a = 'b'", 2, "expected =="),
+        ("a == b", 5, "expected a text in quotes"),
+        ("a == 'b", 5, "this quote is never closed"),
+        ("a ==", 4, "expected a text in quotes"),
+        ("a in 'b'", 5, "expected {"),
+        ("a in {'b' 'c'}", 10, "expected }"),
+        ("a in {,}", 6, "expected }"),
+        ("a in {'b'", 9, "expected }"),
+        ("a starts 'b'", 2, "expected an operator after the label"),
+        ("has(a) & has(b)", 7, "expected &&"),
+        ("has(a) | has(b)", 7, "expected ||"),
+        ("has(a) has(b)", 7, "expected &&, || or the end"),
+        ("has(a) &&", 9, "the selector ends where a condition is expected"),
+        ("(has(a)", 7, "expected )"),
+        ("has(a))", 6, "expected &&, || or the end"),
+        ("== 'a'", 0, "expected a label, has(…), all() or ("),
+        ("all()\n", 5, "unexpected character"),
+        ("zöne == 'a'", 1, "expected an operator after the label"),
+        ("a == 'ö' §", 9, "unexpected character"),
+        ("()", 1, "expected a label, has(…), all() or ("),
+        ("has (a)", 4, "expected an operator after the label"),
+    ];
+    for (text, position, problem) in rows {
+        let error = Selector::parse(text).unwrap_err();
+        assert_eq!(error, SelectorError { position, problem }, "{text}");
+    }
+    let told = Selector::parse("a = 'b'").unwrap_err().to_string();
+    assert_eq!(told, "at character 3: expected ==");
+}
+
+#[test]
+fn the_longest_and_the_deepest() {
+    let nested = |depth: usize| format!("{}has(a){}", "(".repeat(depth), ")".repeat(depth));
+    assert_eq!(nested(509).len(), MAX_LENGTH);
+    assert!(matches(&nested(509), &[("a", "")]));
+    let error = Selector::parse(&nested(510)).unwrap_err();
+    assert_eq!(error.position, MAX_LENGTH);
+    // Characters, as the API server counts, and not bytes.
+    let wide = format!("a=='{}'", "ö".repeat(MAX_LENGTH - 5));
+    assert!(Selector::parse(&wide).is_ok());
+    assert!(matches(&format!("{}has(b)", "!".repeat(1000)), &[("b", "")]));
+}
+
+#[test]
+fn labels_are_set_and_removed() {
+    let labels: Labels = [("b", "2"), ("a", "1"), ("b", "3")].into_iter().collect();
+    assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "1"), ("b", "3")]);
+    let changed = labels.with(&[("a", None), ("c", Some("")), ("none", None)]);
+    assert_eq!(changed.iter().collect::<Vec<_>>(), [("b", "3"), ("c", "")]);
+    assert_eq!((labels.get("a"), changed.get("a"), changed.get("c")), (Some("1"), None, Some("")));
+}

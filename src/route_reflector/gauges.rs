@@ -1,0 +1,155 @@
+//! The metrics that are read from what is remembered at scrape time, so that series vanish with their
+//! object.
+use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+
+use super::{
+    memory::{Counters, Memories, Told},
+    plan::seconds,
+};
+
+/// What the leader tells of each `RouteReflectorSet`.
+pub struct Gauges(pub Memories);
+
+impl fmt::Debug for Gauges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gauges").finish_non_exhaustive()
+    }
+}
+
+/// Labels of one series, beside the name, and its value.
+type Series<'a> = (Vec<(&'static str, &'a str)>, f64);
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate, or pairs of some thousand nodes")]
+fn large(number: u64) -> f64 {
+    number as f64
+}
+
+/// The counters of one set as series.
+type Counted = dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)>;
+
+type Gauge = (&'static str, &'static str, fn(&Told, f64) -> Vec<Series<'_>>);
+
+const GAUGES: [Gauge; 9] = [
+    (
+        "traffic_operator_routereflector_slots",
+        "Reflectors of a RouteReflectorSet by zone and state: serving, notready, leaving",
+        |told, _| {
+            let slots = told.slots.iter();
+            let series = slots.map(|((zone, state), number)| {
+                (vec![("zone", &**zone), ("state", *state)], count(*number))
+            });
+            series.collect()
+        },
+    ),
+    (
+        "traffic_operator_routereflector_desired",
+        "Reflectors that there are to be, by zone",
+        |told, _| {
+            let desired = told.desired.iter();
+            desired.map(|(zone, number)| (vec![("zone", &**zone)], count(*number))).collect()
+        },
+    ),
+    (
+        "traffic_operator_routereflector_mesh",
+        "1 while Calico's node-to-node mesh is on",
+        |told, _| vec![(vec![], f64::from(u8::from(told.mesh)))],
+    ),
+    (
+        "traffic_operator_routereflector_routes_missing",
+        "Ordered pairs of nodes of which the first has no route of the second, by the sessions that are configured: now, and with the one reflector down that costs most",
+        |told, _| {
+            vec![
+                (vec![("down", "none")], large(told.missing)),
+                (vec![("down", "worst")], large(told.missing_without_one)),
+            ]
+        },
+    ),
+    (
+        "traffic_operator_routereflector_clients_at_risk",
+        "Clients with fewer than two established sessions; absent while none is measured",
+        |told, _| told.at_risk.map(|number| (vec![], count(number))).into_iter().collect(),
+    ),
+    (
+        "traffic_operator_routereflector_foreign_bgppeers",
+        "BGPPeers that are not ours",
+        |told, _| vec![(vec![], count(told.foreign))],
+    ),
+    (
+        "traffic_operator_routereflector_paths",
+        "Paths in the largest table of a node, estimated from the sessions",
+        |told, _| vec![(vec![], large(told.paths))],
+    ),
+    ("traffic_operator_routereflector_steps_left", "Steps that are left to be done", |told, _| {
+        vec![(vec![], count(told.steps_left))]
+    }),
+    (
+        "traffic_operator_routereflector_waiting_seconds",
+        "For how long the next step has been waiting for its sessions",
+        |told, now| {
+            let waited = told.waiting_since.map_or(0.0, |since| (now - seconds(since)).max(0.0));
+            vec![(vec![], waited)]
+        },
+    ),
+];
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let all = self.0.told();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let now = seconds(Timestamp::now());
+        for (metric, help, of) in GAUGES {
+            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
+            for (name, (told, _)) in &all {
+                for (labels, value) in of(told, now) {
+                    let mut every = vec![("name", name.as_str())];
+                    every.extend(labels);
+                    let value = ConstGauge::new(value);
+                    value.encode(family.encode_family(&every.as_slice())?)?;
+                }
+            }
+        }
+        let counter = |encoder: &mut DescriptorEncoder, metric: &str, help: &str, of: &Counted| {
+            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
+            for (name, (_, counters)) in &all {
+                for (labels, value) in of(counters) {
+                    let mut every = vec![("name", name.as_str())];
+                    every.extend(labels);
+                    let value = ConstCounter::new(value);
+                    value.encode(family.encode_family(&every.as_slice())?)?;
+                }
+            }
+            Ok::<_, fmt::Error>(())
+        };
+        counter(
+            &mut encoder,
+            "traffic_operator_routereflector_transitions",
+            "Steps that were taken, by kind and result",
+            &|counters| {
+                let steps = counters.steps.iter();
+                let series = steps.map(|((kind, result), number)| {
+                    (vec![("kind", *kind), ("result", *result)], *number)
+                });
+                series.collect()
+            },
+        )?;
+        counter(
+            &mut encoder,
+            "traffic_operator_routereflector_plan_oracle_failures",
+            "Plans that were refused because they would have cost routes or made too many paths",
+            &|counters| vec![(vec![], counters.refusals)],
+        )
+    }
+}

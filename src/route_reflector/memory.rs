@@ -1,0 +1,115 @@
+//! What one process remembers of a `RouteReflectorSet`; all of it may be lost.
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::gate::Measured;
+
+/// Pods that an interruption would hit, by node.
+pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
+
+/// What is remembered of one set.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// When the last step was taken, as far as this process knows: the status may not have it yet.
+    pub last_step: Option<Timestamp>,
+    /// Since when the gate has been shut for the step that is next.
+    pub shut_since: Option<Timestamp>,
+    /// Pods that an interruption would hit, by node, and when they were counted.
+    pub workloads: Option<(Instant, Workloads)>,
+    /// What `CalicoNodeStatus` objects said of nodes since the last step.
+    pub statuses: Measured,
+    /// The nodes that have such an object of ours.
+    pub asked: Vec<Arc<str>>,
+    /// What was refused last: told once.
+    pub refused: Option<String>,
+    /// What metrics tell.
+    pub told: Arc<Told>,
+    /// What was done, counted since this process began to look.
+    pub counters: Counters,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Steps by kind and result.
+    pub steps: BTreeMap<(&'static str, &'static str), u64>,
+    /// Plans and steps that would have cost routes, or made too many paths.
+    pub refusals: u64,
+}
+
+/// What was decided last.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// How many reflectors there are to be, by zone.
+    pub desired: BTreeMap<Arc<str>, usize>,
+    /// How many there are, by zone and state.
+    pub slots: BTreeMap<(Arc<str>, &'static str), usize>,
+    /// Whether the mesh is on.
+    pub mesh: bool,
+    /// Ordered pairs of nodes without a route, now and with the one reflector down that costs most.
+    pub missing: u64,
+    /// The second number.
+    pub missing_without_one: u64,
+    /// Clients with fewer than two established sessions; `None` while nothing is measured.
+    pub at_risk: Option<usize>,
+    /// BGPPeers that are not ours.
+    pub foreign: usize,
+    /// Paths in the largest table, estimated.
+    pub paths: u64,
+    /// Steps that are left.
+    pub steps_left: usize,
+    /// Since when the next step has been waiting for its gate.
+    pub waiting_since: Option<Timestamp>,
+}
+
+/// All of them; clones share them.
+#[derive(Clone, Default)]
+pub struct Memories(Arc<Mutex<HashMap<String, Memory>>>);
+
+impl Memories {
+    /// What is remembered of one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Memory {
+        self.all().get(name).cloned().unwrap_or_default()
+    }
+
+    /// Remembers.
+    pub fn put(&self, name: &str, memory: Memory) {
+        self.all().insert(name.to_owned(), memory);
+    }
+
+    /// Changes what is remembered.
+    pub fn change<T>(&self, name: &str, change: impl FnOnce(&mut Memory) -> T) -> T {
+        change(self.all().entry(name.to_owned()).or_default())
+    }
+
+    /// Drops what is remembered.
+    pub fn forget(&self, name: &str) {
+        self.all().remove(name);
+    }
+
+    /// The names of those that there are.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.all().keys().cloned().collect()
+    }
+
+    /// What is told of each.
+    #[must_use]
+    pub fn told(&self) -> BTreeMap<String, (Arc<Told>, Counters)> {
+        let all = self.all();
+        let told = all.iter().map(|(name, memory)| {
+            (name.clone(), (Arc::clone(&memory.told), memory.counters.clone()))
+        });
+        told.collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

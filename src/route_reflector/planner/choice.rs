@@ -1,0 +1,287 @@
+//! Which nodes are to be reflectors, and in which slots.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+    sync::Arc,
+};
+
+use super::{
+    Leave, Leaving, Previous, Roll, Rules, Slot,
+    layout::{self, Layout},
+    roll::{Rank, Standing},
+    zones::spread,
+};
+use crate::api::route_reflector_set::{Scope, Topology};
+
+/// What was chosen.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub desired: usize,
+    /// By slot.
+    pub seats: Vec<Seat>,
+    /// Reflectors that are to be none: node, slot, why.
+    pub leavers: Vec<(usize, u32, Leave)>,
+}
+
+/// A node in a slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub id: u32,
+    pub member: usize,
+    pub trouble: Option<Leave>,
+}
+
+impl Seat {
+    pub fn slot(&self, roll: &Roll, cluster_id: Ipv4Addr) -> Slot {
+        let member = roll.members[self.member];
+        Slot {
+            id: self.id,
+            node: member.name.clone(),
+            zone: member.zone().cloned(),
+            cluster_id,
+            trouble: self.trouble,
+        }
+    }
+}
+
+impl Chosen {
+    pub fn leaving(&self, roll: &Roll) -> Vec<Leaving> {
+        let leaving = |&(index, slot, reason): &(usize, u32, Leave)| {
+            let node = roll.members[index].name.clone();
+            Leaving { node, slot, reason }
+        };
+        let mut all: Vec<_> = self.leavers.iter().map(leaving).collect();
+        all.sort_by(|a, b| (&a.node, a.slot).cmp(&(&b.node, b.slot)));
+        all
+    }
+}
+
+/// In which order the nodes of a zone are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    /// A reflector that stays.
+    Holder,
+    /// The one that had the slot until somebody removed its labels.
+    Returning,
+    /// A client that is fit.
+    Fit,
+    /// A reflector that has been unfit for long: in its place only somebody who is fit.
+    UnfitHolder,
+    /// A client that is not fit.
+    Unfit,
+    /// A reflector that should be none: in its place anybody.
+    Troubled,
+}
+
+type Choice<'a> = (Class, Rank<'a>, usize);
+
+/// A zone and its nodes.
+type Zone<'a> = (Option<&'a Arc<str>>, Vec<usize>);
+
+/// Every slot with the nodes that hold it now.
+pub(super) fn keep(roll: &Roll) -> Chosen {
+    let mut holders: Vec<_> = (0..roll.len()).filter(|&index| roll.is_holder(index)).collect();
+    holders.sort_by_key(|&index| (roll.trouble(index).is_some(), roll.rank(index)));
+    let nothing = Previous::default();
+    let mut numbers = Numbers::new(roll, &nothing);
+    let mut chosen = Chosen::default();
+    for &index in &holders {
+        if let Some(id) = roll.slot(index)
+            && !numbers.taken.insert(id)
+        {
+            continue;
+        }
+        let id = roll.slot(index).unwrap_or_else(|| numbers.fresh());
+        chosen.seats.push(Seat { id, member: index, trouble: roll.trouble(index) });
+    }
+    chosen.seats.sort_by_key(|seat| seat.id);
+    chosen.desired = chosen.seats.len();
+    chosen
+}
+
+pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Previous) -> Chosen {
+    let zonal = layout.topology == Topology::Zonal;
+    let counts = |zone: Option<&Arc<str>>| {
+        !zonal || zone.is_some_and(|zone| layout.guests.binary_search(zone).is_err())
+    };
+    let zones: Vec<_> = roll.zones().into_iter().filter(|(zone, _)| counts(*zone)).collect();
+    let all: Vec<Vec<Choice>> = zones.iter().map(|(_, indices)| options(roll, indices)).collect();
+    let (desired, taken) = match rules.count.scope {
+        Scope::PerZone => per_zone(rules, roll, &zones, &all),
+        Scope::Cluster => {
+            let now = roll.held(0..roll.len());
+            let desired = rules.count.desired(now, &roll.count(0..roll.len()));
+            if zonal {
+                // Judged with every node ready: those that are not must not take a zone its second.
+                let desired = desired.max(layout::least(zones.len()));
+                (desired, heads(&all, &spread(desired, &all)))
+            } else {
+                (desired, anywhere(desired, &all))
+            }
+        }
+    };
+    let stays: BTreeSet<usize> = taken.iter().copied().collect();
+    let mut leavers: Vec<_> =
+        (0..roll.len()).filter(|index| roll.is_holder(*index) && !stays.contains(index)).collect();
+    roll.worst_first(&mut leavers);
+    let mut chosen = number(roll, &taken, &leavers, previous, zonal);
+    chosen.desired = desired;
+    for leaver in &mut chosen.leavers {
+        if leaver.2 == Leave::Surplus && !counts(roll.members[leaver.0].zone()) {
+            leaver.2 = Leave::NotSuitable;
+        }
+    }
+    chosen
+}
+
+/// The nodes of a zone that can be taken, the best first.
+fn options<'a>(roll: &Roll<'a>, indices: &[usize]) -> Vec<Choice<'a>> {
+    let class = |index: usize| {
+        let member = roll.members[index];
+        Some(match (roll.standing[index], roll.trouble(index)) {
+            (Standing::Holder(_), None) => Class::Holder,
+            (Standing::Holder(_), Some(Leave::Unfit)) => Class::UnfitHolder,
+            (Standing::Holder(_), Some(_)) => Class::Troubled,
+            (Standing::Returning(_), _) => Class::Returning,
+            (Standing::Other, _) if !member.is_usable() => return None,
+            (Standing::Other, _) if member.unfit => Class::Unfit,
+            (Standing::Other, _) => Class::Fit,
+        })
+    };
+    let mut options: Vec<_> = indices
+        .iter()
+        .filter_map(|&index| Some((class(index)?, roll.rank(index), index)))
+        .collect();
+    options.sort_unstable();
+    options
+}
+
+fn heads(all: &[Vec<Choice>], quotas: &[usize]) -> Vec<usize> {
+    let heads = all.iter().zip(quotas).flat_map(|(options, quota)| &options[..*quota]);
+    heads.map(|option| option.2).collect()
+}
+
+/// Where a slot belongs to no zone: a reflector that should be none keeps it only if no zone has anybody.
+fn anywhere(desired: usize, all: &[Vec<Choice>]) -> Vec<usize> {
+    let is_good = |option: &&Choice| option.0 != Class::Troubled;
+    let good: Vec<Vec<Choice>> =
+        all.iter().map(|options| options.iter().filter(is_good).copied().collect()).collect();
+    let mut taken = heads(&good, &spread(desired, &good));
+    let mut rest: Vec<_> = all.iter().flatten().filter(|option| !is_good(option)).collect();
+    rest.sort_unstable();
+    taken.extend(rest.iter().take(desired - taken.len()).map(|option| option.2));
+    taken
+}
+
+/// The number is computed in each zone, and none is carried to another.
+fn per_zone(
+    rules: &Rules,
+    roll: &Roll,
+    zones: &[Zone],
+    all: &[Vec<Choice>],
+) -> (usize, Vec<usize>) {
+    let quota = |(zone, options): (&Zone, &Vec<Choice>)| {
+        let indices = || zone.1.iter().copied();
+        rules.count.desired(roll.held(indices()), &roll.count(indices())).min(options.len())
+    };
+    let quotas: Vec<_> = zones.iter().zip(all).map(quota).collect();
+    (quotas.iter().sum(), heads(all, &quotas))
+}
+
+/// Numbers of slots that are in use, and those that were.
+struct Numbers<'a> {
+    /// Held by somebody, who may be leaving.
+    held: BTreeSet<u32>,
+    /// Given out.
+    taken: BTreeSet<u32>,
+    /// Held by nobody any more, with the zone.
+    vacated: BTreeMap<u32, Option<&'a str>>,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(roll: &Roll, previous: &'a Previous) -> Self {
+        let held: BTreeSet<_> = (0..roll.len()).filter_map(|index| roll.slot(index)).collect();
+        let vacated = previous.slots.iter().filter(|slot| !held.contains(&slot.id));
+        let vacated = vacated.map(|slot| (slot.id, slot.zone.as_deref())).collect();
+        Self { held, taken: BTreeSet::new(), vacated }
+    }
+
+    /// A number whose last holder, of the same zone, is gone.
+    fn vacated(&mut self, zone: Option<&str>) -> Option<u32> {
+        let found = self.vacated.iter().find(|(_, of)| **of == zone).map(|(id, _)| *id)?;
+        self.vacated.remove(&found);
+        self.taken.insert(found);
+        Some(found)
+    }
+
+    /// The smallest that nobody uses.
+    fn fresh(&mut self) -> u32 {
+        let id = (0..=u32::MAX).find(|id| !self.held.contains(id) && !self.taken.contains(id));
+        let id = id.unwrap_or_default();
+        self.vacated.remove(&id);
+        self.taken.insert(id);
+        id
+    }
+}
+
+/// Gives everybody a slot: their own; that of a reflector of the same zone that leaves; one that was
+/// of this zone; that of one that leaves elsewhere (unless slots belong to zones); the smallest unused.
+fn number(
+    roll: &Roll,
+    taken: &[usize],
+    leavers: &[usize],
+    previous: &Previous,
+    zonal: bool,
+) -> Chosen {
+    let mut numbers = Numbers::new(roll, previous);
+    let mut seats = Vec::with_capacity(taken.len());
+    let mut waiting = Vec::new();
+    let mut best: Vec<usize> = taken.to_vec();
+    best.sort_by_key(|&index| (!roll.is_holder(index), roll.rank(index)));
+    for index in best {
+        match roll.slot(index) {
+            Some(id) if numbers.taken.insert(id) => seats.push((id, index)),
+            _ => waiting.push(index),
+        }
+    }
+    let zone = |index: usize| roll.members[index].zone();
+    // Each leaver's number goes to one newcomer.
+    let mut pass = |waiting: Vec<usize>,
+                    pick: &mut dyn FnMut(usize, &mut Numbers) -> Option<u32>| {
+        let mut rest = Vec::new();
+        for index in waiting {
+            match pick(index, &mut numbers) {
+                Some(id) => seats.push((id, index)),
+                None => rest.push(index),
+            }
+        }
+        rest
+    };
+    let inherit = |index: usize, numbers: &mut Numbers, same_zone: bool| {
+        // Who is a reflector already takes over from nobody.
+        if roll.is_holder(index) {
+            return None;
+        }
+        let slots = leavers.iter().filter(|&&l| !same_zone || zone(l) == zone(index));
+        let id = slots.filter_map(|&l| roll.slot(l)).find(|id| !numbers.taken.contains(id))?;
+        numbers.taken.insert(id);
+        Some(id)
+    };
+    let waiting = pass(waiting, &mut |index, numbers| inherit(index, numbers, true));
+    let waiting =
+        pass(waiting, &mut |index, numbers| numbers.vacated(zone(index).map(|zone| &**zone)));
+    let waiting = pass(waiting, &mut |index, numbers| {
+        if zonal { None } else { inherit(index, numbers, false) }
+    });
+    pass(waiting, &mut |_, numbers| Some(numbers.fresh()));
+    seats.sort_unstable();
+    let leavers = leavers
+        .iter()
+        .map(|&index| {
+            let slot = roll.slot(index).unwrap_or_else(|| numbers.fresh());
+            (index, slot, roll.trouble(index).unwrap_or(Leave::Surplus))
+        })
+        .collect();
+    let seat = |(id, member): (u32, usize)| Seat { id, member, trouble: roll.trouble(member) };
+    Chosen { desired: 0, seats: seats.into_iter().map(seat).collect(), leavers }
+}

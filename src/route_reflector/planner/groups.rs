@@ -1,0 +1,179 @@
+//! Whose client each node is: node → group → slots.
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Previous, Refusal, Roll, Rules, Slot, peers};
+use crate::{api::route_reflector_set::Topology, placement::hash};
+
+mod even;
+
+/// Topology Multi divides each zone into so many groups: twelve have an even share of 2, 3, 4 and 6 reflectors each, and are
+/// few enough that every node's confd can look at all `BGPPeer`s.
+pub const GROUPS_PER_ZONE: usize = 12;
+
+/// The longest part of a zone's name that is kept beside its hash: with it and a number it stays a label.
+const KEPT: usize = 40;
+
+/// Who is in which group, and what each has.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub of_node: BTreeMap<Arc<str>, Arc<str>>,
+    pub slots: BTreeMap<Arc<str>, BTreeSet<u32>>,
+}
+
+/// The group of a zone: its name, if that can be the end of an object's name and is not taken by the peer of all
+/// clients; else something like it.
+#[must_use]
+pub fn name(zone: Option<&str>) -> Arc<str> {
+    let zone = zone.unwrap_or_default();
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let as_is = !zone.is_empty()
+        && zone.len() <= KEPT + 9
+        && zone.chars().all(plain)
+        && !zone.starts_with('-')
+        && !zone.ends_with('-')
+        && zone != peers::WIDE;
+    if as_is {
+        return zone.into();
+    }
+    let lower = zone.chars().map(|c| c.to_ascii_lowercase());
+    let kept: String = lower.map(|c| if plain(c) { c } else { '-' }).take(KEPT).collect();
+    let kept = kept.trim_matches('-');
+    let kept = if kept.is_empty() { "zone" } else { kept };
+    format!("{kept}-{:08x}", hash::of(zone) >> 32).into()
+}
+
+pub(super) fn form(
+    rules: &Rules,
+    topology: Topology,
+    guests: &[Arc<str>],
+    roll: &Roll,
+    slots: &[Slot],
+    previous: &Previous,
+) -> Result<Groups, Refusal> {
+    match topology {
+        Topology::Zonal => Ok(zonal(guests, roll, slots)),
+        Topology::Multi => multi(rules, roll, slots, previous),
+        Topology::Simple | Topology::Auto => Ok(Groups::default()),
+    }
+}
+
+fn clients<'a>(roll: &Roll<'a>, slots: &[Slot]) -> Vec<&'a super::Member> {
+    let reflectors: BTreeSet<_> = slots.iter().map(|slot| &slot.node).collect();
+    roll.members.iter().copied().filter(|member| !reflectors.contains(&member.name)).collect()
+}
+
+/// A group for each zone; the first has the nodes of guests and of no zone.
+fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
+    let mut groups = Groups::default();
+    for slot in slots {
+        let group = name(slot.zone.as_deref());
+        groups.slots.entry(group).or_default().insert(slot.id);
+    }
+    let Some(first) = groups.slots.keys().next().cloned() else { return groups };
+    let of_zone = |zone: &Arc<str>| {
+        let group = name(Some(zone));
+        let own = !guests.contains(zone) && groups.slots.contains_key(&group);
+        if own { group } else { first.clone() }
+    };
+    let of_zones: BTreeMap<_, _> =
+        roll.zones().into_keys().map(|zone| (zone, zone.map_or(first.clone(), of_zone))).collect();
+    for member in clients(roll, slots) {
+        let group = of_zones.get(&member.zone()).unwrap_or(&first);
+        groups.of_node.insert(member.name.clone(), group.clone());
+    }
+    groups
+}
+
+/// A fixed number of groups for each zone, each with slots of its own.
+fn multi(
+    rules: &Rules,
+    roll: &Roll,
+    slots: &[Slot],
+    previous: &Previous,
+) -> Result<Groups, Refusal> {
+    let (peers, ids) =
+        (rules.peers_per_client, slots.iter().map(|s| s.cluster_id).collect::<BTreeSet<_>>());
+    if ids.len() < 2 && peers < slots.len() {
+        return Err(Refusal::OneIdForMulti { slots: slots.len(), peers });
+    }
+    let mut zones: BTreeSet<Option<&Arc<str>>> = roll.zones().into_keys().collect();
+    if zones.len() > 1 {
+        // Nodes without a zone are spread over the groups of all.
+        zones.remove(&None);
+    }
+    let of_zone = |zone: Option<&Arc<str>>| -> Vec<Group> {
+        let base = name(zone.map(|zone| &**zone));
+        let group = |number| -> Arc<str> { format!("{base}-{number}").into() };
+        (0..GROUPS_PER_ZONE).map(|number| Group::new(group(number), zone.cloned())).collect()
+    };
+    let by_zone: BTreeMap<_, _> = zones.into_iter().map(|zone| (zone, of_zone(zone))).collect();
+    let all: Vec<Group> = by_zone.values().flatten().cloned().collect();
+
+    let mut of_node = BTreeMap::new();
+    let mut strays = Vec::new();
+    let mut members: BTreeMap<Option<&Arc<str>>, Vec<&super::Member>> = BTreeMap::new();
+    for member in clients(roll, slots) {
+        if by_zone.contains_key(&member.zone()) {
+            members.entry(member.zone()).or_default().push(member);
+        } else {
+            strays.push(member);
+        }
+    }
+    for (zone, members) in members {
+        by_zone.get(&zone).into_iter().for_each(|groups| divide(groups, &members, &mut of_node));
+    }
+    divide(&all, &strays, &mut of_node);
+    let slots = even::deal(&all, slots, peers, &previous.groups);
+    Ok(Groups { of_node, slots })
+}
+
+/// A group of topology Multi.
+#[derive(Clone, Debug)]
+struct Group {
+    name: Arc<str>,
+    zone: Option<Arc<str>>,
+    hash: u64,
+}
+
+impl Group {
+    fn new(name: Arc<str>, zone: Option<Arc<str>>) -> Self {
+        let hash = hash::of(&name);
+        Self { name, zone, hash }
+    }
+}
+
+/// Everybody keeps the group it has; who has none goes to one of the smallest, of these to the one that its
+/// hash likes best. Nobody moves because another came or went.
+fn divide(
+    groups: &[Group],
+    members: &[&super::Member],
+    of_node: &mut BTreeMap<Arc<str>, Arc<str>>,
+) {
+    if groups.is_empty() {
+        return;
+    }
+    let mut sizes = vec![0; groups.len()];
+    let mut homeless = Vec::new();
+    for member in members {
+        let own = |group: &Group| Some(&group.name) == member.group.as_ref();
+        if let Some(place) = groups.iter().position(own) {
+            sizes[place] += 1;
+            of_node.insert(member.name.clone(), groups[place].name.clone());
+        } else {
+            homeless.push(*member);
+        }
+    }
+    for member in homeless {
+        let key = hash::of(&member.name);
+        let score = |place: usize| Reverse(hash::combine(groups[place].hash, key));
+        let best = (0..groups.len()).min_by_key(|&place| (sizes[place], score(place)));
+        if let Some(place) = best {
+            sizes[place] += 1;
+            of_node.insert(member.name.clone(), groups[place].name.clone());
+        }
+    }
+}

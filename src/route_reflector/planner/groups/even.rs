@@ -1,0 +1,228 @@
+//! Which slots each group has, in topology Multi: one of its own zone, one of another, the others of further
+//! zones while there are some; all slots with as many groups as the others, and no group changed without
+//! need.
+//!
+//! Reflectors drop what carries their own cluster id. A client that has only reflectors of one id, after one
+//! of its others failed, is not heard of by the rest of that id: so its reflectors are of as many ids as
+//! possible.
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::Group;
+use crate::{placement::hash, route_reflector::planner::Slot};
+
+/// What is dealt.
+struct Deal<'a> {
+    groups: &'a [Group],
+    slots: &'a [Slot],
+    /// How many each group has.
+    each: usize,
+    /// The slots of each group, as places.
+    hands: Vec<BTreeSet<usize>>,
+    /// How many groups have each slot.
+    loads: Vec<usize>,
+    /// Groups that were dealt before and were changed now. One slot comes or goes, so one changes: never
+    /// all that a client has at once.
+    changed: Vec<bool>,
+    fresh: Vec<bool>,
+}
+
+/// Deals the slots, starting from what each group has.
+pub(super) fn deal(
+    groups: &[Group],
+    slots: &[Slot],
+    each: usize,
+    before: &BTreeMap<Arc<str>, BTreeSet<u32>>,
+) -> BTreeMap<Arc<str>, BTreeSet<u32>> {
+    let mut deal = Deal::new(groups, slots, each.min(slots.len()), before);
+    if deal.each > 0 {
+        deal.fill(Deal::is_own);
+        if deal.each > 1 {
+            deal.fill(|deal, group, slot| !deal.is_own(group, slot));
+        }
+        deal.fill_up();
+        deal.spread();
+        while deal.level() {}
+    }
+    let ids = |hand: BTreeSet<usize>| hand.into_iter().map(|slot| slots[slot].id).collect();
+    let hands = deal.hands.into_iter().map(ids);
+    let mut told: BTreeMap<Arc<str>, BTreeSet<u32>> = BTreeMap::new();
+    for (group, hand) in groups.iter().zip(hands) {
+        // Two zones whose names are too alike are one.
+        let hand: BTreeSet<u32> = hand;
+        told.entry(group.name.clone()).or_default().extend(hand);
+    }
+    told.retain(|_, hand| !hand.is_empty());
+    told
+}
+
+impl<'a> Deal<'a> {
+    fn new(
+        groups: &'a [Group],
+        slots: &'a [Slot],
+        each: usize,
+        before: &BTreeMap<Arc<str>, BTreeSet<u32>>,
+    ) -> Self {
+        let mut deal = Self {
+            groups,
+            slots,
+            each,
+            hands: vec![BTreeSet::new(); groups.len()],
+            loads: vec![0; slots.len()],
+            changed: vec![false; groups.len()],
+            fresh: groups.iter().map(|group| !before.contains_key(&group.name)).collect(),
+        };
+        for (group, Group { name, .. }) in groups.iter().enumerate() {
+            let Some(hand) = before.get(name) else { continue };
+            for (place, slot) in slots.iter().enumerate() {
+                if hand.contains(&slot.id) {
+                    deal.give(group, place);
+                }
+            }
+            deal.changed[group] = deal.hands[group].len() < hand.len();
+            // Fewer for each than before.
+            while deal.hands[group].len() > each {
+                let Some(slot) = deal.spare(group) else { break };
+                deal.take(group, slot);
+            }
+        }
+        deal
+    }
+
+    fn is_own(&self, group: usize, slot: usize) -> bool {
+        self.groups[group].zone == self.slots[slot].zone
+    }
+
+    fn give(&mut self, group: usize, slot: usize) {
+        if self.hands[group].insert(slot) {
+            self.loads[slot] += 1;
+        }
+    }
+
+    fn take(&mut self, group: usize, slot: usize) {
+        if self.hands[group].remove(&slot) {
+            self.loads[slot] -= 1;
+        }
+    }
+
+    /// Whether the group has a slot of the same cluster id, other than these two.
+    fn has_like(&self, group: usize, slot: usize, but: Option<usize>) -> bool {
+        let id = self.slots[slot].cluster_id;
+        let mut others = self.hands[group].iter().filter(|&&o| o != slot && Some(o) != but);
+        others.any(|&other| self.slots[other].cluster_id == id)
+    }
+
+    /// The one, in place of `from` if there is that, that fewest have, rather of a cluster id that the group
+    /// does not have; among equals the one that the group's hash likes best.
+    fn lightest(
+        &self,
+        group: usize,
+        from: Option<usize>,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let open = (0..self.slots.len()).filter(|&s| may(s) && !self.hands[group].contains(&s));
+        open.min_by_key(|&slot| {
+            let key = hash::combine(u64::from(self.slots[slot].id), self.groups[group].hash);
+            let like = self.has_like(group, slot, from);
+            (like, self.loads[slot], Reverse(key), self.slots[slot].id)
+        })
+    }
+
+    /// What it can give away: not the only one of its own zone, nor the only other; the one that most have.
+    fn spare(&self, group: usize) -> Option<usize> {
+        let hand = &self.hands[group];
+        let own = hand.iter().filter(|&&slot| self.is_own(group, slot)).count();
+        let is_spare = |slot: &&usize| {
+            let alike = if self.is_own(group, **slot) { own } else { hand.len() - own };
+            alike > 1
+        };
+        let heaviest = |slot: &&usize| {
+            let like = self.has_like(group, **slot, None);
+            (like, self.loads[**slot], Reverse(self.slots[**slot].id))
+        };
+        hand.iter().filter(is_spare).max_by_key(heaviest).copied()
+    }
+
+    /// Every group gets one of a kind, if it has none.
+    fn fill(&mut self, kind: impl Fn(&Self, usize, usize) -> bool) {
+        for group in 0..self.groups.len() {
+            if self.hands[group].iter().any(|&slot| kind(self, group, slot)) {
+                continue;
+            }
+            let Some(slot) = self.lightest(group, None, |slot| kind(self, group, slot)) else {
+                continue;
+            };
+            if self.hands[group].len() >= self.each {
+                let Some(spare) = self.spare(group) else { continue };
+                self.take(group, spare);
+                self.changed[group] = true;
+            }
+            self.give(group, slot);
+        }
+    }
+
+    fn fill_up(&mut self) {
+        for _ in 0..self.each {
+            for group in 0..self.groups.len() {
+                if self.hands[group].len() < self.each
+                    && let Some(slot) = self.lightest(group, None, |_| true)
+                {
+                    self.give(group, slot);
+                }
+            }
+        }
+    }
+
+    /// One of two of an id is changed for one of an id that the group does not have.
+    fn spread(&mut self) {
+        for group in 0..self.groups.len() {
+            while self.fresh[group] || !self.changed[group] {
+                let Some(from) = self.spare(group).filter(|&s| self.has_like(group, s, None))
+                else {
+                    break;
+                };
+                let new = |slot: usize| !self.has_like(group, slot, None);
+                let Some(to) = self.lightest(group, Some(from), new) else { break };
+                self.take(group, from);
+                self.give(group, to);
+                self.changed[group] = true;
+            }
+        }
+    }
+
+    /// Moves one from a slot that two more groups have than another. The sum of the squares gets smaller, so
+    /// this ends.
+    fn level(&mut self) -> bool {
+        let mut best: Option<(usize, usize, usize, usize)> = None;
+        for group in 0..self.groups.len() {
+            if self.changed[group] && !self.fresh[group] {
+                continue;
+            }
+            for &from in &self.hands[group] {
+                let own = self.is_own(group, from);
+                let alike = |slot: &&usize| self.is_own(group, **slot) == own;
+                let only = self.hands[group].iter().filter(alike).count() == 1;
+                // The only one of a kind is changed for another of that kind, and the only one of an id not for
+                // one of an id that the group has.
+                let twice = self.has_like(group, from, None);
+                let may = |slot: usize| {
+                    (!only || self.is_own(group, slot) == own)
+                        && (twice || !self.has_like(group, slot, Some(from)))
+                };
+                let Some(to) = self.lightest(group, Some(from), may) else { continue };
+                let gain = self.loads[from].saturating_sub(self.loads[to]);
+                if gain >= 2 && best.is_none_or(|(most, ..)| gain > most) {
+                    best = Some((gain, group, from, to));
+                }
+            }
+        }
+        let Some((_, group, from, to)) = best else { return false };
+        self.take(group, from);
+        self.give(group, to);
+        self.changed[group] = true;
+        true
+    }
+}

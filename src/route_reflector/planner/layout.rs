@@ -1,0 +1,165 @@
+//! Which topology, and which zones have reflectors of their own.
+use std::sync::Arc;
+
+use super::{Previous, Refusal, Roll, Rules, count::Nodes};
+use crate::api::route_reflector_set::{IdScope, Scope, Topology};
+
+/// A zone needs two: one may be lost, or be replaced.
+const REFLECTORS_PER_ZONE: usize = 2;
+
+/// Auto is Zonal for so many zones: one is nothing to divide, and each needs a cluster id of its own.
+const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
+
+/// How many reflectors Auto divides among so many zones. With Calico's `add paths on` every reflector passes on
+/// every path, so their number grows with the product over the zones: with more reflectors than these a node
+/// would hold more paths to one prefix than is known to be quiet.
+fn most_of_auto(zones: usize) -> usize {
+    match zones {
+        ..=2 => usize::MAX,
+        3 => 12,
+        _ => 8,
+    }
+}
+
+/// What was chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Never Auto.
+    pub topology: Topology,
+    /// Zones that have no reflectors of their own in topology Zonal.
+    pub guests: Vec<Arc<str>>,
+}
+
+impl Layout {
+    fn plain(topology: Topology) -> Self {
+        Self { topology, guests: Vec::new() }
+    }
+}
+
+/// By what zones are judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Eye {
+    /// What is there now: for a topology that has to be taken up.
+    Now,
+    /// As above, and with a tenth fewer nodes too: for a change from another topology, which renumbers every
+    /// reflector, so that a cluster around a threshold does not go back and forth.
+    Lasting,
+    /// What is there once every node is ready and open: for a topology that is in use. Zones too small
+    /// for it are guests.
+    InUse,
+}
+
+pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Layout, Refusal> {
+    let in_use = previous.topology == Some(Topology::Zonal);
+    match rules.topology {
+        Topology::Simple => Ok(Layout::plain(Topology::Simple)),
+        Topology::Multi => Ok(Layout::plain(Topology::Multi)),
+        Topology::Zonal => zonal(rules, roll, if in_use { Eye::InUse } else { Eye::Now }),
+        Topology::Auto => {
+            let eye = match previous.topology {
+                Some(Topology::Zonal) => Eye::InUse,
+                Some(_) => Eye::Lasting,
+                None => Eye::Now,
+            };
+            let layout = zonal(rules, roll, eye).ok().filter(|layout| {
+                let zones = roll.zones().keys().flatten().count() - layout.guests.len();
+                ZONES_OF_AUTO.contains(&zones) && total(rules, roll, eye) <= most_of_auto(zones)
+            });
+            Ok(layout.unwrap_or_else(|| Layout::plain(Topology::Simple)))
+        }
+    }
+}
+
+/// How many reflectors there are to be in all; for a change from another topology, also with a tenth more nodes.
+fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
+    let of = |nodes: Nodes| match eye {
+        Eye::Lasting => rules.count.of(nodes.ready).max(rules.count.wanted(nodes.ready * 11 / 10)),
+        Eye::Now | Eye::InUse => rules.count.of(nodes.ready),
+    };
+    match rules.count.scope {
+        Scope::Cluster => of(roll.count(0..roll.len())),
+        Scope::PerZone => {
+            let zones = roll.zones();
+            zones.values().map(|indices| of(roll.count(indices.iter().copied()))).sum()
+        }
+    }
+}
+
+/// Whether each zone can have its reflectors.
+fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
+    if rules.zone_label.is_empty() {
+        return Err(Refusal::NoZoneLabel);
+    }
+    if rules.ids.per == Some(IdScope::Set) {
+        return Err(Refusal::OneIdForZones);
+    }
+    let mut guests = Vec::new();
+    let mut zones = Vec::new();
+    for (zone, indices) in roll.zones() {
+        let Some(zone) = zone else { continue };
+        let nodes = roll.count(indices.iter().copied());
+        let candidates = match eye {
+            Eye::InUse => nodes.suitable,
+            // Who is one already need not be ready to count.
+            Eye::Now | Eye::Lasting => {
+                let can = |&&i: &&usize| {
+                    roll.members[i].is_usable() || (roll.is_holder(i) && roll.members[i].suitable)
+                };
+                indices.iter().filter(can).count()
+            }
+        };
+        if candidates >= REFLECTORS_PER_ZONE {
+            zones.push((zone, nodes));
+        } else if eye == Eye::InUse {
+            guests.push((zone.clone(), candidates));
+        } else {
+            return Err(Refusal::SmallZone { zone: zone.clone(), candidates });
+        }
+    }
+    if zones.is_empty() {
+        let small = guests.into_iter().next();
+        return Err(match small {
+            Some((zone, candidates)) => Refusal::SmallZone { zone, candidates },
+            None => Refusal::NoZones { label: rules.zone_label.clone() },
+        });
+    }
+    enough(rules, roll, eye, &zones)?;
+    Ok(Layout {
+        topology: Topology::Zonal,
+        guests: guests.into_iter().map(|(zone, _)| zone).collect(),
+    })
+}
+
+/// Whether the count gives each zone its reflectors.
+fn enough(
+    rules: &Rules,
+    roll: &Roll,
+    eye: Eye,
+    zones: &[(&Arc<str>, Nodes)],
+) -> Result<(), Refusal> {
+    let (count, max) = (&rules.count, rules.count.max);
+    let number = |nodes: &Nodes| match eye {
+        Eye::InUse => count.of(nodes.all),
+        Eye::Now => count.of(nodes.ready),
+        Eye::Lasting => count.of(nodes.ready).min(count.wanted(nodes.ready * 9 / 10)),
+    };
+    match count.scope {
+        Scope::Cluster => {
+            let count = number(&roll.count(0..roll.len()));
+            let needed = zones.len() * REFLECTORS_PER_ZONE;
+            let few = Refusal::FewForZones { zones: zones.len(), count, needed, max };
+            if count < needed { Err(few) } else { Ok(()) }
+        }
+        Scope::PerZone => {
+            let few = zones.iter().find(|(_, nodes)| number(nodes) < REFLECTORS_PER_ZONE);
+            few.map_or(Ok(()), |&(zone, nodes)| {
+                Err(Refusal::FewInZone { zone: zone.clone(), count: number(&nodes), max })
+            })
+        }
+    }
+}
+
+/// The least number of reflectors for so many zones.
+pub(super) fn least(zones: usize) -> usize {
+    zones * REFLECTORS_PER_ZONE
+}

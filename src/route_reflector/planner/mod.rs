@@ -1,0 +1,286 @@
+//! What is to be: which nodes reflect, in which slots, with which cluster ids, and who peers with whom.
+//!
+//! [`target`] is a function of the nodes, the rules and what the status remembers. No Kubernetes type, no
+//! clock, no randomness; the order of the nodes does not matter. It decides what is to be and not the way
+//! there. What it promises, each proved by a property test:
+//!
+//! - **As few changes as possible.** A reflector stays one unless there is a better-founded reason than a higher
+//!   score, and leaves only if another takes its place. Nodes that come and go change nothing for others.
+//! - **Nothing is decided by absence.** Nodes that are not ready never make the set smaller, and
+//!   without a single node that could be a reflector everything stays as it is.
+//! - **Numbers that stay.** A slot keeps its number when another node takes it, and its cluster id; the
+//!   number of `BGPPeer`s depends on the zones, never on the nodes.
+//!
+//! In the order in which it decides: `count` (how many, with `ratio`), `layout` (which topology),
+//! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (who is whose
+//! client) and `peers`.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::api::route_reflector_set::Topology;
+
+mod choice;
+mod cluster_ids;
+mod count;
+mod groups;
+mod layout;
+mod peers;
+mod ratio;
+mod refusal;
+mod roll;
+mod rules;
+mod zones;
+
+pub use cluster_ids::{MOST_IDS, Pool};
+pub use count::Count;
+pub use groups::{GROUPS_PER_ZONE, name as group_name};
+pub use peers::{
+    GROUP_LABEL, PeerSpec, SLOT_LABEL, reflectors as reflector_peer, wide as wide_peer,
+};
+pub use ratio::{InvalidRatio, Ratio};
+pub use refusal::Refusal;
+pub use rules::{Ids, Rules};
+
+use roll::Roll;
+
+/// A node, as far as it matters here.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid: decides between two of one name.
+    pub uid: Arc<str>,
+    /// Its zone; none if it has no such label.
+    pub zone: Option<Arc<str>>,
+    /// When it was created, in seconds.
+    pub created: i64,
+    /// Its address in BGP: no cluster id may be the same.
+    pub address: Option<IpAddr>,
+    /// The condition Ready.
+    pub ready: bool,
+    /// For how long it has not been ready; none if it is, or nobody knows.
+    pub not_ready_for: Option<Duration>,
+    /// Cordoned, or tainted without being tolerated.
+    pub closed: bool,
+    /// What `candidates` selects and does not forbid.
+    pub suitable: bool,
+    /// What `candidates` prefers.
+    pub preferred: bool,
+    /// Unfit, as the `TrafficWatch` says now.
+    pub unfit: bool,
+    /// For how long it has been unfit; none while that is not measured.
+    pub unfit_for: Option<Duration>,
+    /// How much would be hit if its routes were gone for a moment.
+    pub workloads: u32,
+    /// The slot on its label.
+    pub slot: Option<u32>,
+    /// The group on its label.
+    pub group: Option<Arc<str>>,
+    /// The cluster id it has in Calico.
+    pub cluster_id: Option<Ipv4Addr>,
+    /// It carries the label of reflectors.
+    pub labelled: bool,
+}
+
+/// What the status remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Previous {
+    /// The topology in use.
+    pub topology: Option<Topology>,
+    /// The slots. None at all: the set is served for the first time, and reflectors that somebody else
+    /// chose are adopted.
+    pub slots: Vec<PreviousSlot>,
+    /// The slots of each group, so that clients keep theirs; topology Multi only.
+    pub groups: BTreeMap<Arc<str>, BTreeSet<u32>>,
+}
+
+/// A slot as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreviousSlot {
+    /// Its number.
+    pub id: u32,
+    /// Who held it. Without any label, as after somebody removed them by hand, this node is the first
+    /// choice for its slot.
+    pub node: Arc<str>,
+    /// Its zone.
+    pub zone: Option<Arc<str>>,
+    /// Its cluster id.
+    pub cluster_id: Option<Ipv4Addr>,
+}
+
+/// What is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Who peers with whom; never Auto.
+    pub topology: Topology,
+    /// How many reflectors there are to be.
+    pub desired: usize,
+    /// How many of them are in each zone; "" for those without one.
+    pub by_zone: BTreeMap<Arc<str>, usize>,
+    /// The reflectors by number.
+    pub slots: Vec<Slot>,
+    /// The group of every other node (Zonal and Multi).
+    pub groups: BTreeMap<Arc<str>, Arc<str>>,
+    /// The slots of each group (Zonal and Multi).
+    pub group_slots: BTreeMap<Arc<str>, BTreeSet<u32>>,
+    /// All `BGPPeer`s; the one between reflectors first.
+    pub peers: Vec<PeerSpec>,
+    /// Reflectors that are to be none, by name.
+    pub leaving: Vec<Leaving>,
+    /// Zones too small for reflectors of their own, whose nodes are clients of the first group.
+    pub guests: Vec<Arc<str>>,
+    /// Set if nothing may be written, and everything above is what is there.
+    pub freeze: Option<Freeze>,
+}
+
+/// A reflector that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its number, which stays when another node takes it.
+    pub id: u32,
+    /// The node that is to hold it.
+    pub node: Arc<str>,
+    /// The node's zone.
+    pub zone: Option<Arc<str>>,
+    /// The cluster id it is to have.
+    pub cluster_id: Ipv4Addr,
+    /// Why another node would take it, if there were one.
+    pub trouble: Option<Leave>,
+}
+
+/// A reflector that is to be none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The node.
+    pub node: Arc<str>,
+    /// Its slot. A node that was adopted and goes at once gets this number first, as the mark that it is
+    /// ours.
+    pub slot: u32,
+    /// Why.
+    pub reason: Leave,
+}
+
+/// Why a node should not be a reflector any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leave {
+    /// It has not been ready for `replaceAfter`.
+    NotReady,
+    /// It has been unfit for `demoteAfter`.
+    Unfit,
+    /// It is cordoned, or has a taint that is not tolerated.
+    Cordoned,
+    /// `candidates` does not select it, or forbids it; in topology Zonal it has no zone that counts.
+    NotSuitable,
+    /// There are enough others.
+    Surplus,
+}
+
+impl Leave {
+    /// Its name in the status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReady => "NotReady",
+            Self::Unfit => "Unfit",
+            Self::Cordoned => "Cordoned",
+            Self::NotSuitable => "NotSuitable",
+            Self::Surplus => "Surplus",
+        }
+    }
+}
+
+/// Why nothing may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freeze {
+    /// No node could be a reflector now.
+    NoCandidates,
+}
+
+impl Freeze {
+    /// Its name in conditions.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoCandidates => "NoCandidates",
+        }
+    }
+}
+
+/// What is to be.
+///
+/// # Errors
+/// What the rules and the nodes do not allow, with the path of the field that can change it.
+pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<Target, Refusal> {
+    rules.check()?;
+    let roll = Roll::new(rules, members, previous);
+    if !roll.members.iter().any(|member| member.is_usable()) {
+        return frozen(rules, &roll, previous);
+    }
+    let layout = layout::choose(rules, &roll, previous)?;
+    let chosen = choice::choose(rules, &roll, &layout, previous);
+    if chosen.seats.is_empty() {
+        return frozen(rules, &roll, previous);
+    }
+    let ids = cluster_ids::assign(rules, layout.topology, &roll, &chosen, previous)?;
+    let slots: Vec<_> =
+        chosen.seats.iter().zip(ids).map(|(seat, id)| seat.slot(&roll, id)).collect();
+    let groups = groups::form(rules, layout.topology, &layout.guests, &roll, &slots, previous)?;
+    let mut by_zone: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for slot in &slots {
+        *by_zone.entry(slot.zone.clone().unwrap_or_default()).or_default() += 1;
+    }
+    Ok(Target {
+        topology: layout.topology,
+        desired: chosen.desired,
+        by_zone,
+        peers: peers::all(layout.topology, &rules.key, &groups.slots),
+        slots,
+        groups: groups.of_node,
+        group_slots: groups.slots,
+        leaving: chosen.leaving(&roll),
+        guests: layout.guests,
+        freeze: None,
+    })
+}
+
+/// What is there.
+fn frozen(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Target, Refusal> {
+    let topology = match (rules.topology, previous.topology) {
+        (Topology::Auto, Some(before)) if before != Topology::Auto => before,
+        (Topology::Auto, _) => Topology::Simple,
+        (explicit, _) => explicit,
+    };
+    let chosen = choice::keep(roll);
+    let ids = cluster_ids::assign(rules, topology, roll, &chosen, previous)?;
+    let slots: Vec<_> = chosen
+        .seats
+        .iter()
+        .zip(ids)
+        .map(|(seat, id)| seat.slot(roll, roll.members[seat.member].cluster_id.unwrap_or(id)))
+        .collect();
+    let mut by_zone: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for slot in &slots {
+        *by_zone.entry(slot.zone.clone().unwrap_or_default()).or_default() += 1;
+    }
+    let group = |member: &&Member| Some((member.name.clone(), member.group.clone()?));
+    Ok(Target {
+        topology,
+        desired: chosen.desired,
+        by_zone,
+        slots,
+        groups: roll.members.iter().copied().filter_map(|member| group(&member)).collect(),
+        group_slots: previous.groups.clone(),
+        peers: peers::all(topology, &rules.key, &previous.groups),
+        leaving: Vec::new(),
+        guests: Vec::new(),
+        freeze: Some(Freeze::NoCandidates),
+    })
+}
+
+#[cfg(test)]
+mod tests;

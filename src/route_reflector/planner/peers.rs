@@ -1,0 +1,79 @@
+//! The `BGPPeer`s: a constant number of them.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::api::route_reflector_set::Topology;
+
+/// Node label: whose client a node is.
+pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
+
+/// Node label: which slot a reflector holds.
+pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
+
+/// The original's name of the peer between reflectors.
+const REFLECTORS: &str = "rrs-to-rrs";
+
+/// What the names of peers of clients begin with; the original's.
+const CLIENTS: &str = "peer-to-rrs-";
+
+/// What stands for a group in the name of the peer of all clients; the original's.
+pub(super) const WIDE: &str = "1";
+
+/// A `BGPPeer` between nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerSpec {
+    /// Its name.
+    pub name: String,
+    /// Which nodes …
+    pub node_selector: String,
+    /// … peer with which.
+    pub peer_selector: String,
+}
+
+/// The peer between reflectors.
+#[must_use]
+pub fn reflectors(key: &str) -> PeerSpec {
+    let all = format!("has({key})");
+    PeerSpec { name: REFLECTORS.into(), node_selector: all.clone(), peer_selector: all }
+}
+
+/// The peer of all clients with all reflectors: topology Simple, and every other while it changes.
+#[must_use]
+pub fn wide(key: &str) -> PeerSpec {
+    PeerSpec {
+        name: format!("{CLIENTS}{WIDE}"),
+        node_selector: format!("!has({key})"),
+        peer_selector: format!("has({key})"),
+    }
+}
+
+/// All peers of a topology. The first group has the nodes that have none yet, such as those that came while the
+/// operator was away.
+pub(super) fn all(
+    topology: Topology,
+    key: &str,
+    groups: &BTreeMap<Arc<str>, BTreeSet<u32>>,
+) -> Vec<PeerSpec> {
+    let mut peers = vec![reflectors(key)];
+    if topology == Topology::Simple {
+        peers.push(wide(key));
+        return peers;
+    }
+    for (place, (group, slots)) in groups.iter().enumerate() {
+        let own = format!("{GROUP_LABEL} == '{group}'");
+        let node_selector = if place == 0 {
+            format!("({own}) || (!has({GROUP_LABEL}) && !has({SLOT_LABEL}) && !has({key}))")
+        } else {
+            own
+        };
+        let slots: Vec<_> = slots.iter().map(|slot| format!("'{slot}'")).collect();
+        peers.push(PeerSpec {
+            name: format!("{CLIENTS}{group}"),
+            node_selector,
+            peer_selector: format!("{SLOT_LABEL} in {{{}}}", slots.join(", ")),
+        });
+    }
+    peers
+}

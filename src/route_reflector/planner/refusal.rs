@@ -1,0 +1,164 @@
+//! What the rules and the nodes do not allow.
+use std::sync::Arc;
+
+use super::{MOST_IDS, cluster_ids::Pool};
+use crate::api::route_reflector_set::IdScope;
+
+/// Why there is no target. The text names the field that can change it; nothing is to be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No number is both.
+    #[error("spec.count.min: {min} is greater than spec.count.max ({max})")]
+    MinAboveMax {
+        /// What it says.
+        min: usize,
+        /// What it says.
+        max: usize,
+    },
+    /// Without a reflector there are no routes.
+    #[error("spec.count.min: must be at least 1")]
+    NoMin,
+    /// Not a share.
+    #[error("spec.count.ratio: \"{text}\": {}", super::InvalidRatio)]
+    Ratio {
+        /// What it says.
+        text: String,
+    },
+    /// Two numbers for one.
+    #[error("spec.count.steps: {nodes} nodes stand there twice")]
+    StepTwice {
+        /// Up to so many nodes.
+        nodes: usize,
+    },
+    /// Fewer reflectors for more nodes.
+    #[error(
+        "spec.count.steps: {many} nodes have fewer reflectors ({after}) than {few} nodes ({before})"
+    )]
+    StepDown {
+        /// Up to so many nodes …
+        few: usize,
+        /// … so many.
+        before: usize,
+        /// Up to so many nodes …
+        many: usize,
+        /// … so many.
+        after: usize,
+    },
+    /// It could not stand in a selector.
+    #[error("spec.nodeLabel: \"{key}\" is not a label key")]
+    Key {
+        /// What it says.
+        key: Arc<str>,
+    },
+    /// One reflector is no redundancy.
+    #[error("spec.peersPerClient: must be at least 2")]
+    PeersPerClient,
+    /// Nothing says what the zones are.
+    #[error("spec.zoneLabel: topology Zonal needs one")]
+    NoZoneLabel,
+    /// No node says which zone it is in.
+    #[error(
+        "spec.zoneLabel: topology Zonal needs zones, and no node has the label {label}; label the nodes, or use topology Simple"
+    )]
+    NoZones {
+        /// The key.
+        label: Arc<str>,
+    },
+    /// A zone without redundancy.
+    #[error(
+        "spec.topology: Zonal needs two nodes in each zone that can be reflectors (ready, open, selected by spec.candidates), and zone \"{zone}\" has {}; use topology Simple", few(*.candidates)
+    )]
+    SmallZone {
+        /// The zone.
+        zone: Arc<str>,
+        /// How many it has.
+        candidates: usize,
+    },
+    /// Two for each zone are more than the count gives.
+    #[error(
+        "spec.count.min: topology Zonal needs two reflectors in each of {zones} zones, and the count gives {count}; set count.min to {needed}{}", and_max(*.max, *.needed)
+    )]
+    FewForZones {
+        /// How many zones there are.
+        zones: usize,
+        /// How many there would be.
+        count: usize,
+        /// How many are needed.
+        needed: usize,
+        /// `count.max`.
+        max: usize,
+    },
+    /// As above, in one zone.
+    #[error(
+        "spec.count.min: topology Zonal needs two reflectors in each zone, and the count gives zone \"{zone}\" {count}; set count.min to 2{}", and_max(*.max, 2)
+    )]
+    FewInZone {
+        /// The zone.
+        zone: Arc<str>,
+        /// How many there would be.
+        count: usize,
+        /// `count.max`.
+        max: usize,
+    },
+    /// Reflectors with the same id do not pass on what they have of each other.
+    #[error(
+        "spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"
+    )]
+    OneIdForZones,
+    /// The same in topology Multi.
+    #[error(
+        "spec.topology: Multi with one cluster id for all {slots} reflectors loses routes unless every client peers with each of them (spec.peersPerClient is {peers}); use topology Simple, or nodes in two to four zones and clusterID.per Zone"
+    )]
+    OneIdForMulti {
+        /// How many reflectors there are.
+        slots: usize,
+        /// How many of them a client has.
+        peers: usize,
+    },
+    /// The number of paths explodes.
+    #[error(
+        "spec.clusterID.per: {scope:?} needs {needed} different cluster ids, and with more than {MOST_IDS} the number of paths between reflectors explodes; use topology Simple with clusterID.per Set"
+    )]
+    ManyIds {
+        /// Who would share one.
+        scope: IdScope,
+        /// How many are needed.
+        needed: usize,
+    },
+    /// Not IPv4.
+    #[error(
+        "spec.clusterID.pool: \"{text}\" is not an IPv4 range or address, e.g. \"224.0.0.0/16\""
+    )]
+    Pool {
+        /// What it says.
+        text: String,
+    },
+    /// Too few addresses.
+    #[error(
+        "spec.clusterID.pool: {pool} has {} that can be cluster ids (1.0.0.0 to 239.255.255.255, without 127.0.0.0/8 and the addresses of nodes), and {needed} are needed", addresses(*.have)
+    )]
+    SmallPool {
+        /// The range.
+        pool: Pool,
+        /// How many can be ids.
+        have: usize,
+        /// How many are needed.
+        needed: usize,
+    },
+}
+
+fn few(count: usize) -> String {
+    if count == 0 { "none".into() } else { format!("{count}") }
+}
+
+fn addresses(count: usize) -> String {
+    match count {
+        0 => "no addresses".into(),
+        1 => "1 address".into(),
+        _ => format!("{count} addresses"),
+    }
+}
+
+fn and_max(max: usize, needed: usize) -> String {
+    if max < needed { format!(", and count.max as well (it is {max})") } else { String::new() }
+}

@@ -1,0 +1,92 @@
+//! What a spec says, checked.
+use std::{sync::Arc, time::Duration};
+
+use super::{Count, Pool, Refusal};
+use crate::api::route_reflector_set::{IdScope, RouteReflectorSetSpec, Topology};
+
+/// What is decided by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Who peers with whom.
+    pub topology: Topology,
+    /// How many reflectors.
+    pub count: Count,
+    /// How many of them each client has; topology Multi only.
+    pub peers_per_client: usize,
+    /// Cluster ids.
+    pub ids: Ids,
+    /// The key of the label of reflectors.
+    pub key: Arc<str>,
+    /// The key of the label with a node's zone, for texts; "" if zones do not count.
+    pub zone_label: Arc<str>,
+    /// How long a reflector must have been unfit to be replaced.
+    pub demote_after: Duration,
+    /// How long a reflector must not have been ready to be replaced.
+    pub replace_after: Duration,
+}
+
+/// Where cluster ids come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// Of these.
+    pub pool: Pool,
+    /// Who shares one; none for what suits the topology.
+    pub per: Option<IdScope>,
+}
+
+impl Rules {
+    /// Reads a spec.
+    ///
+    /// # Errors
+    /// The path of the field and what is wrong with it.
+    pub fn of(spec: &RouteReflectorSetSpec) -> Result<Self, Refusal> {
+        let count = &spec.count;
+        let size = |number: u32| number as usize;
+        let ratio =
+            count.ratio.parse().map_err(|_| Refusal::Ratio { text: count.ratio.clone() })?;
+        let rules = Self {
+            topology: spec.topology,
+            count: Count {
+                scope: count.scope,
+                ratio,
+                min: size(count.min),
+                max: size(count.max),
+                rounding: count.rounding,
+                steps: count
+                    .steps
+                    .iter()
+                    .map(|step| (size(step.nodes), size(step.count)))
+                    .collect(),
+            },
+            peers_per_client: size(spec.peers_per_client),
+            ids: Ids { pool: Pool::parse(&spec.cluster_id.pool)?, per: spec.cluster_id.per },
+            key: spec.node_label.split_once('=').map_or(&*spec.node_label, |(key, _)| key).into(),
+            zone_label: spec.zone_label.as_str().into(),
+            demote_after: spec.candidates.demote_after.into(),
+            replace_after: spec.candidates.replace_after.into(),
+        };
+        rules.check().map(|()| rules)
+    }
+
+    /// What is wrong whatever the nodes are.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        self.count.check()?;
+        // It stands in selectors.
+        let letter = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        if self.key.is_empty() || !self.key.chars().all(letter) {
+            return Err(Refusal::Key { key: self.key.clone() });
+        }
+        match self.topology {
+            Topology::Multi if self.peers_per_client < 2 => Err(Refusal::PeersPerClient),
+            Topology::Zonal if self.zone_label.is_empty() => Err(Refusal::NoZoneLabel),
+            Topology::Zonal if self.ids.per == Some(IdScope::Set) => Err(Refusal::OneIdForZones),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who shares a cluster id in this topology.
+    pub(super) fn id_scope(&self, topology: Topology) -> IdScope {
+        let usual = if topology == Topology::Simple { IdScope::Set } else { IdScope::Zone };
+        self.ids.per.unwrap_or(usual)
+    }
+}

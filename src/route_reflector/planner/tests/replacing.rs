@@ -1,0 +1,155 @@
+//! When another node takes a slot.
+use super::*;
+
+type Spoil = fn(&mut Member);
+
+/// What is wrong with a reflector, and the reason it leaves for.
+const WRONG: [(&str, Spoil); 4] = [
+    ("Cordoned", |m| m.closed = true),
+    ("NotSuitable", |m| m.suitable = false),
+    ("NotReady", |m| (m.ready, m.not_ready_for) = (false, Some(Duration::from_mins(3)))),
+    ("Unfit", |m| (m.unfit, m.unfit_for) = (true, Some(Duration::from_mins(10)))),
+];
+
+#[test]
+fn another_takes_the_slot_with_number_id_and_peers() {
+    for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
+        let mut cluster = Cluster::new("a:5 b:5").topology(topology).count(4);
+        let before = cluster.settle();
+        assert_eq!(before.shown(), "0=a00 1=a01 2=b00 3=b01");
+        for (reason, spoil) in WRONG {
+            let mut cluster = cluster.clone();
+            spoil(cluster.node("b00"));
+            let target = cluster.promote();
+            assert_eq!(target.shown(), "0=a00 1=a01 2=b02 3=b01", "{reason}");
+            assert_eq!(target.left(), format!("b00 2 {reason}"));
+            assert_eq!((target.ids(), &target.peers), (before.ids(), &before.peers));
+            // Both hold the slot, and nothing else is to be done.
+            let between = cluster.target();
+            assert_eq!((between.shown(), between.left()), (target.shown(), target.left()));
+            cluster.settle();
+            assert_eq!(cluster.target().left(), "");
+        }
+    }
+}
+
+/// A node that is gone holds nothing; its number is free for one of its zone.
+#[test]
+fn the_slot_of_a_node_that_is_gone() {
+    for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
+        let mut cluster = Cluster::new("a:5 b:5").topology(topology).count(4);
+        let before = cluster.settle();
+        cluster.remove("a01");
+        cluster.remove("b00");
+        let target = cluster.target();
+        assert_eq!(target.shown(), "0=a00 1=a02 2=b02 3=b01");
+        assert_eq!((target.ids(), target.peers), (before.ids(), before.peers));
+    }
+}
+
+#[test]
+fn not_a_moment_too_early() {
+    let mut cluster = Cluster::new(":5");
+    let before = cluster.settle();
+    let node = cluster.node("n00");
+    (node.ready, node.not_ready_for) = (false, Some(Duration::from_secs(3 * 60 - 1)));
+    let node = cluster.node("n01");
+    (node.unfit, node.unfit_for) = (true, Some(Duration::from_secs(10 * 60 - 1)));
+    // Nobody measures any more, so nobody knows for how long.
+    cluster.node("n02").unfit = true;
+    assert_eq!(cluster.target().shown(), before.shown());
+    assert_eq!(cluster.target().left(), "");
+}
+
+/// It may still carry routes; and if not, the others do.
+#[test]
+fn without_a_substitute_it_stays() {
+    for (reason, spoil) in WRONG.into_iter().filter(|(reason, _)| *reason != "NotSuitable") {
+        let mut cluster = Cluster::new(":3");
+        cluster.settle();
+        spoil(cluster.node("n01"));
+        let target = cluster.target();
+        assert_eq!((target.shown().as_str(), target.left().as_str()), ("0=n00 1=n01! 2=n02", ""));
+        assert_eq!(target.slots[1].trouble.unwrap().as_str(), reason);
+    }
+    // Who is forbidden goes, unless nobody may be one: then two are as many as there can be.
+    let mut cluster = Cluster::new(":3");
+    cluster.settle();
+    cluster.node("n01").suitable = false;
+    assert_eq!(cluster.target().left(), "n01 1 NotSuitable");
+}
+
+/// It would be the next to be replaced, and so on for ever.
+#[test]
+fn an_unfit_reflector_is_not_replaced_by_an_unfit_node() {
+    let mut cluster = Cluster::new(":4");
+    cluster.settle();
+    cluster.members.iter_mut().for_each(|m| (m.unfit, m.unfit_for) = (true, Some(30 * MINUTE)));
+    assert_eq!(cluster.target().shown(), "0=n00! 1=n01! 2=n02!");
+    // But a dead one is.
+    cluster.dead("n01");
+    assert_eq!(cluster.target().shown(), "0=n00! 1=n03! 2=n02!");
+}
+
+/// Topologies whose slots belong to no zone do with other zones; and go back.
+#[test]
+fn a_zone_that_is_lost() {
+    for topology in [Topology::Simple, Topology::Multi] {
+        let mut cluster = Cluster::new("a:5 b:5 c:5").topology(topology).count(3);
+        let before = cluster.settle();
+        for i in 0..5 {
+            cluster.dead(&format!("c{i:02}"));
+        }
+        let target = cluster.settle();
+        assert_eq!(target.shown(), "0=a00 1=b00 2=a01");
+        for i in 0..5 {
+            let node = cluster.node(&format!("c{i:02}"));
+            (node.ready, node.not_ready_for) = (true, None);
+        }
+        let target = cluster.promote();
+        assert_eq!(target.shown(), before.shown());
+        assert_eq!(target.left(), "a01 2 Surplus");
+        // While both hold it, the one in the zone that has others goes.
+        assert_eq!(cluster.target().shown(), before.shown());
+        assert_eq!(cluster.target().left(), "a01 2 Surplus");
+    }
+    // In topology Zonal nobody else's clients would have it.
+    let mut cluster = Cluster::new("a:5 b:5 c:5").topology(Topology::Zonal).count(6);
+    let before = cluster.settle();
+    for i in 0..5 {
+        cluster.dead(&format!("c{i:02}"));
+    }
+    assert_eq!(
+        cluster.target().shown(),
+        before.shown().replace("c00", "c00!").replace("c01", "c01!")
+    );
+}
+
+/// The old one is well again before it was demoted: one of them goes, and it does not begin anew.
+#[test]
+fn a_reflector_that_recovers_while_it_is_replaced() {
+    let mut cluster = Cluster::new(":9");
+    cluster.settle();
+    cluster.node("n01").closed = true;
+    assert_eq!(cluster.promote().shown(), "0=n00 1=n03 2=n02");
+    cluster.node("n01").closed = false;
+    let target = cluster.settle();
+    assert_eq!(
+        (target.shown().as_str(), target.left().as_str()),
+        ("0=n00 1=n01 2=n02", "n03 1 Surplus")
+    );
+    assert_eq!(cluster.target().left(), "");
+}
+
+#[test]
+fn slots_get_the_smallest_free_numbers() {
+    let mut cluster = Cluster::new(":20").count(6);
+    cluster.settle();
+    cluster = cluster.count(4);
+    cluster.node("n01").workloads = 9;
+    cluster.node("n04").workloads = 9;
+    let target = cluster.settle();
+    assert_eq!(target.shown(), "0=n00 2=n02 3=n03 5=n05");
+    cluster.members.iter_mut().for_each(|member| member.workloads = 0);
+    assert_eq!(cluster.count(7).target().shown(), "0=n00 1=n01 2=n02 3=n03 4=n04 5=n05 6=n06");
+}

@@ -1,0 +1,359 @@
+//! The whole way, gone on paper: what would be done, step by step, and what each step would cost.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    sync::Arc,
+};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::{
+    actual::Ground,
+    datastore::{CalicoPeer, Snapshot},
+    fabric::{Change, Fabric, Rule},
+    memory::Memory,
+    plan::{self, Calico, Fitness, Next, Observed},
+    settings::Settings,
+    steps::Step,
+};
+use crate::{
+    api::{CLUSTER_ID_ANNOTATION, GROUP_LABEL, RouteReflectorSet, SLOT_LABEL},
+    controller::Error,
+    nodes::{Speaker, Texts},
+};
+
+/// More steps than any way has: one for each slot, group and ten nodes of a large cluster.
+const MOST_STEPS: usize = 5_000;
+
+/// Nodes and Calico's objects, as they are or would be.
+#[derive(Clone, Debug, Default)]
+pub struct Stage {
+    /// The nodes, by name.
+    pub speakers: Vec<Speaker>,
+    /// Calico's objects.
+    pub snapshot: Snapshot,
+}
+
+fn change(texts: &mut Texts, changes: &[(&str, Option<&str>)]) {
+    let mut all: BTreeMap<Arc<str>, Arc<str>> = texts.iter().cloned().collect();
+    for (key, value) in changes {
+        match value {
+            Some(value) => drop(all.insert((*key).into(), (*value).into())),
+            None => drop(all.remove(*key)),
+        }
+    }
+    *texts = all.into_iter().collect();
+}
+
+impl Stage {
+    /// Takes a step: the objects are then as the API server would have them.
+    pub fn take(&mut self, step: &Step, (key, value): (&str, &str), set: &str) {
+        match step {
+            Step::LabelClients { nodes, .. } => {
+                for (node, group) in nodes {
+                    self.edit(node, |speaker| {
+                        change(&mut speaker.labels, &[(GROUP_LABEL, group.as_deref())]);
+                    });
+                }
+            }
+            Step::WritePeer { peer, .. } => {
+                self.snapshot.peers.retain(|there| there.name != peer.name);
+                self.snapshot.peers.push(CalicoPeer {
+                    name: peer.name.clone(),
+                    node_selector: Some(peer.node_selector.clone()),
+                    peer_selector: Some(peer.peer_selector.clone()),
+                    reverse: true,
+                    ours: true,
+                    set: Some(set.to_owned()),
+                    ..CalicoPeer::default()
+                });
+            }
+            Step::DeletePeer { name, .. } => {
+                self.snapshot.peers.retain(|there| there.name != *name);
+            }
+            Step::Mark { slots, .. } => {
+                for slot in slots {
+                    let id = slot.id.to_string();
+                    self.edit(&slot.node, |speaker| {
+                        let kept = speaker.labels.iter().find(|(k, _)| **k == *key);
+                        let value = kept.map_or_else(|| value.into(), |(_, v)| Arc::clone(v));
+                        let labels =
+                            [(key, Some(&*value)), (SLOT_LABEL, Some(&*id)), (GROUP_LABEL, None)];
+                        change(&mut speaker.labels, &labels);
+                    });
+                    self.identify(&slot.node, Some(&slot.cluster_id.to_string()));
+                }
+            }
+            Step::Demote { nodes } => {
+                for leaver in nodes {
+                    self.edit(&leaver.node, |speaker| {
+                        let group = leaver.group.as_deref();
+                        let labels = [(key, None), (SLOT_LABEL, None), (GROUP_LABEL, group)];
+                        change(&mut speaker.labels, &labels);
+                    });
+                    self.identify(&leaver.node, None);
+                }
+            }
+            Step::Mesh(on) => self.snapshot.mesh = *on,
+        }
+    }
+
+    /// Changes one node.
+    pub fn edit(&mut self, node: &str, edit: impl FnOnce(&mut Speaker)) {
+        if let Some(speaker) = self.speakers.iter_mut().find(|speaker| *speaker.name == *node) {
+            edit(speaker);
+        }
+    }
+
+    fn identify(&mut self, node: &str, id: Option<&str>) {
+        let known = self.snapshot.cluster_ids.remove(node);
+        if self.snapshot.flavour == "etcd" || known.is_some() {
+            if let Some(id) = id.and_then(|id| id.parse().ok()) {
+                self.snapshot.cluster_ids.insert(node.into(), id);
+            }
+        } else {
+            self.edit(node, |speaker| change(&mut speaker.calico, &[(CLUSTER_ID_ANNOTATION, id)]));
+        }
+    }
+
+    /// Everything put together.
+    #[must_use]
+    pub fn ground(&self, keys: (&str, &str), set: &str) -> Ground {
+        let sets = BTreeSet::from([set.to_owned()]);
+        Ground::new(&self.speakers, &self.snapshot, keys, set, &sets)
+    }
+}
+
+/// What a network carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// Sessions between nodes.
+    pub sessions: u64,
+    /// Ordered pairs of nodes without a route, by RFC 4456.
+    pub missing: u64,
+    /// The same as BIRD has it.
+    pub missing_by_bird: u64,
+    /// The same, by RFC 4456, with the one reflector down that costs most.
+    pub missing_without_one: u64,
+    /// The most paths that one node has to one prefix.
+    pub paths_per_prefix: u64,
+    /// Paths in the largest table.
+    pub paths: u64,
+    /// BGPPeers.
+    pub peers: usize,
+    /// Whether the mesh is on.
+    pub mesh: bool,
+}
+
+impl Verdict {
+    fn of(fabric: &Fabric) -> Self {
+        let paths = fabric.paths(Rule::Bird);
+        let worst = fabric.worst_without_one(Rule::Rfc);
+        Self {
+            sessions: fabric.sessions().total(),
+            missing: fabric.missing(Rule::Rfc).pairs,
+            missing_by_bird: fabric.missing(Rule::Bird).pairs,
+            missing_without_one: worst.map_or(0, |(_, missing)| missing.pairs),
+            paths_per_prefix: paths.reflector.per_prefix.max(paths.client.per_prefix),
+            paths: paths.reflector.table.max(paths.client.table),
+            peers: fabric.peers().len(),
+            mesh: fabric.mesh(),
+        }
+    }
+}
+
+/// One step of the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rehearsed {
+    /// What is written.
+    pub step: &'static str,
+    /// In words.
+    pub text: String,
+    /// Nodes whose own routes are interrupted for some seconds.
+    pub interrupted: Vec<String>,
+    /// Ordered pairs of other nodes that lose a route meanwhile, by RFC 4456.
+    pub lost: u64,
+    /// Whether it waits until sessions are established.
+    pub gated: bool,
+}
+
+/// One reflector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reflector {
+    /// Its slot.
+    pub slot: u32,
+    /// The node.
+    pub node: String,
+    /// The node's zone.
+    pub zone: String,
+    /// Its cluster id.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+}
+
+/// The whole way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rehearsal {
+    /// The set.
+    pub name: String,
+    /// Where Calico's objects are.
+    pub datastore: &'static str,
+    /// Who peers with whom in the end.
+    pub topology: &'static str,
+    /// Nodes.
+    pub nodes: usize,
+    /// How many reflectors there are to be.
+    pub desired: usize,
+    /// Who reflects in the end.
+    pub reflectors: Vec<Reflector>,
+    /// The steps.
+    pub steps: Vec<Rehearsed>,
+    /// Why the way ends before its end, if it does.
+    pub refused: Option<String>,
+    /// What is carried now.
+    pub before: Verdict,
+    /// What is carried in the end.
+    pub after: Verdict,
+}
+
+/// Goes the whole way; in the end `stage` is as it would be.
+///
+/// # Errors
+/// What is wrong with the spec, or with what it asks of these nodes.
+pub fn rehearse(
+    set: &RouteReflectorSet,
+    stage: &mut Stage,
+    fitness: Option<Fitness>,
+    workloads: Arc<BTreeMap<Arc<str>, u32>>,
+    now: Timestamp,
+) -> Result<Rehearsal, Error> {
+    let settings = Settings::of(set)?;
+    let name = set.name_any();
+    let label = (&*settings.label.0, &*settings.label.1);
+    let mut set = set.clone();
+    let mut observed = Observed {
+        now,
+        held: None,
+        settings: Ok(settings.clone()),
+        speakers: vec![],
+        ground: Err(Calico { reason: "Unknown", text: String::new() }),
+        fitness,
+        measured: None,
+        memory: Memory {
+            workloads: Some((std::time::Instant::now(), workloads)),
+            ..Memory::default()
+        },
+    };
+    let before = Verdict::of(&stage.ground(settings.keys(), &name).fabric);
+    let mut steps = vec![];
+    let mut refused = None;
+    loop {
+        let ground = stage.ground(settings.keys(), &name);
+        observed.speakers.clone_from(&stage.speakers);
+        let decision = plan::decide(&set, &observed, &settings, &ground)
+            .map_err(|refusal| Error::Invalid(refusal.to_string()))?;
+        let taken = decision.goal.peers.iter().find(|peer| ground.taken.contains(&peer.name));
+        if let Some(peer) = taken {
+            refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
+        } else if decision.target.freeze.is_some() {
+            refused = Some("no node can be a reflector now".into());
+        } else if steps.len() >= MOST_STEPS {
+            refused = Some(format!("no end after {MOST_STEPS} steps"));
+        }
+        let next = if refused.is_some() {
+            Next::Done
+        } else {
+            plan::choose(&ground, &decision.goal, &decision.left, |_| Ok(()), |_| true)
+        };
+        let Next::Take(step) = next else {
+            if let Next::Refuse(step, why) = next {
+                refused = Some(plan::refusal(step.as_ref(), &why));
+            }
+            let target = decision.target;
+            return Ok(Rehearsal {
+                name,
+                datastore: stage.snapshot.flavour,
+                topology: target.topology.as_str(),
+                nodes: ground.nodes.len(),
+                desired: target.desired,
+                reflectors: target
+                    .slots
+                    .iter()
+                    .map(|slot| Reflector {
+                        slot: slot.id,
+                        node: slot.node.to_string(),
+                        zone: slot.zone.as_deref().unwrap_or_default().into(),
+                        cluster_id: slot.cluster_id.to_string(),
+                    })
+                    .collect(),
+                steps,
+                refused,
+                before,
+                after: Verdict::of(&ground.fabric),
+            });
+        };
+        let after = step.after(&ground.fabric, label.0, label.1);
+        let changed = step.changed();
+        let lost = Change::new(&ground.fabric, &after, &changed).lost(Rule::Rfc).pairs;
+        steps.push(Rehearsed {
+            step: step.word(),
+            text: step.to_string(),
+            interrupted: changed.iter().map(ToString::to_string).collect(),
+            lost,
+            gated: step.needs_gate(),
+        });
+        set.status = Some(plan::remembered(&set, &decision, &ground, now));
+        stage.take(&step, label, &name);
+    }
+}
+
+/// For people.
+#[must_use]
+pub fn text(rehearsal: &Rehearsal) -> String {
+    let mut text = String::new();
+    let Rehearsal { name, datastore, topology, nodes, desired, .. } = rehearsal;
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "RouteReflectorSet {name} on {nodes} nodes ({datastore}): {desired} reflectors, topology {topology}\n"
+    );
+    let _ = writeln!(text, "slot  node                            zone              cluster id");
+    for Reflector { slot, node, zone, cluster_id } in &rehearsal.reflectors {
+        let _ = writeln!(text, "{slot:<4}  {node:<30}  {zone:<16}  {cluster_id}");
+    }
+    let _ = writeln!(text, "\n{} steps:", rehearsal.steps.len());
+    for (i, step) in rehearsal.steps.iter().enumerate() {
+        let gate = if step.gated { ", once all sessions are established" } else { "" };
+        let lost = if step.lost > 0 {
+            format!("; {} pairs of other nodes lose routes", step.lost)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(text, "{:>4}  {}{gate}{lost}", i + 1, step.text);
+    }
+    if let Some(refused) = &rehearsal.refused {
+        let _ = writeln!(text, "\nand no further: {refused}");
+    }
+    let _ = writeln!(text, "\n                                       now      then");
+    let (now, then) = (&rehearsal.before, &rehearsal.after);
+    for (what, now, then) in [
+        ("sessions", now.sessions, then.sessions),
+        ("pairs without a route (RFC 4456)", now.missing, then.missing),
+        ("pairs without a route (BIRD)", now.missing_by_bird, then.missing_by_bird),
+        ("the same without one reflector", now.missing_without_one, then.missing_without_one),
+        ("paths to one prefix, at most", now.paths_per_prefix, then.paths_per_prefix),
+        ("paths in a table, at most", now.paths, then.paths),
+        ("BGPPeers", now.peers as u64, then.peers as u64),
+    ] {
+        let _ = writeln!(text, "{what:<32}  {now:>8}  {then:>8}");
+    }
+    let word = |on: bool| if on { "on" } else { "off" };
+    let _ = writeln!(text, "{:<32}  {:>8}  {:>8}", "mesh", word(now.mesh), word(then.mesh));
+    text
+}

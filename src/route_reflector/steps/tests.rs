@@ -1,0 +1,486 @@
+//! Whole ways from one network to another, step by step, judged by what the sessions carry at each.
+use std::net::Ipv4Addr;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    api::{RouteReflectorSet, route_reflector_set::RouteReflectorSetSpec},
+    nodes::{Readiness, Speaker, Texts},
+    route_reflector::{
+        actual::Ground,
+        datastore::{CalicoPeer, Snapshot},
+        plan::restoration,
+        planner::{Member, Previous, PreviousSlot, Rules, Target, target},
+        rehearsal::Stage,
+        settings::Settings,
+    },
+};
+
+const KEY: &str = "calico-route-reflector";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+const SET: &str = "set";
+
+/// A cluster, as the API server has it.
+#[derive(Clone, Debug)]
+struct World {
+    stage: Stage,
+    previous: Previous,
+    /// Steps that were taken.
+    log: Vec<Step>,
+}
+
+fn texts(texts: &[(&str, &str)]) -> Texts {
+    texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+}
+
+impl World {
+    /// A full mesh of nodes, in turn in `zones`.
+    fn mesh(nodes: usize, zones: usize) -> Self {
+        let snapshot = Snapshot { mesh: true, as_number: 64_512, ..Snapshot::default() };
+        let stage = Stage { snapshot, ..Stage::default() };
+        let mut world = Self { stage, previous: Previous::default(), log: vec![] };
+        for i in 0..nodes {
+            world.join(i, &format!("z{}", i % zones.max(1)));
+        }
+        world
+    }
+
+    fn join(&mut self, i: usize, zone: &str) {
+        let address = format!("10.0.{}.{}/16", i / 250, i % 250 + 1);
+        self.stage.speakers.push(Speaker {
+            name: format!("n{i:02}").into(),
+            created: i64::try_from(i).unwrap(),
+            labels: texts(&[(ZONE, zone)]),
+            taints: [].into(),
+            readiness: Readiness::Ready,
+            cordoned: false,
+            calico: texts(&[("projectcalico.org/IPv4Address", &address)]),
+        });
+    }
+
+    fn leave(&mut self, node: &str) {
+        self.stage.speakers.retain(|speaker| *speaker.name != *node);
+    }
+
+    fn ground(&self) -> Ground {
+        self.stage.ground((KEY, ZONE), SET)
+    }
+
+    fn target(&self, spec: &str) -> Target {
+        let spec = spec_of(spec);
+        let ground = self.ground();
+        let members: Vec<_> = self
+            .stage
+            .speakers
+            .iter()
+            .map(|speaker| {
+                let actual = &ground.nodes[&speaker.name];
+                let not_ready = matches!(speaker.readiness, Readiness::NotReady(_));
+                Member {
+                    name: Arc::clone(&speaker.name),
+                    uid: Arc::clone(&speaker.name),
+                    zone: actual.zone.clone(),
+                    created: speaker.created,
+                    address: actual.address,
+                    ready: !not_ready,
+                    not_ready_for: not_ready.then(|| std::time::Duration::from_mins(10)),
+                    closed: speaker.cordoned,
+                    suitable: true,
+                    slot: actual.marks.slot,
+                    group: actual.marks.group.clone(),
+                    cluster_id: actual.marks.cluster_id,
+                    labelled: actual.marks.label.is_some(),
+                    ..Member::default()
+                }
+            })
+            .collect();
+        target(&Rules::of(&spec).unwrap(), &members, &self.previous).unwrap()
+    }
+
+    fn goal(&self, spec: &str, mesh: Option<bool>) -> (Target, Goal) {
+        let target = self.target(spec);
+        let goal = Goal {
+            label: (KEY.into(), "".into()),
+            slots: target.slots.clone(),
+            groups: (!target.groups.is_empty()).then(|| target.groups.clone()),
+            peers: target.peers.clone(),
+            mesh,
+            max_per_zone: 1,
+        };
+        (target, goal)
+    }
+
+    /// Writes one step as the API server would take it.
+    fn take(&mut self, step: &Step) {
+        self.stage.take(step, (KEY, ""), SET);
+        self.log.push(step.clone());
+    }
+
+    fn remember(&mut self, target: &Target) {
+        self.previous = Previous {
+            topology: Some(target.topology),
+            slots: target
+                .slots
+                .iter()
+                .map(|slot| PreviousSlot {
+                    id: slot.id,
+                    node: Arc::clone(&slot.node),
+                    zone: slot.zone.clone(),
+                    cluster_id: Some(slot.cluster_id),
+                })
+                .collect(),
+            groups: target.group_slots.clone(),
+        };
+    }
+
+    /// Goes all the way, deciding anew after each step; says what was in the way, if anything was.
+    fn converge(&mut self, spec: &str, mesh: Option<bool>) -> Result<(), String> {
+        self.log.clear();
+        for _ in 0..500 {
+            let (target, goal) = self.goal(spec, mesh);
+            let ground = self.ground();
+            let left = pending(&ground, &goal);
+            if left.is_empty() {
+                return Ok(());
+            }
+            sound(&ground, &goal).map_err(|why| why.to_string())?;
+            let mut refused = vec![];
+            let next = left.into_iter().find(|step| {
+                let after = step.after(&ground.fabric, KEY, "");
+                step.admit(&ground.fabric, &after)
+                    .map_err(|why| refused.push(format!("{step}: {why}")))
+                    .is_ok()
+            });
+            let Some(step) = next else { return Err(refused.join("; ")) };
+            self.remember(&target);
+            self.watch(&step);
+            self.take(&step);
+        }
+        Err(format!("no end: {:?}", self.words()))
+    }
+
+    /// What a step costs, computed anew from what is read before and after it.
+    fn watch(&self, step: &Step) {
+        let (before, mut later) = (self.ground(), self.clone());
+        later.take(step);
+        let after = later.ground();
+        let expected = step.after(&before.fabric, KEY, "");
+        assert_eq!(expected.nodes(), after.fabric.nodes(), "{step}");
+        assert_eq!(expected.sessions(), after.fabric.sessions(), "{step}");
+        let change = Change::new(&before.fabric, &after.fabric, &step.changed());
+        for rule in [Rule::Rfc, Rule::Bird] {
+            assert_eq!(change.lost(rule).pairs, 0, "{step}");
+        }
+        assert!(step.changed().len() <= JOINING, "{step}");
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.log.iter().map(Step::word).collect()
+    }
+
+    fn reflectors(&self) -> BTreeMap<String, String> {
+        let ground = self.ground();
+        let all = ground.reflectors();
+        all.map(|(node, marks)| (node.to_string(), marks.cluster_id.unwrap().to_string())).collect()
+    }
+
+    fn is_redundant(&self) -> bool {
+        let fabric = self.ground().fabric;
+        [Rule::Rfc, Rule::Bird].into_iter().all(|rule| {
+            fabric.missing(rule).pairs == 0
+                && fabric.worst_without_one(rule).is_none_or(|(_, missing)| missing.pairs == 0)
+        })
+    }
+
+    fn edit(&mut self, node: &str, edit: impl FnOnce(&mut Speaker)) {
+        self.stage.edit(node, edit);
+    }
+}
+
+const SIMPLE: &str = "{topology: Simple}";
+const ZONAL: &str = "{topology: Zonal, count: {min: 6}}";
+const MULTI: &str = "{topology: Multi, count: {min: 6}}";
+
+#[test]
+fn the_mesh_goes_only_when_every_session_of_the_reflectors_is_there() {
+    for spec in [SIMPLE, ZONAL, MULTI] {
+        let mut world = World::mesh(18, 3);
+        world.converge(spec, Some(false)).unwrap();
+        assert!(!world.stage.snapshot.mesh && world.is_redundant(), "{spec}");
+        assert_eq!(world.words().last(), Some(&"MeshOff"), "{spec}");
+        assert_eq!(world.words().iter().filter(|word| **word == "MeshOff").count(), 1);
+        // And nothing more.
+        world.converge(spec, Some(false)).unwrap();
+        assert_eq!(world.words(), Vec::<&str>::new(), "{spec}");
+    }
+}
+
+#[test]
+fn zones_are_reached_over_a_wide_state_that_is_narrowed_last() {
+    let mut world = World::mesh(18, 3);
+    world.converge(ZONAL, Some(false)).unwrap();
+    let wide = world
+        .log
+        .iter()
+        .position(|step| matches!(step, Step::WritePeer { peer, .. } if peer.name == WIDE));
+    let promoted = world.words().iter().position(|word| *word == "Promote");
+    assert!(wide.unwrap() < promoted.unwrap());
+    let narrowed = world
+        .log
+        .iter()
+        .position(|step| matches!(step, Step::DeletePeer { name, .. } if name == WIDE));
+    assert_eq!(narrowed, Some(world.log.len() - 2), "{:?}", world.words());
+    // As many peers as groups, and one.
+    assert_eq!(world.stage.snapshot.peers.len(), 4);
+    let ids: BTreeSet<_> = world.reflectors().into_values().collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[test]
+fn every_topology_is_left_for_every_other_without_the_mesh() {
+    for from in [SIMPLE, ZONAL, MULTI] {
+        let mut start = World::mesh(18, 3);
+        start.converge(from, Some(false)).unwrap();
+        for to in [SIMPLE, ZONAL, MULTI] {
+            let mut world = start.clone();
+            world.converge(to, Some(false)).unwrap_or_else(|why| panic!("{from} to {to}: {why}"));
+            assert!(world.is_redundant(), "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn a_reflector_is_replaced_before_it_goes_and_no_peer_changes() {
+    for spec in [SIMPLE, ZONAL, MULTI] {
+        let mut world = World::mesh(18, 3);
+        world.converge(spec, Some(false)).unwrap();
+        let (peers, old) = (world.stage.snapshot.peers.clone(), world.reflectors());
+        let victim = old.keys().next().unwrap().clone();
+        world.edit(&victim, |speaker| speaker.cordoned = true);
+        world.converge(spec, Some(false)).unwrap();
+        assert_eq!(world.words(), ["Promote", "Demote"], "{spec}");
+        assert_eq!(world.stage.snapshot.peers, peers, "{spec}");
+        let new = world.reflectors();
+        assert!(!new.contains_key(&victim));
+        assert_eq!(new.keys().filter(|node| !old.contains_key(*node)).count(), 1);
+        assert!(world.is_redundant());
+    }
+}
+
+#[test]
+fn a_reflector_whose_node_is_deleted_gets_a_successor_in_its_slot() {
+    for spec in [SIMPLE, ZONAL, MULTI] {
+        let mut world = World::mesh(18, 3);
+        world.converge(spec, Some(false)).unwrap();
+        let victim = world.reflectors().into_keys().next().unwrap();
+        let peers = world.stage.snapshot.peers.clone();
+        world.leave(&victim);
+        world.converge(spec, Some(false)).unwrap();
+        assert_eq!(world.words(), ["Promote"], "{spec}");
+        assert_eq!(world.stage.snapshot.peers, peers, "{spec}");
+        assert!(world.is_redundant());
+    }
+}
+
+#[test]
+fn new_nodes_get_a_group_and_change_nobody_else() {
+    let mut world = World::mesh(18, 3);
+    world.converge(ZONAL, Some(false)).unwrap();
+    world.join(30, "z2");
+    // Until they have a group they are clients of the first one's reflectors.
+    assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
+    world.converge(ZONAL, Some(false)).unwrap();
+    assert_eq!(world.words(), ["LabelClients"]);
+    let Step::LabelClients { nodes, joining } = &world.log[0] else { panic!() };
+    assert!(*joining && nodes.len() == 1);
+    // In the simple topology nothing is written at all.
+    let mut world = World::mesh(18, 3);
+    world.converge(SIMPLE, Some(false)).unwrap();
+    world.join(30, "z2");
+    world.converge(SIMPLE, Some(false)).unwrap();
+    assert_eq!(world.words(), Vec::<&str>::new());
+}
+
+/// All label writes of a set are lost: `kubectl label nodes --all …-`.
+#[test]
+fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
+    for stop in 0..14 {
+        let mut world = World::mesh(18, 3);
+        let mut short = world.clone();
+        world.converge(ZONAL, Some(false)).unwrap();
+        for step in world.log.iter().take(stop) {
+            short.take(step);
+        }
+        let (target, _) = short.goal(ZONAL, Some(false));
+        short.remember(&target);
+        for speaker in &mut short.stage.speakers {
+            let kept =
+                speaker.labels.iter().filter(|(k, _)| ![SLOT_LABEL, GROUP_LABEL].contains(&&**k));
+            speaker.labels = kept.cloned().collect();
+        }
+        short.converge(ZONAL, Some(false)).unwrap_or_else(|why| panic!("{stop}: {why}"));
+        assert!(short.is_redundant() && !short.stage.snapshot.mesh, "{stop}");
+    }
+}
+
+#[test]
+fn what_would_cut_somebody_off_is_refused_and_named() {
+    // One reflector is no redundancy: nobody sets out to where it would be alone.
+    let mut world = World::mesh(6, 1);
+    let spec = "{topology: Simple, count: {min: 1, max: 1}}";
+    let why = world.converge(spec, Some(false)).unwrap_err();
+    assert_eq!(why, "n01 would lose the routes of n02 if n00 failed (20 such pairs)");
+    assert!(world.stage.snapshot.mesh && world.log.is_empty());
+    // Beside the mesh it may be.
+    world.converge(spec, None).unwrap();
+    // The mesh goes off while nobody reflects.
+    let step = Step::Mesh(false);
+    let world = World::mesh(4, 1);
+    let before = world.ground().fabric;
+    let refused = step.admit(&before, &step.after(&before, KEY, "")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "n00 would lose the routes of n01 (12 such pairs, by RFC 4456)"
+    );
+}
+
+#[test]
+fn too_many_paths_are_refused_with_their_number() {
+    let mut world = World::mesh(12, 1);
+    let spec = "{topology: Simple, count: {min: 4, max: 4}, clusterID: {per: Slot}}";
+    world.converge(spec, Some(false)).unwrap();
+    let before = world.ground().fabric;
+    let ids: [Ipv4Addr; 4] = [9, 10, 11, 12].map(|i| Ipv4Addr::new(224, 1, 0, i));
+    let slots = ["n08", "n09", "n10", "n11"].into_iter().zip(ids).zip(20..);
+    let slots = slots.map(|((node, cluster_id), id)| Slot {
+        id,
+        node: node.into(),
+        zone: None,
+        cluster_id,
+        trouble: None,
+    });
+    let step = Step::Mark { why: Why::Promote, slots: slots.collect() };
+    let refused = step.admit(&before, &step.after(&before, KEY, "")).unwrap_err();
+    assert!(matches!(refused, Refused::Paths { .. }), "{refused}");
+}
+
+#[test]
+fn foreign_peers_are_never_written() {
+    let mut world = World::mesh(12, 2);
+    let foreign = CalicoPeer {
+        name: "peer-to-rack".into(),
+        peer_ip: Some("192.168.0.1".into()),
+        reverse: true,
+        ..CalicoPeer::default()
+    };
+    world.stage.snapshot.peers.push(foreign.clone());
+    world.converge(SIMPLE, Some(false)).unwrap();
+    world.converge(ZONAL, Some(false)).unwrap();
+    assert!(world.stage.snapshot.peers.contains(&foreign));
+    assert_eq!(world.ground().foreign, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// R9: it does not matter where the way is interrupted, nor what happens there.
+    #[test]
+    fn from_wherever_a_crash_leaves_it_the_way_is_found(
+        nodes in 9_usize..24, zones in 1_usize..4, stop in 0_usize..25, topology in 0_usize..3,
+        victim in 0_usize..9, what in 0_usize..4,
+    ) {
+        let spec = [SIMPLE, "{count: {min: 6}}", "{topology: Multi, count: {min: 6}}"][topology];
+        prop_assume!(topology != 2 || zones > 1);
+        let mut whole = World::mesh(nodes, zones);
+        let mut world = whole.clone();
+        let result = whole.converge(spec, Some(false));
+        // With three of two zones a client has, after one failure, only reflectors of one id.
+        prop_assert!(result.is_ok() || topology == 2 && zones == 2, "{result:?}");
+        prop_assert!(result.is_ok() || whole.stage.snapshot.mesh);
+        for step in whole.log.iter().take(stop) {
+            let (target, _) = world.goal(spec, Some(false));
+            world.remember(&target);
+            world.take(step);
+        }
+        let name = format!("n{victim:02}");
+        match what {
+            0 => world.leave(&name),
+            1 => world.edit(&name, |speaker| speaker.cordoned = true),
+            2 => world.edit(&name, |speaker| speaker.readiness = Readiness::NotReady(Some(0))),
+            _ => {}
+        }
+        let result = world.converge(spec, Some(false));
+        prop_assert!(result.is_ok() || topology == 2, "{result:?}");
+        prop_assert!(result.is_err() || !world.stage.snapshot.mesh);
+        prop_assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
+    }
+}
+
+/// What Auto may choose, and what a spec may ask for, can be reached.
+#[test]
+fn as_many_reflectors_of_zones_as_can_be_borne_are_reached() {
+    for (zones, each, left) in
+        [(2, 2, true), (2, 6, true), (3, 3, true), (3, 4, false), (4, 2, false)]
+    {
+        let count = zones * each;
+        let spec = format!("{{topology: Zonal, count: {{min: {count}, max: {count}}}}}");
+        let mut world = World::mesh(10 * zones, zones);
+        world.converge(&spec, Some(false)).unwrap_or_else(|why| panic!("{zones} x {each}: {why}"));
+        assert!(world.is_redundant(), "{zones} x {each}");
+        if !left {
+            continue;
+        }
+        // And left again; with more it would have to be borne that clients of many have ids of two kinds.
+        let simple = format!("{{topology: Simple, count: {{min: {count}, max: {count}}}}}");
+        world
+            .converge(&simple, Some(false))
+            .unwrap_or_else(|why| panic!("{zones} x {each}: {why}"));
+        assert_eq!(world.stage.snapshot.peers.len(), 2, "{zones} x {each}");
+        world.converge(&spec, Some(false)).unwrap_or_else(|why| panic!("{zones} x {each}: {why}"));
+        assert!(world.is_redundant(), "{zones} x {each}");
+    }
+    // Five in each of three zones cannot be borne; nobody sets out.
+    let mut world = World::mesh(30, 3);
+    let spec = "{topology: Zonal, count: {min: 15}}";
+    let why = world.converge(spec, Some(false)).unwrap_err();
+    assert!(why.starts_with("a node would hold 250 paths to one prefix"), "{why}");
+    assert!(world.log.is_empty());
+    // Auto chooses another topology.
+    world.converge("{count: {min: 15}}", Some(false)).unwrap();
+    assert_eq!(world.stage.snapshot.peers.len(), 2);
+}
+
+/// The way back: what deletionPolicy RestoreMesh does.
+#[test]
+fn the_mesh_is_restored_before_anybody_is_demoted() {
+    for spec in [SIMPLE, ZONAL, MULTI] {
+        let mut world = World::mesh(18, 3);
+        world.converge(spec, Some(false)).unwrap();
+        let start = World::mesh(18, 3);
+        world.log.clear();
+        let settings = Settings::of(&RouteReflectorSet::new(SET, spec_of(spec))).unwrap();
+        for _ in 0..100 {
+            let ground = world.ground();
+            let left = pending(&ground, &restoration(&settings, &ground));
+            let next = left.iter().find(|step| {
+                let after = step.after(&ground.fabric, KEY, "");
+                step.admit(&ground.fabric, &after).is_ok()
+            });
+            let Some(step) = next.cloned() else {
+                assert!(left.is_empty(), "{spec}: {left:?}");
+                break;
+            };
+            world.watch(&step);
+            world.take(&step);
+        }
+        assert_eq!(world.words().first(), Some(&"MeshOn"));
+        assert_eq!(world.stage.speakers, start.stage.speakers, "{spec}");
+        assert_eq!(world.stage.snapshot, start.stage.snapshot, "{spec}");
+    }
+}
+
+fn spec_of(spec: &str) -> RouteReflectorSetSpec {
+    serde_yaml::from_str(spec).unwrap()
+}

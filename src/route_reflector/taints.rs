@@ -1,0 +1,104 @@
+//! Which taints keep a node from reflecting routes.
+use k8s_openapi::api::core::v1::Toleration;
+
+use crate::nodes::Taint;
+
+/// Taints of nodes in trouble, by which Kubernetes itself says that nothing new should run there: the
+/// original's list.
+const TROUBLE: [&str; 8] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/out-of-disk",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.kubernetes.io/unschedulable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+];
+
+/// Taints that only repeat what the condition Ready says: how long that is to be borne is said by
+/// `replaceAfter`.
+const NOT_READY: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// The first taint that keeps a node out, if one does.
+///
+/// Without tolerations only those of nodes in trouble do; with some, each of effect `NoSchedule` or
+/// `NoExecute` that none of them tolerates.
+#[must_use]
+pub fn keeping_out<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a str> {
+    let keeps_out = |taint: &&Taint| {
+        if NOT_READY.contains(&&*taint.key) {
+            return false;
+        }
+        if tolerations.is_empty() {
+            return TROUBLE.contains(&&*taint.key);
+        }
+        taint.effect.as_ref() != "PreferNoSchedule"
+            && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+    };
+    taints.iter().find(keeps_out).map(|taint| &*taint.key)
+}
+
+/// As Kubernetes defines it: an empty key with Exists tolerates all, an empty effect every effect.
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let effect = toleration.effect.as_deref().unwrap_or_default();
+    if !effect.is_empty() && *effect != *taint.effect {
+        return false;
+    }
+    let key = toleration.key.as_deref().unwrap_or_default();
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    if key.is_empty() {
+        return exists;
+    }
+    *key == *taint.key
+        && (exists || toleration.value.as_deref().unwrap_or_default() == &*taint.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, value: &str, effect: &str) -> Taint {
+        Taint { key: key.into(), value: value.into(), effect: effect.into() }
+    }
+
+    fn toleration(json: &str) -> Toleration {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn without_tolerations_only_trouble_keeps_a_node_out() {
+        for (key, out) in [
+            ("node-role.kubernetes.io/control-plane", false),
+            ("node.kubernetes.io/memory-pressure", true),
+            ("node.kubernetes.io/unschedulable", true),
+            ("node.cloudprovider.kubernetes.io/uninitialized", true),
+            ("mine", false),
+            // That is said by Ready, and bears waiting for.
+            ("node.kubernetes.io/unreachable", false),
+            ("node.kubernetes.io/not-ready", false),
+        ] {
+            let taints = [taint(key, "", "NoSchedule")];
+            assert_eq!(keeping_out(&taints, &[]).is_some(), out, "{key}");
+        }
+    }
+
+    #[test]
+    fn with_tolerations_each_taint_needs_one() {
+        let mine = taint("mine", "x", "NoSchedule");
+        for (json, out) in [
+            (r#"{"key":"mine","operator":"Exists"}"#, false),
+            (r#"{"key":"mine","value":"x"}"#, false),
+            (r#"{"key":"mine","operator":"Equal","value":"y"}"#, true),
+            (r#"{"key":"mine","operator":"Exists","effect":"NoExecute"}"#, true),
+            (r#"{"operator":"Exists"}"#, false),
+            (r#"{"key":"other","operator":"Exists"}"#, true),
+            ("{}", true),
+        ] {
+            let kept_out = keeping_out(std::slice::from_ref(&mine), &[toleration(json)]);
+            assert_eq!(kept_out.is_some(), out, "{json}");
+        }
+        let soft = [taint("mine", "x", "PreferNoSchedule")];
+        assert_eq!(keeping_out(&soft, &[toleration(r#"{"key":"other"}"#)]), None);
+    }
+}

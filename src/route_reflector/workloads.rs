@@ -1,0 +1,96 @@
+//! How much would be hit on each node if its routes were gone for a moment.
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::ListParams,
+    core::{NamespaceResourceScope, ObjectMeta},
+};
+use serde::Deserialize;
+
+use crate::{controller::Error, slim::slim};
+
+/// Pods in one answer: some hundred kilobytes.
+const PAGE: u32 = 500;
+
+/// A Pod without what is not looked at.
+#[derive(Clone, Debug, Deserialize)]
+struct Workload {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+    #[serde(default)]
+    host_network: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    phase: String,
+}
+
+slim!(Workload as Pod, NamespaceResourceScope);
+
+impl Workload {
+    /// Whether it would notice: it runs, on the pod network, and not on every node.
+    fn counts(&self) -> bool {
+        let owners = self.metadata.owner_references.iter().flatten();
+        let everywhere = owners.into_iter().any(|owner| owner.kind == "DaemonSet");
+        self.status.phase == "Running" && !self.spec.host_network && !everywhere
+    }
+}
+
+/// Running pods of the pod network, by node, without those of `DaemonSet`s. Read once when a reflector is to
+/// be chosen.
+pub(super) async fn count(client: &kube::Client) -> Result<BTreeMap<Arc<str>, u32>, Error> {
+    let api = Api::<Workload>::all(client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    let mut counted: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    loop {
+        let page = api.list(&params).await.map_err(Error::kube("list Pods"))?;
+        for pod in page.items.iter().filter(|pod| pod.counts()) {
+            if let Some(node) = &pod.spec.node_name {
+                match counted.get_mut(node.as_str()) {
+                    Some(number) => *number += 1,
+                    None => drop(counted.insert(node.as_str().into(), 1)),
+                }
+            }
+        }
+        match page.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => params = params.continue_token(&next),
+            None => return Ok(counted),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_would_notice_counts() {
+        for (pod, counts) in [
+            (r#"{"metadata":{},"spec":{"nodeName":"n"},"status":{"phase":"Running"}}"#, true),
+            (r#"{"metadata":{},"spec":{"nodeName":"n"},"status":{"phase":"Succeeded"}}"#, false),
+            (
+                r#"{"metadata":{},"spec":{"nodeName":"n","hostNetwork":true},"status":{"phase":"Running"}}"#,
+                false,
+            ),
+            (
+                r#"{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"d","uid":"u"}]},"spec":{},"status":{"phase":"Running"}}"#,
+                false,
+            ),
+        ] {
+            assert_eq!(serde_json::from_str::<Workload>(pod).unwrap().counts(), counts, "{pod}");
+        }
+    }
+}

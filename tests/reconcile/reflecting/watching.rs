@@ -1,0 +1,72 @@
+//! Changes of Calico's objects in the Kubernetes API are noticed, whoever makes them.
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::BoxStream};
+use lab::calico::{self, Group};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{CLIENTS, installed, kind, peers, store};
+use crate::bench::run;
+
+/// Far more than any watch takes to tell.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub async fn told(changes: &mut BoxStream<'static, ()>, what: &str) {
+    timeout(PATIENCE, changes.next()).await.unwrap_or_else(|_| panic!("{what}")).expect("endless");
+}
+
+/// Reads items until there is none for a moment.
+pub async fn settled(changes: &mut BoxStream<'static, ()>) {
+    while timeout(Duration::from_secs(1), changes.next()).await.is_ok() {}
+}
+
+#[test]
+fn a_change_by_anybody_is_told_and_what_was_read_holds_until_then() {
+    run(async |bench| {
+        installed(&bench, &[Group::V1]).await;
+        let store = store(&bench).await;
+        assert!(!Arc::ptr_eq(
+            &store.read().await.expect("read"),
+            &store.read().await.expect("read")
+        ));
+        let mut changes = store.changes();
+        told(&mut changes, "the watch stands").await;
+        settled(&mut changes).await;
+        let read = store.read().await.expect("read");
+        assert!(Arc::ptr_eq(&read, &store.read().await.expect("read")), "nothing changed");
+
+        let spec = json!({"nodeSelector": "all()", "peerIP": "10.0.0.9", "asNumber": 65001});
+        peers(&bench, Group::V1).create("BGPPeer", json!({"name": "tor"}), spec).await;
+        told(&mut changes, "a peer").await;
+        assert_eq!(store.read().await.expect("read").peers.len(), 1);
+
+        let all = kind(&bench.client, Group::V1, "BGPConfiguration", "bgpconfigurations");
+        let off = json!({"nodeToNodeMeshEnabled": false});
+        all.create("BGPConfiguration", json!({"name": "default"}), off).await;
+        told(&mut changes, "the configuration").await;
+        assert!(!store.read().await.expect("read").mesh);
+
+        // A write of ours is known without being told.
+        settled(&mut changes).await;
+        store.read().await.expect("read");
+        store.apply_peer(&CLIENTS).await.expect("create");
+        assert_eq!(store.read().await.expect("read").peers.len(), 2);
+    });
+}
+
+#[test]
+fn calico_may_be_installed_and_removed_while_we_watch() {
+    run(async |bench| {
+        installed(&bench, &[]).await;
+        let store = store(&bench).await;
+        let mut changes = store.changes();
+        assert!(timeout(Duration::from_secs(1), changes.next()).await.is_err(), "nothing is there");
+        calico::install(&bench.client, Group::V3).await.expect("install");
+        told(&mut changes, "installed").await;
+        assert_eq!(store.read().await.expect("read").flavour, "projectcalico.org/v3");
+        settled(&mut changes).await;
+        calico::remove(&bench.client, Group::V3).await.expect("remove");
+        told(&mut changes, "removed").await;
+    });
+}
