@@ -277,7 +277,7 @@ impl RouteReflectorReconciler {
             && set.status.as_ref().is_some_and(|status| status.last_step_time.is_some())
         {
             // The process before this one may have taken a step that it could not note any more.
-            observed.memory.last_step = Some(observed.now);
+            observed.memory.last_step = Some(plan::whole(observed.now));
         }
         let Ok(settings) = observed.settings.clone() else { return Ok(observed) };
         if observed.held.is_some() || set.spec.paused && !deleting {
