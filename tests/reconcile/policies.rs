@@ -20,6 +20,8 @@ use crate::{
     prometheus::{Prometheus, Sample},
 };
 
+const SLOT: &str = "route-reflectors.traffic.example.com/slot";
+
 async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
@@ -220,9 +222,14 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
         for (patch, text) in [
             (json!({"metadata": {"labels": {"team": null}}}), "only node labels"),
             (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
-            (json!({"metadata": {"annotations": {"a": "b"}}}), "nothing of a node"),
-            (json!({"metadata": {"labels": {"rr": ""}}}), "only node labels"),
-            (json!({"metadata": {"labels": {"rr": "", "team": "b", SLOT: "0"}}}), "only node labels"),
+            (json!({"metadata": {"labels": {"calico-route-reflectors": ""}}}), "only node labels"),
+            // Nor beside a slot, which the account may write.
+            (json!({"metadata": {"labels": {"rr": "", SLOT: "0"}}}), "only node labels"),
+            (json!({"metadata": {"annotations": {"a": "b"}}}), "only the node annotation"),
+            (
+                json!({"metadata": {"annotations": {"projectcalico.org/IPv4Address": "10.0.0.9/24"}}}),
+                "only the node annotation",
+            ),
             (json!({"spec": {"unschedulable": true}}), "nothing of a node"),
             (json!({"spec": {"taints": []}}), "only node taints"),
             (
@@ -238,14 +245,19 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             {"key": "team", "value": "a", "effect": "NoSchedule"},
             {"key": KEY, "value": "true", "effect": "NoSchedule"}]}});
         nodes.patch("node-1", &params, &Patch::Merge(ours)).await.expect("our own keys");
-        // What makes a reflector, and what takes that away: the label's name is the user's choice.
-        for value in [json!("0"), json!(null)] {
-            let label = value.as_str().map(|_| "");
-            let reflector = json!({"metadata": {
-                "labels": {"rr": label, SLOT: value, "route-reflectors.traffic.example.com/group": null},
-                "annotations": {"projectcalico.org/RouteReflectorClusterID": value.as_str().map(|_| "224.0.0.1")},
-            }});
-            nodes.patch("node-1", &params, &Patch::Merge(reflector)).await.expect("a reflector");
+        let reflector = |value: Option<&str>| {
+            json!({"metadata": {
+                "labels": {
+                    "calico-route-reflector": value,
+                    SLOT: value,
+                    "route-reflectors.traffic.example.com/group": value,
+                },
+                "annotations": {"projectcalico.org/RouteReflectorClusterID": value},
+            }})
+        };
+        for value in [Some("1"), Some("2"), None] {
+            let patch = Patch::Merge(reflector(value));
+            nodes.patch("node-1", &params, &patch).await.expect("a reflector's keys");
         }
         // Everybody else is as free as before.
         let other = json!({"metadata": {"labels": {"team": "c"}}});

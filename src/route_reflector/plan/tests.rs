@@ -32,7 +32,7 @@ fn mesh() -> Stage {
     Stage { speakers: speakers.collect(), snapshot }
 }
 
-fn set(spec: Value) -> RouteReflectorSet {
+fn set(spec: &Value) -> RouteReflectorSet {
     let mut all = json!({"count": {"min": 2, "max": 2}, "mesh": "Migrate"});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
@@ -79,7 +79,7 @@ fn healthy(observed: &Observed, age: f64) -> Measured {
 }
 
 /// A converged set, its status and network.
-fn converged(spec: Value) -> (RouteReflectorSet, Stage) {
+fn converged(spec: &Value) -> (RouteReflectorSet, Stage) {
     let mut set = set(spec);
     let mut stage = mesh();
     let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
@@ -104,7 +104,7 @@ fn condition<'a>(
 
 #[test]
 fn a_converged_set_has_nothing_to_do_and_says_so() {
-    let (set, stage) = converged(json!({}));
+    let (set, stage) = converged(&json!({}));
     let plan = plan(&set, &observed(&set, &stage)).unwrap();
     assert_eq!(word(&plan.desired), None);
     assert_eq!(condition(&plan, "Converged").0, "Converged");
@@ -119,7 +119,7 @@ fn a_converged_set_has_nothing_to_do_and_says_so() {
 
 #[test]
 fn a_step_waits_for_the_sessions_of_the_one_before() {
-    let set = set(json!({}));
+    let set = set(&json!({}));
     let mut stage = mesh();
     // Both peers, and the first reflector.
     for _ in 0..3 {
@@ -165,7 +165,7 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
 
 #[test]
 fn a_dead_reflector_gets_a_successor_even_when_nobody_can_count() {
-    let (set, mut stage) = converged(json!({}));
+    let (set, mut stage) = converged(&json!({}));
     stage.speakers.retain(|speaker| &*speaker.name != "n0");
     let mut seen = observed(&set, &stage);
     seen.measured = Some(Err("away".into()));
@@ -178,7 +178,7 @@ fn a_dead_reflector_gets_a_successor_even_when_nobody_can_count() {
 
 #[test]
 fn without_prometheus_nobody_is_demoted() {
-    let (set, mut stage) = converged(json!({}));
+    let (set, mut stage) = converged(&json!({}));
     stage.edit("n0", |speaker| speaker.cordoned = true);
     let mut seen = observed(&set, &stage);
     seen.memory.last_step = Some(ago(10_000));
@@ -202,7 +202,7 @@ fn without_prometheus_nobody_is_demoted() {
 /// R3: nobody who could be one is no wish for none.
 #[test]
 fn no_candidate_freezes_everything() {
-    let (set, mut stage) = converged(json!({}));
+    let (set, mut stage) = converged(&json!({}));
     for speaker in &mut stage.speakers {
         speaker.cordoned = true;
     }
@@ -216,7 +216,7 @@ fn no_candidate_freezes_everything() {
 
 #[test]
 fn nodes_that_are_not_ready_never_shrink_the_set() {
-    let (set, mut stage) = converged(json!({"count": {"min": 1, "ratio": "0.5"}}));
+    let (set, mut stage) = converged(&json!({"count": {"min": 1, "ratio": "0.5"}}));
     assert_eq!(set.status.as_ref().unwrap().slots.len(), 3);
     for node in ["n3", "n4", "n5"] {
         stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
@@ -245,7 +245,7 @@ fn the_next_look_comes_when_a_reflector_has_been_silent_for_long_enough() {
 
 #[test]
 fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
-    let (set, stage) = converged(json!({
+    let (set, stage) = converged(&json!({
         "candidates": {"fitnessRef": {"namespace": "n", "name": "w"}, "demoteAfter": "10m"}
     }));
     let mut set = set;
@@ -281,7 +281,7 @@ fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
 
 #[test]
 fn a_name_that_is_taken_stops_everything_and_says_how_to_hand_it_over() {
-    let set = set(json!({}));
+    let set = set(&json!({}));
     let mut stage = mesh();
     stage.snapshot.peers.push(CalicoPeer {
         name: "rrs-to-rrs".into(),
@@ -305,15 +305,15 @@ fn a_name_that_is_taken_stops_everything_and_says_how_to_hand_it_over() {
 #[test]
 fn observe_pause_and_a_datastore_that_moves_write_nothing() {
     let stage = mesh();
-    let observe = set(json!({"mode": "Observe"}));
+    let observe = set(&json!({"mode": "Observe"}));
     let seen = plan(&observe, &observed(&observe, &stage)).unwrap();
     assert_eq!((word(&seen.desired), seen.period), (None, PERIOD));
     assert!(condition(&seen, "Ready").1.contains("mode Observe"));
     assert!(!seen.status.plan.is_empty(), "but the plan is told");
-    let paused = set(json!({"paused": true}));
+    let paused = set(&json!({"paused": true}));
     let seen = plan(&paused, &observed(&paused, &stage)).unwrap();
     assert_eq!((word(&seen.desired), seen.status.phase.as_str()), (None, "Paused"));
-    let enforce = set(json!({}));
+    let enforce = set(&json!({}));
     let mut locked = mesh();
     locked.snapshot.locked = true;
     let seen = plan(&enforce, &observed(&enforce, &locked)).unwrap();
@@ -326,7 +326,7 @@ fn observe_pause_and_a_datastore_that_moves_write_nothing() {
 
 #[test]
 fn a_node_that_speaks_no_bgp_reflects_nothing() {
-    let set = set(json!({}));
+    let set = set(&json!({}));
     let mut stage = mesh();
     stage.edit("n0", |speaker| speaker.calico = texts(&[]));
     stage.edit("n1", |speaker| {
@@ -343,7 +343,7 @@ fn a_node_that_speaks_no_bgp_reflects_nothing() {
 /// What the original operator left is taken over as it is.
 #[test]
 fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
-    let set = set(json!({"clusterID": {"pool": "224.0.0.0/16"}}));
+    let set = set(&json!({"clusterID": {"pool": "224.0.0.0/16"}}));
     let mut stage = mesh();
     for node in ["n3", "n4"] {
         stage.edit(node, |speaker| {

@@ -2,6 +2,7 @@
 mod datastore;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod rights;
 mod watching;
 
 use kube::{

@@ -120,7 +120,9 @@ pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
         foreign::mark(stage, &new.name).await
     };
     let joined = |set: &Set| (self::clients(set) <= clients).then(|| "it has no group".to_owned());
-    stage.step("a node joins", &[], act, |set| served(set, "Zonal").or_else(|| joined(set))).await?;
+    stage
+        .step("a node joins", &[], act, |set| served(set, "Zonal").or_else(|| joined(set)))
+        .await?;
     let node = client(stage, "b").await?;
     let act = async |stage: &mut Stage| delete(stage, &node).await;
     let left = |set: &Set| (self::clients(set) > clients).then(|| "it has a group".to_owned());

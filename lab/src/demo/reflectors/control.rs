@@ -41,7 +41,8 @@ pub(super) async fn mistake(stage: &mut Stage) -> Result<Check> {
     stage.settled("the mesh again", async |_: &Stage| Ok(None)).await?;
     let nodes = stage.site.ground.machines().len();
     let pairs = nodes * (nodes - 1);
-    let figure = format!("{} of {pairs} pairs without a route, {} probes lost", row.missing, row.lost);
+    let figure =
+        format!("{} of {pairs} pairs without a route, {} probes lost", row.missing, row.lost);
     stage.say(&format!("==> {figure}"));
     Ok(Check::new("a mistake is seen", row.missing == pairs && row.lost > 0, figure))
 }

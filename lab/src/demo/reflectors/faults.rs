@@ -44,11 +44,17 @@ pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
 /// A reflector's BIRD is killed, and ends in order.
 pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
     let node = reflector(stage, "c").await?;
-    for (name, in_order) in [("a reflector's BIRD: kill -9", false), ("a reflector's BIRD stopped", true)] {
+    for (name, in_order) in
+        [("a reflector's BIRD: kill -9", false), ("a reflector's BIRD stopped", true)]
+    {
         let start = Start::now();
         stage.say(&format!("{name} …"));
         let machine = stage.site.ground.machine(&node)?;
-        if in_order { machine.stop()? } else { machine.kill()? }
+        if in_order {
+            machine.stop()?
+        } else {
+            machine.kill()?
+        }
         stage.dead.insert(node.clone());
         tokio::time::sleep(DEAD).await;
         let poor = without_reflector(stage, &stage.told().await?);
@@ -85,7 +91,8 @@ pub(super) async fn prometheus(stage: &mut Stage) -> Result<()> {
         stage.wrong.push(format!("{name}: {:?}", row.writes));
     }
     let act = async |stage: &mut Stage| stage.monitoring.resume().await;
-    let wanted = |set: &Set| served_without(set, &loaded).or_else(|| served_without(set, &cordoned));
+    let wanted =
+        |set: &Set| served_without(set, &loaded).or_else(|| served_without(set, &cordoned));
     stage.step("Prometheus again", &[], act, wanted).await?;
     stage.monitoring.set_load(&loaded, LOADS[0]);
     stage.site.nodes.set_cordoned(&cordoned, false).await

@@ -70,7 +70,11 @@ impl Foreign {
 pub(super) async fn mark(stage: &Stage, node: &str) -> Result<()> {
     let marks = json!({KEY: format!("of {node}")});
     let label = json!({KEY: node});
-    stage.site.nodes.patch(node, &json!({"metadata": {"labels": label, "annotations": marks}})).await
+    stage
+        .site
+        .nodes
+        .patch(node, &json!({"metadata": {"labels": label, "annotations": marks}}))
+        .await
 }
 
 /// All of it, with its version and who wrote what.

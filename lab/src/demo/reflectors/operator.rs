@@ -69,8 +69,7 @@ impl Operator {
             // As in the image, which holds the program and nothing else.
             .env("SSL_CERT_FILE", "/dev/null")
             .env("SSL_CERT_DIR", "/nonexistent");
-        let process =
-            Process::start("operator", command, &site.ground.dir, Lifetime::Starter)?;
+        let process = Process::start("operator", command, &site.ground.dir, Lifetime::Starter)?;
         let metrics = format!("http://127.0.0.1:{admin}/metrics");
         let estimates = Arc::<Mutex<Vec<_>>>::default();
         let asker = tokio::spawn(ask(metrics.clone(), Arc::clone(&estimates)));

@@ -124,7 +124,8 @@ impl Stage {
         let mut row = Row::new(name, took, outcome);
         row.estimate = self.operator.estimate(start.at);
         row.peers = self.peers().await?;
-        row.writes = Writes::of(&self.site.plane.audit_since(start.time)?, start.time, Timestamp::now());
+        row.writes =
+            Writes::of(&self.site.plane.audit_since(start.time)?, start.time, Timestamp::now());
         self.say(&format!("==> {}", row.line()));
         self.wrong.extend(row.wrong());
         self.rows.push(row);

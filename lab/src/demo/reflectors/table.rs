@@ -157,7 +157,17 @@ impl Row {
 }
 
 const HEAD: [&str; 11] = [
-    "s", "missing", "lost", "resets", "all", "changed", "their blip", "paths", "peers", "nodes", "other",
+    "s",
+    "missing",
+    "lost",
+    "resets",
+    "all",
+    "changed",
+    "their blip",
+    "paths",
+    "peers",
+    "nodes",
+    "other",
 ];
 
 /// Renders the steps.

@@ -21,7 +21,8 @@ pub(super) fn all(stage: &Stage, steps: usize) -> Vec<Check> {
     for wrong in stage.wrong.iter().take(3) {
         let _ = write!(figure, "; {wrong}");
     }
-    let above: Vec<&str> = rows.iter().filter(|row| above(row)).map(|row| row.step.as_str()).collect();
+    let above: Vec<&str> =
+        rows.iter().filter(|row| above(row)).map(|row| row.step.as_str()).collect();
     let fullest = rows.iter().map(|row| row.paths).max().unwrap_or(0);
     let settled = rows.iter().filter(|row| row.step.contains("reflector") && row.peers > 0);
     let peers: Vec<usize> = settled.map(|row| row.peers).collect();
