@@ -1,12 +1,12 @@
-//! RouteReflectorSet, against a real API server that has Calico's kinds, and a real etcd.
-mod datastore;
+//! Calico's datastores alone: a real API server that has its kinds, and a real etcd.
 #[cfg(feature = "etcd")]
 mod etcd;
+mod objects;
 mod watching;
 
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
     discovery::ApiResource,
 };
@@ -76,6 +76,16 @@ impl Kind {
     pub async fn get(&self, name: &str) -> Option<Value> {
         let object = self.0.get_opt(name).await.expect("get")?;
         Some(serde_json::to_value(object).expect("JSON"))
+    }
+
+    /// Deletes all of them.
+    pub async fn clear(&self) {
+        let (now, all) = (DeleteParams::default(), kube::api::ListParams::default());
+        self.0.delete_collection(&now, &all).await.expect("delete");
+    }
+
+    pub async fn delete(&self, name: &str) {
+        self.0.delete(name, &DeleteParams::default()).await.expect("delete");
     }
 
     pub async fn names(&self) -> Vec<String> {
