@@ -9,7 +9,7 @@
 //! - [`Datastore::changes`] says when something changed, whoever changed it.
 use std::{
     collections::BTreeMap,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -62,6 +62,9 @@ pub struct Snapshot {
     /// Cluster ids by the name of the Kubernetes node: of Calico's own Nodes in etcd. With the
     /// Kubernetes API they are annotations of Nodes, and this is empty.
     pub cluster_ids: BTreeMap<Arc<str>, Ipv4Addr>,
+    /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they have their
+    /// own.
+    pub speakers: Option<BTreeMap<Arc<str>, (IpAddr, Option<u32>)>>,
     /// Where all this is: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavour: &'static str,
     /// Calico is moving its objects to another place: nothing is to be written.

@@ -229,7 +229,7 @@ fn nodes_that_are_not_ready_never_shrink_the_set() {
 
 #[test]
 fn the_next_look_comes_when_a_reflector_has_been_silent_for_long_enough() {
-    let (set, mut stage) = converged(json!({"candidates": {"replaceAfter": "3m"}}));
+    let (set, mut stage) = converged(&json!({"candidates": {"replaceAfter": "3m"}}));
     let mut period = |node: &str, silent: i64| {
         let since = ago(silent).as_second();
         stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(since)));
