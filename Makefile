@@ -37,6 +37,10 @@ demo-prober: image ## Run the network prober on a real cluster; PASS or FAIL. KE
 demo-swarm: image ## Hand streams over between workers on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
 	$(LAB) demo-swarm $(if $(KEEP),--keep)
 
+.PHONY: demo-reflectors
+demo-reflectors: image ## Replace route reflectors under real BGP; PASS or FAIL. KEEP=1 leaves it running until Ctrl-C.
+	$(LAB) demo-reflectors --operator $(BINARY) $(if $(KEEP),--keep)
+
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test

@@ -67,6 +67,15 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+    /// Play route reflectors on nodes with real BGP, and say PASS or FAIL.
+    DemoReflectors {
+        /// Leave the nodes running until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
+        /// The operator's program.
+        #[arg(long, default_value = "target/debug/traffic-operator")]
+        operator: PathBuf,
+    },
     /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground see them?
     BgpCheck {
         /// What to measure: static, order, change, kill; everything, if nothing is named.
@@ -229,6 +238,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::DemoSwarm { keep } => {
             let passed = interruptible(demo::swarm::run(keep))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::DemoReflectors { keep, operator } => {
+            let passed = interruptible(demo::reflectors::run(keep, &operator))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::BgpCheck { scenarios } => {

@@ -21,7 +21,7 @@ const SAMPLED: &str = "sampled";
 /// How many nodes are named where the gate is shut.
 const NAMED: usize = 3;
 
-/// What is counted where no query is given: established sessions by bird_exporter's series, without
+/// What is counted where no query is given: established sessions by the series of `bird_exporter`, without
 /// those to `excluded` addresses, and when they were scraped.
 ///
 /// Calico names a session by its kind and its neighbour's address: `Node_10_0_0_1`.

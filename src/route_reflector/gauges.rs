@@ -35,6 +35,9 @@ fn large(number: u64) -> f64 {
     number as f64
 }
 
+/// The counters of one set as series.
+type Counted = dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)>;
+
 type Gauge = (&'static str, &'static str, fn(&Told, f64) -> Vec<Series<'_>>);
 
 const GAUGES: [Gauge; 9] = [
@@ -118,23 +121,18 @@ impl Collector for Gauges {
                 }
             }
         }
-        let counter =
-            |encoder: &mut DescriptorEncoder,
-             metric: &str,
-             help: &str,
-             of: &dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)>| {
-                let mut family =
-                    encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
-                for (name, (_, counters)) in &all {
-                    for (labels, value) in of(counters) {
-                        let mut every = vec![("name", name.as_str())];
-                        every.extend(labels);
-                        let value = ConstCounter::new(value);
-                        value.encode(family.encode_family(&every.as_slice())?)?;
-                    }
+        let counter = |encoder: &mut DescriptorEncoder, metric: &str, help: &str, of: &Counted| {
+            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
+            for (name, (_, counters)) in &all {
+                for (labels, value) in of(counters) {
+                    let mut every = vec![("name", name.as_str())];
+                    every.extend(labels);
+                    let value = ConstCounter::new(value);
+                    value.encode(family.encode_family(&every.as_slice())?)?;
                 }
-                Ok::<_, fmt::Error>(())
-            };
+            }
+            Ok::<_, fmt::Error>(())
+        };
         counter(
             &mut encoder,
             "traffic_operator_routereflector_transitions",

@@ -9,6 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::gate::Measured;
 
+/// Pods that an interruption would hit, by node.
+pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
+
 /// What is remembered of one set.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
@@ -17,7 +20,7 @@ pub struct Memory {
     /// Since when the gate has been shut for the step that is next.
     pub shut_since: Option<Timestamp>,
     /// Pods that an interruption would hit, by node, and when they were counted.
-    pub workloads: Option<(Instant, Arc<BTreeMap<Arc<str>, u32>>)>,
+    pub workloads: Option<(Instant, Workloads)>,
     /// What `CalicoNodeStatus` objects said of nodes since the last step.
     pub statuses: Measured,
     /// The nodes that have such an object of ours.

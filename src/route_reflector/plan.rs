@@ -40,11 +40,17 @@ const NEXT: Duration = Duration::from_millis(250);
 
 /// How old the samples of an author's query may be: they do not say. Two scrapes of most
 /// installations.
-const UNDATED: Duration = Duration::from_secs(60);
+const UNDATED: Duration = Duration::from_mins(1);
 
 /// How many nodes are left out of a count by their addresses: a query has to stay readable. With more
 /// of them down, nothing is changed.
 pub const MOST_EXCLUDED: usize = 100;
+
+/// What was read of Calico, and everything put together.
+pub type Read = (Arc<datastore::Snapshot>, Ground);
+
+/// What Prometheus counted, or why it did not.
+pub type Counts = Result<Arc<Measured>, String>;
 
 /// Facts.
 pub struct Observed {
@@ -57,11 +63,11 @@ pub struct Observed {
     /// All nodes.
     pub speakers: Vec<Speaker>,
     /// Calico's objects, and everything put together.
-    pub ground: Result<(Arc<datastore::Snapshot>, Ground), Calico>,
+    pub ground: Result<Read, Calico>,
     /// What `candidates.fitnessRef` says.
     pub fitness: Option<Fitness>,
     /// What the gate says; `None` if nothing is to be asked.
-    pub measured: Option<Result<Arc<Measured>, String>>,
+    pub measured: Option<Counts>,
     /// What is remembered.
     pub memory: Memory,
 }
@@ -84,11 +90,14 @@ pub struct Fitness {
     pub frozen: Option<String>,
 }
 
+/// Key and value of the label of reflectors.
+pub type Label = (Arc<str>, Arc<str>);
+
 /// What is to be written.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
-    /// One step, with the key and value of the label of reflectors.
-    pub step: Option<(Step, (Arc<str>, Arc<str>))>,
+    /// One step.
+    pub step: Option<(Step, Label)>,
     /// The nodes that are to have a `CalicoNodeStatus`, if that is what the gate asks.
     pub statuses: Vec<Arc<str>>,
     /// What is remembered from now on.
@@ -710,3 +719,6 @@ pub(super) fn remembered(
     report::remember(&mut status, &decision.target, ground, &decision.unfit_since, now);
     status
 }
+
+#[cfg(test)]
+mod tests;

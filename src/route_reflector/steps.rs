@@ -519,7 +519,7 @@ fn narrower_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
     for (name, there) in &ground.ours {
         match goal.peers.iter().find(|peer| peer.name == *name) {
             None => {
-                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() })
+                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() });
             }
             Some(peer) if *peer != as_spec(name, there) => {
                 steps.push(Step::WritePeer { peer: peer.clone(), widens: false });

@@ -5,7 +5,7 @@ use crate::reading::{documents, expressions, metric_names};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use traffic_operator::api::{NetworkProber, Swarm};
+use traffic_operator::api::{NetworkProber, RouteReflectorSet, Swarm};
 use traffic_operator::placement::assignment::{Item, Policy, Rules, Standing, Worker, assign};
 use traffic_operator::webhook::injection::SkipReason;
 
@@ -54,12 +54,17 @@ const PAGES: &[(&str, &[&str])] = &[
     ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
     ("NetworkProber", &["docs/networkprober.md"]),
     ("Swarm", &["docs/swarm.md"]),
+    ("RouteReflectorSet", &["docs/routereflectorset.md"]),
 ];
 
 /// What is embedded and described where it comes from.
-const EMBEDDED: [&str; 7] = [
+const EMBEDDED: [&str; 11] = [
     ".spec.deployment",
     ".spec.nodeSelector",
+    ".candidates.nodeSelector",
+    ".candidates.preferred",
+    ".candidates.forbidden",
+    ".candidates.tolerations",
     ".spec.podSelector",
     ".spec.namespaceSelector",
     ".status.conditions",
@@ -190,6 +195,47 @@ fn the_defaults_of_a_swarm_are_those_of_the_page() {
     }
 }
 
+/// The same of route reflectors.
+#[test]
+fn the_defaults_of_a_route_reflector_set_are_those_of_the_page() {
+    let page = read(&root().join("docs/routereflectorset.md"));
+    let set: RouteReflectorSet = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+        "metadata": {}, "spec": {}
+    }))
+    .expect("a RouteReflectorSet");
+    let spec = serde_json::to_value(set.spec).expect("JSON");
+    for (path, value, written) in [
+        ("/count/scope", json!("Cluster"), "; `Cluster` |"),
+        ("/count/ratio", json!("0.005"), "`\"0.005\"` |"),
+        ("/count/min", json!(3), ", `3` |"),
+        ("/count/max", json!(25), ", `25` |"),
+        ("/count/rounding", json!("Ceil"), "; `Ceil` |"),
+        ("/topology", json!("Auto"), "; `Auto` |"),
+        ("/zoneLabel", json!("topology.kubernetes.io/zone"), "`topology.kubernetes.io/zone` |"),
+        ("/nodeLabel", json!("calico-route-reflector"), "`calico-route-reflector` |"),
+        ("/candidates/demoteAfter", json!("600s"), ", `10m` |"),
+        ("/candidates/replaceAfter", json!("180s"), ", `3m` |"),
+        ("/peersPerClient", json!(3), ", `3` |"),
+        ("/clusterID/pool", json!("224.0.0.0/16"), ", `224.0.0.0/16` |"),
+        ("/transition/gate", json!("Prometheus"), "; `Prometheus` |"),
+        ("/transition/prometheus", json!("default"), ", `default` |"),
+        ("/transition/wait", json!("90s"), ", `90s` |"),
+        ("/transition/timeout", json!("300s"), ", `5m` |"),
+        ("/transition/maxPerZone", json!(1), ", `1` |"),
+        ("/mesh", json!("Leave"), "; `Leave` |"),
+        ("/datastore/type", json!("Kubernetes"), "; `Kubernetes` |"),
+        ("/deletionPolicy", json!("Retain"), "; `Retain` |"),
+        ("/mode", json!("Enforce"), "; `Enforce` |"),
+        ("/paused", json!(false), "`false` |"),
+    ] {
+        assert_eq!(spec.pointer(path), Some(&value), "{path}");
+        let field = path.trim_start_matches('/').replace('/', ".");
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{field}` | ")));
+        assert!(row.is_some_and(|row| row.contains(written)), "{field}: not {written}");
+    }
+}
+
 /// What the pages show as the samples are the samples.
 #[test]
 fn the_samples_of_the_pages_are_those_of_the_repository() {
@@ -197,13 +243,17 @@ fn the_samples_of_the_pages_are_those_of_the_repository() {
         ("networkprober", "networkprober"),
         ("networkprober", "networkprober-original"),
         ("swarm", "swarm"),
+        ("routereflectorset", "routereflectorset-migrate"),
     ] {
         let page = read(&root().join(format!("docs/{page}.md")));
         let text = read(&root().join(format!("deploy/samples/{sample}.yaml")));
         let first = text.split("\n---\n").next().expect("a document");
         let lines: Vec<_> = first.lines().filter(|line| !line.starts_with('#')).collect();
         let shown = format!("```yaml\n{}\n```", lines.join("\n"));
-        assert!(page.contains(&shown), "{sample} is not on the page as it is:\n{shown}");
+        // In a list it is indented.
+        let indented = shown.replace('\n', "\n   ");
+        let found = page.contains(&shown) || page.contains(&indented);
+        assert!(found, "{sample} is not on the page as it is:\n{shown}");
     }
 }
 

@@ -59,6 +59,13 @@ const GAPS: &[(&str, &str)] = &[
     ("nobody runs a stream", "SwarmOrphanStream"),
     ("a handover does not go on", "SwarmStuckReleasing"),
     ("a worker does not do what it is told", "SwarmWorkersBehind"),
+    ("reflectors are missing", "RouteReflectorBelowMin"),
+    ("one zone has all reflectors", "RouteReflectorSingleZone"),
+    ("a plan would cost routes", "RouteReflectorPlanRefused"),
+    ("a transition does not go on", "RouteReflectorStuckTransition"),
+    ("neither a mesh nor a reflector", "RouteReflectorMeshOffAndNone"),
+    ("routes are missing", "RouteReflectorRoutesMissing"),
+    ("the next failure costs routes", "RouteReflectorNoRedundancy"),
 ];
 
 #[test]
@@ -144,6 +151,7 @@ fn promtool_accepts_and_tests_the_rules() {
         ("alerts_test.yml", operator_rules()),
         ("networkprober_test.yml", prober_rules()),
         ("swarm_test.yml", operator_rules()),
+        ("routereflector_test.yml", operator_rules()),
     ] {
         let dir = Scratch::new(test);
         let rules = dir.write("rules.yml", &to_yaml(&rules));
@@ -151,5 +159,5 @@ fn promtool_accepts_and_tests_the_rules() {
         let text = read(&root().join("monitoring/tests").join(test));
         promtool(&["test", "rules", &dir.write(test, &text)]);
     }
-    assert_eq!(files_in("monitoring/tests", "yml").len(), 3, "a file of tests that nobody runs");
+    assert_eq!(files_in("monitoring/tests", "yml").len(), 4, "a file of tests that nobody runs");
 }

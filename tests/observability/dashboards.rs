@@ -87,7 +87,14 @@ fn everything_that_is_told_of_a_kind_is_shown() {
         panel_expressions().iter().flat_map(|(_, text)| metric_names(text)).collect();
     let family =
         |name: &str| ["", "_bucket"].iter().any(|part| shown.contains(&format!("{name}{part}")));
-    let kinds = ["_trafficwatch_", "_networkprober_", "_injector_", "_swarm_", "netprober"];
+    let kinds = [
+        "_trafficwatch_",
+        "_networkprober_",
+        "_injector_",
+        "_swarm_",
+        "_routereflector_",
+        "netprober",
+    ];
     let missing: Vec<_> = names::all()
         .filter(|name| kinds.iter().any(|kind| name.contains(kind)) && !family(name))
         .collect();

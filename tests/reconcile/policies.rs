@@ -20,6 +20,8 @@ use crate::{
     prometheus::{Prometheus, Sample},
 };
 
+const SLOT: &str = "route-reflectors.traffic.example.com/slot";
+
 async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
@@ -217,19 +219,17 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
         };
         let error = eventually("the policy to be in force", refused).await.to_string();
         assert!(error.contains("may change only node labels that end in"), "{error}");
-        let slot = "route-reflectors.traffic.example.com/slot";
         for (patch, text) in [
             (json!({"metadata": {"labels": {"team": null}}}), "only node labels"),
             (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
-            // A label of another name only comes and goes with what makes a reflector.
-            (json!({"metadata": {"labels": {"rr": ""}}}), "only node labels"),
-            (json!({"metadata": {"labels": {slot: "0", "rr": "", "x": ""}}}), "only node labels"),
+            (json!({"metadata": {"labels": {"calico-route-reflectors": ""}}}), "only node labels"),
+            // Nor beside a slot, which the account may write.
+            (json!({"metadata": {"labels": {"rr": "", SLOT: "0"}}}), "only node labels"),
+            (json!({"metadata": {"annotations": {"a": "b"}}}), "only the node annotation"),
             (
-                json!({"metadata": {"labels": {slot: "0", "node-role.kubernetes.io/x": ""}}}),
-                "only node labels",
+                json!({"metadata": {"annotations": {"projectcalico.org/IPv4Address": "10.0.0.9/24"}}}),
+                "only the node annotation",
             ),
-            (json!({"metadata": {"labels": {slot: "0", "team": "b"}}}), "only node labels"),
-            (json!({"metadata": {"annotations": {"a": "b"}}}), "nothing of a node"),
             (json!({"spec": {"unschedulable": true}}), "nothing of a node"),
             (json!({"spec": {"taints": []}}), "only node taints"),
             (
@@ -245,11 +245,19 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             {"key": "team", "value": "a", "effect": "NoSchedule"},
             {"key": KEY, "value": "true", "effect": "NoSchedule"}]}});
         nodes.patch("node-1", &params, &Patch::Merge(ours)).await.expect("our own keys");
-        let id = "projectcalico.org/RouteReflectorClusterID";
-        for (value, rr) in [(json!("224.0.0.1"), json!("")), (json!(null), json!(null))] {
-            let metadata = json!({"labels": {"rr": rr, slot: rr}, "annotations": {id: value}});
-            let patch = Patch::Merge(json!({"metadata": metadata}));
-            nodes.patch("node-1", &params, &patch).await.expect("what makes a reflector");
+        let reflector = |value: Option<&str>| {
+            json!({"metadata": {
+                "labels": {
+                    "calico-route-reflector": value,
+                    SLOT: value,
+                    "route-reflectors.traffic.example.com/group": value,
+                },
+                "annotations": {"projectcalico.org/RouteReflectorClusterID": value},
+            }})
+        };
+        for value in [Some("1"), Some("2"), None] {
+            let patch = Patch::Merge(reflector(value));
+            nodes.patch("node-1", &params, &patch).await.expect("a reflector's keys");
         }
         // Everybody else is as free as before.
         let other = json!({"metadata": {"labels": {"team": "c"}}});

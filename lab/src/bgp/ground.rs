@@ -27,7 +27,7 @@ use crate::{progress, workspace};
 #[derive(Debug)]
 pub struct Ground {
     pub(super) id: String,
-    pub(super) dir: PathBuf,
+    pub(crate) dir: PathBuf,
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
     /// Prometheus, relays.
     helpers: Mutex<BTreeMap<String, Process>>,

@@ -89,7 +89,12 @@ impl Machine {
     pub(super) fn boot(&self, text: &str) -> Result<()> {
         let first = lock(&self.text).is_empty();
         self.configure(text)?;
-        if first { self.start(false) } else { Ok(()) }
+        if !first {
+            return Ok(());
+        }
+        self.start(false)?;
+        // The next configuration may come before it has a socket to be told of it.
+        self.started()
     }
 
     /// Starts BIRD; `recover` is for one that has crashed, and is what Calico does.

@@ -43,6 +43,7 @@ pub use nodes::{Nodes, ZONE};
 pub use propagation::{Pairs, Rule};
 pub use sessions::{Session, Sessions};
 pub use site::Site;
+pub(crate) use site::define;
 pub(crate) use teardown::{leftovers, run_guard, sweep};
 pub use watch::{Gap, Seen, Watch};
 pub use world::World;

@@ -97,7 +97,7 @@ impl Cluster {
     }
 }
 
-fn definitions(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn definitions(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| {

@@ -4,6 +4,7 @@ mod checks;
 mod exposition;
 mod leader;
 pub mod prober;
+pub mod reflectors;
 mod story;
 pub mod swarm;
 mod view;
@@ -65,8 +66,13 @@ async fn perform(
         );
         checks.push(Check::new("everything taken down again", result.is_ok(), figure));
     }
+    Ok(conclude(&checks, started))
+}
+
+/// Prints the checks; returns whether all passed.
+fn conclude(checks: &[Check], started: Instant) -> bool {
     let failed = checks.iter().filter(|check| !check.pass).count();
-    println!("\n{}", table(&checks));
+    println!("\n{}", table(checks));
     println!(
         "{}: {} of {} checks passed in {:.0} s",
         if failed == 0 { "PASS" } else { "FAIL" },
@@ -74,5 +80,5 @@ async fn perform(
         checks.len(),
         started.elapsed().as_secs_f64()
     );
-    Ok(failed == 0)
+    failed == 0
 }

@@ -112,7 +112,8 @@ pub struct RouteReflectorSetSpec {
     #[x_kube(validation = Rule::new("self == '' || !format.qualifiedName().validate(self).hasValue()").message("zoneLabel must be a label key, e.g. \"topology.kubernetes.io/zone\", or empty"))]
     pub zone_label: String,
 
-    /// The node label that is written on reflectors: a key, or `key=value`.
+    /// The node label that is written on reflectors: a key, or `key=value`. A key other than the
+    /// default has to be allowed by the admission policy traffic-operator-nodes too.
     #[serde(default = "defaults::node_label")]
     #[schemars(length(min = 1, max = 381))]
     #[x_kube(validation = Rule::new("!format.qualifiedName().validate(self.split('=', 2)[0]).hasValue() && (!self.contains('=') || !format.labelValue().validate(self.split('=', 2)[1]).hasValue())").message("nodeLabel must be a label key, or key=value, e.g. \"calico-route-reflector\""))]

@@ -88,7 +88,8 @@ pub struct CountStep {
 /// Who peers with whom.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Topology {
-    /// Zonal where two to four zones get two reflectors each, Simple otherwise.
+    /// Zonal where two to four zones get two reflectors each, and not more than 12 in three zones or 8 in
+    /// four: their paths multiply. Simple otherwise.
     #[default]
     Auto,
     /// Every client to every reflector, one cluster id: the original's two peers.
@@ -315,7 +316,7 @@ pub struct Datastore {
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Etcd {
-    /// Its members: "https://10.0.0.1:2379".
+    /// Its members, each a URL with http or https.
     #[schemars(length(min = 1, max = 20), inner(length(min = 8, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(e, isURL(e) && url(e).getScheme() in ['http', 'https'])").message("datastore.etcd.endpoints must be URLs with http or https, e.g. \"https://10.0.0.1:2379\""))]

@@ -94,7 +94,7 @@ pub struct GroupStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedStep {
-    /// What is written: LabelClients, WritePeer, DeletePeer, Promote, Renumber, Demote, MeshOn,
+    /// What is written: LabelClients, WritePeer, DeletePeer, Adopt, Promote, Renumber, Demote, MeshOn,
     /// MeshOff.
     pub step: String,
     /// The node it is about.

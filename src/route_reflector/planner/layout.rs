@@ -70,9 +70,12 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
     }
 }
 
-/// How many reflectors there are to be in all.
+/// How many reflectors there are to be in all; for a change from another topology, also with a tenth more nodes.
 fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
-    let of = |nodes: Nodes| rules.count.of(if eye == Eye::InUse { nodes.all } else { nodes.ready });
+    let of = |nodes: Nodes| match eye {
+        Eye::Lasting => rules.count.of(nodes.ready).max(rules.count.wanted(nodes.ready * 11 / 10)),
+        Eye::Now | Eye::InUse => rules.count.of(nodes.ready),
+    };
     match rules.count.scope {
         Scope::Cluster => of(roll.count(0..roll.len())),
         Scope::PerZone => {

@@ -1,0 +1,89 @@
+//! Route reflectors with real BGP: a network that changes all the time, judged by what its nodes see.
+
+mod acts;
+mod control;
+mod faults;
+mod foreign;
+mod operator;
+mod set;
+mod stage;
+mod table;
+mod verdict;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::Check;
+use foreign::Foreign;
+use stage::Stage;
+
+/// In three zones.
+const NODES: u8 = 18;
+const ZONES: [&str; 3] = ["a", "b", "c"];
+/// Two in each zone.
+const REFLECTORS: usize = 6;
+/// A busy machine judges and starts things late.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Lines of the operator's log that are shown when the demo does not come to its end.
+const LINES: usize = 60;
+
+/// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes everything down.
+///
+/// With `keep` it stays until Ctrl-C. Returns whether all checks passed.
+///
+/// # Errors
+///
+/// If the nodes cannot be started or taken down. What fails in between is a failed check.
+pub async fn run(keep: bool, operator: &Path) -> Result<bool> {
+    let started = Instant::now();
+    let mut stage = Stage::set(NODES, &ZONES, operator, started).await?;
+    let mut checks = Vec::new();
+    if let Err(error) = play(&mut stage, &mut checks).await {
+        println!("\nThe operator's log:\n{}", stage.operator.log(LINES));
+        checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
+    }
+    println!("\n{}", table::table(&stage.rows));
+    checks.splice(0..0, verdict::all(&stage));
+    if keep {
+        let kubeconfig = stage.site.plane.kubeconfig().display();
+        println!(
+            "\n{}\nThe nodes stay until Ctrl-C:\n  kubectl --kubeconfig {kubeconfig} get nodes,bgppeers,rrs\n",
+            super::table(&checks)
+        );
+        std::future::pending::<()>().await;
+    }
+    let ending = Instant::now();
+    let struck = stage.strike().await;
+    let figure = struck.as_ref().err().map_or_else(
+        || format!("{:.1} s", ending.elapsed().as_secs_f64()),
+        |error| format!("{error:#}"),
+    );
+    checks.push(Check::new("everything taken down again", struck.is_ok(), figure));
+    Ok(super::conclude(&checks, started))
+}
+
+async fn play(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
+    let foreign = Foreign::place(stage).await?;
+    acts::watch_links(stage).await?;
+    acts::from_the_mesh(stage).await?;
+    acts::delete_a_reflector(stage).await?;
+    acts::add_and_remove(stage).await?;
+    acts::cordon(stage).await?;
+    acts::not_ready(stage).await?;
+    acts::unfit(stage).await?;
+    faults::topologies(stage).await?;
+    faults::bird(stage).await?;
+    faults::prometheus(stage).await?;
+    checks.push(control::idle(stage).await?);
+    acts::to_the_mesh(stage).await?;
+    acts::forget_links(stage).await?;
+    let changes = foreign.changes(stage).await?;
+    let figure = changes.first().cloned().unwrap_or_else(|| {
+        "a BGPPeer, and labels and annotations of all nodes: byte for byte as before".to_owned()
+    });
+    checks.push(Check::new("what is not ours is as it was", changes.is_empty(), figure));
+    checks.push(control::mistake(stage).await?);
+    Ok(())
+}

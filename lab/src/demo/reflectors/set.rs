@@ -1,0 +1,121 @@
+//! What a `RouteReflectorSet` says of itself. No IO.
+
+use std::collections::BTreeMap;
+
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// The status, as far as it matters here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Set {
+    /// Whether the status is of the spec as it is now.
+    pub current: bool,
+    /// Nothing is left to be done.
+    pub converged: bool,
+    /// Why not.
+    pub why: String,
+    /// Whether the loss of one reflector costs no route.
+    pub safe: bool,
+    pub topology: String,
+    /// `On` or `Off`.
+    pub mesh: String,
+    /// Who holds which slot.
+    pub slots: BTreeMap<i64, Slot>,
+    /// How many nodes are clients, by group.
+    pub groups: BTreeMap<String, i64>,
+}
+
+/// A reflector.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub node: String,
+    pub zone: String,
+}
+
+impl Set {
+    pub fn read(object: &DynamicObject) -> Self {
+        let status = &object.data["status"];
+        let list = |name: &str| status[name].as_array().cloned().unwrap_or_default();
+        let conditions = list("conditions");
+        let condition = |name: &str| conditions.iter().find(|c| c["type"] == name);
+        let holds = |name: &str| condition(name).is_some_and(|c| c["status"] == "True");
+        let told = |name: &str| {
+            let found = condition(name);
+            let part = |field: &str| found.map_or("", |c| c[field].as_str().unwrap_or_default());
+            format!("{}: {}", part("reason"), part("message"))
+        };
+        let slot = |slot: &Value| {
+            let slot_of = Slot { node: text(&slot["node"]), zone: text(&slot["zone"]) };
+            Some((slot["id"].as_i64()?, slot_of))
+        };
+        let group = |group: &Value| Some((text(&group["name"]), group["nodes"].as_i64()?));
+        Self {
+            current: status["observedGeneration"].as_i64() == object.metadata.generation,
+            converged: holds("Converged"),
+            why: format!("{} ({})", text(&status["phase"]), told("Converged")),
+            safe: holds("RoutesSafe"),
+            topology: text(&status["topology"]),
+            mesh: text(&status["mesh"]),
+            slots: list("slots").iter().filter_map(slot).collect(),
+            groups: list("groups").iter().filter_map(group).collect(),
+        }
+    }
+
+    /// Whether this node reflects.
+    pub fn holds(&self, node: &str) -> bool {
+        self.slots.values().any(|slot| slot.node == node)
+    }
+
+    /// The reflectors of a zone, in the order of their slots.
+    pub fn of_zone<'a>(&'a self, zone: &str) -> Vec<&'a str> {
+        let of_zone = self.slots.values().filter(|slot| slot.zone == zone);
+        of_zone.map(|slot| slot.node.as_str()).collect()
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_read() {
+        let object = serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+            "metadata": {"name": "s", "generation": 3},
+            "status": {
+                "observedGeneration": 3, "topology": "Zonal", "mesh": "Off", "phase": "Promoting",
+                "slots": [
+                    {"id": 2, "node": "n2", "zone": "b"}, {"id": 0, "node": "n7", "zone": "a"},
+                    {"id": 1, "node": "n1", "zone": "a"},
+                ],
+                "groups": [{"name": "a", "nodes": 4}],
+                "conditions": [
+                    {"type": "Converged", "status": "False", "reason": "InProgress", "message": "2 left"},
+                    {"type": "RoutesSafe", "status": "True"},
+                ],
+            },
+        }));
+        let set = Set::read(&object.unwrap());
+        assert!(set.current && set.safe && !set.converged);
+        assert_eq!(set.why, "Promoting (InProgress: 2 left)");
+        assert_eq!(set.of_zone("a"), ["n7", "n1"]);
+        assert!(set.holds("n2") && !set.holds("n3"));
+        assert_eq!(set.groups["a"], 4);
+    }
+
+    #[test]
+    fn no_status_is_nothing() {
+        let object = serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+            "metadata": {"name": "s", "generation": 1},
+        }));
+        let set = Set::read(&object.unwrap());
+        assert!(!set.current && !set.converged && set.slots.is_empty());
+    }
+}

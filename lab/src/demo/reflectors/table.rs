@@ -1,0 +1,249 @@
+//! What each step has cost, as a table. No IO.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::audit::AuditEvent;
+use crate::bgp::Outcome;
+use crate::demo::checks::operator_writes;
+
+/// Paths of a node's own that no peer told it: its link, its pod, its block. The operator counts those from peers.
+const OWN_PATHS: usize = 3;
+
+/// One step of the demo.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Row {
+    pub step: String,
+    pub took: Duration,
+    /// Promoted, demoted, come, gone or touched by the demo.
+    pub changed: BTreeSet<String>,
+    /// Pairs of other nodes that had no route at some time, and what is to be said of them.
+    pub missing: usize,
+    pub examples: String,
+    /// Probes that got lost between other nodes.
+    pub lost: u64,
+    /// Pairs with a changed node that had no route at some time, and the longest such time.
+    pub own: usize,
+    pub blip: Duration,
+    /// Ends of sessions that were closed.
+    pub resets: usize,
+    /// Those of other nodes that stay as they were.
+    pub needless: Vec<(String, String)>,
+    /// The most paths from peers in a table.
+    pub paths: usize,
+    /// What the operator expected.
+    pub estimate: f64,
+    /// The operator's BGPPeers at the end.
+    pub peers: usize,
+    pub writes: Writes,
+}
+
+/// What the operator has written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Writes {
+    /// BGPPeers.
+    pub peers: usize,
+    /// Nodes.
+    pub nodes: usize,
+    /// The mesh.
+    pub mesh: usize,
+    /// Statuses, events, its own certificates.
+    pub other: usize,
+}
+
+impl Writes {
+    /// Counts what was carried out in a time.
+    pub fn of(events: &[AuditEvent], since: Timestamp, until: Timestamp) -> Self {
+        let mut writes = Self::default();
+        let within = |event: &&AuditEvent| (since..=until).contains(&event.time);
+        for event in operator_writes(events).into_iter().filter(within) {
+            if event.code >= 300 {
+                continue;
+            }
+            let kind = event.resource.split('.').next().unwrap_or_default();
+            match (kind, event.subresource.as_str()) {
+                ("bgppeers", _) => writes.peers += 1,
+                ("nodes", "") => writes.nodes += 1,
+                ("bgpconfigurations", _) => writes.mesh += 1,
+                _ => writes.other += 1,
+            }
+        }
+        writes
+    }
+
+    /// Those that change the network.
+    pub fn network(&self) -> usize {
+        self.peers + self.nodes + self.mesh
+    }
+}
+
+impl Row {
+    pub fn new(step: &str, took: Duration, outcome: Outcome) -> Self {
+        let own = outcome.own();
+        Self {
+            step: step.to_owned(),
+            took,
+            missing: outcome.others.pairs().len(),
+            examples: outcome.others.examples(),
+            lost: outcome.others.losses(),
+            own: own.pairs().len(),
+            blip: own.longest(),
+            resets: outcome.resets,
+            needless: outcome.needless,
+            paths: outcome.paths.saturating_sub(OWN_PATHS),
+            changed: outcome.changed,
+            ..Self::default()
+        }
+    }
+
+    /// What must not be.
+    pub fn wrong(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if self.missing > 0 || self.lost > 0 {
+            wrong.push(format!(
+                "{}: {} pairs without a route, {} probes lost; {}",
+                self.step, self.missing, self.lost, self.examples
+            ));
+        }
+        if let Some((node, protocol)) = self.needless.first() {
+            let more = self.needless.len() - 1;
+            wrong.push(format!("{}: {node} closed {protocol} ({more} more)", self.step));
+        }
+        wrong
+    }
+
+    fn cells(&self) -> [String; 11] {
+        [
+            format!("{:.1}", self.took.as_secs_f64()),
+            self.missing.to_string(),
+            self.lost.to_string(),
+            self.needless.len().to_string(),
+            self.resets.to_string(),
+            self.changed.len().to_string(),
+            if self.own == 0 {
+                "-".to_owned()
+            } else {
+                format!("{}: {:.1} s", self.own, self.blip.as_secs_f64())
+            },
+            format!("{}/{}", self.paths, self.estimate),
+            format!("{}/{}", self.peers, self.writes.peers),
+            self.writes.nodes.to_string(),
+            (self.writes.mesh + self.writes.other).to_string(),
+        ]
+    }
+
+    /// The step in one line.
+    pub fn line(&self) -> String {
+        let [took, missing, lost, needless, resets, changed, own, paths, peers, nodes, other] =
+            self.cells();
+        format!(
+            "{}: {took} s, {missing} pairs of others without a route, {lost} of their probes lost, {resets} session ends \
+             closed, {needless} needlessly; {changed} nodes changed (own routes {own}); paths {paths}, BGPPeers {peers}, \
+             {nodes} nodes written, {other} others",
+            self.step
+        )
+    }
+}
+
+const HEAD: [&str; 11] = [
+    "s",
+    "missing",
+    "lost",
+    "resets",
+    "all",
+    "changed",
+    "their blip",
+    "paths",
+    "peers",
+    "nodes",
+    "other",
+];
+
+/// Renders the steps.
+pub(super) fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.step.chars().count()).max().unwrap_or(0).max(10);
+    let line = |name: &str, cells: [String; 11]| {
+        let mut line = format!("  {name:width$}");
+        for (head, cell) in HEAD.iter().zip(cells) {
+            let _ = write!(line, "  {cell:>0$}", if *head == "their blip" { 11 } else { 7 });
+        }
+        line + "\n"
+    };
+    let mut text = line("step", HEAD.map(str::to_owned));
+    for row in rows {
+        text += &line(&row.step, row.cells());
+    }
+    text + "  missing: pairs of unchanged nodes without a route at any time; lost: their probes; resets: of sessions between them \
+         that the plan keeps (all: of any session)\n  \
+         changed: promoted, demoted, come, gone or broken; their blip: pairs with one of them that had no route, and the \
+         longest time\n  \
+         paths: from peers in the fullest table / the operator's estimate; peers: the operator's BGPPeers / written; nodes, \
+         other: writes (other: mesh, status, events)\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row {
+            step: "cordon".to_owned(),
+            took: Duration::from_millis(12_340),
+            own: 34,
+            blip: Duration::from_millis(1650),
+            paths: 32,
+            estimate: 32.0,
+            peers: 4,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_step_is_a_line_of_the_table() {
+        let text = table(&[row()]);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1].join(" "), "cordon 12.3 0 0 0 0 0 34: 1.6 s 32/32 4/0 0 0");
+        assert!(row().wrong().is_empty());
+    }
+
+    #[test]
+    fn what_must_not_be_is_said() {
+        let needless = vec![("n1".to_owned(), "Node_1".to_owned())];
+        let wrong = Row { missing: 2, lost: 7, needless, ..row() }.wrong();
+        assert!(wrong[0].contains("2 pairs without a route, 7 probes lost"), "{wrong:?}");
+        assert!(wrong[1].contains("n1 closed Node_1"), "{wrong:?}");
+    }
+
+    #[test]
+    fn writes_are_counted_by_what_they_change() {
+        let event = |verb: &str, resource: &str, subresource: &str, code| AuditEvent {
+            time: Timestamp::UNIX_EPOCH,
+            verb: verb.to_owned(),
+            user: crate::demo::checks::OPERATOR.to_owned(),
+            user_agent: String::new(),
+            namespace: String::new(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
+            name: "x".to_owned(),
+            code,
+            uri: String::new(),
+        };
+        let events = [
+            event("create", "bgppeers.crd.projectcalico.org", "", 201),
+            event("create", "bgppeers.crd.projectcalico.org", "", 409),
+            event("patch", "nodes", "", 200),
+            event("get", "nodes", "", 200),
+            event("patch", "bgpconfigurations.crd.projectcalico.org", "", 200),
+            event("patch", "routereflectorsets.traffic.example.com", "status", 200),
+            event("update", "leases.coordination.k8s.io", "", 200),
+        ];
+        let at = Timestamp::UNIX_EPOCH;
+        let writes = Writes::of(&events, at, at);
+        assert_eq!(writes, Writes { peers: 1, nodes: 1, mesh: 1, other: 1 });
+        assert_eq!(writes.network(), 3);
+    }
+}

@@ -1,0 +1,59 @@
+//! What the whole story comes to.
+
+use std::fmt::Write;
+
+use super::stage::Stage;
+use super::table::Row;
+use crate::demo::Check;
+
+/// Steps that the demo owes its name.
+const STEPS: usize = 14;
+/// BGPPeers of three groups, and the one between reflectors.
+const PEERS: usize = 4;
+
+/// Judges all steps together.
+pub(super) fn all(stage: &Stage) -> Vec<Check> {
+    let rows = &stage.rows;
+    let told = |rows: usize| format!("{rows} steps");
+    let sum = |of: fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();
+    let lost: u64 = rows.iter().map(|row| row.lost).sum();
+    let missing = sum(|row| row.missing);
+    let needless = sum(|row| row.needless.len());
+    let mut figure = format!("{missing} pairs, {lost} probes in {}", told(rows.len()));
+    for wrong in stage.wrong.iter().take(3) {
+        let _ = write!(figure, "; {wrong}");
+    }
+    let above: Vec<&str> =
+        rows.iter().filter(|row| above(row)).map(|row| row.step.as_str()).collect();
+    let fullest = rows.iter().map(|row| row.paths).max().unwrap_or(0);
+    let settled = rows.iter().filter(|row| row.step.contains("reflector") && row.peers > 0);
+    let peers: Vec<usize> = settled.map(|row| row.peers).collect();
+    vec![
+        Check::new("the demo ran all its steps", rows.len() >= STEPS, told(rows.len())),
+        Check::new(
+            "no route was missing between unchanged nodes",
+            missing == 0 && lost == 0 && stage.wrong.is_empty() && !rows.is_empty(),
+            figure,
+        ),
+        Check::new(
+            "no session between them was closed that stays",
+            needless == 0,
+            format!("{needless} of {} session ends that were closed", sum(|row| row.resets)),
+        ),
+        Check::new(
+            "tables stay within the estimate",
+            above.is_empty(),
+            format!("at most {fullest} paths; above it in: {above:?}"),
+        ),
+        Check::new(
+            "BGPPeers do not grow with nodes",
+            peers.iter().all(|peers| *peers == PEERS) && !peers.is_empty(),
+            format!("groups + 1 = {PEERS} for {} nodes", stage.site.ground.machines().len()),
+        ),
+    ]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "hundreds")]
+fn above(row: &Row) -> bool {
+    row.paths as f64 > row.estimate
+}
