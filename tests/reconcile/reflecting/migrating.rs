@@ -71,10 +71,11 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         let note = stage.told("main", "Promoted").await;
         assert!(note.contains("takes slot") && note.contains("cluster id 224.0.0.0"), "{note}");
 
-        let since = Timestamp::now();
+        let (since, before) = (Timestamp::now(), stage.status("main").await);
         tokio::time::sleep(QUIET).await;
         let writes = stage.bench.writes_since(since);
-        assert!(writes.is_empty(), "{writes:?}");
+        let after = stage.status("main").await;
+        assert!(writes.is_empty(), "{writes:?}\n{before:#}\n{after:#}");
         let name = ["name=\"main\""];
         let missing = "traffic_operator_routereflector_routes_missing";
         assert!(operator.metric(missing, &name).await.abs() < 0.1);

@@ -183,13 +183,6 @@ impl Stage {
         self.sets().patch(name, &params, &patch).await.expect("patch RouteReflectorSet");
     }
 
-    /// Makes its last step one of long ago. Nobody may run who knows better.
-    pub async fn age(&self, name: &str) {
-        let old = json!({"status": {"lastStepTime": "2026-01-01T00:00:00Z"}});
-        let params = PatchParams::default();
-        self.sets().patch_status(name, &params, &Patch::Merge(old)).await.expect("patch status");
-    }
-
     /// Deletes it, and waits until it is gone.
     pub async fn delete(&self, name: &str) {
         self.sets().delete(name, &DeleteParams::default()).await.expect("delete");

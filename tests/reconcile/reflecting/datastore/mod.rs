@@ -2,6 +2,7 @@
 #[cfg(feature = "etcd")]
 mod etcd;
 mod objects;
+mod rights;
 mod watching;
 
 use kube::{
