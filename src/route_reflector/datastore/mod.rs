@@ -48,6 +48,9 @@ const DEFAULT: &str = "default";
 /// because it is broken, and 15,000 peers a minute are no load.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
+/// Addresses and AS numbers of their own, by node.
+pub type Speakers = BTreeMap<Arc<str>, (IpAddr, Option<u32>)>;
+
 /// What is in the datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -64,7 +67,7 @@ pub struct Snapshot {
     pub cluster_ids: BTreeMap<Arc<str>, Ipv4Addr>,
     /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they have their
     /// own.
-    pub speakers: Option<BTreeMap<Arc<str>, (IpAddr, Option<u32>)>>,
+    pub speakers: Option<Speakers>,
     /// Where all this is: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavour: &'static str,
     /// Calico is moving its objects to another place: nothing is to be written.

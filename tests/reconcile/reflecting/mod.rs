@@ -7,6 +7,5 @@ mod stage;
 mod deleting;
 mod killed;
 mod migrating;
-mod rights;
 
 pub use stage::Stage;

@@ -3,7 +3,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use lab::calico::Group;
 use serde_json::{Value, json};
 
-use super::datastore::{Kind, installed, kind};
+use super::{Kind, installed, kind};
 use crate::bench::{Bench, eventually, run};
 
 async fn both(bench: &Bench, group: Group, name: &str, plural: &str) -> (Kind, Kind) {
