@@ -46,7 +46,8 @@ pub(super) async fn watch_links(stage: &Stage) -> Result<()> {
     stage.apply(WATCH).await?;
     let nodes: Api<Node> = Api::all(stage.client.clone());
     until("all links judged", super::PATIENCE, || async {
-        let judged = nodes.list(&ListParams::default().labels("links.traffic.example.com/unfit")).await?;
+        let judged =
+            nodes.list(&ListParams::default().labels("links.traffic.example.com/unfit")).await?;
         let (judged, all) = (judged.items.len(), stage.site.ground.machines().len());
         Ok(if judged == all { Look::Done(()) } else { Look::NotYet(format!("{judged} of {all}")) })
     })

@@ -142,7 +142,10 @@ impl Stage {
         let mut since = None;
         loop {
             if let Some(why) = self.operator.supervise()? {
-                self.say(&format!("    the operator ended and is started again: {}", why.lines().last().unwrap_or_default()));
+                self.say(&format!(
+                    "    the operator ended and is started again: {}",
+                    why.lines().last().unwrap_or_default()
+                ));
             }
             let still = match missing(self).await {
                 Ok(still) => still.or_else(|| self.unsettled()),
