@@ -362,3 +362,22 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
     let ids: Vec<_> = way.reflectors.iter().map(|r| (&*r.node, &*r.cluster_id)).collect();
     assert_eq!(ids, [("n3", "224.0.0.0"), ("n4", "224.0.0.0")]);
 }
+
+/// Somebody takes the labels of a reflector away; until the gate lets it have them again, its slot is its own.
+#[test]
+fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
+    let (mut set, mut stage) = converged(&json!({}));
+    let slots = |status: &RouteReflectorSetStatus| {
+        status.slots.iter().map(|slot| (slot.id, slot.node.clone())).collect::<Vec<_>>()
+    };
+    let before = slots(set.status.as_ref().unwrap());
+    stage.edit("n0", |speaker| speaker.labels = texts(&[("topology.kubernetes.io/zone", "a")]));
+    for _ in 0..3 {
+        let mut seen = observed(&set, &stage);
+        // Nobody can count.
+        seen.measured = Some(Err("refused".into()));
+        let plan = plan(&set, &seen).unwrap();
+        assert_eq!(slots(&plan.status), before);
+        set.status = Some(plan.status);
+    }
+}
