@@ -1,6 +1,6 @@
 //! Calico's objects: read, and written only where they are ours.
 //!
-//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API ([`kubernetes`], in one of
+//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API (`kubernetes`, in one of
 //! two groups) or in an etcd of its own ([`etcd`](Etcd)). [`Datastore`] is both:
 //!
 //! - [`Datastore::read`] gives everything at once, as texts: what a selector means is not decided here.
