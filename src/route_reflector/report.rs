@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    actual::Ground,
+    actual::{Ground, Marks},
     fabric::Rule,
     memory::{Memory, Told},
     plan::{self, Calico, Desired, Next, PERIOD, View},
@@ -210,7 +210,13 @@ fn slots(
             leaving: leaving.map(|leaving| leaving.reason).or(trouble).map(|r| r.as_str().into()),
         }
     });
-    let mut slots: Vec<_> = reflectors.collect();
+    // Whose labels somebody has taken away is known only from here, until it has them again.
+    let returning = target.slots.iter().filter_map(|slot| {
+        let known = before.get(&*slot.node).filter(|known| known.id == i64::from(slot.id))?;
+        let reflects = ground.marks(&slot.node).is_none_or(Marks::is_reflector);
+        (!reflects).then(|| (*known).clone())
+    });
+    let mut slots: Vec<_> = reflectors.chain(returning).collect();
     slots.sort_by(|a, b| (a.id, &a.node).cmp(&(b.id, &b.node)));
     slots
 }
