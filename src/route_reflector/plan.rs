@@ -451,6 +451,7 @@ impl View<'_> {
         // Who takes the place of a dead reflector takes nothing away.
         let blind = |step: &Step| {
             let Step::Mark { why: Why::Promote, slots } = step else { return false };
+            let last = known_step(self.set, &self.observed.memory);
             let waited =
                 last.is_none_or(|last| elapsed(last, self.observed.now) >= self.settings.wait);
             waited && slots.iter().all(|slot| !self.is_held(slot))
@@ -486,7 +487,7 @@ impl View<'_> {
         memory.refused = refusal;
         let told = self.told(&memory);
         let (status, conditions, mut notices) =
-            report::report(&self, &told, &memory, self.last_step());
+            report::report(&self, &told, &memory, known_step(self.set, &memory));
         if news && let Some(text) = &memory.refused {
             notices.push(Notice {
                 warning: true,
@@ -673,7 +674,13 @@ pub fn waited(memory: &Memory, now: Timestamp) -> Duration {
     memory.shut_since.map(|since| elapsed(since, now)).unwrap_or_default()
 }
 
+/// What gates and waits count from.
 fn last_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
+    known_step(set, memory).max(memory.began)
+}
+
+/// The last step that is known of.
+fn known_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
     let told = set.status.as_ref().and_then(|status| status.last_step_time.as_ref());
     told.map(|time| time.0).max(memory.last_step)
 }

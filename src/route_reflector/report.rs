@@ -121,7 +121,7 @@ pub(super) fn report(
         mesh: Some(if told.mesh { "On" } else { "Off" }.into()),
         datastore: Some(view.snapshot.flavour.into()),
         plan: steps(view),
-        last_step_time: last_step.map(Time),
+        last_step_time: last_step.map(|time| Time(whole(time))),
         ..RouteReflectorSetStatus::default()
     };
     remember(&mut status, view.target, view.ground, &view.unfit_since, view.observed.now);
@@ -141,6 +141,13 @@ pub(super) fn report(
         }
     }
     (status, conditions, notices)
+}
+
+/// Times are stored in whole seconds; one that is stored otherwise than it is computed would be written in
+/// every pass. Upwards: what stands on a step must not be taken for younger than it.
+fn whole(time: Timestamp) -> Timestamp {
+    let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+    Timestamp::from_second(second).unwrap_or(time)
 }
 
 fn known<'a>(set: &'a RouteReflectorSet, type_: &str) -> Option<&'a str> {
