@@ -81,7 +81,11 @@ impl Prometheus {
     }
 
     /// Lets `script` answer the queries that hold `text`.
-    pub fn script(&self, text: &'static str, script: impl Fn(&str) -> Value + Send + Sync + 'static) {
+    pub fn script(
+        &self,
+        text: &'static str,
+        script: impl Fn(&str) -> Value + Send + Sync + 'static,
+    ) {
         self.inner.lock().expect("lock").script = Some((text, Arc::new(script)));
     }
 

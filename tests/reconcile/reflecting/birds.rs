@@ -74,6 +74,11 @@ impl Birds {
         Self { inner, task: tokio::spawn(look).abort_handle() }
     }
 
+    /// Forgets what was seen so far: the test has set its scene.
+    pub fn forget(&self) {
+        self.inner.lock().expect("lock").complaints.clear();
+    }
+
     pub fn control(&self, change: impl FnOnce(&mut Controls)) {
         change(&mut self.inner.lock().expect("lock").controls);
     }
@@ -134,7 +139,8 @@ impl Inner {
             self.complaints.push(text);
         }
         let Some(before) = self.scenes.last() else { return };
-        let up: BTreeSet<_> = scene.fabric.nodes().iter().filter(|n| n.up).map(|n| &n.name).collect();
+        let up: BTreeSet<_> =
+            scene.fabric.nodes().iter().filter(|n| n.up).map(|n| &n.name).collect();
         let (old, new) = (reflectors(&before.fabric), reflectors(&scene.fabric));
         let demoted: Vec<_> = old.difference(&new).filter(|node| up.contains(node)).collect();
         let mesh_off = before.fabric.mesh() && !scene.fabric.mesh();

@@ -150,7 +150,8 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     let method = head.method.clone();
     let writes = !matches!(method.as_str(), "GET" | "HEAD");
     // Leases are written all the time; events and reviews decide nothing; certificates are the webhook's.
-    let counts = writes && !["/leases", "/events", "reviews", "/secrets"].iter().any(|w| place.contains(w));
+    let counts =
+        writes && !["/leases", "/events", "reviews", "/secrets"].iter().any(|w| place.contains(w));
     let number = {
         let mut script = inner.script.lock().expect("lock");
         if counts {

@@ -1,0 +1,66 @@
+//! The names of labels are the user's choice; and the samples of the documentation are served.
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Stage,
+    stage::{SLOT, two},
+};
+use crate::{bench::run, probing::with};
+
+#[test]
+fn label_and_zone_have_the_names_that_the_spec_says() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        for (number, zone) in [(1, "a"), (2, "a"), (3, "b"), (4, "b")] {
+            let labels = json!({"metadata": {"labels": {"rack": zone}}});
+            stage.odd_node(&format!("node-{number}"), number, "", labels).await;
+        }
+        let _operator = stage.operator().await;
+        stage
+            .set("main", two(json!({"nodeLabel": "example.com/rr=yes", "zoneLabel": "rack"})))
+            .await;
+        // One in each zone.
+        stage.converged("main", &["node-1", "node-3"]).await;
+        for (node, slot) in [("node-1", "0"), ("node-3", "1")] {
+            assert_eq!(stage.bench.label(node, SLOT).await.as_deref(), Some(slot));
+            assert_eq!(stage.bench.label(node, "example.com/rr").await.as_deref(), Some("yes"));
+        }
+        let peer = stage.peers().get("peer-to-rrs-1").await.expect("peer");
+        let expected = json!({
+            "nodeSelector": "!has(example.com/rr)", "peerSelector": "has(example.com/rr)"
+        });
+        assert_eq!(with(peer["spec"].clone(), &json!({})), expected);
+        stage.routes_were_kept();
+    });
+}
+
+#[test]
+fn every_sample_is_accepted_and_served() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(2).await;
+        let _operator = stage.operator().await;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/samples");
+        let mut served = 0;
+        for entry in fs::read_dir(folder).expect("samples") {
+            let path = entry.expect("entry").path();
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            for document in serde_yaml::Deserializer::from_str(&text) {
+                let sample = Value::deserialize(document).expect("YAML");
+                if sample["kind"] != "RouteReflectorSet" {
+                    continue;
+                }
+                // It is to be read and judged; nothing needs to be written for that.
+                let spec = with(sample["spec"].clone(), &json!({"mode": "Observe"}));
+                let name = format!("sample-{served}");
+                stage.set(&name, spec).await;
+                stage.condition(&name, "Ready", "True", "Planned").await;
+                served += 1;
+            }
+        }
+        assert!(served >= 2, "{served}");
+    });
+}
