@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    actual::Ground,
+    actual::{Ground, Marks},
     datastore,
     fabric::{Fabric, Node, Rule},
     gate::{self, Measured, Shut},
@@ -507,11 +507,29 @@ impl View<'_> {
         let period = match &self.next {
             Next::Take(_) if writes => NEXT,
             Next::Wait(..) if writes => TRY,
-            _ => PERIOD,
+            _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
         memory.told = Arc::new(told);
         let desired = Desired { step, statuses, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }
+    }
+
+    /// When the next reflector has been NotReady or unfit for long enough: nothing else changes at that moment.
+    fn due(&self) -> Option<Duration> {
+        let rules = &self.settings.rules;
+        let left = |time: Duration, since: Timestamp| {
+            time.checked_sub(elapsed(since, self.observed.now)).filter(|left| !left.is_zero())
+        };
+        let reflects = |node: &Arc<str>| self.ground.marks(node).is_some_and(Marks::is_reflector);
+        let speakers = self.observed.speakers.iter();
+        let not_ready = speakers.filter_map(|speaker| match speaker.readiness {
+            Readiness::NotReady(Some(since)) if reflects(&speaker.name) => {
+                left(rules.replace_after, Timestamp::from_second(since).ok()?)
+            }
+            _ => None,
+        });
+        let unfit = self.unfit_since.iter().filter(|(node, _)| reflects(node));
+        not_ready.chain(unfit.filter_map(|(_, since)| left(rules.demote_after, *since))).min()
     }
 
     /// The nodes whose `CalicoNodeStatus` is still wanted.
@@ -582,6 +600,14 @@ pub(super) fn seconds(time: Timestamp) -> f64 {
 #[must_use]
 pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
     step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))
+}
+
+/// In whole seconds, as a status has it: a fraction would be written again at every pass. Upwards: no sample
+/// of before a step may pass for one of after it.
+#[must_use]
+pub fn whole(time: Timestamp) -> Timestamp {
+    let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+    Timestamp::from_second(second).unwrap_or(time)
 }
 
 /// Whether the gate is open.

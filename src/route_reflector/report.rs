@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    actual::Ground,
+    actual::{Ground, Marks},
     fabric::Rule,
     memory::{Memory, Told},
     plan::{self, Calico, Desired, Next, PERIOD, View},
@@ -121,7 +121,7 @@ pub(super) fn report(
         mesh: Some(if told.mesh { "On" } else { "Off" }.into()),
         datastore: Some(view.snapshot.flavour.into()),
         plan: steps(view),
-        last_step_time: last_step.map(|time| Time(whole(time))),
+        last_step_time: last_step.map(Time),
         ..RouteReflectorSetStatus::default()
     };
     remember(&mut status, view.target, view.ground, &view.unfit_since, view.observed.now);
@@ -141,13 +141,6 @@ pub(super) fn report(
         }
     }
     (status, conditions, notices)
-}
-
-/// Times are stored in whole seconds; one that is stored otherwise than it is computed would be written in
-/// every pass. Upwards: what stands on a step must not be taken for younger than it.
-fn whole(time: Timestamp) -> Timestamp {
-    let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
-    Timestamp::from_second(second).unwrap_or(time)
 }
 
 fn known<'a>(set: &'a RouteReflectorSet, type_: &str) -> Option<&'a str> {
@@ -217,7 +210,13 @@ fn slots(
             leaving: leaving.map(|leaving| leaving.reason).or(trouble).map(|r| r.as_str().into()),
         }
     });
-    let mut slots: Vec<_> = reflectors.collect();
+    // Whose labels somebody has taken away is known only from here, until it has them again.
+    let returning = target.slots.iter().filter_map(|slot| {
+        let known = before.get(&*slot.node).filter(|known| known.id == i64::from(slot.id))?;
+        let reflects = ground.marks(&slot.node).is_none_or(Marks::is_reflector);
+        (!reflects).then(|| (*known).clone())
+    });
+    let mut slots: Vec<_> = reflectors.chain(returning).collect();
     slots.sort_by(|a, b| (a.id, &a.node).cmp(&(b.id, &b.node)));
     slots
 }

@@ -11,7 +11,7 @@ mod scenarios;
 mod stage;
 mod swarming;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use stage::Stage;
@@ -45,7 +45,17 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(!is_root())
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let of_reflectors = {
+        let runtime = Arc::clone(&runtime);
+        // Real BGP is between nodes that are nothing else.
+        Trial::test("route reflectors replace the mesh, and go again", move || {
+            let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
+            let passed = runtime.block_on(lab::demo::reflectors::run_short(operator));
+            if passed.map_err(failed)? { Ok(()) } else { Err("see the checks".into()) }
+        })
+        .with_ignored_flag(!is_root())
+    };
+    let conclusion = libtest_mimic::run(&arguments, trials.chain([of_reflectors]).collect());
     let struck = runtime.block_on(async {
         match stage.lock().await.take() {
             Some(stage) => stage.strike().await,

@@ -183,9 +183,18 @@ impl Classes {
 
     /// What carries routes: the classes whose nodes are up.
     pub fn graph(&self) -> Graph {
+        self.graph_of(|traits| traits.up)
+    }
+
+    /// What may carry routes: a node that is not Ready may still speak BGP.
+    pub fn whole(&self) -> Graph {
+        self.graph_of(|_| true)
+    }
+
+    fn graph_of(&self, counts: impl Fn(&Traits) -> bool) -> Graph {
         let vertex = |class: usize| {
             let Class { size, traits } = &self.list[class];
-            Vertex { size: if traits.up { *size } else { 0 }, ..self.vertex(class) }
+            Vertex { size: if counts(traits) { *size } else { 0 }, ..self.vertex(class) }
         };
         Graph::new(self.list.len(), vertex, |a, b| self.session(a, b).link())
     }

@@ -179,10 +179,11 @@ impl Fabric {
         missing::worst(&graph, &self.roster(), rule)
     }
 
-    /// How many paths the tables hold with `add paths on`, as Calico's template has it.
+    /// How many paths the tables hold with `add paths on`, as Calico's template has it: at most, so with the nodes that are
+    /// down.
     #[must_use]
     pub fn paths(&self, rule: Rule) -> Paths {
-        Paths::new(&self.classes.graph(), rule)
+        Paths::new(&self.classes.whole(), rule)
     }
 
     /// Every node with its class, by name.

@@ -228,6 +228,22 @@ fn nodes_that_are_not_ready_never_shrink_the_set() {
 }
 
 #[test]
+fn the_next_look_comes_when_a_reflector_has_been_silent_for_long_enough() {
+    let (set, mut stage) = converged(&json!({"candidates": {"replaceAfter": "3m"}}));
+    let mut period = |node: &str, silent: i64| {
+        let since = ago(silent).as_second();
+        stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(since)));
+        let plan = plan(&set, &observed(&set, &stage)).unwrap();
+        (word(&plan.desired), plan.period)
+    };
+    // Of a client nothing is waited for.
+    assert_eq!(period("n5", 170), (None, PERIOD));
+    assert_eq!(period("n0", 60), (None, PERIOD));
+    assert_eq!(period("n0", 160), (None, Duration::from_secs(20)));
+    assert_eq!(period("n0", 179), (None, TRY));
+}
+
+#[test]
 fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
     let (set, stage) = converged(&json!({
         "candidates": {"fitnessRef": {"namespace": "n", "name": "w"}, "demoteAfter": "10m"}
@@ -253,6 +269,7 @@ fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
     };
     since(&mut set, ago(599));
     assert_eq!(word(&look(&set, unfit(None)).desired), None);
+    assert_eq!(look(&set, unfit(None)).period, TRY);
     since(&mut set, ago(600));
     assert_eq!(word(&look(&set, unfit(None)).desired), Some("Promote"));
     // The TrafficWatch has no measurement: no clock runs.
@@ -344,4 +361,23 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
     assert_eq!(words, ["Adopt", "WritePeer", "WritePeer", "MeshOff"]);
     let ids: Vec<_> = way.reflectors.iter().map(|r| (&*r.node, &*r.cluster_id)).collect();
     assert_eq!(ids, [("n3", "224.0.0.0"), ("n4", "224.0.0.0")]);
+}
+
+/// Somebody takes the labels of a reflector away; until the gate lets it have them again, its slot is its own.
+#[test]
+fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
+    let (mut set, mut stage) = converged(&json!({}));
+    let slots = |status: &RouteReflectorSetStatus| {
+        status.slots.iter().map(|slot| (slot.id, slot.node.clone())).collect::<Vec<_>>()
+    };
+    let before = slots(set.status.as_ref().unwrap());
+    stage.edit("n0", |speaker| speaker.labels = texts(&[("topology.kubernetes.io/zone", "a")]));
+    for _ in 0..3 {
+        let mut seen = observed(&set, &stage);
+        // Nobody can count.
+        seen.measured = Some(Err("refused".into()));
+        let plan = plan(&set, &seen).unwrap();
+        assert_eq!(slots(&plan.status), before);
+        set.status = Some(plan.status);
+    }
 }

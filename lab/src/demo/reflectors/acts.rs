@@ -1,8 +1,9 @@
 //! What is done to the nodes and to the object by its users.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
@@ -43,11 +44,12 @@ pub(super) async fn watch_links(stage: &Stage) -> Result<()> {
         stage.monitoring.set_load(&machine.name, LOADS[0]);
     }
     stage.apply(WATCH).await?;
-    let watches = watches(stage);
+    let nodes: Api<Node> = Api::all(stage.client.clone());
     until("all links judged", super::PATIENCE, || async {
-        let summary = watches.get("links").await?.data["status"]["summary"].clone();
-        let all = stage.site.ground.machines().len();
-        Ok(if summary["fit"] == all { Look::Done(()) } else { Look::NotYet(summary.to_string()) })
+        let judged =
+            nodes.list(&ListParams::default().labels("links.traffic.example.com/unfit")).await?;
+        let (judged, all) = (judged.items.len(), stage.site.ground.machines().len());
+        Ok(if judged == all { Look::Done(()) } else { Look::NotYet(format!("{judged} of {all}")) })
     })
     .await
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, calicos};
 use crate::cluster::apply::apply;
+use crate::demo::Check;
 
 /// A router outside, as many clusters have one: not one of the nodes.
 const PEER: &str = r#"
@@ -40,8 +41,17 @@ impl Foreign {
         Ok(Self { peer: peer(stage).await?, nodes: nodes(stage).await? })
     }
 
+    /// Judges whether everything is as it was.
+    pub async fn check(&self, stage: &Stage) -> Result<Check> {
+        let changes = self.changes(stage).await?;
+        let figure = changes.first().cloned().unwrap_or_else(|| {
+            "a BGPPeer, and all labels and annotations of nodes: byte for byte as before".to_owned()
+        });
+        Ok(Check::new("what is not ours is as it was", changes.is_empty(), figure))
+    }
+
     /// What is not as it was; nodes that have come and gone are not asked.
-    pub async fn changes(&self, stage: &Stage) -> Result<Vec<String>> {
+    async fn changes(&self, stage: &Stage) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         if peer(stage).await? != self.peer {
             changes.push("the BGPPeer is another one".to_owned());

@@ -24,8 +24,8 @@ const PATHS: &str = "traffic_operator_routereflector_paths";
 const ASK: Duration = Duration::from_millis(250);
 /// It leads once the Lease of one that was killed has run out.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The shortest that it takes.
-const LEASE: &str = "5s";
+/// As in a cluster: a shorter one is lost where the machine is busy.
+const LEASE: &str = "15s";
 
 /// One operator, which can be killed and started again.
 #[derive(Debug)]
@@ -88,9 +88,11 @@ impl Operator {
         self.process.spawn()
     }
 
-    /// Fails if it has ended by itself.
-    pub fn check(&self) -> Result<()> {
-        self.process.check()
+    /// Starts it again if it has ended by itself, as a kubelet would; says why it did.
+    pub fn supervise(&self) -> Result<Option<String>> {
+        let Err(error) = self.process.check() else { return Ok(None) };
+        self.process.spawn()?;
+        Ok(Some(format!("{error:#}")))
     }
 
     /// The most paths that it has expected in a table since then.
@@ -110,7 +112,7 @@ impl Operator {
 
     async fn leads(&self) -> Result<()> {
         until("the operator leading", PATIENCE, || async {
-            self.check()?;
+            self.process.check()?;
             let text = get(&self.metrics).await.unwrap_or_default();
             Ok(if exposition::sum(&text, "traffic_operator_leader") > 0.0 {
                 Look::Done(())

@@ -141,6 +141,12 @@ impl Stage {
         let end = Instant::now() + PATIENCE;
         let mut since = None;
         loop {
+            if let Some(why) = self.operator.supervise()? {
+                self.say(&format!(
+                    "    the operator ended and is started again: {}",
+                    why.lines().last().unwrap_or_default()
+                ));
+            }
             let still = match missing(self).await {
                 Ok(still) => still.or_else(|| self.unsettled()),
                 Err(error) => Some(format!("{error:#}")),

@@ -46,7 +46,7 @@ pub async fn store(bench: &Bench) -> Datastore {
 }
 
 /// One of Calico's kinds as its users see it.
-pub struct Kind(Api<DynamicObject>, Group);
+pub struct Kind(pub Api<DynamicObject>, pub Group);
 
 pub fn kind(client: &Client, group: Group, kind: &str, plural: &str) -> Kind {
     let (name, version) = group.api_version().split_once('/').expect("group/version");
