@@ -103,7 +103,7 @@ impl Ground {
             let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
                 annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
             });
-            let address = address(speaker, snapshot.as_number);
+            let address = address(speaker, snapshot);
             let marks = Marks {
                 label: labels.get(label).map(Into::into),
                 slot: labels.get(SLOT_LABEL).and_then(|slot| slot.parse().ok()),
@@ -181,7 +181,12 @@ impl Ground {
 }
 
 /// The address that a node speaks BGP with, if it is of the cluster's AS.
-fn address(speaker: &Speaker, as_number: u32) -> Option<IpAddr> {
+fn address(speaker: &Speaker, snapshot: &Snapshot) -> Option<IpAddr> {
+    let as_number = snapshot.as_number;
+    if let Some(speakers) = &snapshot.speakers {
+        let (address, own) = *speakers.get(&speaker.name)?;
+        return own.is_none_or(|own| own == as_number).then_some(address);
+    }
     let own = annotation(speaker, BGP_AS_ANNOTATION);
     if own.is_some_and(|own| own.parse() != Ok(as_number)) {
         return None;

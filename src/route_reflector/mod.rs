@@ -187,7 +187,7 @@ impl RouteReflectorReconciler {
         leaving: &BTreeSet<Arc<str>>,
         interval: Duration,
     ) -> Option<Result<Arc<Measured>, String>> {
-        if settings.gate != Gate::Prometheus || ground.reflectors().next().is_none() {
+        if settings.gate != Gate::Prometheus {
             return None;
         }
         let query = if let Some(query) = &settings.query {
@@ -277,7 +277,7 @@ impl RouteReflectorReconciler {
             && set.status.as_ref().is_some_and(|status| status.last_step_time.is_some())
         {
             // The process before this one may have taken a step that it could not note any more.
-            observed.memory.last_step = Some(observed.now);
+            observed.memory.last_step = Some(plan::whole(observed.now));
         }
         let Ok(settings) = observed.settings.clone() else { return Ok(observed) };
         if observed.held.is_some() || set.spec.paused && !deleting {
@@ -304,7 +304,10 @@ impl RouteReflectorReconciler {
             sketch = plan::sketch(set, &observed, deleting);
         }
         self.reports(set, &mut observed.memory).await?;
-        if let Ok((_, ground)) = &observed.ground {
+        // On the way back to the mesh its sessions matter when nobody reflects any more.
+        if let Ok((_, ground)) = &observed.ground
+            && (deleting || ground.reflectors().next().is_some())
+        {
             let interval = if sketch.moves { plan::TRY } else { plan::PERIOD };
             observed.measured =
                 self.measure(set, &settings, ground, &sketch.leaving, interval).await;

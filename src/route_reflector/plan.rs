@@ -601,6 +601,12 @@ pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
     step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))
 }
 
+/// In whole seconds, as a status has it: a fraction would be written again at every pass.
+#[must_use]
+pub fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 /// Whether the gate is open.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     RouteReflectorReconciler,
     datastore::{self, Datastore, WantedPeer},
-    plan::Desired,
+    plan::{self, Desired},
     steps::{Step, Why},
 };
 use crate::{
@@ -55,7 +55,7 @@ impl RouteReflectorReconciler {
             return Ok(vec![]);
         };
         // Before it is tried: a write that failed may have been carried out.
-        memory.last_step = Some(Timestamp::now());
+        memory.last_step = Some(plan::whole(Timestamp::now()));
         memory.statuses = super::gate::Measured::default();
         self.memories.put(&name, memory);
         let result = self.take(&name, datastore, &step, (&label.0, &label.1)).await;

@@ -1,7 +1,7 @@
 //! Serves [`Swarm`]: observes, applies; what is decided stands in `plan`.
 //!
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
-//! [`file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
+//! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
 //! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
 //! [`acknowledge`], how workers are asked; `writing`, what is done.
 use std::{

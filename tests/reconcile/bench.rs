@@ -96,6 +96,7 @@ impl Bench {
         let all = ListParams::default();
         let now = DeleteParams::default();
         deployments.delete_collection(&now, &all).await.expect("delete deployments");
+        self.clean_reflectors().await;
         self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
         self.clean_swarms().await;
         self.clean_probers().await;

@@ -36,8 +36,13 @@ pub enum Mode {
     Hang,
 }
 
+/// What a test computes from a query.
+type Script = Arc<dyn Fn(&str) -> Value + Send + Sync>;
+
 #[derive(Default)]
 struct Inner {
+    /// Who answers queries that hold this text.
+    script: Option<(&'static str, Script)>,
     samples: BTreeMap<String, Sample>,
     /// By the query's text, what it says of each node.
     own: BTreeMap<String, BTreeMap<String, &'static str>>,
@@ -75,6 +80,15 @@ impl Prometheus {
         inner.own.entry(query.to_owned()).or_default().insert(instance.to_owned(), value);
     }
 
+    /// Lets `script` answer the queries that hold `text`.
+    pub fn script(
+        &self,
+        text: &'static str,
+        script: impl Fn(&str) -> Value + Send + Sync + 'static,
+    ) {
+        self.inner.lock().expect("lock").script = Some((text, Arc::new(script)));
+    }
+
     /// Sets what one node receives.
     pub fn receives(&self, instance: &str, percent: &'static str) {
         self.inner.lock().expect("lock").received.insert(instance.to_owned(), percent);
@@ -107,9 +121,10 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
     let (mode, vector) = {
         let mut inner = this.inner.lock().expect("lock");
         inner.requests.push(String::from_utf8_lossy(&body).into_owned());
-        let vector = match inner.own.get(&query) {
-            Some(values) => own(values),
-            None => vector(&inner, &query),
+        let vector = match (&inner.script, inner.own.get(&query)) {
+            (Some((text, script)), _) if query.contains(text) => script(&query),
+            (_, Some(values)) => own(values),
+            _ => vector(&inner, &query),
         };
         (inner.mode.clone(), vector)
     };

@@ -1,6 +1,6 @@
 //! Calico's objects: read, and written only where they are ours.
 //!
-//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API ([`kubernetes`], in one of
+//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API (`kubernetes`, in one of
 //! two groups) or in an etcd of its own ([`etcd`](Etcd)). [`Datastore`] is both:
 //!
 //! - [`Datastore::read`] gives everything at once, as texts: what a selector means is not decided here.
@@ -9,7 +9,7 @@
 //! - [`Datastore::changes`] says when something changed, whoever changed it.
 use std::{
     collections::BTreeMap,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -48,6 +48,9 @@ const DEFAULT: &str = "default";
 /// because it is broken, and 15,000 peers a minute are no load.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
+/// Addresses and AS numbers of their own, by node.
+pub type Speakers = BTreeMap<Arc<str>, (IpAddr, Option<u32>)>;
+
 /// What is in the datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -62,6 +65,9 @@ pub struct Snapshot {
     /// Cluster ids by the name of the Kubernetes node: of Calico's own Nodes in etcd. With the
     /// Kubernetes API they are annotations of Nodes, and this is empty.
     pub cluster_ids: BTreeMap<Arc<str>, Ipv4Addr>,
+    /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they have their
+    /// own.
+    pub speakers: Option<Speakers>,
     /// Where all this is: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavour: &'static str,
     /// Calico is moving its objects to another place: nothing is to be written.

@@ -452,7 +452,7 @@ fn as_many_reflectors_of_zones_as_can_be_borne_are_reached() {
     assert_eq!(world.stage.snapshot.peers.len(), 2);
 }
 
-/// The way back: what deletionPolicy RestoreMesh does.
+/// The way back to the mesh, before the object goes.
 #[test]
 fn the_mesh_is_restored_before_anybody_is_demoted() {
     for spec in [SIMPLE, ZONAL, MULTI] {

@@ -1,86 +1,11 @@
-//! RouteReflectorSet, against a real API server that has Calico's kinds, and a real etcd.
+//! RouteReflectorSet: whole passes against a real API server that has Calico's kinds, with nodes that stay
+//! alive, and BIRDs that a puppet has for them. The puppet also knows at each instant who has whose routes.
+mod birds;
 mod datastore;
-#[cfg(feature = "etcd")]
-mod etcd;
-mod rights;
-mod watching;
+mod stage;
 
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
-    core::GroupVersionKind,
-    discovery::ApiResource,
-};
-use lab::calico::{self, Group};
-use serde_json::Value;
-use traffic_operator::{
-    api::route_reflector_set,
-    route_reflector::datastore::{Datastore, WantedPeer},
-    runtime::lease::Fence,
-};
+mod deleting;
+mod killed;
+mod migrating;
 
-use crate::bench::Bench;
-
-/// What a set of the name `main` wants of the peers of clients.
-pub const CLIENTS: WantedPeer<'_> = WantedPeer {
-    name: "peer-to-rrs-1",
-    node_selector: "!has(calico-route-reflector)",
-    peer_selector: "has(calico-route-reflector)",
-    set: "main",
-};
-
-/// Calico's kinds in exactly these groups, without objects.
-pub async fn installed(bench: &Bench, groups: &[Group]) {
-    for group in [Group::V1, Group::V3] {
-        calico::remove(&bench.client, group).await.expect("remove");
-    }
-    for group in groups {
-        calico::install(&bench.client, *group).await.expect("install");
-    }
-}
-
-/// The datastore in the Kubernetes API, with the rights of the operator.
-pub async fn store(bench: &Bench) -> Datastore {
-    let spec = route_reflector_set::Datastore::default();
-    Datastore::new(bench.as_operator().await, "", &spec, &Fence::open()).expect("datastore")
-}
-
-/// One of Calico's kinds as its users see it.
-pub struct Kind(Api<DynamicObject>, Group);
-
-pub fn kind(client: &Client, group: Group, kind: &str, plural: &str) -> Kind {
-    let (name, version) = group.api_version().split_once('/').expect("group/version");
-    let gvk = GroupVersionKind::gvk(name, version, kind);
-    let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-    Kind(Api::all_with(client.clone(), &resource), group)
-}
-
-pub fn peers(bench: &Bench, group: Group) -> Kind {
-    kind(&bench.client, group, "BGPPeer", "bgppeers")
-}
-
-impl Kind {
-    pub async fn create(&self, kind: &str, metadata: Value, spec: Value) {
-        let object = serde_json::json!({
-            "apiVersion": self.1.api_version(), "kind": kind, "metadata": metadata, "spec": spec,
-        });
-        let object = serde_json::from_value(object).expect("object");
-        self.0.create(&PostParams::default(), &object).await.expect("create");
-    }
-
-    pub async fn patch(&self, name: &str, patch: Value) {
-        let patch = Patch::Merge(patch);
-        self.0.patch(name, &PatchParams::default(), &patch).await.expect("patch");
-    }
-
-    /// Everything that is there of an object, bookkeeping included.
-    pub async fn get(&self, name: &str) -> Option<Value> {
-        let object = self.0.get_opt(name).await.expect("get")?;
-        Some(serde_json::to_value(object).expect("JSON"))
-    }
-
-    pub async fn names(&self) -> Vec<String> {
-        let list = self.0.list(&kube::api::ListParams::default()).await.expect("list");
-        list.into_iter().filter_map(|object| object.metadata.name).collect()
-    }
-}
+pub use stage::Stage;

@@ -30,7 +30,7 @@ mod killed;
 mod lagging;
 mod ledger;
 mod measured;
-mod proxy;
+pub mod proxy;
 mod puppet;
 mod quiet;
 mod record;

@@ -88,6 +88,17 @@ impl Proxy {
         operator
     }
 
+    /// Starts the operator behind it, to be killed, and waits for nothing. Counts from its first write.
+    pub fn life(&self, bench: &Bench, kill: Kill) -> Operator {
+        let prometheus = ["--prometheus-url", &bench.prometheus.url];
+        let args = ["--lease-duration", "15s", "--identity", "operator-1"];
+        let mut script = self.inner.script.lock().expect("lock");
+        let operator = Bench::operator_from(self.kubeconfig.clone(), &prometheus, &args);
+        let pid = Some(i32::try_from(operator.child.id()).expect("PID"));
+        *script = Script { kill: Some(kill), pid, ..Script::default() };
+        operator
+    }
+
     /// Counts from here.
     pub fn kill(&self, kill: Option<Kill>) {
         let mut script = self.inner.script.lock().expect("lock");
@@ -138,8 +149,9 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     let place = head.uri.path_and_query().map_or(String::new(), ToString::to_string);
     let method = head.method.clone();
     let writes = !matches!(method.as_str(), "GET" | "HEAD");
-    // Leases are written all the time; events and reviews decide nothing.
-    let counts = writes && !["/leases", "/events", "reviews"].iter().any(|w| place.contains(w));
+    // Leases are written all the time; events and reviews decide nothing; certificates are the webhook's.
+    let counts =
+        writes && !["/leases", "/events", "reviews", "/secrets"].iter().any(|w| place.contains(w));
     let number = {
         let mut script = inner.script.lock().expect("lock");
         if counts {

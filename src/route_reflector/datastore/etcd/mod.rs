@@ -77,18 +77,22 @@ impl Etcd {
             return Ok(Snapshot::default());
         };
         let mut snapshot = Snapshot { flavour: "etcd", ..Snapshot::default() };
+        let mut speakers = std::collections::BTreeMap::new();
         let mut names = std::collections::BTreeMap::new();
         for (name, entry) in nodes {
             match entry.as_ref().map(Entry::node) {
                 Some(Ok(Some(node))) => {
                     let kubernetes: Arc<str> = node.kubernetes.into();
                     names.insert(name, Arc::clone(&kubernetes));
+                    let address = node.address.map(|address| (address, node.as_number));
+                    speakers.extend(address.map(|address| (Arc::clone(&kubernetes), address)));
                     snapshot.cluster_ids.extend(node.cluster_id.map(|id| (kubernetes, id)));
                 }
                 Some(Ok(None)) => {}
                 Some(Err(_)) | None => snapshot.unreadable.push(format!("Node {name}")),
             }
         }
+        snapshot.speakers = Some(speakers);
         for (name, entry) in peers {
             match entry.as_ref().map(Entry::peer) {
                 Some(Ok(mut peer)) => {

@@ -1,0 +1,259 @@
+//! A BIRD on every node, as Calico would configure it: how many sessions each has, what Prometheus says
+//! of that, and whether anybody ever missed a route.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use kube::Client;
+use lab::calico::Group;
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+use traffic_operator::route_reflector::fabric::{
+    Fabric, Labels, Local, Node, Peer, Remote, Rule, Selector,
+};
+
+/// How often nodes and peers are looked at.
+const LOOK: Duration = Duration::from_millis(150);
+
+/// How long a session takes to be established.
+const ESTABLISHING: Duration = Duration::from_secs(1);
+
+/// For how long a reflector must have been one before another may go, or the mesh: the five seconds
+/// that a sample is younger than a step, with what looking takes.
+const BEFORE_BREAK: Duration = Duration::from_millis(4500);
+
+/// What the test wants of them.
+#[derive(Clone, Debug, Default)]
+pub struct Controls {
+    /// Nodes whose BIRD is dead: it has no series, and nobody has a session with it.
+    pub dead: BTreeSet<String>,
+    /// How many sessions a node lacks.
+    pub lacking: BTreeMap<String, u32>,
+    /// When everything was scraped last, in seconds since 1970; `None` for now.
+    pub scraped: Option<f64>,
+    /// Routes may be missing: the test sees to that itself.
+    pub careless: bool,
+}
+
+/// What was seen at one instant.
+#[derive(Clone)]
+struct Scene {
+    at: Instant,
+    fabric: Fabric,
+}
+
+#[derive(Default)]
+struct Inner {
+    controls: Controls,
+    scenes: Vec<Scene>,
+    /// What ought not to have happened.
+    complaints: Vec<String>,
+}
+
+/// All of them.
+pub struct Birds {
+    inner: Arc<Mutex<Inner>>,
+    task: AbortHandle,
+}
+
+impl Birds {
+    pub fn start(client: Client, group: Group) -> Self {
+        let inner = Arc::new(Mutex::new(Inner::default()));
+        let shared = Arc::clone(&inner);
+        let look = async move {
+            loop {
+                if let Some(fabric) = look(&client, group).await {
+                    shared.lock().expect("lock").see(fabric);
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        Self { inner, task: tokio::spawn(look).abort_handle() }
+    }
+
+    pub fn control(&self, change: impl FnOnce(&mut Controls)) {
+        change(&mut self.inner.lock().expect("lock").controls);
+    }
+
+    /// What Prometheus answers to the built-in query.
+    pub fn answer(&self) -> impl Fn(&str) -> Value + Send + Sync + 'static {
+        let inner = Arc::clone(&self.inner);
+        move |query| inner.lock().expect("lock").answer(query)
+    }
+
+    /// How many sessions each node has, when they are all up.
+    pub fn sessions(&self) -> BTreeMap<String, u32> {
+        let inner = self.inner.lock().expect("lock");
+        let Some(scene) = inner.scenes.last() else { return BTreeMap::new() };
+        let sessions = scene.fabric.sessions();
+        sessions.iter().map(|(node, expected)| (node.to_string(), expected.up)).collect()
+    }
+
+    /// What ought not to have happened: somebody missed a route, or lost a reflector before the next one
+    /// had had the time to be there.
+    pub fn complaints(&self) -> Vec<String> {
+        self.inner.lock().expect("lock").complaints.clone()
+    }
+}
+
+impl Drop for Birds {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
+}
+
+fn reflectors(fabric: &Fabric) -> BTreeSet<Arc<str>> {
+    let all = fabric.nodes().iter().filter(|node| node.cluster_id.is_some() && node.up);
+    all.map(|node| Arc::clone(&node.name)).collect()
+}
+
+impl Inner {
+    fn see(&mut self, fabric: Fabric) {
+        let scene = Scene { at: Instant::now(), fabric };
+        if !self.controls.careless {
+            self.judge(&scene);
+        }
+        // What is older than this is asked for by nobody; the newest of it still holds.
+        let old = |scene: &Scene| scene.at.elapsed() > Duration::from_secs(10);
+        let stale = self.scenes.iter().take_while(|scene| old(scene)).count();
+        self.scenes.drain(..stale.saturating_sub(1));
+        self.scenes.push(scene);
+    }
+
+    fn judge(&mut self, scene: &Scene) {
+        let missing = scene.fabric.missing(Rule::Rfc);
+        if let Some((who, whose)) = missing.examples.first() {
+            let text = format!("{who} has no route of {whose} ({} pairs)", missing.pairs);
+            self.complaints.push(text);
+        }
+        let Some(before) = self.scenes.last() else { return };
+        let up: BTreeSet<_> =
+            scene.fabric.nodes().iter().filter(|n| n.up).map(|n| &n.name).collect();
+        let (old, new) = (reflectors(&before.fabric), reflectors(&scene.fabric));
+        let demoted: Vec<_> = old.difference(&new).filter(|node| up.contains(node)).collect();
+        let mesh_off = before.fabric.mesh() && !scene.fabric.mesh();
+        if demoted.is_empty() && !mesh_off {
+            return;
+        }
+        let then = self.scenes.iter().rev().find(|scene| scene.at.elapsed() >= BEFORE_BREAK);
+        let long = then.map(|scene| reflectors(&scene.fabric)).unwrap_or_default();
+        if !new.is_subset(&long) && !before.fabric.mesh() || mesh_off && new.is_empty() {
+            let mut text = format!("reflectors {new:?} had no time to be there before ");
+            let _ = write!(text, "{demoted:?} went (mesh off: {mesh_off})");
+            self.complaints.push(text);
+        }
+    }
+
+    fn answer(&self, query: &str) -> Value {
+        let Controls { dead, lacking, scraped, .. } = &self.controls;
+        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+        let mut first = true;
+        for scene in self.scenes.iter().rev() {
+            let nodes = scene.fabric.nodes().iter().map(|node| {
+                let address = node.address.map(|a| a.to_string().replace(['.', ':'], "_"));
+                // Between brackets and bars: `(Mesh|Global|Node)_(10_0_0_1|10_0_0_2)`.
+                let excluded = address.is_some_and(|address| {
+                    query.split(['(', ')', '|']).any(|word| word == address)
+                });
+                Node { up: node.up && !excluded && !dead.contains(&*node.name), ..node.clone() }
+            });
+            let peers = scene.fabric.peers().to_vec();
+            let fabric = Fabric::new(nodes.collect(), peers, scene.fabric.mesh());
+            let sessions = fabric.sessions();
+            let mut seen = BTreeMap::new();
+            for node in scene.fabric.nodes().iter().filter(|node| !dead.contains(&*node.name)) {
+                let up = sessions.of(&node.name).map_or(0, |sessions| sessions.up);
+                seen.insert(node.name.to_string(), up);
+            }
+            if first {
+                counts = seen;
+            } else {
+                for (node, count) in &mut counts {
+                    *count = (*count).min(seen.get(node).copied().unwrap_or(0));
+                }
+            }
+            first = false;
+            if scene.at.elapsed() > ESTABLISHING {
+                break;
+            }
+        }
+        let mut result = vec![];
+        let scraped = format!("{}", scraped.unwrap_or_else(now));
+        for (node, count) in counts {
+            let count = count.saturating_sub(lacking.get(&node).copied().unwrap_or(0));
+            if count > 0 {
+                result.push(json!({"metric": {"instance": node}, "value": [0, count.to_string()]}));
+            }
+            let metric = json!({"instance": node, "measure": "sampled"});
+            result.push(json!({"metric": metric, "value": [0, scraped]}));
+        }
+        json!({"status": "success", "data": {"resultType": "vector", "result": result}})
+    }
+}
+
+async fn list(client: &Client, path: &str) -> Option<Vec<Value>> {
+    let request = http::Request::get(path).body(vec![]).expect("request");
+    match client.request::<Value>(request).await {
+        Ok(mut list) => Some(std::mem::take(list["items"].as_array_mut()?)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Some(vec![]),
+        Err(_) => None,
+    }
+}
+
+async fn look(client: &Client, group: Group) -> Option<Fabric> {
+    let base = format!("/apis/{}", group.api_version());
+    let nodes = list(client, "/api/v1/nodes").await?;
+    let peers = list(client, &format!("{base}/bgppeers")).await?;
+    let configurations = list(client, &format!("{base}/bgpconfigurations")).await?;
+    let off = |c: &Value| {
+        c["metadata"]["name"] == "default" && c["spec"]["nodeToNodeMeshEnabled"] == false
+    };
+    let nodes = nodes.iter().map(node).collect();
+    let peers = peers.iter().filter_map(peer).collect();
+    Some(Fabric::new(nodes, peers, !configurations.iter().any(off)))
+}
+
+fn node(node: &Value) -> Node {
+    let metadata = &node["metadata"];
+    let annotation = |key: &str| metadata["annotations"][key].as_str();
+    let address = annotation("projectcalico.org/IPv4Address").and_then(|a| a.split('/').next());
+    let id = annotation("projectcalico.org/RouteReflectorClusterID");
+    let labels = metadata["labels"].as_object();
+    let labels = labels.into_iter().flatten();
+    let labels: Labels =
+        labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or(""))).collect();
+    let conditions = node["status"]["conditions"].as_array();
+    let ready = conditions
+        .is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
+    Node {
+        name: metadata["name"].as_str().expect("name").into(),
+        address: address.and_then(|address| address.parse().ok()),
+        labels,
+        cluster_id: id.and_then(|id| id.parse().ok()),
+        up: ready,
+    }
+}
+
+fn peer(peer: &Value) -> Option<Peer> {
+    let spec = &peer["spec"];
+    let text = |field: &str| spec[field].as_str().filter(|text| !text.is_empty());
+    let local = match (text("node"), text("nodeSelector")) {
+        (Some(node), _) => Local::Node(node.into()),
+        (_, Some(selector)) => Local::Selected(Selector::parse(selector).ok()?),
+        _ => Local::All,
+    };
+    let remote = match (text("peerSelector"), text("peerIP")) {
+        (Some(selector), _) => Remote::Selected(Selector::parse(selector).ok()?),
+        (_, Some(address)) => Remote::Address(address.parse().ok()?),
+        _ => return None,
+    };
+    let name = peer["metadata"]["name"].as_str()?.into();
+    Some(Peer { name, local, remote, reverse: text("reversePeering") != Some("Manual") })
+}

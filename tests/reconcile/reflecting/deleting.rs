@@ -1,0 +1,154 @@
+//! What is left when a set is deleted, and who takes over.
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use super::{
+    Stage,
+    stage::{ID, LABEL, two},
+};
+use crate::bench::run;
+
+/// R13.
+#[test]
+fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        let sessions = stage.birds.sessions();
+        let since = Timestamp::now();
+        stage.delete("main").await;
+        stage.set("next", two(json!({"mesh": "Migrate"}))).await;
+        stage.converged("next", &["node-1", "node-2"]).await;
+        assert_eq!(stage.changes_since(since), []);
+        assert_eq!(stage.birds.sessions(), sessions);
+        assert_eq!(stage.mesh().await, Some(false));
+        // And it is the new one's: a peer that somebody changes is repaired.
+        let drift = json!({"spec": {"peerSelector": "all()"}});
+        stage.birds.control(|birds| birds.careless = true);
+        stage.peers().patch("peer-to-rrs-1", drift).await;
+        stage
+            .wait("the peer to be repaired", async || {
+                let peer = stage.peers().get("peer-to-rrs-1").await?;
+                (peer["spec"]["peerSelector"] == format!("has({LABEL})")).then_some(())
+            })
+            .await;
+    });
+}
+
+/// R13.
+#[test]
+fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let operator = stage.operator().await;
+        let spec = json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"});
+        stage.set("main", two(spec)).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        // It cannot be verified: nothing goes.
+        stage.birds.control(|birds| drop(birds.lacking.insert("node-4".into(), 1)));
+        let since = Timestamp::now();
+        stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
+        stage.wait("the mesh", async || (stage.mesh().await == Some(true)).then_some(())).await;
+        tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+        let (marks, peers) = (stage.marks().await, stage.peers().names().await);
+        assert_eq!((marks.len(), peers.len()), (2, 2), "{marks:?} {peers:?}");
+        // Another process goes on where this one was.
+        drop(operator);
+        let _operator = stage.operator().await;
+        stage.birds.control(|birds| birds.lacking.clear());
+        stage
+            .wait("the set to be gone", async || {
+                stage.sets().get_opt("main").await.ok()?.is_none().then_some(())
+            })
+            .await;
+        assert_eq!(json!(stage.marks().await), json!({}));
+        assert_eq!(stage.peers().names().await, <[&str; 0]>::default());
+        let changes = stage.changes_since(since);
+        let written: Vec<_> = changes
+            .iter()
+            .map(|e| (e.verb.as_str(), e.resource.split('.').next().unwrap(), e.name.as_str()))
+            .collect();
+        assert_eq!(written[0], ("patch", "bgpconfigurations", "default"));
+        assert_eq!(written.len(), 5, "{written:?}");
+        assert_eq!(written.iter().filter(|(verb, ..)| *verb == "delete").count(), 2);
+        assert!(stage.birds.sessions().values().all(|sessions| *sessions == 3));
+        stage.routes_were_kept();
+    });
+}
+
+/// Rule 9.
+#[test]
+fn of_two_sets_the_older_is_served_and_the_younger_takes_over_when_it_goes() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let _operator = stage.operator().await;
+        stage.set("a", two(json!({}))).await;
+        stage.converged("a", &["node-1", "node-2"]).await;
+        let since = Timestamp::now();
+        let spec = json!({"count": {"min": 3, "max": 3}, "topology": "Simple"});
+        stage.set("b", spec).await;
+        let text = stage.condition("b", "Ready", "False", "Conflict").await;
+        assert_eq!(
+            text,
+            "the cluster is served by the older RouteReflectorSet a; there can be one"
+        );
+        assert_eq!(stage.changes_since(since), []);
+        stage.delete("a").await;
+        stage.converged("b", &["node-1", "node-2", "node-3"]).await;
+        stage.routes_were_kept();
+    });
+}
+
+/// The original operator's nodes and peers: label and cluster id, no slot.
+#[test]
+fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        for node in ["node-3", "node-4"] {
+            let metadata = json!({"labels": {LABEL: "true"}, "annotations": {ID: "224.0.0.9"}});
+            stage.patch_node(node, json!({"metadata": metadata})).await;
+        }
+        let has = format!("has({LABEL})");
+        let peers = stage.peers();
+        for (name, from) in [("rrs-to-rrs", has.clone()), ("peer-to-rrs-1", format!("!{has}"))] {
+            let spec = json!({"nodeSelector": from, "peerSelector": has});
+            peers.create("BGPPeer", json!({"name": name}), spec).await;
+        }
+        let off = json!({"nodeToNodeMeshEnabled": false});
+        stage.configurations().create("BGPConfiguration", json!({"name": "default"}), off).await;
+        let seen = async || stage.birds.sessions().contains_key("node-4").then_some(());
+        stage.wait("the sessions", seen).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({}))).await;
+        let text = stage.condition("main", "Ready", "False", "Conflict").await;
+        let (before, _, hint) = {
+            let mut parts = text.splitn(3, ' ');
+            (parts.next(), parts.next(), text.split_once("to hand it over: ").expect(&text).1)
+        };
+        assert_eq!(before, Some("BGPPeer"));
+        assert!(hint.starts_with("kubectl label bgppeer "), "{hint}");
+        let sessions = stage.birds.sessions();
+        let since = Timestamp::now();
+        let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
+        for name in ["rrs-to-rrs", "peer-to-rrs-1"] {
+            peers.patch(name, json!({"metadata": {"labels": label}})).await;
+        }
+        stage.converged("main", &["node-3", "node-4"]).await;
+        let marks = stage.marks().await;
+        let expected = json!({
+            "node-3": ["true", "0", null, "224.0.0.9"], "node-4": ["true", "1", null, "224.0.0.9"],
+        });
+        assert_eq!(json!(marks), expected);
+        assert_eq!(stage.birds.sessions(), sessions);
+        let changes = stage.changes_since(since);
+        assert_eq!(changes.len(), 2, "{changes:?}");
+        stage.routes_were_kept();
+    });
+}
