@@ -113,5 +113,6 @@ async fn play_short(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
     acts::cordon(stage).await?;
     acts::to_the_mesh(stage).await?;
     checks.push(foreign.check(stage).await?);
+    checks.push(control::mistake(stage).await?);
     Ok(())
 }
