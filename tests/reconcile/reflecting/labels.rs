@@ -1,6 +1,11 @@
 //! The names of labels are the user's choice; and the samples of the documentation are served.
 use std::{fs, path::Path};
 
+use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicy, core::v1::Node};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -8,7 +13,10 @@ use super::{
     Stage,
     stage::{SLOT, two},
 };
-use crate::{bench::run, probing::with};
+use crate::{
+    bench::{eventually, run},
+    probing::with,
+};
 
 #[test]
 fn label_and_zone_have_the_names_that_the_spec_says() {
@@ -18,6 +26,7 @@ fn label_and_zone_have_the_names_that_the_spec_says() {
             let labels = json!({"metadata": {"labels": {"rack": zone}}});
             stage.odd_node(&format!("node-{number}"), number, "", labels).await;
         }
+        allow(&stage, "example.com/rr").await;
         let _operator = stage.operator().await;
         stage
             .set("main", two(json!({"nodeLabel": "example.com/rr=yes", "zoneLabel": "rack"})))
@@ -35,6 +44,24 @@ fn label_and_zone_have_the_names_that_the_spec_says() {
         assert_eq!(with(peer["spec"].clone(), &json!({})), expected);
         stage.routes_were_kept();
     });
+}
+
+/// What the documentation says of another label: the admission policy has to name it.
+async fn allow(stage: &Stage, key: &str) {
+    let policies = Api::<ValidatingAdmissionPolicy>::all(stage.bench.client.clone());
+    let policy = policies.get("traffic-operator-nodes").await.expect("policy");
+    let mut variables = policy.spec.and_then(|spec| spec.variables).expect("variables");
+    for variable in variables.iter_mut().filter(|variable| variable.name == "reflectorKeys") {
+        variable.expression = format!("{} + ['{key}']", variable.expression);
+    }
+    let patch = Patch::Merge(json!({"spec": {"variables": variables}}));
+    let params = PatchParams::default();
+    policies.patch("traffic-operator-nodes", &params, &patch).await.expect("patch");
+    let nodes = Api::<Node>::all(stage.bench.as_operator().await);
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let patch = Patch::Merge(json!({"metadata": {"labels": {key: "yes"}}}));
+    let allowed = async || nodes.patch("node-1", &dry, &patch).await.ok();
+    eventually("the policy to be in force", allowed).await;
 }
 
 #[test]
