@@ -72,6 +72,9 @@ enum Command {
         /// Leave the nodes running until Ctrl-C.
         #[arg(long)]
         keep: bool,
+        /// Only from the mesh to reflectors and back, with one of them replaced on the way.
+        #[arg(long)]
+        short: bool,
         /// The operator's program.
         #[arg(long, default_value = "target/debug/traffic-operator")]
         operator: PathBuf,
@@ -240,8 +243,12 @@ fn run(command: Command) -> Result<ExitCode> {
             let passed = interruptible(demo::swarm::run(keep))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Command::DemoReflectors { keep, operator } => {
-            let passed = interruptible(demo::reflectors::run(keep, &operator))?;
+        Command::DemoReflectors { keep, short, operator } => {
+            let passed = if short {
+                interruptible(demo::reflectors::run_short(&operator))?
+            } else {
+                interruptible(demo::reflectors::run(keep, &operator))?
+            };
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::BgpCheck { scenarios } => {

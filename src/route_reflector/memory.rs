@@ -17,6 +17,9 @@ pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
 pub struct Memory {
     /// When the last step was taken, as far as this process knows: the status may not have it yet.
     pub last_step: Option<Timestamp>,
+    /// When this process began to look: the one before it may have taken a step that it could not note any
+    /// more, so gates and waits count from here too.
+    pub began: Option<Timestamp>,
     /// Since when the gate has been shut for the step that is next.
     pub shut_since: Option<Timestamp>,
     /// Pods that an interruption would hit, by node, and when they were counted.

@@ -273,12 +273,7 @@ impl RouteReflectorReconciler {
             measured: None,
             memory: self.memories.get(&name),
         };
-        if observed.memory.last_step.is_none()
-            && set.status.as_ref().is_some_and(|status| status.last_step_time.is_some())
-        {
-            // The process before this one may have taken a step that it could not note any more.
-            observed.memory.last_step = Some(plan::whole(observed.now));
-        }
+        observed.memory.began.get_or_insert(observed.now);
         let Ok(settings) = observed.settings.clone() else { return Ok(observed) };
         if observed.held.is_some() || set.spec.paused && !deleting {
             return Ok(observed);

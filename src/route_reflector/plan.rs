@@ -451,6 +451,7 @@ impl View<'_> {
         // Who takes the place of a dead reflector takes nothing away.
         let blind = |step: &Step| {
             let Step::Mark { why: Why::Promote, slots } = step else { return false };
+            let last = known_step(self.set, &self.observed.memory);
             let waited =
                 last.is_none_or(|last| elapsed(last, self.observed.now) >= self.settings.wait);
             waited && slots.iter().all(|slot| !self.is_held(slot))
@@ -486,7 +487,7 @@ impl View<'_> {
         memory.refused = refusal;
         let told = self.told(&memory);
         let (status, conditions, mut notices) =
-            report::report(&self, &told, &memory, self.last_step());
+            report::report(&self, &told, &memory, known_step(self.set, &memory));
         if news && let Some(text) = &memory.refused {
             notices.push(Notice {
                 warning: true,
@@ -601,10 +602,12 @@ pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
     step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))
 }
 
-/// In whole seconds, as a status has it: a fraction would be written again at every pass.
+/// In whole seconds, as a status has it: a fraction would be written again at every pass. Upwards: no sample
+/// of before a step may pass for one of after it.
 #[must_use]
 pub fn whole(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
+    let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+    Timestamp::from_second(second).unwrap_or(time)
 }
 
 /// Whether the gate is open.
@@ -697,7 +700,13 @@ pub fn waited(memory: &Memory, now: Timestamp) -> Duration {
     memory.shut_since.map(|since| elapsed(since, now)).unwrap_or_default()
 }
 
+/// What gates and waits count from.
 fn last_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
+    known_step(set, memory).max(memory.began)
+}
+
+/// The last step that is known of.
+fn known_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
     let told = set.status.as_ref().and_then(|status| status.last_step_time.as_ref());
     told.map(|time| time.0).max(memory.last_step)
 }

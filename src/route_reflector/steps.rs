@@ -315,6 +315,9 @@ pub fn pending(ground: &Ground, goal: &Goal) -> Vec<Step> {
     steps.extend(demotions(ground, goal));
     if steps.is_empty() {
         steps.extend(narrower_peers(ground, goal));
+    } else {
+        // The last resort: until these are right the others may have nothing to stand on.
+        steps.extend(strange_peers(ground, goal));
     }
     if steps.is_empty() {
         steps.extend(unlabelled(ground, goal));
@@ -528,6 +531,17 @@ fn narrower_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// BGPPeers that are ours and say what we would never have written: handed over by somebody, or changed.
+fn strange_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
+    let steps = narrower_peers(ground, goal).into_iter();
+    let strange = |name: &str| {
+        ground.ours.get(name).is_some_and(|there| slots(&there.peer_selector).is_none())
+    };
+    steps
+        .filter(|step| matches!(step, Step::WritePeer { peer, .. } if strange(&peer.name)))
+        .collect()
 }
 
 /// Clients whose group is another: all at once if that is possible, else those that have joined by tens,

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let of_reflectors = {
         let runtime = Arc::clone(&runtime);
         // Real BGP is between nodes that are nothing else.
-        Trial::test("route reflectors replace the mesh, and go again", move || {
+        Trial::test("route_reflectors_replace_the_mesh_and_go_again", move || {
             let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
             let passed = runtime.block_on(lab::demo::reflectors::run_short(operator));
             if passed.map_err(failed)? { Ok(()) } else { Err("see the checks".into()) }

@@ -74,6 +74,11 @@ impl Birds {
         Self { inner, task: tokio::spawn(look).abort_handle() }
     }
 
+    /// Forgets what was seen so far: the test has set its scene.
+    pub fn forget(&self) {
+        self.inner.lock().expect("lock").complaints.clear();
+    }
+
     pub fn control(&self, change: impl FnOnce(&mut Controls)) {
         change(&mut self.inner.lock().expect("lock").controls);
     }

@@ -81,6 +81,8 @@ fn r09_killed_after_a_promotion_the_wait_before_the_demotion_begins_again() {
         let proxy = Proxy::start(&stage.bench).await;
         let first = proxy.operator(&stage.bench).await;
         stage.condition("main", "Converged", "True", "Converged").await;
+        // A new process trusts no sample of its first five seconds.
+        tokio::time::sleep(std::time::Duration::from_secs(8)).await;
         proxy.kill(Some(Kill::After(1)));
         stage.cordon("node-1", true).await;
         stage.wait("the promotion", async || proxy.killed().then_some(())).await;

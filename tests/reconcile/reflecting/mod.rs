@@ -4,8 +4,16 @@ mod birds;
 mod datastore;
 mod stage;
 
+mod blind;
 mod deleting;
+mod fields;
+mod fitness;
+mod frozen;
+mod groups;
 mod killed;
+mod labels;
 mod migrating;
+mod mistakes;
+mod zonal;
 
 pub use stage::Stage;

@@ -209,15 +209,6 @@ impl Stage {
         eventually_or(what, check, async || self.state().await).await
     }
 
-    pub async fn until(&self, name: &str, expected: &[(&str, Value)]) -> Value {
-        let what = format!("{name}: {expected:?}");
-        self.wait(&what, async || {
-            let status = self.status(name).await;
-            expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
-        })
-        .await
-    }
-
     /// Waits until a condition has a status and reason; returns its message.
     pub async fn condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
         let what = format!("{name}: {type_}={status} {reason}");

@@ -54,6 +54,18 @@ pub(super) async fn watch_links(stage: &Stage) -> Result<()> {
     .await
 }
 
+/// Waits until no link is loaded any more, and everybody knows.
+pub(super) async fn all_fit(stage: &Stage) -> Result<()> {
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let unfit = ListParams::default().labels("links.traffic.example.com/unfit=true");
+    until("all links fit", super::PATIENCE, || async {
+        let unfit = nodes.list(&unfit).await?.items.len();
+        Ok(if unfit == 0 { Look::Done(()) } else { Look::NotYet(format!("{unfit} are not")) })
+    })
+    .await?;
+    stage.settled("everything at rest", async |_: &Stage| Ok(None)).await
+}
+
 pub(super) async fn forget_links(stage: &Stage) -> Result<()> {
     let watches = watches(stage);
     watches.delete("links", &DeleteParams::default()).await?;

@@ -51,9 +51,9 @@ pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
         stage.say(&format!("{name} …"));
         let machine = stage.site.ground.machine(&node)?;
         if in_order {
-            machine.stop()?
+            machine.stop()?;
         } else {
-            machine.kill()?
+            machine.kill()?;
         }
         stage.dead.insert(node.clone());
         tokio::time::sleep(DEAD).await;

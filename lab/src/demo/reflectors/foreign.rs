@@ -13,12 +13,12 @@ use crate::cluster::apply::apply;
 use crate::demo::Check;
 
 /// A router outside, as many clusters have one: not one of the nodes.
-const PEER: &str = r#"
+const PEER: &str = r"
 apiVersion: crd.projectcalico.org/v1
 kind: BGPPeer
 metadata: {name: a-top-of-rack, labels: {team: network}}
 spec: {nodeSelector: has(rack), peerIP: 192.0.2.1, asNumber: 64999}
-"#;
+";
 /// On each node.
 const KEY: &str = "network.example.com/keep";
 /// Label and annotation.

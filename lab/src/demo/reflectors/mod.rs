@@ -98,6 +98,7 @@ async fn play(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
     faults::topologies(stage).await?;
     faults::bird(stage).await?;
     faults::prometheus(stage).await?;
+    acts::all_fit(stage).await?;
     checks.push(control::idle(stage).await?);
     acts::to_the_mesh(stage).await?;
     acts::forget_links(stage).await?;
@@ -112,5 +113,6 @@ async fn play_short(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
     acts::cordon(stage).await?;
     acts::to_the_mesh(stage).await?;
     checks.push(foreign.check(stage).await?);
+    checks.push(control::mistake(stage).await?);
     Ok(())
 }

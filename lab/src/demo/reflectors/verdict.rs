@@ -53,5 +53,6 @@ pub(super) fn all(stage: &Stage, steps: usize) -> Vec<Check> {
 
 #[expect(clippy::cast_precision_loss, reason = "hundreds")]
 fn above(row: &Row) -> bool {
-    row.paths as f64 > row.estimate
+    // While it takes everything away the operator estimates nothing any more.
+    row.peers > 0 && row.paths as f64 > row.estimate
 }

@@ -79,14 +79,15 @@ impl Kind {
         Some(serde_json::to_value(object).expect("JSON"))
     }
 
+    /// It may be gone.
+    pub async fn try_patch(&self, name: &str, patch: Value) {
+        let _ = self.0.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    }
+
     /// Deletes all of them.
     pub async fn clear(&self) {
         let (now, all) = (DeleteParams::default(), kube::api::ListParams::default());
         self.0.delete_collection(&now, &all).await.expect("delete");
-    }
-
-    pub async fn delete(&self, name: &str) {
-        self.0.delete(name, &DeleteParams::default()).await.expect("delete");
     }
 
     pub async fn names(&self) -> Vec<String> {

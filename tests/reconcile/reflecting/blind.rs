@@ -1,0 +1,128 @@
+//! R14, rule 1: what is not measured, or not enough, takes nobody away.
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::{Stage, stage::two};
+use crate::{bench::run, prometheus::Mode};
+
+/// The gate is tried every two seconds.
+const MOMENT: Duration = Duration::from_secs(7);
+
+#[test]
+fn r14_nobody_is_demoted_while_prometheus_is_away_and_it_goes_on_when_it_returns() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.bench.prometheus.answer(Mode::Raw(503, "text/plain", "away".into()));
+        let since = Timestamp::now();
+        stage.cordon("node-1", true).await;
+        let text = stage.condition("main", "Converged", "False", "GateUnavailable").await;
+        assert!(text.starts_with("promoting node-3: sessions cannot be counted: "), "{text}");
+        tokio::time::sleep(MOMENT).await;
+        assert_eq!(stage.changes_since(since), []);
+        stage.bench.prometheus.answer(Mode::Samples);
+        stage.converged("main", &["node-3", "node-2"]).await;
+        stage.routes_were_kept();
+    });
+}
+
+#[test]
+fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_place() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.cordon("node-1", true).await;
+        let promoted = async || (stage.marks().await.len() == 3).then_some(());
+        stage.wait("the promotion", promoted).await;
+        let since = Timestamp::now();
+        stage.birds.control(|birds| {
+            birds.dead.insert("node-3".into());
+        });
+        // The others have no session with it either: that is known, and told first.
+        let text = stage.condition("main", "Converged", "False", "WaitingForSessions").await;
+        assert!(text.contains("demoting node-1: sessions are not established: "), "{text}");
+        stage.birds.control(|birds| {
+            birds.dead.clear();
+            birds.lacking.insert("node-3".into(), 1);
+        });
+        let lacks = async || {
+            let text = stage.condition("main", "Converged", "False", "WaitingForSessions").await;
+            // Without the one that is to go: it may be broken.
+            text.ends_with("node-3 has 1 of 2").then_some(())
+        };
+        stage.wait("the reason", lacks).await;
+        stage.birds.control(|birds| {
+            birds.lacking.clear();
+            birds.scraped = Some(1_700_000_000.0);
+        });
+        let stale = async || {
+            let text = stage.condition("main", "Converged", "False", "WaitingForSamples").await;
+            text.ends_with("not measured since the last step: node-2, node-3").then_some(())
+        };
+        stage.wait("the reason", stale).await;
+        tokio::time::sleep(MOMENT).await;
+        assert_eq!(stage.changes_since(since), []);
+        stage.birds.control(|birds| birds.scraped = None);
+        stage.converged("main", &["node-3", "node-2"]).await;
+        stage.routes_were_kept();
+    });
+}
+
+/// Bugs 5 and 6: the original went on only when another node had an event.
+#[test]
+fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let _operator = stage.operator().await;
+        let spec = json!({"mesh": "Migrate", "candidates": {"replaceAfter": "2s"}});
+        stage.set("main", two(spec)).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        let peers = stage.peers().names().await;
+        stage.delete_node("node-1").await;
+        stage.converged("main", &["node-3", "node-2"]).await;
+        stage.told("main", "ReflectorGone").await;
+        stage.say_ready("node-2", false, Timestamp::now()).await;
+        stage.converged("main", &["node-3", "node-4"]).await;
+        stage.say_ready("node-2", true, Timestamp::now()).await;
+        stage.converged("main", &["node-3", "node-4"]).await;
+        assert_eq!(stage.peers().names().await, peers);
+        stage.routes_were_kept();
+    });
+}
+
+/// The slow one: both times have a floor of a minute.
+#[test]
+fn r14_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_told() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(5).await;
+        let _operator = stage.operator().await;
+        let transition = json!({"wait": "60s", "timeout": "60s"});
+        stage.set("main", two(json!({"mesh": "Migrate", "transition": transition}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.bench.prometheus.answer(Mode::Raw(503, "text/plain", "away".into()));
+        stage.delete_node("node-1").await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let filled = async || (stage.reflectors().await.get("0")? == "node-3").then_some(());
+        stage.wait("the slot to be filled", filled).await;
+        stage.cordon("node-2", true).await;
+        stage.condition("main", "Converged", "False", "GateUnavailable").await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let text = stage.condition("main", "Converged", "False", "GateTimeout").await;
+        assert!(text.starts_with("promoting node-4 has waited longer"), "{text}");
+        stage.told("main", "GateTimeout").await;
+        assert_eq!(stage.marks().await.len(), 2, "nobody else");
+        stage.bench.prometheus.answer(Mode::Samples);
+        stage.converged("main", &["node-3", "node-4"]).await;
+        stage.routes_were_kept();
+    });
+}

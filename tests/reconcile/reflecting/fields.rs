@@ -1,0 +1,100 @@
+//! Every field of the spec has a test that would see it ignored.
+use std::{collections::BTreeSet, fs, path::Path};
+
+use kube::CustomResourceExt;
+use serde_json::Value;
+use traffic_operator::api::RouteReflectorSet;
+
+/// Each field, the file and the function.
+const SCENARIOS: &[(&str, &str, &str)] = &[
+    (
+        "candidates",
+        "tests/reconcile/reflecting/fitness.rs",
+        "an_unfit_reflector_is_replaced_and_none_while_nothing_is_measured",
+    ),
+    (
+        "clusterID",
+        "tests/reconcile/reflecting/mistakes.rs",
+        "what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written",
+    ),
+    (
+        "count",
+        "tests/reconcile/reflecting/deleting.rs",
+        "of_two_sets_the_older_is_served_and_the_younger_takes_over_when_it_goes",
+    ),
+    (
+        "datastore",
+        "tests/reconcile/reflecting/datastore/etcd.rs",
+        "a_cluster_id_is_written_to_calicos_own_node",
+    ),
+    (
+        "deletionPolicy",
+        "tests/reconcile/reflecting/deleting.rs",
+        "r13_restore_mesh_brings_the_mesh_back_before_anything_goes",
+    ),
+    (
+        "mesh",
+        "tests/reconcile/reflecting/migrating.rs",
+        "bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silence",
+    ),
+    (
+        "mode",
+        "tests/reconcile/reflecting/frozen.rs",
+        "who_observes_or_pauses_writes_nothing_but_its_status",
+    ),
+    (
+        "nodeLabel",
+        "tests/reconcile/reflecting/labels.rs",
+        "label_and_zone_have_the_names_that_the_spec_says",
+    ),
+    (
+        "paused",
+        "tests/reconcile/reflecting/frozen.rs",
+        "who_observes_or_pauses_writes_nothing_but_its_status",
+    ),
+    (
+        "peersPerClient",
+        "src/route_reflector/planner/tests/multi.rs",
+        "bug_16_all_reflectors_have_about_as_many_clients",
+    ),
+    (
+        "topology",
+        "tests/reconcile/reflecting/zonal.rs",
+        "bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_without_a_peer_changing",
+    ),
+    (
+        "transition",
+        "tests/reconcile/reflecting/killed.rs",
+        "r09_killed_after_a_promotion_the_wait_before_the_demotion_begins_again",
+    ),
+    (
+        "zoneLabel",
+        "tests/reconcile/reflecting/labels.rs",
+        "label_and_zone_have_the_names_that_the_spec_says",
+    ),
+];
+
+#[test]
+fn every_field_of_the_spec_has_its_scenario() {
+    let crd = serde_json::to_value(RouteReflectorSet::crd()).expect("definition");
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let fields = schema["properties"]["spec"]["properties"].as_object().expect("fields");
+    let fields: BTreeSet<_> = fields.keys().map(String::as_str).collect();
+    let named: BTreeSet<_> = SCENARIOS.iter().map(|(field, ..)| *field).collect();
+    assert_eq!(named, fields);
+    for (field, path, function) in SCENARIOS {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+        let text = text.unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(text.contains(&format!("fn {function}()")), "{field}: {path} has no {function}");
+    }
+}
+
+/// What is shown by `kubectl get rrs`.
+#[test]
+fn the_columns_show_what_a_set_has_come_to() {
+    let crd = serde_json::to_value(RouteReflectorSet::crd()).expect("definition");
+    let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array();
+    let columns = columns.expect("columns").iter();
+    let names: Vec<&Value> = columns.map(|column| &column["name"]).collect();
+    assert_eq!(names, ["Desired", "Ready", "Topology", "Phase", "Mesh", "Safe", "Age"]);
+}

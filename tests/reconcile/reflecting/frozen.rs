@@ -1,0 +1,158 @@
+//! When nothing is written, and what is never written.
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{ResourceExt, api::ListParams};
+use serde_json::{Value, json};
+
+use super::{
+    Stage,
+    stage::{GROUP, ID, LABEL, SLOT, two},
+};
+use crate::bench::run;
+
+/// Long enough for a pass that would do harm.
+const MOMENT: Duration = Duration::from_secs(8);
+
+/// Rule 2.
+#[test]
+fn r03_without_a_candidate_everything_stays_as_it_is() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        for node in ["node-1", "node-2", "node-3"] {
+            stage.cordon(node, true).await;
+        }
+        let _operator = stage.operator().await;
+        let since = Timestamp::now();
+        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
+        let text = stage.condition("main", "Ready", "False", "NoCandidates").await;
+        assert_eq!(text, "no node can be a reflector now; everything stays as it is");
+        assert_eq!(stage.changes_since(since), []);
+        stage.cordon("node-1", false).await;
+        stage.cordon("node-2", false).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        for node in ["node-1", "node-2"] {
+            stage.cordon(node, true).await;
+        }
+        let since = Timestamp::now();
+        stage.condition("main", "Ready", "False", "NoCandidates").await;
+        stage.told("main", "NoCandidates").await;
+        tokio::time::sleep(MOMENT).await;
+        assert_eq!(stage.changes_since(since), []);
+        let status = stage.status("main").await;
+        assert_eq!((&status["phase"], &status["desired"]), (&json!("Frozen"), &json!(2)));
+        stage.routes_were_kept();
+    });
+}
+
+/// What of nodes is not ours.
+async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
+    let nodes = stage.bench.nodes().list(&ListParams::default()).await.expect("nodes");
+    let foreign = nodes.into_iter().map(|node| {
+        let (mut labels, mut annotations) = (node.labels().clone(), node.annotations().clone());
+        for key in [LABEL, SLOT, GROUP] {
+            labels.remove(key);
+        }
+        annotations.remove(ID);
+        // The node controller's own, some time after the node came.
+        labels.remove("beta.kubernetes.io/os");
+        annotations.remove("node.alpha.kubernetes.io/ttl");
+        (node.name_any(), json!([labels, annotations]))
+    });
+    foreign.collect()
+}
+
+/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it died of nodes
+/// without labels.
+#[test]
+fn bug_01_r04_what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        let own = json!({
+            "labels": {"team": "net", "rr": "", "route-reflectors.example.com/slot": "7"},
+            "annotations": {"projectcalico.org/IPv4IPIPTunnelAddr": "10.1.0.1", "note": "x"},
+        });
+        stage.patch_node("node-3", json!({"metadata": own})).await;
+        stage.odd_node("node-4", 4, "", json!({"metadata": {"labels": null}})).await;
+        let peers = stage.peers();
+        let router = json!({"peerIP": "192.0.2.1", "asNumber": 65001});
+        let shapes = [
+            ("global", router.clone()),
+            ("of-a-node", json!({"node": "node-2", "peerIP": "192.0.2.2:179", "asNumber": 65002})),
+            ("of-a-rack", json!({"nodeSelector": "rack == 'r1'", "peerIP": "192.0.2.3", "x": [1]})),
+            ("unreadable", json!({"nodeSelector": "a ==", "peerSelector": "has(b)"})),
+            ("peer-to-rrs-7", json!({"nodeSelector": "team == 'x'", "peerSelector": "has(rr7)"})),
+        ];
+        for (name, spec) in &shapes {
+            let labels = json!({"app.kubernetes.io/managed-by": "somebody"});
+            peers.create("BGPPeer", json!({"name": name, "labels": labels}), spec.clone()).await;
+        }
+        let before = foreign_of_nodes(&stage).await;
+        let mut snapshot = vec![];
+        for (name, _) in &shapes {
+            snapshot.push(peers.get(name).await);
+        }
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        let text = stage.condition("main", "Ready", "True", "Planned").await;
+        assert!(text.ends_with("not followed: unreadable"), "{text}");
+        stage.cordon("node-1", true).await;
+        stage.converged("main", &["node-3", "node-2"]).await;
+        stage.delete("main").await;
+        assert_eq!(json!(stage.marks().await), json!({}));
+        assert_eq!(peers.names().await.len(), shapes.len());
+        assert_eq!(foreign_of_nodes(&stage).await, before);
+        for ((name, _), before) in shapes.iter().zip(snapshot) {
+            assert_eq!(peers.get(name).await, before, "{name}");
+        }
+        stage.routes_were_kept();
+    });
+}
+
+#[test]
+fn a_name_that_is_taken_is_a_conflict_until_it_is_handed_over() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        let spec = json!({"nodeSelector": "rack == 'r1'", "peerSelector": "rack == 'r2'"});
+        stage.peers().create("BGPPeer", json!({"name": "peer-to-rrs-1"}), spec).await;
+        let _operator = stage.operator().await;
+        let since = Timestamp::now();
+        stage.set("main", two(json!({}))).await;
+        let text = stage.condition("main", "Ready", "False", "Conflict").await;
+        let command =
+            "kubectl label bgppeer peer-to-rrs-1 app.kubernetes.io/managed-by=traffic-operator";
+        assert!(text.ends_with(command), "{text}");
+        stage.told("main", "Conflict").await;
+        assert_eq!(stage.changes_since(since), []);
+        let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
+        stage.peers().patch("peer-to-rrs-1", json!({"metadata": {"labels": label}})).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+    });
+}
+
+/// Rule 8.
+#[test]
+fn who_observes_or_pauses_writes_nothing_but_its_status() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        let _operator = stage.operator().await;
+        let since = Timestamp::now();
+        stage.set("main", two(json!({"mode": "Observe", "mesh": "Migrate"}))).await;
+        let text = stage.condition("main", "Ready", "True", "Planned").await;
+        assert_eq!(text, "2 reflectors in topology Simple; mode Observe: nothing is written");
+        let status = stage.status("main").await;
+        let plan: Vec<_> = status["plan"].as_array().unwrap().iter().map(|s| &s["step"]).collect();
+        assert_eq!(json!(plan), json!(["WritePeer", "WritePeer", "Promote", "Promote"]));
+        stage.change("main", json!({"mode": "Enforce", "paused": true})).await;
+        stage.condition("main", "Ready", "True", "Paused").await;
+        assert_eq!(stage.changes_since(since), []);
+        stage.change("main", json!({"paused": false})).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.routes_were_kept();
+    });
+}

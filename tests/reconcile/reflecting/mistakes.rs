@@ -1,0 +1,183 @@
+//! Bad input: what the API server says, and what the status says of what only the nodes can tell.
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    Stage,
+    stage::{GROUP, ID, LABEL, SLOT, two},
+};
+use crate::bench::run;
+
+/// Rule 12.
+#[test]
+fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let count = |count: Value| json!({"count": count});
+        let transition = |transition: Value| json!({"transition": transition});
+        let etcd = |etcd: Value| json!({"datastore": etcd});
+        let ratio = "count.ratio must be a decimal above 0 and at most 1";
+        let pool = "clusterID.pool must be an IPv4 range or address";
+        let label = "nodeLabel must be a label key, or key=value";
+        let zone = "zoneLabel must be a label key";
+        let wait = "transition.wait must be a duration from 60s to 24h";
+        let endpoints = "datastore.etcd.endpoints must be URLs";
+        let cases = [
+            (count(json!({"min": 4, "max": 3})), "count.min: must not be greater than count.max"),
+            (count(json!({"min": 0})), "should be greater than or equal to 1"),
+            (count(json!({"max": 51})), "should be less than or equal to 50"),
+            (count(json!({"ratio": "0"})), ratio),
+            (count(json!({"ratio": "0.000"})), ratio),
+            (count(json!({"ratio": "-0.1"})), ratio),
+            (count(json!({"ratio": "2"})), ratio),
+            (count(json!({"ratio": "1.1"})), ratio),
+            (count(json!({"ratio": "a few"})), ratio),
+            (count(json!({"ratio": 0.005})), "must be of type string"),
+            (
+                count(json!({"steps": [{"nodes": 9, "count": 1}, {"nodes": 9, "count": 2}]})),
+                "count.steps: each number of nodes may stand once",
+            ),
+            (json!({"clusterID": {"pool": "224.0.0.256"}}), pool),
+            (json!({"clusterID": {"pool": "fd00::/64"}}), pool),
+            (json!({"clusterID": {"pool": "224.0.0.0/33"}}), pool),
+            (json!({"nodeLabel": "a b"}), label),
+            (json!({"nodeLabel": "rr=a b"}), label),
+            (json!({"nodeLabel": ""}), "should be at least 1 chars long"),
+            (json!({"zoneLabel": "a/b/c"}), zone),
+            (
+                json!({"topology": "Zonal", "zoneLabel": ""}),
+                "spec.zoneLabel: topology Zonal needs one",
+            ),
+            (
+                json!({"zoneLabel": "", "count": {"scope": "PerZone"}}),
+                "spec.zoneLabel: count.scope PerZone needs one",
+            ),
+            (json!({"topology": "Zonal", "clusterID": {"per": "Set"}}), "use Zone"),
+            (json!({"peersPerClient": 2}), "spec.peersPerClient: belongs to topology Multi"),
+            (
+                json!({"topology": "Multi", "peersPerClient": 1}),
+                "should be greater than or equal to 2",
+            ),
+            (transition(json!({"wait": "59s"})), wait),
+            (transition(json!({"wait": "soon"})), wait),
+            (
+                transition(json!({"timeout": "1s"})),
+                "transition.timeout must be a duration from 60s",
+            ),
+            (
+                transition(json!({"gate": "Wait", "query": "up"})),
+                "transition.query: belongs to gate Prometheus",
+            ),
+            (transition(json!({"prometheus": "http://x"})), "not a URL"),
+            (transition(json!({"maxPerZone": 0})), "should be greater than or equal to 1"),
+            (
+                etcd(json!({"type": "etcd"})),
+                "datastore.etcd: needed with, and only with, type etcd",
+            ),
+            (etcd(json!({"etcd": {"endpoints": ["http://x"]}})), "only with, type etcd"),
+            (etcd(json!({"type": "etcd", "etcd": {"endpoints": []}})), "at least 1 items"),
+            (etcd(json!({"type": "etcd", "etcd": {"endpoints": ["10.0.0.1:2379"]}})), endpoints),
+            (
+                json!({
+                    "datastore": {"type": "etcd", "etcd": {"endpoints": ["http://x:1"]}},
+                    "transition": {"gate": "NodeStatus"},
+                }),
+                "CalicoNodeStatus is not there with datastore etcd",
+            ),
+            (json!({"replicas": 3}), "unknown field"),
+            (json!({"topology": "Ring"}), "Unsupported value"),
+            (json!({"candidates": {"demoteAfter": "long"}}), "candidates.demoteAfter must be"),
+            (
+                json!({"candidates": {"fitnessRef": {"namespace": "A", "name": "w"}}}),
+                "fitnessRef.namespace must be the name of a namespace",
+            ),
+        ];
+        for (spec, text) in cases {
+            let error = stage.try_set("bad", spec.clone()).await.err();
+            let error = error.map_or_else(String::new, |error| error.to_string());
+            assert!(error.contains(text), "{spec}: {error:?} has no {text:?}");
+        }
+    });
+}
+
+#[test]
+fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        for number in 1..=4 {
+            stage.node(number, "").await;
+        }
+        let _operator = stage.operator().await;
+        let since = Timestamp::now();
+        let zonal = |more: Value| {
+            let base = json!({"topology": "Zonal", "count": {"min": 4, "max": 4}});
+            crate::probing::with(base, &more)
+        };
+        stage.set("main", zonal(json!({}))).await;
+        let refused = async |text: &str| {
+            let text = text.to_owned();
+            let said = async || {
+                let told = stage.condition("main", "Ready", "False", "PlanRefused").await;
+                told.contains(&text).then_some(())
+            };
+            stage.wait(&text, said).await;
+        };
+        refused("no node has the label topology.kubernetes.io/zone; label the nodes").await;
+        for (node, zone) in [("node-1", "a"), ("node-2", "a"), ("node-3", "b")] {
+            let labels = json!({"topology.kubernetes.io/zone": zone});
+            stage.patch_node(node, json!({"metadata": {"labels": labels}})).await;
+        }
+        refused("two nodes in each zone that can be reflectors").await;
+        let labels = json!({"topology.kubernetes.io/zone": "b"});
+        stage.patch_node("node-4", json!({"metadata": {"labels": labels}})).await;
+        stage.change("main", json!({"count": {"min": 3, "max": 3}})).await;
+        refused("set count.min to 4, and count.max as well (it is 3)").await;
+        let more = json!({"count": {"min": 4, "max": 4}, "clusterID": {"pool": "224.0.0.1"}});
+        stage.change("main", more).await;
+        refused("spec.clusterID.pool: 224.0.0.1/32 has 1 address that can be cluster ids").await;
+        let since_told = stage.told("main", "PlanRefused").await;
+        assert!(!since_told.is_empty());
+        let invalid = json!({"transition": {"prometheus": "elsewhere"}});
+        stage.change("main", invalid).await;
+        let text = stage.condition("main", "Ready", "False", "InvalidSpec").await;
+        assert!(text.starts_with("spec.transition.prometheus: no endpoint"), "{text}");
+        assert_eq!(stage.changes_since(since), []);
+        stage.routes_were_kept();
+    });
+}
+
+#[test]
+fn a_cluster_of_one_node_has_one_reflector_and_is_ready() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.node(1, "a").await;
+        let _operator = stage.operator().await;
+        stage.set("main", json!({"mesh": "Migrate"})).await;
+        stage.converged("main", &["node-1"]).await;
+        stage.condition("main", "Ready", "True", "Planned").await;
+        stage.routes_were_kept();
+    });
+}
+
+#[test]
+fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({}))).await;
+        let one = async || (stage.marks().await.len() == 1).then_some(());
+        stage.wait("the first", one).await;
+        let none =
+            json!({"labels": {LABEL: null, SLOT: null, GROUP: null}, "annotations": {ID: null}});
+        stage.patch_node("node-1", json!({"metadata": none})).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        // Of one that is whole, only the slot: it stays what it is.
+        stage.patch_node("node-2", json!({"metadata": {"labels": {SLOT: null}}})).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.routes_were_kept();
+    });
+}
