@@ -19,7 +19,6 @@ fn r11_without_calico_everything_else_goes_on_and_it_may_be_installed_later() {
         installed(&bench, &[]).await;
         let stage = Stage::bare(bench, Group::V3);
         stage.nodes(3).await;
-        // Of most nodes something must be known, or nobody is judged.
         for (node, percent) in [("node-1", "99"), ("node-2", "1"), ("node-3", "1")] {
             stage.bench.prometheus.set(node, Sample::percent(percent));
         }

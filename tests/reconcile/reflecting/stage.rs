@@ -33,6 +33,7 @@ pub const GROUP: &str = "route-reflectors.traffic.example.com/group";
 pub const ID: &str = "projectcalico.org/RouteReflectorClusterID";
 
 /// Two reflectors for everybody: each takes six seconds, since samples must be younger than a step.
+#[expect(clippy::needless_pass_by_value, reason = "written in place")]
 pub fn two(more: Value) -> Value {
     with(json!({"count": {"min": 2, "max": 2}, "topology": "Simple"}), &more)
 }

@@ -70,11 +70,19 @@ async fn reflectors_take_over(site: &Site, measure: &Measure) {
     let start = Start::now();
     apply(&client, MESH_OFF).await.unwrap();
     settled(site, measure, 9).await;
+    // BIRDs read what is written for them, and log what they close, a moment later.
+    until("both ends of six sessions of the mesh closed", PATIENCE, || async {
+        let off = measure.outcome(start, &site.confd, &BTreeSet::new()).await?;
+        let closed = off.resets;
+        Ok(if closed == 12 { Look::Done(()) } else { Look::NotYet(format!("{closed} are")) })
+    })
+    .await
+    .unwrap();
     let off = measure.outcome(start, &site.confd, &BTreeSet::new()).await.unwrap();
     assert_eq!((off.all.gaps.len(), off.needless.len()), (0, 0), "{}", off.all.examples());
-    assert_eq!(off.resets, 12, "both ends of six sessions of the mesh");
     // Four clients with two paths to each other, one to each reflector, and three of their own.
-    assert_eq!(off.paths, 5 * 2 + 3);
+    // The most of the step: three more for as long as the mesh was still there.
+    assert!((5 * 2 + 3..=5 * 2 + 3 + 3).contains(&off.paths), "{}", off.paths);
 }
 
 async fn a_node_comes_and_another_goes(site: &Site, measure: &Measure, monitoring: &Monitoring) {
