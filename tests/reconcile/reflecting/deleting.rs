@@ -7,7 +7,7 @@ use super::{
     Stage,
     stage::{ID, LABEL, two},
 };
-use crate::bench::run;
+use crate::bench::{eventually, run};
 
 /// R13.
 #[test]
@@ -18,6 +18,9 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
         let _operator = stage.operator().await;
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
+        // The puppet looks every so often: it is to have seen the mesh go.
+        let seen = async || (stage.birds.sessions().values().sum::<u32>() == 10).then_some(());
+        eventually("the sessions of the mesh closed", seen).await;
         let sessions = stage.birds.sessions();
         let since = Timestamp::now();
         stage.delete("main").await;
