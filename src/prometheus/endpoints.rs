@@ -40,6 +40,19 @@ impl Endpoints {
         self.0.get(name)
     }
 
+    /// The client of the endpoint that a field of a spec names.
+    ///
+    /// # Errors
+    /// That there is none, and which there are.
+    pub fn named(&self, field: &str, name: &str) -> Result<&Client, String> {
+        self.get(name).ok_or_else(|| {
+            let known = self.names().collect::<Vec<_>>().join(", ");
+            format!(
+                "{field}: no endpoint {name:?} is configured (there is {known}); see --prometheus-config"
+            )
+        })
+    }
+
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

@@ -21,7 +21,7 @@ use kube::{
 
 use crate::{
     api::{
-        RouteReflectorSet, RouteReflectorSetStatus, TrafficWatch,
+        Mode, RouteReflectorSet, RouteReflectorSetStatus, TrafficWatch,
         route_reflector_set::{Datastore as DatastoreSpec, DeletionPolicy, Gate},
     },
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
@@ -62,6 +62,9 @@ const COLLECT: Duration = Duration::from_millis(100);
 
 /// For how long counted pods are good: until the node that was chosen by them is promoted, as a rule.
 const COUNTED: Duration = Duration::from_mins(10);
+
+/// The field that names the endpoint.
+const ENDPOINT: &str = "spec.transition.prometheus";
 
 /// What is asked of Prometheus: the endpoint and the text.
 type Question = (Arc<str>, Arc<str>);
@@ -124,24 +127,16 @@ impl RouteReflectorReconciler {
     }
 
     /// What of a spec only the operator's configuration can tell to be wrong.
-    fn check(&self, set: &RouteReflectorSet) -> Result<(), Error> {
+    fn check(&self, set: &RouteReflectorSet) -> Result<(), String> {
         let transition = &set.spec.transition;
         if transition.gate != Gate::Prometheus {
             return Ok(());
         }
-        if self.prometheus.get(&transition.prometheus).is_none() {
-            let names: Vec<_> = self.prometheus.names().collect();
-            return Err(Error::Invalid(format!(
-                "spec.transition.prometheus: no endpoint {:?} is configured (there is {}); see \
-                 --prometheus-config",
-                transition.prometheus,
-                names.join(", ")
-            )));
-        }
+        self.prometheus.named(ENDPOINT, &transition.prometheus)?;
         if transition.query.is_some() && !self.own_queries {
             let text = "spec.transition.query: this operator runs with --own-queries=false: PromQL in a \
                         RouteReflectorSet is switched off";
-            return Err(Error::Invalid(text.into()));
+            return Err(text.into());
         }
         Ok(())
     }
@@ -190,6 +185,9 @@ impl RouteReflectorReconciler {
         if settings.gate != Gate::Prometheus {
             return None;
         }
+        if let Err(text) = self.check(set) {
+            return Some(Err(text));
+        }
         let query = if let Some(query) = &settings.query {
             query.clone()
         } else {
@@ -209,10 +207,8 @@ impl RouteReflectorReconciler {
         let tick = self.schedule.tick_start(Instant::now(), interval);
         let key: Question = (endpoint.into(), query.into());
         let ask = || async {
-            let Some(client) = self.prometheus.get(endpoint) else {
-                let message = format!("no endpoint {endpoint:?} is configured");
-                return Err(QueryError::new(Class::Unreachable, message));
-            };
+            let client = self.prometheus.named(ENDPOINT, endpoint);
+            let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
             // An answer that comes after the next tick is late; but nothing answers in no time.
             let deadline = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
             let result = client.query(&key.1, deadline, |answer| {
@@ -258,7 +254,10 @@ impl RouteReflectorReconciler {
         others: &Others,
         deleting: bool,
     ) -> Result<Observed, Error> {
-        self.check(set)?;
+        // On the way back to the mesh, a gate that cannot be asked is one that is shut.
+        if !deleting {
+            self.check(set).map_err(Error::Invalid)?;
+        }
         let name = set.name_any();
         let all = others.state();
         let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
@@ -425,7 +424,7 @@ impl Reconciler for RouteReflectorReconciler {
 
     /// Nodes and Calico's objects are nobody's children.
     fn needs_cleanup(&self, set: &RouteReflectorSet) -> bool {
-        set.spec.mode == crate::api::Mode::Enforce
+        set.spec.mode == Mode::Enforce
     }
 
     async fn observe(&self, set: &RouteReflectorSet, others: &Others) -> Result<Observed, Error> {
@@ -454,7 +453,7 @@ impl Reconciler for RouteReflectorReconciler {
         others: &Others,
     ) -> Result<Vec<Notice>, Error> {
         let name = set.name_any();
-        if set.spec.deletion_policy == DeletionPolicy::Retain {
+        if set.spec.deletion_policy == DeletionPolicy::Retain || set.spec.mode == Mode::Observe {
             self.forget("", &name);
             return Ok(vec![]);
         }

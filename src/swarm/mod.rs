@@ -62,6 +62,9 @@ const COLLECT: Duration = Duration::from_millis(50);
 /// Pods read at a time.
 const CONCURRENCY: usize = 16;
 
+/// The field that names the endpoint.
+const ENDPOINT: &str = "spec.weights.prometheus";
+
 /// What is asked of Prometheus: the endpoint and the text.
 type Question = (Arc<str>, Arc<str>);
 type Measurement = Result<Arc<Measured>, QueryError>;
@@ -121,15 +124,7 @@ impl SwarmReconciler {
     /// What of a spec only the operator's configuration can tell to be wrong.
     fn check(&self, swarm: &Swarm) -> Result<(), Error> {
         let Some(weights) = &swarm.spec.weights else { return Ok(()) };
-        if self.prometheus.get(&weights.prometheus).is_none() {
-            let names: Vec<_> = self.prometheus.names().collect();
-            return Err(Error::Invalid(format!(
-                "spec.weights.prometheus: no endpoint {:?} is configured (there is {}); see \
-                 --prometheus-config",
-                weights.prometheus,
-                names.join(", ")
-            )));
-        }
+        self.prometheus.named(ENDPOINT, &weights.prometheus).map_err(Error::Invalid)?;
         if !self.own_queries {
             let text = "spec.weights.query: this operator runs with --own-queries=false: PromQL in a \
                         Swarm is switched off";
@@ -145,10 +140,8 @@ impl SwarmReconciler {
         let tick = self.schedule.tick_start(now, interval);
         let key = (weights.prometheus.as_str().into(), weights.query.as_str().into());
         let ask = || async {
-            let Some(client) = self.prometheus.get(&weights.prometheus) else {
-                let message = format!("no endpoint {:?} is configured", weights.prometheus);
-                return Err(QueryError::new(Class::Unreachable, message));
-            };
+            let client = self.prometheus.named(ENDPOINT, &weights.prometheus);
+            let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
             // An answer that comes after the next tick is late; but nothing answers in no time.
             let deadline = interval.max(Duration::from_secs(2));
             let result = client.query(&weights.query, deadline, |answer| {

@@ -90,6 +90,9 @@ pub struct TrafficWatchReconciler {
     pub readings: Shared<Request, Result<Arc<Reading>, QueryError>>,
 }
 
+/// The field that names the endpoint.
+const ENDPOINT: &str = "spec.prometheus";
+
 type Others = Store<DeserializeGuard<TrafficWatch>>;
 
 impl Reconciler for TrafficWatchReconciler {
@@ -231,14 +234,7 @@ impl TrafficWatchReconciler {
     /// What of a spec only the operator's configuration can tell to be wrong.
     fn check(&self, watch: &TrafficWatch, settings: &Settings) -> Result<(), Error> {
         let endpoint = &watch.spec.prometheus;
-        if self.prometheus.get(endpoint).is_none() {
-            let names: Vec<_> = self.prometheus.names().collect();
-            return Err(Error::Invalid(format!(
-                "spec.prometheus: no endpoint {endpoint:?} is configured (there is {}); \
-                 see --prometheus-config",
-                names.join(", ")
-            )));
-        }
+        self.prometheus.named(ENDPOINT, endpoint).map_err(Error::Invalid)?;
         if settings.has_own_queries() && !self.own_queries {
             let path = if watch.spec.query.is_some() { "query" } else { "criteria" };
             return Err(Error::Invalid(format!(
@@ -262,10 +258,8 @@ impl TrafficWatchReconciler {
     }
 
     async fn ask(&self, request: &Request, deadline: Duration) -> Result<Arc<Reading>, QueryError> {
-        let Some(client) = self.prometheus.get(&request.endpoint) else {
-            let message = format!("no endpoint {:?} is configured", request.endpoint);
-            return Err(QueryError::new(Class::Unreachable, message));
-        };
+        let client = self.prometheus.named(ENDPOINT, &request.endpoint);
+        let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
         let promql = request.question.promql(&self.node_labels);
         let result = client.query(&promql, deadline, |answer| {
             let identity = self.nodes.identity();

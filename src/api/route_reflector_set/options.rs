@@ -136,7 +136,7 @@ pub struct Candidates {
     /// A TrafficWatch whose unfit nodes are chosen last and replaced after demoteAfter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_ref: Option<FitnessRef>,
-    /// How long a reflector must have been unfit. The clock stands still while the TrafficWatch has
+    /// How long a reflector must have been unfit. The clock starts anew when the TrafficWatch had
     /// no measurement.
     #[serde(default = "defaults::demote_after")]
     #[schemars(length(max = 32))]

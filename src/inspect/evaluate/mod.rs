@@ -125,14 +125,9 @@ pub(super) fn owned(answer: &Answer) -> Answer {
 
 /// The client of an endpoint that a spec names.
 pub(super) fn client<'a>(endpoints: &'a Endpoints, name: &str) -> Result<&'a Client, QueryError> {
-    endpoints.get(name).ok_or_else(|| {
-        let names: Vec<_> = endpoints.names().collect();
-        let message = format!(
-            "spec.prometheus: no endpoint {name:?} is configured (there is {}); see --prometheus-config",
-            names.join(", ")
-        );
-        QueryError::new(Class::QueryInvalid, message)
-    })
+    endpoints
+        .named("spec.prometheus", name)
+        .map_err(|message| QueryError::new(Class::QueryInvalid, message))
 }
 
 /// What an answer without a cluster leaves out.

@@ -157,3 +157,51 @@ fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session()
         stage.routes_were_kept();
     });
 }
+
+/// Rule 8: who only observes writes nothing, at its end neither.
+#[test]
+fn a_set_that_observes_restores_no_mesh() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.change("main", json!({"mode": "Observe"})).await;
+        let since = Timestamp::now();
+        stage.delete("main").await;
+        assert_eq!(stage.changes_since(since), []);
+        assert_eq!((stage.mesh().await, stage.marks().await.len()), (Some(false), 2));
+        stage.routes_were_kept();
+    });
+}
+
+/// Rule 10: an endpoint that is not configured keeps no set from going.
+#[test]
+fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.change("main", json!({"transition": {"prometheus": "elsewhere"}})).await;
+        stage.condition("main", "Ready", "False", "InvalidSpec").await;
+        stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
+        // That needs no gate; what does waits for it, and says so.
+        stage.wait("the mesh", async || (stage.mesh().await == Some(true)).then_some(())).await;
+        let told = async || {
+            let text = stage.condition("main", "Ready", "Unknown", "RestoringMesh").await;
+            text.contains("no endpoint \"elsewhere\" is configured").then_some(())
+        };
+        stage.wait("what the gate lacks", told).await;
+        stage.change("main", json!({"transition": {"prometheus": "default"}})).await;
+        stage
+            .wait("the set to be gone", async || {
+                stage.sets().get_opt("main").await.ok()?.is_none().then_some(())
+            })
+            .await;
+        assert_eq!(json!(stage.marks().await), json!({}));
+        stage.routes_were_kept();
+    });
+}

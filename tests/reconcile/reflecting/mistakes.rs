@@ -125,14 +125,20 @@ fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
             stage.wait(&text, said).await;
         };
         refused("no node has the label topology.kubernetes.io/zone; label the nodes").await;
+        // One after the other: with a single zone a plan would be possible.
+        stage.change("main", json!({"paused": true})).await;
+        stage.condition("main", "Ready", "True", "Paused").await;
         for (node, zone) in [("node-1", "a"), ("node-2", "a"), ("node-3", "b")] {
             let labels = json!({"topology.kubernetes.io/zone": zone});
             stage.patch_node(node, json!({"metadata": {"labels": labels}})).await;
         }
+        stage.change("main", json!({"paused": false})).await;
+        refused("two nodes in each zone that can be reflectors").await;
+        // First the count: with four nodes in two zones the plan before would be carried out.
+        stage.change("main", json!({"count": {"min": 3, "max": 3}})).await;
         refused("two nodes in each zone that can be reflectors").await;
         let labels = json!({"topology.kubernetes.io/zone": "b"});
         stage.patch_node("node-4", json!({"metadata": {"labels": labels}})).await;
-        stage.change("main", json!({"count": {"min": 3, "max": 3}})).await;
         refused("set count.min to 4, and count.max as well (it is 3)").await;
         let more = json!({"count": {"min": 4, "max": 4}, "clusterID": {"pool": "224.0.0.1"}});
         stage.change("main", more).await;
