@@ -1,0 +1,179 @@
+//! What is kept of all nodes, and how a watch changes it.
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use kube::{core::ObjectMeta, runtime::watcher::Event};
+
+use super::{NodeObject, Readiness, Taint, Texts};
+use crate::api::{
+    BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION,
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    pub nodes: HashMap<Arc<str>, Stored>,
+    /// Label keys and values, each stored once: most are the same on every node.
+    texts: HashSet<Arc<str>>,
+    /// Nodes of a list that is not complete yet.
+    listing: Option<HashMap<Arc<str>, Stored>>,
+}
+
+pub(super) struct Stored {
+    pub labels: Texts,
+    pub addresses: Box<[Arc<str>]>,
+    pub taints: Arc<[Taint]>,
+    pub capacity: Option<Arc<str>>,
+    pub calico: Texts,
+    pub created: i64,
+    pub readiness: Readiness,
+    pub cordoned: bool,
+    pub schedulable: bool,
+    pub version: u64,
+}
+
+impl Stored {
+    pub fn taint(&self, key: &str) -> Option<&Arc<str>> {
+        self.taints.iter().find(|taint| *taint.key == *key).map(|taint| &taint.effect)
+    }
+
+    /// Whether it says the same, whatever its version is.
+    fn is_same(&self, other: &Self) -> bool {
+        let Self {
+            labels,
+            addresses,
+            taints,
+            capacity,
+            calico,
+            created,
+            readiness,
+            cordoned,
+            schedulable,
+            version: _,
+        } = self;
+        *labels == other.labels
+            && *addresses == other.addresses
+            && *taints == other.taints
+            && *capacity == other.capacity
+            && *calico == other.calico
+            && *created == other.created
+            && *readiness == other.readiness
+            && *cordoned == other.cordoned
+            && *schedulable == other.schedulable
+    }
+
+    pub fn label(&self, key: &str) -> Option<&Arc<str>> {
+        self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| value)
+    }
+}
+
+impl State {
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&new));
+        new
+    }
+
+    pub fn labels(&mut self, metadata: &ObjectMeta) -> Texts {
+        let labels = metadata.labels.iter().flatten();
+        labels.map(|(key, value)| (self.text(key), self.text(value))).collect()
+    }
+
+    pub fn calico(&mut self, metadata: &ObjectMeta) -> Texts {
+        let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
+        let keys = [BGP_AS_ANNOTATION, v4, v6, CLUSTER_ID_ANNOTATION];
+        let annotations = metadata.annotations.iter().flatten();
+        let annotations = annotations.filter(|(key, _)| keys.contains(&key.as_str()));
+        annotations.map(|(key, value)| (self.text(key), self.text(value))).collect()
+    }
+
+    fn taints(&mut self, node: &NodeObject) -> Arc<[Taint]> {
+        let taints = node.taints().iter().filter_map(|taint| {
+            Some(Taint {
+                key: self.text(taint["key"].as_str()?),
+                value: self.text(taint["value"].as_str().unwrap_or_default()),
+                effect: self.text(taint["effect"].as_str()?),
+            })
+        });
+        taints.collect()
+    }
+
+    pub fn store(&mut self, node: &NodeObject) -> Option<(Arc<str>, Stored)> {
+        let name = self.text(node.metadata.name.as_deref()?);
+        let capacity = node.metadata.annotations.as_ref().and_then(|a| a.get(CAPACITY_ANNOTATION));
+        let stored = Stored {
+            labels: self.labels(&node.metadata),
+            addresses: node.addresses().iter().map(|a| self.text(&a.address)).collect(),
+            taints: self.taints(node),
+            calico: self.calico(&node.metadata),
+            created: node.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second()),
+            readiness: node.readiness(),
+            cordoned: node.is_cordoned(),
+            schedulable: node.is_schedulable(),
+            capacity: capacity.map(|value| self.text(value)),
+            version: version(&node.metadata),
+        };
+        Some((name, stored))
+    }
+
+    /// Returns whether anything changed in what is kept.
+    pub fn apply(&mut self, event: Event<NodeObject>) -> bool {
+        match event {
+            Event::Init => {
+                self.listing = Some(HashMap::new());
+                false
+            }
+            Event::InitApply(node) => {
+                if let Some((name, stored)) = self.store(&node) {
+                    self.listing.get_or_insert_default().insert(name, stored);
+                }
+                false
+            }
+            Event::InitDone => {
+                let mut listed = self.listing.take().unwrap_or_default();
+                // A write of ours may be newer than the list.
+                for (name, old) in self.nodes.drain() {
+                    if let Some(new) = listed.get_mut(&name)
+                        && old.version > new.version
+                    {
+                        *new = old;
+                    }
+                }
+                self.nodes = listed;
+                self.forget_unused_texts();
+                true
+            }
+            Event::Apply(node) => {
+                let Some((name, stored)) = self.store(&node) else { return false };
+                let old = self.nodes.get(&name);
+                if old.is_some_and(|old| old.version > stored.version) {
+                    return false;
+                }
+                let changed = old.is_none_or(|old| !old.is_same(&stored));
+                self.nodes.insert(name, stored);
+                changed
+            }
+            Event::Delete(node) => {
+                let removed = node.metadata.name.and_then(|name| self.nodes.remove(name.as_str()));
+                let changed = removed.is_some();
+                drop(removed);
+                self.forget_unused_texts();
+                changed
+            }
+        }
+    }
+
+    fn forget_unused_texts(&mut self) {
+        self.texts.retain(|text| Arc::strong_count(text) > 1);
+    }
+}
+
+/// Resource versions are compared as numbers, as Kubernetes allows since 1.35; one that is none
+/// counts as oldest, so that what comes from the watch wins.
+pub(super) fn version(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default()
+}
