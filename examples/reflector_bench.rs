@@ -369,7 +369,6 @@ impl Trial {
                 before.and_then(|before| before.slots.iter().find(|slot| *slot.node == *node.uid));
             Member {
                 name: node.uid.as_str().into(),
-                uid: node.uid.as_str().into(),
                 zone: Some(node.zone.as_str().into()),
                 ready: true,
                 suitable: true,

@@ -79,14 +79,13 @@ pub(super) fn unknown(
 /// What the nodes do not allow: nothing is written, and every reflector stays one.
 pub(super) fn refused(
     set: &RouteReflectorSet,
-    memory: &Memory,
+    mut memory: Memory,
     text: &str,
 ) -> Plan<Desired, RouteReflectorSetStatus> {
     let conditions = vec![
         verdict("Ready", Some(false), "PlanRefused", text),
         verdict("Converged", Some(false), "PlanRefused", "nothing is written"),
     ];
-    let mut memory = memory.clone();
     let news = memory.refused.as_deref() != Some(text);
     if news {
         memory.counters.refusals += 1;

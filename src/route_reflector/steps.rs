@@ -13,33 +13,27 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::Ipv4Addr,
     sync::Arc,
 };
 
 use super::{
-    actual::{Ground, Marks, OurPeer},
+    actual::{Ground, Marks},
     fabric::{Change, Fabric, Labels, Local, Node, Peer, Remote, Rule, Selector},
-    planner::{PeerSpec, Slot, wide_peer},
+    planner::{PeerSpec, Slot},
 };
 use crate::api::{GROUP_LABEL, SLOT_LABEL};
 
 mod admission;
+mod pending;
 
 pub use admission::{Refused, sound};
+pub use pending::{pending, slot_selector, way_back};
 
 /// The BGPPeer of clients to every reflector: the original's; between topologies, to the bridge.
 pub const WIDE: &str = "peer-to-rrs-1";
 
 /// The BGPPeer between reflectors.
 pub const BETWEEN: &str = "rrs-to-rrs";
-
-/// Reflectors of a bridge: two may fail.
-const BRIDGE: usize = 3;
-
-/// How many nodes that have just joined are given their group at once: each loses its own routes for a
-/// moment, and has little to lose.
-const JOINING: usize = 10;
 
 /// What is to be.
 #[derive(Clone, Debug)]
@@ -297,294 +291,6 @@ fn parsed(peer: &PeerSpec) -> Option<Peer> {
         remote: Remote::Selected(Selector::parse(&peer.peer_selector).ok()?),
         reverse: true,
     })
-}
-
-/// The writes that are still missing, in the order in which they are tried.
-#[must_use]
-pub fn pending(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let mut steps = vec![];
-    if goal.mesh == Some(true) && !ground.fabric.mesh() {
-        steps.push(Step::Mesh(true));
-    }
-    steps.extend(adoptions(ground, goal));
-    steps.extend(wider_peers(ground, goal));
-    steps.extend(labels(ground, goal));
-    steps.extend(narrower_bridge(ground, goal));
-    steps.extend(marks(ground, goal, Why::Renumber));
-    steps.extend(marks(ground, goal, Why::Promote));
-    steps.extend(demotions(ground, goal));
-    if steps.is_empty() {
-        steps.extend(narrower_peers(ground, goal));
-    } else {
-        // The last resort: until these are right the others may have nothing to stand on.
-        steps.extend(strange_peers(ground, goal));
-    }
-    if steps.is_empty() {
-        steps.extend(unlabelled(ground, goal));
-    }
-    if steps.is_empty() && goal.mesh == Some(false) && ground.fabric.mesh() {
-        steps.push(Step::Mesh(false));
-    }
-    steps
-}
-
-/// What a slot's node still needs, if anything.
-fn needs(slot: &Slot, marks: &Marks) -> Option<Why> {
-    if !marks.is_reflector() || marks.label.is_none() {
-        return Some(Why::Promote);
-    }
-    if marks.cluster_id != Some(slot.cluster_id) {
-        return Some(Why::Renumber);
-    }
-    (marks.slot != Some(slot.id) || marks.group.is_some()).then_some(Why::Adopt)
-}
-
-fn adoptions(ground: &Ground, goal: &Goal) -> Option<Step> {
-    let adopts = |slot: &&Slot| {
-        ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) == Some(Why::Adopt))
-    };
-    let slots: Vec<_> = goal.slots.iter().filter(adopts).cloned().collect();
-    (!slots.is_empty()).then_some(Step::Mark { why: Why::Adopt, slots })
-}
-
-/// Rounds of nodes of one zone each.
-fn marks(ground: &Ground, goal: &Goal, why: Why) -> Vec<Step> {
-    let mut by_zone: BTreeMap<Option<&Arc<str>>, Vec<Slot>> = BTreeMap::new();
-    for slot in &goal.slots {
-        if ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) == Some(why)) {
-            by_zone.entry(slot.zone.as_ref()).or_default().push(slot.clone());
-        }
-    }
-    let rounds = by_zone.into_values().flat_map(|slots| {
-        let rounds: Vec<_> = slots.chunks(goal.max_per_zone.max(1)).map(<[_]>::to_vec).collect();
-        rounds
-    });
-    rounds.map(|slots| Step::Mark { why, slots }).collect()
-}
-
-/// Nobody is demoted whose place is not taken yet.
-fn demotions(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let holder = |slot: u32| goal.slots.iter().find(|goal| goal.id == slot);
-    let mut by_zone: BTreeMap<Option<Arc<str>>, Vec<Leaver>> = BTreeMap::new();
-    for (node, marks) in ground.reflectors() {
-        if goal.slots.iter().any(|slot| slot.node == *node) {
-            continue;
-        }
-        let taken = marks.slot.and_then(holder).is_none_or(|slot| {
-            ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks).is_none())
-        });
-        if taken {
-            let group = goal.groups.as_ref().and_then(|groups| groups.get(node).cloned());
-            let leaver = Leaver { node: Arc::clone(node), slot: marks.slot, group };
-            by_zone.entry(leaver.group.clone()).or_default().push(leaver);
-        }
-    }
-    let rounds = by_zone.into_values().flat_map(|leavers| {
-        let rounds: Vec<_> = leavers.chunks(goal.max_per_zone.max(1)).map(<[_]>::to_vec).collect();
-        rounds
-    });
-    rounds.map(|nodes| Step::Demote { nodes }).collect()
-}
-
-/// BGPPeers that are missing or can be widened.
-fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let mut wanted = goal.peers.clone();
-    let planned = wanted.iter().position(|peer| peer.name == WIDE);
-    match planned {
-        // While reflectors are of several ids, not everybody can have all of them.
-        Some(place) if !marks(ground, goal, Why::Renumber).is_empty() => {
-            wanted[place] = growing_bridge(ground, goal);
-        }
-        None if needs_bridge(ground, goal) => wanted.push(bridge(ground, goal)),
-        _ => {}
-    }
-    // Those that everybody's sessions come from are there before those of a group.
-    wanted.sort_by_key(|peer| (peer.name != BETWEEN, peer.name != WIDE));
-    let steps = wanted.into_iter().filter_map(|peer| {
-        let Some(there) = ground.ours.get(&peer.name) else {
-            return Some(Step::WritePeer { peer, widens: true });
-        };
-        if peer.name == WIDE && planned.is_none() {
-            return None;
-        }
-        let both = union(there, &peer)?;
-        (both != as_spec(&peer.name, there)).then_some(Step::WritePeer { peer: both, widens: true })
-    });
-    steps.collect()
-}
-
-/// On the way to one id for all: the reflectors that have it, and the next that is to get it. Reflectors of one
-/// id must have the same clients, so each has all of them before it gets the id.
-fn growing_bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
-    let ids: BTreeSet<_> = goal.slots.iter().map(|slot| slot.cluster_id).collect();
-    let right = ground
-        .reflectors()
-        .filter(|(_, marks)| marks.cluster_id.is_some_and(|id| ids.contains(&id)));
-    let mut slots: BTreeSet<u32> = right.filter_map(|(_, marks)| marks.slot).collect();
-    let next = marks(ground, goal, Why::Renumber).into_iter().find_map(|step| match step {
-        Step::Mark { slots, .. } => slots.first().map(|slot| slot.id),
-        _ => None,
-    });
-    slots.extend(next);
-    PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(&goal.label.0) }
-}
-
-/// The peer of all clients with all reflectors becomes the bridge before reflectors get ids of their zones.
-fn narrower_bridge(ground: &Ground, goal: &Goal) -> Option<Step> {
-    let there = ground.ours.get(WIDE)?;
-    let is_planned = goal.peers.iter().any(|peer| peer.name == WIDE);
-    let all = wide_peer(&goal.label.0);
-    let renumbers = !marks(ground, goal, Why::Renumber).is_empty();
-    (!is_planned && renumbers && there.peer_selector == all.peer_selector)
-        .then(|| Step::WritePeer { peer: bridge(ground, goal), widens: false })
-}
-
-/// All clients with the reflectors of one zone: of one whose reflectors have their ids already, if there is
-/// one, else of the first.
-fn bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
-    let mut by_id: BTreeMap<Ipv4Addr, (Vec<u32>, usize)> = BTreeMap::new();
-    for slot in &goal.slots {
-        let id = ground.marks(&slot.node).and_then(|marks| marks.cluster_id);
-        let (slots, right) = by_id.entry(id.unwrap_or(slot.cluster_id)).or_default();
-        slots.push(slot.id);
-        *right += usize::from(id == Some(slot.cluster_id));
-    }
-    let best = by_id.into_values().rev().max_by_key(|(slots, right)| (*right, slots.len() > 1));
-    let slots = best.map(|(slots, _)| slots).unwrap_or_default();
-    let slots: BTreeSet<u32> = slots.into_iter().take(BRIDGE).collect();
-    PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(&goal.label.0) }
-}
-
-/// The bridge on the way back to the mesh: all clients with reflectors of one id.
-#[must_use]
-pub fn way_back(ground: &Ground, key: &str) -> PeerSpec {
-    let mut by_id: BTreeMap<Ipv4Addr, BTreeSet<u32>> = BTreeMap::new();
-    for (_, marks) in ground.reflectors() {
-        if let (Some(id), Some(slot)) = (marks.cluster_id, marks.slot) {
-            by_id.entry(id).or_default().insert(slot);
-        }
-    }
-    let most = by_id.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
-    let slots = most.into_iter().take(BRIDGE).collect();
-    PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(key) }
-}
-
-fn as_spec(name: &str, peer: &OurPeer) -> PeerSpec {
-    PeerSpec {
-        name: name.into(),
-        node_selector: peer.node_selector.clone(),
-        peer_selector: peer.peer_selector.clone(),
-    }
-}
-
-/// The same clients with the reflectors of both; `None` if that cannot be said by one peer.
-fn union(there: &OurPeer, wanted: &PeerSpec) -> Option<PeerSpec> {
-    if there.peer_selector == wanted.peer_selector && there.node_selector == wanted.node_selector {
-        return None;
-    }
-    let mut slots = slots(&there.peer_selector)?;
-    slots.extend(self::slots(&wanted.peer_selector)?);
-    (there.node_selector == wanted.node_selector)
-        .then(|| PeerSpec { peer_selector: slot_selector(&slots), ..wanted.clone() })
-}
-
-/// The selector of the nodes that hold one of these slots.
-#[must_use]
-pub fn slot_selector(slots: &BTreeSet<u32>) -> String {
-    let slots: Vec<_> = slots.iter().map(|slot| format!("'{slot}'")).collect();
-    format!("{SLOT_LABEL} in {{{}}}", slots.join(", "))
-}
-
-/// The slots of a selector as [`slot_selector`] writes it.
-fn slots(selector: &str) -> Option<BTreeSet<u32>> {
-    let list = selector.strip_prefix(SLOT_LABEL)?.strip_prefix(" in {")?.strip_suffix('}')?;
-    list.split(", ").map(|slot| slot.trim_matches('\'').parse().ok()).collect()
-}
-
-/// Whether somebody would be cut off on the way if clients only had the reflectors of their group.
-fn needs_bridge(ground: &Ground, goal: &Goal) -> bool {
-    let reflects = |slot: &u32| {
-        let holder = goal.slots.iter().find(|goal| goal.id == *slot);
-        holder.is_some_and(|slot| {
-            ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) != Some(Why::Promote))
-        }) || ground.reflectors().any(|(_, marks)| marks.slot == Some(*slot))
-    };
-    let of_groups = goal.peers.iter().filter(|peer| peer.name != BETWEEN && peer.name != WIDE);
-    of_groups.into_iter().any(|peer| {
-        !ground.ours.contains_key(&peer.name)
-            || slots(&peer.peer_selector).is_some_and(|slots| !slots.iter().any(reflects))
-    })
-}
-
-/// BGPPeers that are more than they are to be.
-fn narrower_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let mut steps = vec![];
-    for (name, there) in &ground.ours {
-        match goal.peers.iter().find(|peer| peer.name == *name) {
-            None => {
-                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() });
-            }
-            Some(peer) if *peer != as_spec(name, there) => {
-                steps.push(Step::WritePeer { peer: peer.clone(), widens: false });
-            }
-            Some(_) => {}
-        }
-    }
-    steps
-}
-
-/// BGPPeers that are ours and say what we would never have written: handed over by somebody, or changed.
-fn strange_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let steps = narrower_peers(ground, goal).into_iter();
-    let strange = |name: &str| {
-        ground.ours.get(name).is_some_and(|there| slots(&there.peer_selector).is_none())
-    };
-    steps
-        .filter(|step| matches!(step, Step::WritePeer { peer, .. } if strange(&peer.name)))
-        .collect()
-}
-
-/// Clients whose group is another: all at once if that is possible, else those that have joined by tens,
-/// and others one by one.
-fn labels(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let Some(groups) = &goal.groups else { return vec![] };
-    let (mut joined, mut moved) = (BTreeMap::new(), BTreeMap::new());
-    for (node, actual) in &ground.nodes {
-        let group = groups.get(node);
-        if actual.marks.is_reflector() || actual.marks.group.as_ref() == group {
-            continue;
-        }
-        let Some(group) = group else { continue };
-        let to = if actual.marks.group.is_none() { &mut joined } else { &mut moved };
-        to.insert(Arc::clone(node), Some(Arc::clone(group)));
-    }
-    if joined.is_empty() && moved.is_empty() {
-        return vec![];
-    }
-    let mut steps = vec![];
-    let all = joined.clone().into_iter().chain(moved.clone()).collect();
-    steps.push(Step::LabelClients { nodes: all, joining: false });
-    let some = |nodes: BTreeMap<_, _>, most| Step::LabelClients {
-        nodes: nodes.into_iter().take(most).collect(),
-        joining: true,
-    };
-    if !joined.is_empty() {
-        steps.push(some(joined, JOINING));
-    }
-    if !moved.is_empty() {
-        steps.push(some(moved, 1));
-    }
-    steps
-}
-
-/// Group labels where there are no groups (any more).
-fn unlabelled(ground: &Ground, goal: &Goal) -> Option<Step> {
-    if goal.groups.is_some() {
-        return None;
-    }
-    let labelled = ground.nodes.iter().filter(|(_, actual)| actual.marks.group.is_some());
-    let nodes: BTreeMap<_, _> = labelled.map(|(node, _)| (Arc::clone(node), None)).collect();
-    (!nodes.is_empty()).then_some(Step::LabelClients { nodes, joining: false })
 }
 
 #[cfg(test)]

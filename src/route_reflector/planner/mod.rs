@@ -53,8 +53,6 @@ use roll::Roll;
 pub struct Member {
     /// Its name.
     pub name: Arc<str>,
-    /// Its uid: decides between two of one name.
-    pub uid: Arc<str>,
     /// Its zone; none if it has no such label.
     pub zone: Option<Arc<str>>,
     /// When it was created, in seconds.

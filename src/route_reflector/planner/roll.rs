@@ -30,7 +30,7 @@ pub(super) enum Standing {
 }
 
 /// How good a reflector a node is: less is better.
-pub(super) type Rank<'a> = (bool, bool, bool, bool, u32, i64, &'a str, &'a str);
+pub(super) type Rank<'a> = (bool, bool, bool, bool, u32, i64, &'a str);
 
 impl Member {
     /// It could be a reflector now.
@@ -61,7 +61,7 @@ impl Member {
 impl<'a> Roll<'a> {
     pub fn new(rules: &Rules, members: &'a [Member], previous: &Previous) -> Self {
         let mut members: Vec<&Member> = members.iter().collect();
-        members.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+        members.sort_by_key(|member| &member.name);
         let first = previous.slots.is_empty();
         let before: BTreeMap<&str, u32> =
             previous.slots.iter().map(|slot| (&*slot.node, slot.id)).collect();
@@ -136,7 +136,6 @@ impl<'a> Roll<'a> {
             member.workloads,
             member.created,
             &member.name,
-            &member.uid,
         )
     }
 

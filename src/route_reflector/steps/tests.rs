@@ -80,7 +80,6 @@ impl World {
                 let not_ready = matches!(speaker.readiness, Readiness::NotReady(_));
                 Member {
                     name: Arc::clone(&speaker.name),
-                    uid: Arc::clone(&speaker.name),
                     zone: actual.zone.clone(),
                     created: speaker.created,
                     address: actual.address,
@@ -173,7 +172,7 @@ impl World {
         for rule in [Rule::Rfc, Rule::Bird] {
             assert_eq!(change.lost(rule).pairs, 0, "{step}");
         }
-        assert!(step.changed().len() <= JOINING, "{step}");
+        assert!(step.changed().len() <= pending::JOINING, "{step}");
     }
 
     fn words(&self) -> Vec<&'static str> {

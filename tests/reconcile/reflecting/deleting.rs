@@ -59,7 +59,20 @@ fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
         let since = Timestamp::now();
         stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
         stage.wait("the mesh", async || (stage.mesh().await == Some(true)).then_some(())).await;
-        tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+        let gauge = async |name: &str, label: &str| {
+            let name = format!("traffic_operator_routereflector_{name}");
+            operator.metric(&name, &["name=\"main\"", label]).await
+        };
+        let waits = async || (gauge("waiting_seconds", "").await > 5.0).then_some(());
+        stage.wait("the gate to have been shut for a while", waits).await;
+        // The way back is told as it is gone.
+        let told = [
+            gauge("slots", "state=\"leaving\"").await,
+            gauge("mesh", "").await,
+            gauge("desired", "").await,
+        ];
+        let as_it_is = told.iter().zip([2.0, 1.0, 0.0]).all(|(told, is)| (told - is).abs() < 0.1);
+        assert!(as_it_is, "{told:?}");
         let (marks, peers) = (stage.marks().await, stage.peers().names().await);
         assert_eq!((marks.len(), peers.len()), (2, 2), "{marks:?} {peers:?}");
         // Another process goes on where this one was.

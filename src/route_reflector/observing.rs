@@ -1,0 +1,207 @@
+//! Reads all that a decision needs.
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, ResourceExt};
+
+use super::{
+    ENDPOINT, Others, Question, RouteReflectorReconciler,
+    actual::Ground,
+    claims, datastore,
+    gate::{self, Measured},
+    memory::Memory,
+    plan::{self, Calico, Fitness, Observed},
+    settings::Settings,
+    workloads,
+};
+use crate::{
+    api::{RouteReflectorSet, TrafficWatch, route_reflector_set::Gate},
+    controller::Error,
+    nodes::NodeStore,
+    prometheus::{Class, QueryError},
+};
+
+/// For how long counted pods are good: until the node that was chosen by them is promoted, as a rule.
+const COUNTED: Duration = Duration::from_mins(10);
+
+/// How many nodes are left out of a count by their addresses: a query has to stay readable. With more
+/// of them down, nothing is changed.
+const MOST_EXCLUDED: usize = 100;
+
+impl RouteReflectorReconciler {
+    /// Everything that is there.
+    async fn ground(
+        &self,
+        set: &RouteReflectorSet,
+        settings: &Settings,
+        sets: &BTreeSet<String>,
+    ) -> Result<(Arc<datastore::Snapshot>, Ground), datastore::Error> {
+        let snapshot = self.datastore(set)?.read().await?;
+        let speakers = self.nodes.speakers();
+        let ground = Ground::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
+        Ok((snapshot, ground))
+    }
+
+    /// How many sessions are established, by node.
+    async fn measure(
+        &self,
+        set: &RouteReflectorSet,
+        settings: &Settings,
+        ground: &Ground,
+        leaving: &BTreeSet<Arc<str>>,
+        interval: Duration,
+    ) -> Option<Result<Arc<Measured>, String>> {
+        if settings.gate != Gate::Prometheus {
+            return None;
+        }
+        if let Err(text) = self.check(set) {
+            return Some(Err(text));
+        }
+        let query = if let Some(query) = &settings.query {
+            query.clone()
+        } else {
+            let discounted = plan::discounted(ground, leaving);
+            let excluded = plan::excluded(ground, &discounted);
+            if excluded.len() > MOST_EXCLUDED {
+                let text = format!(
+                    "{} addresses would have to be left out of the count: nodes that are not Ready, and \
+                     peers outside",
+                    excluded.len()
+                );
+                return Some(Err(text));
+            }
+            gate::query(&self.node_labels, &excluded)
+        };
+        let endpoint = set.spec.transition.prometheus.as_str();
+        let tick = self.schedule.tick_start(Instant::now(), interval);
+        let key: Question = (endpoint.into(), query.into());
+        let ask = || async {
+            let client = self.prometheus.named(ENDPOINT, endpoint);
+            let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
+            // An answer that comes after the next tick is late; but nothing answers in no time.
+            let deadline = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
+            let result = client.query(&key.1, deadline, |answer| {
+                let identity = self.nodes.identity();
+                let answer = (answer.status, answer.content_type.as_str(), &*answer.body);
+                Measured::read(answer, &identity, &self.node_labels)
+            });
+            let result = result.await.map(Arc::new);
+            match &result {
+                Ok(measured) => self.metrics.samples_rejected("session", measured.rejected),
+                Err(error) => tracing::warn!(
+                    endpoint, reason = error.class.reason(), %error,
+                    "sessions not counted, reflectors stay as they are"
+                ),
+            }
+            result
+        };
+        let result = self.measurements.get(&key, tick, ask).await;
+        Some(result.map_err(|error| error.to_string()))
+    }
+
+    /// What Calico's own reports say, added to what they have said since the last step.
+    async fn reports(&self, set: &RouteReflectorSet, memory: &mut Memory) -> Result<(), Error> {
+        if memory.asked.is_empty() {
+            return Ok(());
+        }
+        let datastore = self.datastore(set)?;
+        let Some(reports) = datastore.node_status() else { return Ok(()) };
+        for (node, report) in reports.read_reports().await? {
+            let counted = gate::Counted {
+                established: Some(report.established),
+                sampled: Some(plan::seconds(report.updated)),
+            };
+            memory.statuses.nodes.insert(node.as_str().into(), counted);
+        }
+        Ok(())
+    }
+
+    /// All facts.
+    pub(super) async fn look(
+        &self,
+        set: &RouteReflectorSet,
+        others: &Others,
+        deleting: bool,
+    ) -> Result<Observed, Error> {
+        // On the way back to the mesh, a gate that cannot be asked is one that is shut.
+        if !deleting {
+            self.check(set).map_err(Error::Invalid)?;
+        }
+        let name = set.name_any();
+        let all = others.state();
+        let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
+        let sets = all.iter().map(|other| other.name_any()).collect();
+        let mut observed = Observed {
+            now: Timestamp::now(),
+            held: claims::held(set, readable()),
+            settings: Settings::of(set).map_err(|error| error.to_string()),
+            speakers: vec![],
+            ground: Err(Calico { reason: "Unknown", text: "not read".into() }),
+            fitness: None,
+            measured: None,
+            memory: self.memories.get(&name),
+        };
+        observed.memory.began.get_or_insert(observed.now);
+        let Ok(settings) = observed.settings.clone() else { return Ok(observed) };
+        if observed.held.is_some() || set.spec.paused && !deleting {
+            return Ok(observed);
+        }
+        observed.speakers = self.nodes.speakers();
+        observed.fitness = fitness(&self.client, &self.nodes, set).await?;
+        observed.ground = match self.ground(set, &settings, &sets).await {
+            Ok(ground) => Ok(ground),
+            Err(datastore::Error::Kube { action, source }) => {
+                return Err(Error::Kube { action, source });
+            }
+            Err(datastore::Error::Invalid(text)) => return Err(Error::Invalid(text)),
+            Err(error) => Err(Calico { reason: error.reason(), text: error.to_string() }),
+        };
+        let mut sketch = plan::sketch(set, &observed, deleting);
+        if sketch.chooses {
+            let known = observed.memory.workloads.as_ref();
+            let fresh = known.is_some_and(|(at, _)| at.elapsed() < COUNTED);
+            if !fresh {
+                let counted = workloads::count(&self.client).await?;
+                observed.memory.workloads = Some((Instant::now(), Arc::new(counted)));
+            }
+            sketch = plan::sketch(set, &observed, deleting);
+        }
+        self.reports(set, &mut observed.memory).await?;
+        // On the way back to the mesh its sessions matter when nobody reflects any more.
+        if let Ok((_, ground)) = &observed.ground
+            && (deleting || ground.reflectors().next().is_some())
+        {
+            let interval = if sketch.moves { plan::TRY } else { plan::PERIOD };
+            observed.measured =
+                self.measure(set, &settings, ground, &sketch.leaving, interval).await;
+        }
+        Ok(observed)
+    }
+}
+
+/// What `candidates.fitnessRef` says.
+pub(super) async fn fitness(
+    client: &kube::Client,
+    nodes: &NodeStore,
+    set: &RouteReflectorSet,
+) -> Result<Option<Fitness>, Error> {
+    let Some(of) = &set.spec.candidates.fitness_ref else { return Ok(None) };
+    let api = Api::<TrafficWatch>::namespaced(client.clone(), &of.namespace);
+    let watch = api.get_opt(&of.name).await.map_err(Error::kube("get TrafficWatch"))?;
+    let Some(watch) = watch else {
+        let frozen = Some(format!("there is no TrafficWatch {}/{}", of.namespace, of.name));
+        return Ok(Some(Fitness { frozen, ..Fitness::default() }));
+    };
+    let conditions = watch.status.iter().flat_map(|status| &status.conditions);
+    let measured = conditions.into_iter().find(|c| c.type_ == "MetricsAvailable");
+    let frozen = measured
+        .is_none_or(|condition| condition.status != "True")
+        .then(|| format!("TrafficWatch {}/{} has no measurement", of.namespace, of.name));
+    let key = watch.label_key();
+    let unfit = nodes.carriers_of(&key, "true");
+    Ok(Some(Fitness { unfit: unfit.into_iter().collect(), frozen }))
+}

@@ -1,0 +1,41 @@
+//! Times, and what they count from.
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::{api::RouteReflectorSet, route_reflector::memory::Memory};
+
+pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since 1970, to the millisecond")]
+#[must_use]
+pub fn seconds(time: Timestamp) -> f64 {
+    time.as_millisecond() as f64 / 1000.0
+}
+
+/// In whole seconds, as a status has it: a fraction would be written again at every pass. Upwards: no sample
+/// of before a step may pass for one of after it.
+#[must_use]
+pub fn whole(time: Timestamp) -> Timestamp {
+    let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+    Timestamp::from_second(second).unwrap_or(time)
+}
+
+/// For how long the gate has been shut.
+#[must_use]
+pub fn waited(memory: &Memory, now: Timestamp) -> Duration {
+    memory.shut_since.map(|since| elapsed(since, now)).unwrap_or_default()
+}
+
+/// What gates and waits count from.
+pub(super) fn last_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
+    known_step(set, memory).max(memory.began)
+}
+
+/// The last step that is known of.
+pub(super) fn known_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
+    let told = set.status.as_ref().and_then(|status| status.last_step_time.as_ref());
+    told.map(|time| time.0).max(memory.last_step)
+}
