@@ -60,12 +60,24 @@ pub struct Birds {
 }
 
 impl Birds {
+    /// Configured by what is in the Kubernetes API.
     pub fn start(client: Client, group: Group) -> Self {
+        Self::seeing(move || {
+            let client = client.clone();
+            async move { look(&client, group).await }
+        })
+    }
+
+    /// Configured by what `look` finds; `None` if it could not.
+    pub fn seeing<F>(look: impl Fn() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Option<Fabric>> + Send,
+    {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let shared = Arc::clone(&inner);
         let look = async move {
             loop {
-                if let Some(fabric) = look(&client, group).await {
+                if let Some(fabric) = look().await {
                     shared.lock().expect("lock").see(fabric);
                 }
                 tokio::time::sleep(LOOK).await;
@@ -203,6 +215,11 @@ impl Inner {
     }
 }
 
+/// The nodes of Kubernetes.
+pub async fn nodes(client: &Client) -> Option<Vec<Node>> {
+    Some(list(client, "/api/v1/nodes").await?.iter().map(node).collect())
+}
+
 async fn list(client: &Client, path: &str) -> Option<Vec<Value>> {
     let request = http::Request::get(path).body(vec![]).expect("request");
     match client.request::<Value>(request).await {
@@ -214,15 +231,19 @@ async fn list(client: &Client, path: &str) -> Option<Vec<Value>> {
 
 async fn look(client: &Client, group: Group) -> Option<Fabric> {
     let base = format!("/apis/{}", group.api_version());
-    let nodes = list(client, "/api/v1/nodes").await?;
+    let nodes = nodes(client).await?;
     let peers = list(client, &format!("{base}/bgppeers")).await?;
     let configurations = list(client, &format!("{base}/bgpconfigurations")).await?;
+    Some(fabric(nodes, &peers, &configurations))
+}
+
+/// Who peers with whom by these nodes, peers and configurations.
+pub fn fabric(nodes: Vec<Node>, peers: &[Value], configurations: &[Value]) -> Fabric {
     let off = |c: &Value| {
         c["metadata"]["name"] == "default" && c["spec"]["nodeToNodeMeshEnabled"] == false
     };
-    let nodes = nodes.iter().map(node).collect();
     let peers = peers.iter().filter_map(peer).collect();
-    Some(Fabric::new(nodes, peers, !configurations.iter().any(off)))
+    Fabric::new(nodes, peers, !configurations.iter().any(off))
 }
 
 fn node(node: &Value) -> Node {

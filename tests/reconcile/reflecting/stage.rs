@@ -76,6 +76,11 @@ impl Stage {
     /// Whatever is installed.
     pub fn bare(bench: Bench, group: Group) -> Self {
         let birds = Birds::start(bench.client.clone(), group);
+        Self::of(bench, group, birds)
+    }
+
+    /// With these BIRDs.
+    pub fn of(bench: Bench, group: Group, birds: Birds) -> Self {
         bench.prometheus.script("bird_protocol_up", birds.answer());
         let alive = Arc::new(Mutex::new(vec![]));
         let heart = tokio::spawn(beat(bench.client.clone(), Arc::clone(&alive))).abort_handle();

@@ -39,6 +39,8 @@ const ROOT: &str = "/calico/resources/v3/projectcalico.org";
 /// What every call may take: the deadline, and what a busy machine adds.
 const DEADLINE: Duration = Duration::from_secs(12);
 
+mod whole;
+
 struct Stage<'a> {
     bench: &'a Bench,
     etcd: Etcd,
@@ -48,11 +50,11 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     async fn new(bench: &'a Bench) -> Self {
         let etcd = Etcd::start().await.expect("etcd");
-        let tls = TlsOptions::new()
-            .ca_certificate(Certificate::from_pem(&etcd.ca))
-            .identity(Identity::from_pem(&etcd.certificate, &etcd.key));
-        let options = ConnectOptions::new().with_tls(tls);
-        let raw = Client::connect([&etcd.endpoint], Some(options)).await.expect("client");
+        let raw = connect(&etcd).await;
+        Self::of(bench, etcd, raw).await
+    }
+
+    async fn of(bench: &'a Bench, etcd: Etcd, raw: Client) -> Self {
         let stage = Self { bench, etcd, raw };
         let (ca, certificate, key) = (&stage.etcd.ca, &stage.etcd.certificate, &stage.etcd.key);
         stage.secret(&[("etcd-ca", ca), ("etcd-cert", certificate), ("etcd-key", key)]).await;
@@ -120,6 +122,14 @@ impl<'a> Stage<'a> {
             |kv: &etcd_client::KeyValue| (text(kv.key()), (text(kv.value()), kv.mod_revision()));
         found.kvs().iter().map(entry).collect()
     }
+}
+
+async fn connect(etcd: &Etcd) -> Client {
+    let tls = TlsOptions::new()
+        .ca_certificate(Certificate::from_pem(&etcd.ca))
+        .identity(Identity::from_pem(&etcd.certificate, &etcd.key));
+    let options = ConnectOptions::new().with_tls(tls);
+    Client::connect([&etcd.endpoint], Some(options)).await.expect("client")
 }
 
 /// As Calico writes it, with a line end and a field of tomorrow.
