@@ -9,7 +9,6 @@ use std::{
 };
 
 use axum::{Router, extract::State, http::header, response::IntoResponse};
-use futures::{StreamExt, TryStreamExt};
 use ground::{Operator, binary, install, wait};
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
@@ -21,6 +20,8 @@ use serde_json::json;
 use traffic_operator::api::TrafficWatch;
 
 mod ground;
+#[path = "ground/nodes.rs"]
+mod nodes;
 
 /// Judgements that one figure is the mean of.
 const JUDGEMENTS: u32 = 20;
@@ -69,28 +70,6 @@ const HEADER: [&str; 10] = [
     "1 flip ms",
     "half flip s",
 ];
-
-/// A node of a usual size: the labels of a cloud provider, and 5 kB that the operator skips.
-fn node(i: usize) -> serde_json::Value {
-    let name =
-        format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256);
-    let images: Vec<_> = (0..50)
-        .map(|n| json!({"names": [format!("registry.example.com/team/image-{n}@sha256:{n:064}")], "sizeBytes": 1}))
-        .collect();
-    json!({
-        "metadata": {"name": name, "labels": {
-            "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name,
-            "topology.kubernetes.io/zone": format!("eu-central-1{}", ["a", "b", "c"][i % 3]),
-            "topology.kubernetes.io/region": "eu-central-1",
-            "node.kubernetes.io/instance-type": "m6i.4xlarge",
-            "node-pool": format!("pool-{}", i % 10), "team": "a", "kernel": "6.1",
-        }},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)}],
-            "images": images,
-        }
-    })
-}
 
 /// The prepared answer: node `i` sends `percent(i)`.
 fn answer(nodes: usize, percent: impl Fn(usize) -> f64) -> String {
@@ -147,21 +126,7 @@ async fn measure(
     let nodes = Api::<Node>::all(client.clone());
     clean(client, &nodes).await?;
     let post = PostParams::default();
-    futures::stream::iter(0..count)
-        .map(|i| {
-            let (nodes, post) = (nodes.clone(), post.clone());
-            async move {
-                let node: Node = serde_json::from_value(node(i)).expect("node");
-                let status = json!({"status": node.status});
-                let name = node.name_any();
-                nodes.create(&post, &node).await?;
-                let patch = kube::api::Patch::Merge(status);
-                nodes.patch_status(&name, &kube::api::PatchParams::default(), &patch).await
-            }
-        })
-        .buffer_unordered(16)
-        .try_collect::<Vec<_>>()
-        .await?;
+    nodes::create(client, (0..count).map(nodes::node)).await?;
     let prometheus = Prometheus::default();
     prometheus.set(answer(count, |_| 10.0));
     let url = prometheus.start().await?;

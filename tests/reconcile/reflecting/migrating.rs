@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Stage,
@@ -63,6 +63,15 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         ] {
             assert_eq!(status.pointer(at), Some(&value), "{at}: {status:#}");
         }
+        // As kubectl asks for it: the last column is the age.
+        let request = http::Request::get("/apis/traffic.example.com/v1alpha1/routereflectorsets")
+            .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(vec![])
+            .expect("request");
+        let table: Value = stage.bench.client.request(request).await.expect("table");
+        let cells = table["rows"][0]["cells"].as_array().expect("cells");
+        let expected = json!(["main", 2, 2, "Simple", "Converged", "Off", "True"]);
+        assert_eq!(json!(cells[..7]), expected);
         stage.condition("main", "Ready", "True", "Planned").await;
         stage.condition("main", "RoutesSafe", "True", "Redundant").await;
         let note = stage.told("main", "MeshSwitched").await;

@@ -1,0 +1,200 @@
+//! What a `RouteReflectorSet` costs: memory, processor time, requests and writes, at 1,000 and 5,000 nodes.
+//!
+//! `make bench`. A real API server with real Node objects and Calico's kinds; Prometheus says of every node
+//! that all its sessions are established, so that only the operator's own time counts. Figures of one run are comparable
+//! with each other only.
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{Router, http::header, routing::any};
+use ground::{Operator, binary, install, wait};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use lab::{
+    ControlPlane, ControlPlaneOptions,
+    calico::{self, Group},
+};
+use serde_json::{Value, json};
+use traffic_operator::api::RouteReflectorSet;
+
+mod ground;
+#[path = "ground/nodes.rs"]
+mod nodes;
+
+/// For how long nothing is to happen.
+const IDLE: Duration = Duration::from_mins(2);
+
+const HEADER: [&str; 10] = [
+    "nodes",
+    "set",
+    "mesh to reflectors s",
+    "writes",
+    "replaced s",
+    "RSS MiB",
+    "peak MiB",
+    "CPU ms/min idle",
+    "Prometheus requests/min idle",
+    "idle writes/min",
+];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let binary = binary()?;
+    let options =
+        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
+    let plane = ControlPlane::start(options).await?;
+    let client = plane.client()?;
+    install(&client).await?;
+    calico::install(&client, Group::V1).await?;
+    println!("{}", HEADER.join(" | "));
+    println!("{}", HEADER.map(|_| "---").join(" | "));
+    let simple = json!({"topology": "Simple", "count": {"min": 3, "max": 25}});
+    let zonal = json!({"topology": "Zonal", "count": {"min": 9, "max": 9}});
+    for (count, name, spec) in [
+        (1000, "Simple", &simple),
+        (1000, "Zonal", &zonal),
+        (5000, "Simple", &simple),
+        (5000, "Zonal", &zonal),
+    ] {
+        let row = measure(&plane, &client, &binary, count, name, spec).await?;
+        println!("{}", row.join(" | "));
+    }
+    plane.stop().await
+}
+
+/// A node of a usual size that is Ready and speaks BGP.
+fn speaker(i: usize) -> Value {
+    let mut node = nodes::node(i);
+    let address = format!("10.{}.{}.{}/8", i / 65536, i / 256 % 256, i % 256);
+    node["metadata"]["annotations"] = json!({"projectcalico.org/IPv4Address": address});
+    node["status"]["conditions"] = json!([{
+        "type": "Ready", "status": "True", "reason": "Bench", "message": "",
+        "lastTransitionTime": Timestamp::now(),
+    }]);
+    node
+}
+
+/// All sessions that there could be, seen just now.
+fn answer(count: usize) -> String {
+    let now = Timestamp::now().as_second().to_string();
+    let result: Vec<_> = (0..count)
+        .flat_map(|i| {
+            let instance = format!("10.{}.{}.{}:9324", i / 65536, i / 256 % 256, i % 256);
+            let sampled = json!({"instance": instance, "measure": "sampled"});
+            [
+                json!({"metric": {"instance": instance}, "value": [1, count.to_string()]}),
+                json!({"metric": sampled, "value": [1, now]}),
+            ]
+        })
+        .collect();
+    json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
+}
+
+/// Serves it; returns where, and how often it was asked.
+async fn prometheus(count: usize) -> anyhow::Result<(String, Arc<AtomicU32>)> {
+    let asked = Arc::new(AtomicU32::new(0));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let counter = Arc::clone(&asked);
+    let serve = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async move { ([(header::CONTENT_TYPE, "application/json")], answer(count)) }
+    };
+    let router = Router::new().fallback(any(serve));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok((url, asked))
+}
+
+async fn measure(
+    plane: &ControlPlane,
+    client: &Client,
+    binary: &Path,
+    count: usize,
+    name: &str,
+    spec: &Value,
+) -> anyhow::Result<[String; 10]> {
+    clean(client).await?;
+    nodes::create(client, (0..count).map(speaker)).await?;
+    let (url, asked) = prometheus(count).await?;
+    let writes = |since: Timestamp| -> anyhow::Result<usize> {
+        let events = plane.audit_since(since)?.into_iter();
+        let ours = events.filter(|e| e.is_write() && e.user_agent.starts_with("traffic-operator"));
+        let ours = ours.filter(|e| !e.resource.starts_with("leases"));
+        Ok(ours.filter(|e| e.subresource != "status" && !e.resource.starts_with("events")).count())
+    };
+    let (lease, any) = (format!("bench-{count}-{}", name.to_lowercase()), "127.0.0.1:0");
+    let operator = Operator::start(
+        binary,
+        plane.kubeconfig(),
+        &lease,
+        &["--prometheus-url", &url, "--admin-address", any, "--webhook-address", any],
+    )?;
+    let api = Api::<RouteReflectorSet>::all(client.clone());
+    let mut spec = spec.clone();
+    spec["mesh"] = "Migrate".into();
+    let set = json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+        "metadata": {"name": "bench"}, "spec": spec,
+    });
+    let (started, since) = (Instant::now(), Timestamp::now());
+    api.create(&PostParams::default(), &serde_json::from_value(set)?).await?;
+    let converged = async |without: &str| {
+        let status = api.get("bench").await.ok()?.status?;
+        let done = status.phase == "Converged" && status.slots.iter().all(|s| s.node != without);
+        done.then_some(status.slots)
+    };
+    let slots = wait("reflectors", async || converged("").await).await?;
+    let (migrated, written) = (started.elapsed(), writes(since)?);
+
+    let gone = slots.first().map(|slot| slot.node.clone()).unwrap_or_default();
+    let (started, nodes) = (Instant::now(), Api::<Node>::all(client.clone()));
+    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    nodes.patch(&gone, &PatchParams::default(), &cordon).await?;
+    wait("the other reflector", async || converged(&gone).await).await?;
+    let replaced = started.elapsed();
+
+    let (cpu, requests, since) = (operator.cpu()?, asked.load(Ordering::Relaxed), Timestamp::now());
+    tokio::time::sleep(IDLE).await;
+    let minutes = IDLE.as_secs_f64() / 60.0;
+    let cpu = (operator.cpu()? - cpu) / minutes;
+    let requests = f64::from(asked.load(Ordering::Relaxed) - requests) / minutes;
+    let idle = f64::from(u32::try_from(writes(since)?)?) / minutes;
+    let (rss, peak) = operator.memory()?;
+    Ok([
+        count.to_string(),
+        name.to_owned(),
+        format!("{:.1}", migrated.as_secs_f64()),
+        written.to_string(),
+        format!("{:.1}", replaced.as_secs_f64()),
+        format!("{rss:.1}"),
+        format!("{peak:.1}"),
+        format!("{cpu:.0}"),
+        format!("{requests:.1}"),
+        format!("{idle:.1}"),
+    ])
+}
+
+async fn clean(client: &Client) -> anyhow::Result<()> {
+    let api = Api::<RouteReflectorSet>::all(client.clone());
+    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    for set in api.list(&ListParams::default()).await? {
+        let name = set.metadata.name.unwrap_or_default();
+        api.patch(&name, &PatchParams::default(), &strip).await?;
+        // Without its finalizer it may be gone already.
+        let _ = api.delete(&name, &DeleteParams::default()).await;
+    }
+    calico::remove(client, Group::V1).await?;
+    calico::install(client, Group::V1).await?;
+    let nodes = Api::<Node>::all(client.clone());
+    nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    Ok(())
+}
