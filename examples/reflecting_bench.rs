@@ -59,12 +59,18 @@ async fn main() -> anyhow::Result<()> {
     println!("{}", HEADER.map(|_| "---").join(" | "));
     let simple = json!({"topology": "Simple", "count": {"min": 3, "max": 25}});
     let zonal = json!({"topology": "Zonal", "count": {"min": 9, "max": 9}});
+    // `BENCH_ROWS=5000xSimple` asks for some of them.
+    let asked = std::env::var("BENCH_ROWS").unwrap_or_default();
     for (count, name, spec) in [
         (1000, "Simple", &simple),
         (1000, "Zonal", &zonal),
         (5000, "Simple", &simple),
         (5000, "Zonal", &zonal),
     ] {
+        let row = format!("{count}x{name}");
+        if !asked.is_empty() && !asked.split(',').any(|asked| *asked == row) {
+            continue;
+        }
         let row = measure(&plane, &client, &binary, count, name, spec).await?;
         println!("{}", row.join(" | "));
     }

@@ -1,6 +1,6 @@
 //! What is there: nodes, BGPPeers and mesh, as they were read.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
@@ -96,10 +96,20 @@ impl Ground {
         set: &str,
         sets: &BTreeSet<String>,
     ) -> Self {
-        let mut nodes = BTreeMap::new();
+        let mut ground = Self {
+            nodes: BTreeMap::new(),
+            fabric: Fabric::new(vec![], vec![], false),
+            ours: BTreeMap::new(),
+            foreign: 0,
+            taken: BTreeSet::new(),
+            unreadable: snapshot.unreadable.clone(),
+            outside: BTreeSet::new(),
+        };
+        let peers = ground.sort(snapshot, set, sets);
+        let mut texts = Texts::new(&peers, label);
         let mut speaking = Vec::new();
         for speaker in speakers {
-            let labels: Labels = speaker.labels.iter().cloned().collect();
+            let labels = texts.of(speaker);
             let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
                 annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
             });
@@ -118,18 +128,21 @@ impl Ground {
             let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
             let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
             let actual = Actual { marks, zone: zone.cloned(), address };
-            nodes.insert(Arc::clone(&speaker.name), actual);
+            ground.nodes.insert(Arc::clone(&speaker.name), actual);
         }
-        let known: BTreeSet<IpAddr> = nodes.values().filter_map(|node| node.address).collect();
-        let mut ground = Self {
-            nodes,
-            fabric: Fabric::new(vec![], vec![], false),
-            ours: BTreeMap::new(),
-            foreign: 0,
-            taken: BTreeSet::new(),
-            unreadable: snapshot.unreadable.clone(),
-            outside: BTreeSet::new(),
-        };
+        let known: BTreeSet<IpAddr> =
+            ground.nodes.values().filter_map(|node| node.address).collect();
+        let addresses = peers.iter().filter_map(|peer| match peer.remote {
+            Remote::Address(address) => Some(address),
+            Remote::Selected(_) => None,
+        });
+        ground.outside = addresses.filter(|address| !known.contains(address)).collect();
+        ground.fabric = Fabric::new(speaking, peers, snapshot.mesh);
+        ground
+    }
+
+    /// Tells BGPPeers of ours from others; returns those that make sessions between nodes.
+    fn sort(&mut self, snapshot: &Snapshot, set: &str, sets: &BTreeSet<String>) -> Vec<Peer> {
         let mut peers = Vec::new();
         for peer in &snapshot.peers {
             if is_ours(peer, set, sets) {
@@ -138,27 +151,19 @@ impl Ground {
                     peer_selector: peer.peer_selector.clone().unwrap_or_default(),
                     version: peer.version.clone(),
                 };
-                ground.ours.insert(peer.name.clone(), ours);
+                self.ours.insert(peer.name.clone(), ours);
             } else {
-                ground.foreign += 1;
-                ground.taken.insert(peer.name.clone());
+                self.foreign += 1;
+                self.taken.insert(peer.name.clone());
             }
             match understood(peer) {
-                Some(Ok(peer)) => {
-                    if let Remote::Address(address) = peer.remote
-                        && !known.contains(&address)
-                    {
-                        ground.outside.insert(address);
-                    }
-                    peers.push(peer);
-                }
+                Some(Ok(peer)) => peers.push(peer),
                 // It makes no session between nodes.
                 None => {}
-                Some(Err(name)) => ground.unreadable.push(name),
+                Some(Err(name)) => self.unreadable.push(name),
             }
         }
-        ground.fabric = Fabric::new(speaking, peers, snapshot.mesh);
-        ground
+        peers
     }
 
     /// The zone of a node, if it has one.
@@ -177,6 +182,28 @@ impl Ground {
     pub fn reflectors(&self) -> impl Iterator<Item = (&Arc<str>, &Marks)> {
         let all = self.nodes.iter().map(|(name, actual)| (name, &actual.marks));
         all.filter(|(_, marks)| marks.is_reflector())
+    }
+}
+
+/// The labels that somebody asks for: with all that a cloud provider writes, 5,000 nodes would be megabytes. Equal ones
+/// are kept once.
+struct Texts<'a> {
+    keys: BTreeSet<&'a str>,
+    known: HashMap<Vec<(&'a str, &'a str)>, Labels>,
+}
+
+impl<'a> Texts<'a> {
+    fn new(peers: &'a [Peer], label: &'a str) -> Self {
+        let ours = [label, SLOT_LABEL, GROUP_LABEL];
+        let keys = peers.iter().flat_map(Peer::keys).chain(ours).collect();
+        Self { keys, known: HashMap::new() }
+    }
+
+    fn of(&mut self, speaker: &'a Speaker) -> Labels {
+        let labels = speaker.labels.iter().map(|(key, value)| (&**key, &**value));
+        let asked: Vec<_> = labels.filter(|(key, _)| self.keys.contains(key)).collect();
+        let new = |asked: &Vec<(&str, &str)>| asked.iter().copied().collect();
+        self.known.entry(asked).or_insert_with_key(new).clone()
     }
 }
 

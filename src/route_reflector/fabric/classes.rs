@@ -202,16 +202,7 @@ impl Classes {
 
 /// Every label key that any selector asks for.
 fn keys(peers: &[Peer]) -> Vec<&str> {
-    let mut keys = BTreeSet::new();
-    for peer in peers {
-        if let Local::Selected(selector) = &peer.local {
-            selector.keys(&mut keys);
-        }
-        if let Remote::Selected(selector) = &peer.remote {
-            selector.keys(&mut keys);
-        }
-    }
-    keys.into_iter().collect()
+    peers.iter().flat_map(Peer::keys).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The nodes that some BGPPeer singles out.

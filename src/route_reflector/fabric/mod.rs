@@ -29,6 +29,7 @@
 //! - [`Missing`], [`Paths`]: what does not arrive, and how many times the rest does.
 //! - [`Change`]: what one write costs.
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
@@ -99,6 +100,21 @@ pub struct Peer {
     pub remote: Remote,
     /// The other ends get their entries by themselves: reversePeering is not Manual.
     pub reverse: bool,
+}
+
+impl Peer {
+    /// The label keys that its selectors ask for.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<&str> {
+        let mut keys = BTreeSet::new();
+        if let Local::Selected(selector) = &self.local {
+            selector.keys(&mut keys);
+        }
+        if let Remote::Selected(selector) = &self.remote {
+            selector.keys(&mut keys);
+        }
+        keys
+    }
 }
 
 /// What a reflector does with a route whose list of cluster ids holds its own.
