@@ -11,8 +11,8 @@ RUN apt-get update \
 WORKDIR /src
 COPY . .
 # Static, so that the image needs no C library. With --target the flag is for the binary alone: build
-# scripts and procedural macros cannot be linked statically.
-ENV RUSTFLAGS="-C target-feature=+crt-static"
+# scripts and procedural macros cannot be linked statically. It aborts on a panic and needs no tables for unwinding.
+ENV RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     case "${TARGETARCH:-amd64}" in \

@@ -11,9 +11,10 @@ OVERLAY ?= kube-prometheus
 KUBECTL ?= kubectl
 # Where `make plugin` installs.
 PREFIX ?= $(HOME)/.local
-# The binary for the image is static: glibc linked in, no shared library left.
+# The binary for the image is static: glibc linked in, no shared library left. It aborts on a panic, so that
+# tables for unwinding would only be resident.
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
-STATIC := RUSTFLAGS="-C target-feature=+crt-static"
+STATIC := RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no"
 BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
 ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
