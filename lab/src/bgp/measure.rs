@@ -130,6 +130,13 @@ impl Measure {
         })
     }
 
+    /// How many paths the fullest table held when they were counted last.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.last().map_or(0, |(_, count)| *count)
+    }
+
     fn most_paths(&self, since: Instant) -> usize {
         let now = fullest(&self.ground);
         let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);

@@ -103,6 +103,12 @@ impl Operator {
         estimates[later.saturating_sub(1)..].iter().map(|(_, paths)| *paths).fold(0.0, f64::max)
     }
 
+    /// How many it has expected last, if it was ever asked.
+    pub fn estimated(&self) -> Option<f64> {
+        let estimates = self.estimates.lock().unwrap_or_else(PoisonError::into_inner);
+        estimates.last().map(|(_, paths)| *paths)
+    }
+
     /// What it has logged last.
     pub fn log(&self, lines: usize) -> String {
         let text = fs::read_to_string(&self.process.log).unwrap_or_default();

@@ -109,7 +109,7 @@ impl Stage {
                 Some(still) => Some(format!("{still}; {}", set.why)),
                 None if !set.current || !set.converged => Some(set.why),
                 None if !set.safe => Some("RoutesSafe is not True".to_owned()),
-                None => None,
+                None => stage.crowded(),
             })
         })
         .await?;
@@ -178,6 +178,14 @@ impl Stage {
         missing
             .find(|(who, whose)| !self.dead.contains(who) && !self.dead.contains(whose))
             .map(|(who, whose)| format!("{who} has no route to {whose}"))
+    }
+
+    /// Whether a table still holds what the step before has made superfluous: BIRD sends withdrawals some time
+    /// after its sessions are as they are to be.
+    #[expect(clippy::cast_precision_loss, reason = "hundreds")]
+    fn crowded(&self) -> Option<String> {
+        let (held, expected) = (self.measure.held(), self.operator.estimated()?);
+        (held as f64 > expected).then(|| format!("a table holds {held} paths, not {expected}"))
     }
 
     /// Waits until it holds of the set.
