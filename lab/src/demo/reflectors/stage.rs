@@ -13,7 +13,7 @@ use kube::{Api, Client};
 
 use super::operator::Operator;
 use super::set::Set;
-use super::table::{Row, Writes};
+use super::table::{Row, Writes, from_peers};
 use crate::bgp::{Measure, Monitoring, Site, Start};
 use crate::cluster::apply::apply;
 use crate::demo::view::View;
@@ -184,8 +184,9 @@ impl Stage {
     /// after its sessions are as they are to be.
     #[expect(clippy::cast_precision_loss, reason = "hundreds")]
     fn crowded(&self) -> Option<String> {
-        let (held, expected) = (self.measure.held(), self.operator.estimated()?);
-        (held as f64 > expected).then(|| format!("a table holds {held} paths, not {expected}"))
+        let (held, expected) = (from_peers(self.measure.held()), self.operator.estimated()?);
+        (held as f64 > expected)
+            .then(|| format!("a table holds {held} paths from peers, not {expected}"))
     }
 
     /// Waits until it holds of the set.

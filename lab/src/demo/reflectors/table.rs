@@ -13,6 +13,11 @@ use crate::demo::checks::operator_writes;
 /// Paths of a node's own that no peer told it: its link, its pod, its block. The operator counts those from peers.
 const OWN_PATHS: usize = 3;
 
+/// What of the paths in a table came from peers.
+pub fn from_peers(paths: usize) -> usize {
+    paths.saturating_sub(OWN_PATHS)
+}
+
 /// What `cargo run --release --example reflector_bench` simulates: too many nodes for one machine.
 pub(super) const BESIDE_THE_ORIGINAL: &str = "\
   1,000 nodes in 3 zones, 12 reflectors, three for each client; one node is deleted   the original        here
@@ -101,7 +106,7 @@ impl Row {
             blip: own.longest(),
             resets: outcome.resets,
             needless: outcome.needless,
-            paths: outcome.paths.saturating_sub(OWN_PATHS),
+            paths: from_peers(outcome.paths),
             changed: outcome.changed,
             ..Self::default()
         }
