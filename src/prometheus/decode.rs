@@ -31,6 +31,11 @@ impl Labels<'_> {
         let (_, value) = self.0.iter().find(|(key, _)| key == name)?;
         (!value.is_empty()).then_some(value.as_ref())
     }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
 }
 
 impl std::fmt::Display for Labels<'_> {

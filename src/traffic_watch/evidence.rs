@@ -7,6 +7,11 @@ use super::{
 };
 use crate::api::traffic_watch::Direction;
 
+/// The speed that a link of unknown speed is taken to have when its traffic is weighed, in bits per
+/// second: 100 Mbit/s, the slowest that network cards and management ports of servers still have.
+/// What would not matter for the threshold on such a link matters on no faster one.
+const SLOWEST_LINK: f64 = 100e6;
+
 /// What a measurement proves about one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
@@ -31,7 +36,8 @@ pub enum NoEvidence {
     LowCoverage,
     /// Nothing in the answer is about this node, or its exporter does not answer.
     NoSample,
-    /// The link speed is not known, and no capacity is configured.
+    /// No link speed is known, or that of a link that may be the fullest is not, and no capacity is
+    /// configured.
     SpeedUnknown,
     /// The capacity annotation is no quantity.
     InvalidCapacity,
@@ -89,6 +95,9 @@ pub struct Rules {
     pub direction: Option<Direction>,
     /// The oldest sample that counts, where its age is known.
     pub max_age: Duration,
+    /// The thresholds, in the unit: above the first a node is unfit, at or below the second fit
+    /// whichever it was.
+    pub thresholds: (f64, f64),
 }
 
 impl Rules {
@@ -131,7 +140,9 @@ impl Rules {
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         let mut worst: Option<(f64, Option<f64>, Option<Arc<str>>)> = None;
-        for (percent, bytes) in directions(direction) {
+        let mut hidden = false;
+        let (max, fit) = self.thresholds;
+        for (percent, bytes, without_speed) in directions(direction) {
             // Both directions must be there: the missing one may be the busy one.
             let bits = number(reading.get(*bytes))?.ok_or(NoEvidence::NoSample)?.0 * 8.0;
             let link = number(reading.get(*percent));
@@ -145,6 +156,8 @@ impl Rules {
                 }
                 (Unit::Percent, Ok(None)) => {
                     let (percent, device) = link?.ok_or(NoEvidence::SpeedUnknown)?;
+                    let other = number(reading.get(*without_speed))?.map_or(0.0, |(b, _)| b * 8.0);
+                    hidden |= other / SLOWEST_LINK * 100.0 > fit;
                     (percent, Some(percent), device)
                 }
                 // An absolute threshold needs neither speed nor capacity.
@@ -158,6 +171,10 @@ impl Rules {
             }
         }
         let (value, percent, device) = worst.ok_or(NoEvidence::NoSample)?;
+        // Fit is a statement about every link; unfit is one about the link that is known to be full.
+        if hidden && value <= max {
+            return Err(NoEvidence::SpeedUnknown);
+        }
         // bytes / capacity may overflow though both were finite.
         if !value.is_finite() {
             return Err(NoEvidence::InvalidSample);
@@ -181,18 +198,18 @@ impl Rules {
     pub fn has_data(&self, reading: &NodeReading) -> bool {
         match self.direction {
             None => *reading.get(Measure::Own) != Value::Absent,
-            Some(direction) => {
-                directions(direction).iter().all(|(_, bytes)| *reading.get(*bytes) != Value::Absent)
-            }
+            Some(direction) => directions(direction)
+                .iter()
+                .all(|(_, bytes, _)| *reading.get(*bytes) != Value::Absent),
         }
     }
 }
 
-/// The share and the rate of each direction that counts.
-fn directions(direction: Direction) -> &'static [(Measure, Measure)] {
-    const BOTH: &[(Measure, Measure)] = &[
-        (Measure::TransmitPercent, Measure::TransmitBytes),
-        (Measure::ReceivePercent, Measure::ReceiveBytes),
+/// The share, the rate, and the rate without a speed, of each direction that counts.
+fn directions(direction: Direction) -> &'static [(Measure, Measure, Measure)] {
+    const BOTH: &[(Measure, Measure, Measure)] = &[
+        (Measure::TransmitPercent, Measure::TransmitBytes, Measure::TransmitWithoutSpeed),
+        (Measure::ReceivePercent, Measure::ReceiveBytes, Measure::ReceiveWithoutSpeed),
     ];
     match direction {
         Direction::Transmit => &BOTH[..1],
@@ -225,6 +242,7 @@ mod tests {
         unit: Unit::Percent,
         direction: Some(Direction::Transmit),
         max_age: Duration::from_secs(90),
+        thresholds: (60.0, 54.0),
     };
 
     fn reading(values: &[(Measure, f64)]) -> NodeReading {
@@ -306,9 +324,52 @@ mod tests {
     }
 
     #[test]
+    fn t08_a_link_without_a_speed_may_be_the_fullest() {
+        let evidence = |percent: f64, bytes: f64, rules: Rules, capacity| {
+            let mut reading = sent(percent, bytes, 1.0);
+            reading.put(Measure::TransmitWithoutSpeed, Value::One(bytes, None));
+            rules.evidence(Some(&reading), capacity).map(|evidence| evidence.value)
+        };
+        let hidden = Err(NoEvidence::SpeedUnknown);
+        // 800 Mbit/s on a link of unknown speed beside one at 8 %.
+        assert_eq!(evidence(8.0, 1e8, TRANSMIT, Ok(None)), hidden);
+        // Just above 54 Mbit/s, at which a link of 100 Mbit/s would not be fit again.
+        assert_eq!(evidence(8.0, 6.76e6, TRANSMIT, Ok(None)), hidden);
+        // At most that much, and a link that is down or idles, change nothing.
+        for bytes in [6.75e6, 1e3, 0.0] {
+            assert_eq!(evidence(8.0, bytes, TRANSMIT, Ok(None)), Ok(8.0), "{bytes}");
+        }
+        // A link that is known to be full is enough.
+        assert_eq!(evidence(60.1, 1e8, TRANSMIT, Ok(None)), Ok(60.1));
+        assert_eq!(evidence(60.0, 1e8, TRANSMIT, Ok(None)), hidden);
+        // With a capacity, or an absolute threshold, all links are counted together.
+        assert_eq!(evidence(8.0, 1e8, TRANSMIT, Ok(Some(10e9))), Ok(8.0));
+        let absolute = Rules { unit: Unit::BitsPerSecond, ..TRANSMIT };
+        assert_eq!(evidence(8.0, 1e8, absolute, Ok(None)), Ok(8e8));
+    }
+
+    #[test]
+    fn t08_a_full_link_of_either_direction_is_enough() {
+        let busiest = Rules { direction: Some(Direction::Busiest), ..TRANSMIT };
+        let mut both = sent(80.0, 1.0, 1.0);
+        both.put(Measure::ReceivePercent, Value::One(1.0, None));
+        both.put(Measure::ReceiveBytes, Value::One(1e8, None));
+        both.put(Measure::ReceiveWithoutSpeed, Value::One(1e8, None));
+        assert_eq!(busiest.evidence(Some(&both), Ok(None)).map(|e| e.value), Ok(80.0));
+        both.put(Measure::ReceiveWithoutSpeed, Value::One(1.0, None));
+        let unusable = busiest.evidence(Some(&both), Ok(None)).unwrap_err();
+        assert_eq!(unusable, NoEvidence::InvalidSample);
+    }
+
+    #[test]
     fn a_query_of_the_authors_is_evidence_by_presence_alone() {
         use NoEvidence as No;
-        let own = Rules { unit: Unit::Own, direction: None, max_age: Duration::MAX };
+        let own = Rules {
+            unit: Unit::Own,
+            direction: None,
+            max_age: Duration::MAX,
+            thresholds: (1.0, 0.9),
+        };
         let evidence = own.evidence(Some(&reading(&[(Measure::Own, 0.02)])), Ok(None)).unwrap();
         assert_eq!((evidence.value, evidence.percent, evidence.age), (0.02, None, None));
         for (value, expected) in [(f64::NAN, No::InvalidSample), (-1.0, No::InvalidSample)] {

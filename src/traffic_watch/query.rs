@@ -7,8 +7,12 @@
 //! - `rate` before any sum: a counter reset is corrected per series.
 //! - `and on (job, instance) (up == 1)`: `rate` goes on answering for a whole window after an
 //!   exporter died, and decays: a node that is too loaded to be scraped would look fit.
-//! - the inner `sum` keeps `job`, the `max` drops it: an exporter scraped by two jobs counts once,
-//!   while a replaced exporter pod (another `pod` label) does not lose its first half.
+//! - the inner `sum` removes only what a replaced exporter pod changes ([`REPLACED`]), so that its
+//!   two halves of the window add up. The outer `max` removes the rest: a second job, a second
+//!   endpoint, another replica of an HA pair of Prometheus each count the same bytes again.
+//! - the default of `devices` is widened and narrowed ([`devices`]): a VLAN and a representor carry
+//!   bytes that the physical link carries too.
+//! - the rate of links without a speed is asked for by itself: the fullest link may be one of them.
 //! - both sides of the division are aggregated: a second speed series of one node would otherwise
 //!   be a many-to-many error for all of them.
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
@@ -16,7 +20,7 @@
 use std::{fmt::Write, sync::Arc, time::Duration};
 
 use crate::{
-    api::traffic_watch::Direction,
+    api::traffic_watch::{DEFAULT_DEVICES, Direction},
     prometheus::promql::{duration, string},
 };
 
@@ -26,6 +30,53 @@ pub const SCRAPES: &str = "scrapes";
 
 /// The label that tells the measures of one answer apart.
 pub const MEASURE: &str = "measure";
+
+/// The labels that change when an exporter pod is replaced, by the names that the usual scrape
+/// configurations give them: prometheus-operator, annotated pods, copied pod labels, OpenTelemetry.
+///
+/// Not `container`, `endpoint`, `port` or `service`: a new pod has the same ones, and two endpoints
+/// of one exporter differ in them. A label that is missing here makes a replaced exporter read low
+/// for one window; one that should not be here makes duplicates add up for good.
+pub const REPLACED: &[&str] = &[
+    "pod",
+    "pod_name",
+    "kubernetes_pod_name",
+    "k8s_pod_name",
+    "pod_ip",
+    "pod_uid",
+    "k8s_pod_uid",
+    "uid",
+    "container_id",
+    "controller_revision_hash",
+    "pod_template_generation",
+    "pod_template_hash",
+];
+
+/// What the default of `devices` counts beside its text: USB cards named by their address (`enx…`),
+/// cards in further PCI domains (`enP5p1s0`), Xen (`enX0`) and device trees (`end0`).
+///
+/// Not `enP53091s1`, without a bus: on Azure that is the virtual function below `eth0`, which
+/// counts its bytes as well.
+const MORE_DEVICES: &str = "enx[0-9a-f]{12}|enP[0-9]+p[0-9]+s[0-9].*|enX[0-9]+|end[0-9]+";
+
+/// What the default of `devices` does not count though its text matches: VLANs and `InfiniBand`
+/// partitions (`eth0.100`, `ib0.8001`), representors of virtual functions and the like
+/// (`enp65s0f0npf0vf3`). Their bytes are on the physical link too.
+const NOT_DEVICES: &str = ".*[.].*|.+pf[0-9].*";
+
+/// The matchers of the devices that count.
+///
+/// The text of the default cannot change: objects store it, and the schema compares with it. RE2
+/// has no way to exclude, so that it takes a matcher more.
+#[must_use]
+pub fn devices(regex: &str) -> String {
+    if regex == DEFAULT_DEVICES {
+        let regex = string(&format!("{regex}|{MORE_DEVICES}"));
+        format!("device=~{regex},device!~{}", string(NOT_DEVICES))
+    } else {
+        format!("device=~{}", string(regex))
+    }
+}
 
 /// What makes two measures need the same answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +114,10 @@ pub enum Measure {
     TransmitBytes,
     /// Bytes per second received, over all links.
     ReceiveBytes,
+    /// Bytes per second sent, of the busiest link whose speed is not known.
+    TransmitWithoutSpeed,
+    /// Bytes per second received, of the busiest link whose speed is not known.
+    ReceiveWithoutSpeed,
     /// Bytes sent since the counters began.
     Total,
     /// Seconds since the youngest sample.
@@ -73,11 +128,13 @@ pub enum Measure {
 
 impl Measure {
     /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::TransmitPercent,
         Self::ReceivePercent,
         Self::TransmitBytes,
         Self::ReceiveBytes,
+        Self::TransmitWithoutSpeed,
+        Self::ReceiveWithoutSpeed,
         Self::Total,
         Self::Age,
         Self::Own,
@@ -91,6 +148,8 @@ impl Measure {
             Self::ReceivePercent => "receive_percent",
             Self::TransmitBytes => "transmit_bytes",
             Self::ReceiveBytes => "receive_bytes",
+            Self::TransmitWithoutSpeed => "transmit_without_speed",
+            Self::ReceiveWithoutSpeed => "receive_without_speed",
             Self::Total => "total",
             Self::Age => "age",
             Self::Own => "own",
@@ -134,10 +193,12 @@ fn built_in(
         let _ = write!(list, ", {label}");
         list
     });
-    let devices = string(devices);
+    let devices = self::devices(devices);
     let window = duration(window);
-    let speed =
-        format!("max by ({node}, device) (node_network_speed_bytes{{device=~{devices}}} > 0)");
+    // Who names a label as the node's wants it kept.
+    let replaced = REPLACED.iter().copied().filter(|label| !node_labels.iter().any(|n| n == label));
+    let replaced = replaced.collect::<Vec<_>>().join(", ");
+    let speed = format!("max by ({node}, device) (node_network_speed_bytes{{{devices}}} > 0)");
     let mut parts = Vec::new();
     let mut add = |measure: Measure, expression: &str| {
         let name = measure.name();
@@ -145,30 +206,25 @@ fn built_in(
     };
     let sent = "node_network_transmit_bytes_total";
     let received = "node_network_receive_bytes_total";
-    for (counter, percent, bytes) in counters(direction, sent, received) {
+    for (counter, percent, bytes, without_speed) in counters(direction, sent, received) {
         let rate = format!(
-            "max by ({node}, device) (sum by (job, {node}, device) (\
-                 rate({counter}{{device=~{devices}}}[{window}]) \
+            "max by ({node}, device) (sum without ({replaced}) (\
+                 rate({counter}{{{devices}}}[{window}]) \
                  and on (job, instance) (up == 1)))"
         );
         add(percent, &format!("topk by ({node}) (1, {rate} / {speed}) * 100"));
         add(bytes, &format!("sum by ({node}) ({rate})"));
+        add(without_speed, &format!("max by ({node}) ({rate} unless {speed})"));
     }
     add(
         Measure::Total,
-        &format!(
-            "sum by ({node}) (max by ({node}, device) (\
-                 sum by (job, {node}, device) ({sent}{{device=~{devices}}})))"
-        ),
+        &format!("sum by ({node}) (max by ({node}, device) ({sent}{{{devices}}}))"),
     );
     let judged = if direction == Direction::Receive { received } else { sent };
-    add(
-        Measure::Age,
-        &format!("time() - max by ({node}) (timestamp({judged}{{device=~{devices}}}))"),
-    );
+    add(Measure::Age, &format!("time() - max by ({node}) (timestamp({judged}{{{devices}}}))"));
     // The most, because a target that has just come has few.
     parts.push(format!(
-        "label_replace(max(count_over_time({judged}{{device=~{devices}}}[{window}])), \
+        "label_replace(max(count_over_time({judged}{{{devices}}}[{window}])), \
              \"{MEASURE}\", \"{SCRAPES}\", \"\", \"\")"
     ));
     parts.join("\nor ")
@@ -178,9 +234,10 @@ fn counters(
     direction: Direction,
     sent: &'static str,
     received: &'static str,
-) -> Vec<(&'static str, Measure, Measure)> {
-    let transmit = (sent, Measure::TransmitPercent, Measure::TransmitBytes);
-    let receive = (received, Measure::ReceivePercent, Measure::ReceiveBytes);
+) -> Vec<(&'static str, Measure, Measure, Measure)> {
+    use Measure as M;
+    let transmit = (sent, M::TransmitPercent, M::TransmitBytes, M::TransmitWithoutSpeed);
+    let receive = (received, M::ReceivePercent, M::ReceiveBytes, M::ReceiveWithoutSpeed);
     match direction {
         Direction::Transmit => vec![transmit],
         Direction::Receive => vec![receive],
@@ -214,6 +271,26 @@ mod tests {
     }
 
     #[test]
+    fn t04_a_label_that_names_the_node_is_never_summed_away() {
+        let question = Question::BuiltIn {
+            devices: "eth0".into(),
+            direction: Direction::Transmit,
+            window: Duration::from_mins(2),
+        };
+        assert!(question.promql(&["node".into()]).contains("without (pod, "));
+        let text = question.promql(&["pod".into()]);
+        assert!(text.contains("without (pod_name, "), "{text}");
+    }
+
+    #[test]
+    fn t05_only_the_default_is_widened_and_narrowed() {
+        assert_eq!(devices("eth.*"), r#"device=~"eth.*""#);
+        let text = devices(DEFAULT_DEVICES);
+        assert!(text.starts_with(&format!("device=~\"{DEFAULT_DEVICES}|")), "{text}");
+        assert!(text.contains("device!~"), "{text}");
+    }
+
+    #[test]
     fn the_busiest_direction_is_never_a_sum_of_both() {
         let question = |direction| Question::BuiltIn {
             devices: "eth0".into(),
@@ -224,7 +301,7 @@ mod tests {
         for name in ["transmit_percent", "receive_percent", "transmit_bytes", "receive_bytes"] {
             assert_eq!(text.matches(&format!("\"{name}\"")).count(), 1, "{text}");
         }
-        assert!(!text.contains('+'), "{text}");
+        assert!(!text.contains(" + "), "{text}");
         let receive = question(Direction::Receive).promql(&[]);
         assert!(!receive.contains("transmit_percent"), "{receive}");
     }

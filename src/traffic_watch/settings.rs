@@ -243,16 +243,18 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
             window: at_least("window", spec.window, 2)?,
         },
     };
+    let recover = recover(max, spec.recover_percent);
     Ok(Some(Criterion {
         name: BANDWIDTH.into(),
         max,
-        recover: recover(max, spec.recover_percent),
+        recover,
         max_text,
         request: Request { endpoint: spec.prometheus.as_str().into(), question },
         rules: Rules {
             unit,
             direction: spec.query.is_none().then_some(spec.direction),
             max_age: at_least("maxSampleAge", spec.max_sample_age, 1)?,
+            thresholds: (max, recover),
         },
     }))
 }
@@ -268,16 +270,22 @@ fn further(spec: &TrafficWatchSpec, it: &CriterionSpec, path: &str) -> Result<Cr
     {
         return Err(invalid(&at("name"), format!("{:?} is taken", it.name)));
     }
+    let recover = recover(max, it.recover_percent.unwrap_or(spec.recover_percent));
     Ok(Criterion {
         name: it.name.as_str().into(),
         max,
-        recover: recover(max, it.recover_percent.unwrap_or(spec.recover_percent)),
+        recover,
         max_text: it.max.0.clone(),
         request: Request {
             endpoint: spec.prometheus.as_str().into(),
             question: own(&at("query"), &it.query)?,
         },
-        rules: Rules { unit: Unit::Own, direction: None, max_age: Duration::MAX },
+        rules: Rules {
+            unit: Unit::Own,
+            direction: None,
+            max_age: Duration::MAX,
+            thresholds: (max, recover),
+        },
     })
 }
 

@@ -22,7 +22,8 @@ pub use status::{CriterionStatus, NodeState, NodeStatus, Summary, TrafficWatchSt
 /// An allow list, because a deny list is never finished: every CNI brings names of its own
 /// (`cali*`, `lxc*`, `flannel.1`, `eni<hash>`, `azv*`, …), and a byte seen on two of them counts
 /// twice. `en[opsx][0-9]` leaves the AWS pod interfaces `eni…` out. Bonds are left out because
-/// their members are in.
+/// their members are in. Objects store this text, and the rule below compares with it: what it lacks
+/// and what it has too much, `traffic_watch::query::devices` puts right.
 pub const DEFAULT_DEVICES: &str = r"(eth|en[opsx]|em|ib)[0-9].*|p[0-9]+p[0-9]+.*";
 
 /// The fields of the built-in measurement have their defaults where it is not used. Defaults are

@@ -11,6 +11,7 @@ use super::{cluster::Watches, leader::Leadership};
 use crate::{nodes::NodeObject, prometheus::QueryError};
 
 mod cluster;
+mod duplicates;
 mod gather;
 mod rights;
 mod scrape;
@@ -89,6 +90,17 @@ pub struct Asked {
     pub samples: Result<Vec<(Exporter, f64)>, QueryError>,
     /// Exporters that know the speed of at least one of the devices.
     pub speeds: Result<Vec<Exporter>, QueryError>,
+    /// Devices of which there is more than one series.
+    pub duplicates: Result<Duplicates, QueryError>,
+}
+
+/// Devices whose bytes are counted by more than one series.
+#[derive(Clone, Debug, Default)]
+pub struct Duplicates {
+    /// How many exporters have such devices.
+    pub exporters: usize,
+    /// Some of the series, with all their labels.
+    pub series: Vec<BTreeMap<String, String>>,
 }
 
 /// What became of one check.

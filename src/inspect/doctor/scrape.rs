@@ -4,19 +4,19 @@ use std::{
     time::Duration,
 };
 
-use super::{Asked, Endpoint, Exporter};
+use super::{Asked, Duplicates, Endpoint, Exporter};
 use crate::{
     api::{TrafficWatch, traffic_watch::DEFAULT_DEVICES},
     inspect::{cluster::name_of, measures},
-    prometheus::{
-        Client, QueryError, decode,
-        promql::{duration, string},
-    },
-    traffic_watch::Settings,
+    prometheus::{Client, QueryError, decode, promql::duration},
+    traffic_watch::{Settings, query},
 };
 
 /// The counter every question rests on.
 const BYTES: &str = "node_network_transmit_bytes_total";
+
+/// How many duplicate series are looked at: which labels they differ in is the same for all nodes.
+const DUPLICATES: usize = 50;
 
 /// The default of `spec.window`.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
@@ -39,17 +39,18 @@ pub async fn gather(client: &Client, node_labels: &[String], watches: &[TrafficW
     let exporters = ask(format!("count {by} ({BYTES})")).await;
     let mut asked = Vec::new();
     for ((devices, window), watches) in questions(&watches) {
-        let (matcher, range) = (string(&devices), duration(window));
+        let (matcher, range) = (query::devices(&devices), duration(window));
         let samples =
-            ask(format!("min {by} (count_over_time({BYTES}{{device=~{matcher}}}[{range}]))")).await;
-        let speeds =
-            ask(format!("count {by} (node_network_speed_bytes{{device=~{matcher}}} > 0)")).await;
+            ask(format!("min {by} (count_over_time({BYTES}{{{matcher}}}[{range}]))")).await;
+        let speeds = ask(format!("count {by} (node_network_speed_bytes{{{matcher}}} > 0)")).await;
+        let duplicates = duplicates(client, node_labels, &matcher).await;
         asked.push(Asked {
             devices,
             window,
             watches,
             samples,
             speeds: speeds.map(|speeds| speeds.into_iter().map(|(exporter, _)| exporter).collect()),
+            duplicates,
         });
     }
     let exporters = exporters.map(|rows| {
@@ -57,6 +58,42 @@ pub async fn gather(client: &Client, node_labels: &[String], watches: &[TrafficW
         all.into_iter().collect()
     });
     Endpoint { name: name.into(), url, answers, exporters, asked }
+}
+
+/// The series that count the same device of the same exporter.
+async fn duplicates(
+    client: &Client,
+    node_labels: &[String],
+    matcher: &str,
+) -> Result<Duplicates, QueryError> {
+    let node: Vec<_> =
+        ["instance"].into_iter().chain(node_labels.iter().map(String::as_str)).collect();
+    let node = node.join(", ");
+    let more = format!("(count by ({node}, device) ({BYTES}{{{matcher}}}) > 1)");
+    let exporters = format!("count(count by ({node}) {more})");
+    let exporters = ask(client, node_labels, exporters).await?;
+    let count = exporters.first().map_or(0.0, |(_, count)| *count);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count of series; `as` saturates, and NaN is 0"
+    )]
+    let exporters = count as usize;
+    if exporters == 0 {
+        return Ok(Duplicates::default());
+    }
+    // Of one device they are equal, or nearly: the largest come in groups.
+    let some = format!("topk({DUPLICATES}, {BYTES}{{{matcher}}} and on ({node}, device) {more})");
+    let result = client.query(&some, client.timeout(), |answer| {
+        let mut rows = Vec::new();
+        decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
+            let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            rows.push(series.labels.iter().map(own).collect());
+            Ok(())
+        })?;
+        Ok(rows)
+    });
+    Ok(Duplicates { exporters, series: result.await? })
 }
 
 type Questions = BTreeMap<(String, Duration), Vec<String>>;

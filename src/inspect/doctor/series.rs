@@ -1,7 +1,7 @@
 //! Checks of Prometheus: whose series are these, and are there enough of them?
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Check, Endpoint, Exporter, Facts, some};
+use super::{Asked, Check, Endpoint, Exporter, Facts, duplicates, some};
 use crate::{
     api::{CAPACITY_ANNOTATION, parse_quantity},
     inspect::{cluster::name_of, figures::span},
@@ -196,6 +196,7 @@ fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Aske
     checks.extend(capacities(&judged));
     checks.push(speed(&judged, &poorest, &with_speed, &for_whom, capacity_given(facts, asked)));
     checks.push(window(&poorest, &for_whom, asked));
+    checks.push(duplicates::check(asked, known.labels, &for_whom));
     checks
 }
 

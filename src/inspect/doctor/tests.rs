@@ -91,6 +91,7 @@ fn healthy() -> Facts {
                 watches: vec!["default/web".into()],
                 samples: Ok(both().into_iter().map(|exporter| (exporter, 8.0)).collect()),
                 speeds: Ok(both()),
+                duplicates: Ok(Duplicates::default()),
             }],
         }],
     }
@@ -109,7 +110,8 @@ fn a_healthy_cluster_passes_every_check() {
         "all 2 nodes have series (default/web)",
         "at least 4 samples within 2m (default/web)",
         "all 1 are Ready and measured",
-        "12 ok, 0 to look at, 0 failed",
+        "every device has one series (default/web)",
+        "13 ok, 0 to look at, 0 failed",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
@@ -385,4 +387,46 @@ fn a_capacity_needs_no_link_speed() {
     let good = json!([condition("Ready", "True", "Judged")]);
     facts.watches.as_mut().unwrap().read = vec![watch("web", json!({"capacity": "1G"}), good)];
     assert_eq!(speed(&facts), Verdict::Ok);
+}
+
+/// Two series of one device, which differ in one label.
+fn twins(label: &str) -> Duplicates {
+    let series = |value: &str| {
+        let labels =
+            [("instance", "node-2"), ("device", "eth0"), ("job", "node-exporter"), (label, value)];
+        labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+    };
+    Duplicates { exporters: 2, series: vec![series("a"), series("b")] }
+}
+
+#[test]
+fn t04_duplicates_are_found_with_the_label_they_differ_in() {
+    use Verdict::{Fail, Warn};
+    found(&[
+        (
+            "duplicates",
+            Warn,
+            |f| f.endpoints[0].asked[0].duplicates = Ok(twins("prometheus_replica")),
+            &[
+                "2 exporters have devices with several series, which differ in prometheus_replica",
+                "counts each device once",
+                "instance=node-2 device=eth0: prometheus_replica: a, b",
+            ],
+        ),
+        (
+            "duplicates",
+            Warn,
+            |f| f.endpoints[0].asked[0].duplicates = Ok(twins("pod")),
+            &["differ in pod only", "add up", "five minutes"],
+        ),
+        (
+            "duplicates",
+            Fail,
+            |f| {
+                let error = QueryError::new(Class::QueryFailed, "HTTP status 422");
+                f.endpoints[0].asked[0].duplicates = Err(error);
+            },
+            &["the query failed: HTTP status 422"],
+        ),
+    ]);
 }
