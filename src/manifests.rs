@@ -3,18 +3,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use crate::{
-    api::{KINDS, Permission},
-    network_prober::rules::rules,
-};
+use crate::{api::KINDS, network_prober::rules::rules};
+
+mod rbac;
+
+pub use crate::api::network_prober::WEBHOOK;
+pub use rbac::{Roles, core, is_operators, roles};
 
 /// The name of everything that is installed once.
 pub const NAME: &str = "traffic-operator";
-
-/// The name of the webhook's Service and of the Secret with its keys.
-pub const WEBHOOK: &str = "traffic-operator-webhook";
 
 /// The namespace the operator runs in.
 pub const NAMESPACE: &str = "traffic-operator-system";
@@ -46,7 +44,14 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         files.push(File { path: format!("crds/{name}.yaml"), text: yaml(&[crd])? });
     }
     files.push(File { path: RULES.into(), text: yaml(&[rules(SAMPLE, SAMPLE_PERIOD)])? });
-    files.push(File { path: "rbac/rbac.yaml".into(), text: yaml(&rbac())? });
+    files.push(File { path: "rbac/core.yaml".into(), text: yaml(&core())? });
+    for kind in KINDS {
+        let roles = roles(kind);
+        files.push(File {
+            path: format!("rbac/{}.yaml", roles.singular),
+            text: yaml(&roles.documents)?,
+        });
+    }
     Ok(files)
 }
 
@@ -57,114 +62,6 @@ fn yaml<T: Serialize>(documents: &[T]) -> anyhow::Result<String> {
         text.push_str(&serde_yaml::to_string(document).context("YAML")?);
     }
     Ok(text)
-}
-
-fn labels() -> Value {
-    json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME})
-}
-
-/// Exactly what is used, nothing by `*`.
-pub(crate) fn rbac() -> Vec<Value> {
-    let mut rules = vec![rule(&Permission {
-        group: "events.k8s.io",
-        resources: &["events"],
-        verbs: &["create", "patch"],
-    })];
-    let mut documents = vec![json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": labels()},
-    })];
-    let mut roles = Vec::new();
-    for kind in KINDS {
-        let crd = (kind.crd)();
-        let (group, plural, singular) =
-            (crd.spec.group, crd.spec.names.plural, crd.spec.names.singular.unwrap_or_default());
-        rules.push(json!({
-            "apiGroups": [group], "resources": [plural],
-            // Patch writes the finalizer.
-            "verbs": ["get", "list", "watch", "patch"],
-        }));
-        rules.push(json!({
-            "apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["patch"],
-        }));
-        rules.push(json!({
-            "apiGroups": [group], "resources": [format!("{plural}/finalizers")],
-            // Needed to own an object with blockOwnerDeletion where that admission is on.
-            "verbs": ["update"],
-        }));
-        rules.extend(kind.permissions.iter().map(rule));
-        roles.extend(user_roles(&group, &plural, &singular));
-    }
-    documents.push(json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": NAME, "labels": labels()}, "rules": rules,
-    }));
-    documents.push(binding("ClusterRoleBinding", "ClusterRole", None));
-    documents.push(json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": labels()},
-        "rules": [
-            // A name cannot restrict create.
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-            {
-                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
-                "resourceNames": [NAME], "verbs": ["get", "update"],
-            },
-            // The webhook's keys; the only Secret that is ever read unless a configuration names one.
-            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-            {
-                "apiGroups": [""], "resources": ["secrets"],
-                "resourceNames": [WEBHOOK], "verbs": ["get", "list", "watch", "update"],
-            },
-        ],
-    }));
-    documents.push(binding("RoleBinding", "Role", Some(NAMESPACE)));
-    documents.extend(roles);
-    documents
-}
-
-fn rule(permission: &Permission) -> Value {
-    json!({
-        "apiGroups": [permission.group],
-        "resources": permission.resources,
-        "verbs": permission.verbs,
-    })
-}
-
-fn binding(kind: &str, role_kind: &str, namespace: Option<&str>) -> Value {
-    let mut binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-        "metadata": {"name": NAME, "labels": labels()},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": NAME},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}],
-    });
-    if let Some(namespace) = namespace {
-        binding["metadata"]["namespace"] = namespace.into();
-    }
-    binding
-}
-
-/// What users of a kind get through the standard roles `view`, `edit` and `admin`.
-fn user_roles(group: &str, plural: &str, singular: &str) -> [Value; 2] {
-    let role = |suffix: &str, aggregate: &[&str], verbs: &[&str]| {
-        let mut labels = labels();
-        for to in aggregate {
-            labels[format!("rbac.authorization.k8s.io/aggregate-to-{to}")] = "true".into();
-        }
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": format!("{singular}-{suffix}"), "labels": labels},
-            "rules": [{"apiGroups": [group], "resources": [plural], "verbs": verbs}],
-        })
-    };
-    [
-        role(
-            "editor",
-            &["edit", "admin"],
-            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-        ),
-        role("viewer", &["view"], &["get", "list", "watch"]),
-    ]
 }
 
 #[cfg(test)]

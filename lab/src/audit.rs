@@ -57,10 +57,14 @@ impl AuditEvent {
     }
 }
 
-/// Reads all events of an audit log; a last line still being written is left out.
-pub(crate) fn read(path: &Path) -> Result<Vec<AuditEvent>> {
+/// Reads all events of an audit log; a last line still being written is left out. A log that is not there
+/// has none: the API server makes it with its first request.
+///
+/// # Errors
+///
+/// If the file cannot be read, or is none.
+pub fn read(path: &Path) -> Result<Vec<AuditEvent>> {
     let text = match fs::read_to_string(path) {
-        // The API server makes the file with its first request.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         result => result.with_context(|| format!("reading the audit log {}", path.display()))?,
     };

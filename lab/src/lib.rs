@@ -51,7 +51,7 @@ pub mod versions;
 mod wait;
 pub mod workspace;
 
-pub use audit::AuditEvent;
+pub use audit::{AuditEvent, read as audit_file};
 pub use cluster::{Cluster, Impairment, Options as ClusterOptions};
 pub use control_plane::{ControlPlane, Options as ControlPlaneOptions};
 

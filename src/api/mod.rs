@@ -52,8 +52,20 @@ pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 pub struct KindInfo {
     /// Its definition.
     pub crd: fn() -> CustomResourceDefinition,
-    /// What its controller may do, beside reading and patching the kind itself.
+    /// What its controller may do everywhere, beside watching the kind itself and writing its status.
     pub permissions: &'static [Permission],
+    /// What it may do in the operator's own namespace only.
+    pub own_namespace: &'static [NamedPermission],
+    /// Whether its objects carry a finalizer, which is written by a patch of the object itself.
+    pub finalizer: bool,
+}
+
+impl KindInfo {
+    /// The kind's name: `TrafficWatch`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        (self.crd)().spec.names.kind
+    }
 }
 
 /// One rule of the operator's `ClusterRole`.
@@ -67,12 +79,41 @@ pub struct Permission {
     pub verbs: &'static [&'static str],
 }
 
+/// One rule of the operator's `Role` in its own namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedPermission {
+    /// What may be done.
+    pub permission: Permission,
+    /// The objects it is restricted to; empty for any.
+    pub names: &'static [&'static str],
+}
+
 /// Every kind the operator serves, in the order they are installed.
 pub const KINDS: &[KindInfo] = &[
-    KindInfo { crd: TrafficWatch::crd, permissions: traffic_watch::PERMISSIONS },
-    KindInfo { crd: NetworkProber::crd, permissions: network_prober::PERMISSIONS },
-    KindInfo { crd: Swarm::crd, permissions: swarm::PERMISSIONS },
-    KindInfo { crd: RouteReflectorSet::crd, permissions: route_reflector_set::PERMISSIONS },
+    KindInfo {
+        crd: TrafficWatch::crd,
+        permissions: traffic_watch::PERMISSIONS,
+        own_namespace: &[],
+        finalizer: true,
+    },
+    KindInfo {
+        crd: NetworkProber::crd,
+        permissions: network_prober::PERMISSIONS,
+        own_namespace: network_prober::OWN_NAMESPACE,
+        finalizer: true,
+    },
+    KindInfo {
+        crd: Swarm::crd,
+        permissions: swarm::PERMISSIONS,
+        own_namespace: &[],
+        finalizer: false,
+    },
+    KindInfo {
+        crd: RouteReflectorSet::crd,
+        permissions: route_reflector_set::PERMISSIONS,
+        own_namespace: &[],
+        finalizer: true,
+    },
 ];
 
 /// What the generic controller needs to know of a kind.

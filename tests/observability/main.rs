@@ -13,3 +13,4 @@ mod manifests;
 mod names;
 mod objects;
 mod reading;
+mod roles;

@@ -69,8 +69,16 @@ impl Bench {
         let turn = TURN.lock().await;
         let plane = PLANE
             .get_or_init(|| async {
-                let options = ControlPlaneOptions { scheduler: false, ..Default::default() };
+                // As on OpenShift: an owner reference that blocks the deletion of its owner needs a
+                // right that the operator does not have.
+                let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+                let options = ControlPlaneOptions {
+                    scheduler: false,
+                    apiserver_arguments: vec![plugin.into()],
+                    ..Default::default()
+                };
                 let plane = ControlPlane::start(options).await.expect("control plane");
+                keep_record(&plane);
                 install(&plane.client().expect("client")).await;
                 plane
             })
@@ -374,6 +382,15 @@ impl Drop for Operator {
     }
 }
 
+/// Keeps the audit log of this process' control plane where `tests/rights` looks for it. A link: it
+/// grows with the log, and stays when the control plane goes.
+fn keep_record(plane: &ControlPlane) {
+    let Some(dir) = std::env::var_os("AUDIT_RECORDS") else { return };
+    let record = Path::new(&dir).join(format!("{}.log", std::process::id()));
+    std::fs::hard_link(plane.audit_log(), &record)
+        .unwrap_or_else(|error| panic!("{}: {error}", record.display()));
+}
+
 /// A port that nobody listens on at the moment.
 fn free_address() -> std::net::SocketAddr {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -426,10 +443,11 @@ async fn install(client: &Client) {
         };
         eventually("the definition to be established", established).await;
     }
-    let rbac = manifests::files().expect("manifests").pop().expect("rbac").text;
+    let files = manifests::files().expect("manifests").into_iter();
+    let rbac = files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text);
     let guard = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/base/admissionpolicy.yaml");
     let guard = std::fs::read_to_string(guard).expect("the admission policy");
-    let documents = [rbac, guard];
+    let documents: Vec<_> = rbac.chain([guard]).collect();
     let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
     for document in documents {
         let object = Value::deserialize(document).expect("YAML");

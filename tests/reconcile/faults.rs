@@ -2,7 +2,10 @@
 use std::time::Duration;
 
 use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
-use kube::{Api, api::PostParams};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, PostParams},
+};
 use serde_json::json;
 use traffic_operator::manifests;
 
@@ -144,18 +147,22 @@ fn a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed() {
     run(async |bench| {
         let operator = one_unfit(&bench).await;
         let roles = Api::<ClusterRole>::all(bench.client.clone());
-        let granted = roles.get(manifests::NAME).await.expect("role");
+        let mut granted = roles.list(&ListParams::default()).await.expect("roles").items;
+        granted.retain(|role| manifests::is_operators(&role.name_any()));
         let mut denied = granted.clone();
-        for rule in denied.rules.iter_mut().flatten() {
+        for rule in denied.iter_mut().flat_map(|role| role.rules.iter_mut()).flatten() {
             if rule.resources.as_ref().is_some_and(|r| r.contains(&"nodes".to_owned())) {
                 rule.verbs.retain(|verb| verb != "patch");
             }
         }
-        let replace = async |role: &ClusterRole| {
-            let now = roles.get(manifests::NAME).await.expect("role");
-            let mut role = role.clone();
-            role.metadata.resource_version = now.metadata.resource_version;
-            roles.replace(manifests::NAME, &PostParams::default(), &role).await.expect("replace");
+        let replace = async |wanted: &[ClusterRole]| {
+            for role in wanted {
+                let name = role.name_any();
+                let now = roles.get(&name).await.expect("role");
+                let mut role = role.clone();
+                role.metadata.resource_version = now.metadata.resource_version;
+                roles.replace(&name, &PostParams::default(), &role).await.expect("replace");
+            }
         };
         replace(&denied).await;
         bench.prometheus.set("node-2", Sample::percent("1"));

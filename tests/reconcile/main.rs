@@ -15,6 +15,7 @@ mod policies;
 mod probing;
 mod prometheus;
 mod reflecting;
+mod rights;
 mod samples;
 mod schema;
 mod swarming;

@@ -168,6 +168,12 @@ impl ControlPlane {
         audit::read(&self.layout.audit_log())
     }
 
+    /// Returns the file that the API server logs requests to: never rotated, removed with the control plane.
+    #[must_use]
+    pub fn audit_log(&self) -> PathBuf {
+        self.layout.audit_log()
+    }
+
     /// Returns the requests answered at or after `time`.
     ///
     /// # Errors

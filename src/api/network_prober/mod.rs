@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr
 use kube::{CustomResource, KubeSchema, core::Duration};
 use serde::{Deserialize, Serialize};
 
-use super::{Permission, kind};
+use super::{NamedPermission, Permission, kind};
 
 mod defaults;
 mod options;
@@ -22,8 +22,8 @@ pub const GROUP: &str = "probes.bigmikes.io";
 /// What the controller may do beside reading and patching `NetworkProber` itself.
 pub const PERMISSIONS: &[Permission] = &[
     // Whom to probe, and in which zone it runs.
-    Permission { group: "", resources: &["pods", "namespaces"], verbs: &["get", "list", "watch"] },
-    Permission { group: "", resources: &["nodes"], verbs: &["get", "list", "watch"] },
+    Permission { group: "", resources: &["pods", "namespaces"], verbs: &["list", "watch"] },
+    Permission { group: "", resources: &["nodes"], verbs: &["list", "watch"] },
     // config.json and ca.crt for the agents, in the namespaces of the selected pods.
     Permission {
         group: "",
@@ -49,6 +49,32 @@ pub const PERMISSIONS: &[Permission] = &[
     },
     // An agent that asks for its pinglist shows its pod's token.
     Permission { group: "authentication.k8s.io", resources: &["tokenreviews"], verbs: &["create"] },
+];
+
+/// The name of the webhook's Service and of the Secret with its keys.
+pub const WEBHOOK: &str = "traffic-operator-webhook";
+
+/// What the controller and the webhook may do in the operator's own namespace.
+pub const OWN_NAMESPACE: &[NamedPermission] = &[
+    // The image of the operator's own pod is that of agents. Its name is not known before it runs.
+    NamedPermission {
+        permission: Permission { group: "", resources: &["pods"], verbs: &["get"] },
+        names: &[],
+    },
+    // The webhook's keys; the only Secret that is ever read unless a configuration names one. A name
+    // cannot restrict create.
+    NamedPermission {
+        permission: Permission { group: "", resources: &["secrets"], verbs: &["create"] },
+        names: &[],
+    },
+    NamedPermission {
+        permission: Permission {
+            group: "",
+            resources: &["secrets"],
+            verbs: &["get", "list", "watch", "update"],
+        },
+        names: &[WEBHOOK],
+    },
 ];
 
 /// Measures round-trip time and loss between pods: puts an agent into the selected pods (or on every

@@ -18,7 +18,7 @@ pub use status::{GroupStatus, PlannedStep, RouteReflectorSetStatus, SlotStatus};
 /// What the controller may do beside reading and patching `RouteReflectorSet` itself.
 pub const PERMISSIONS: &[Permission] = &[
     // Labels and the cluster id, by merge patch; never update, so never a whole Node.
-    Permission { group: "", resources: &["nodes"], verbs: &["get", "list", "watch", "patch"] },
+    Permission { group: "", resources: &["nodes"], verbs: &["list", "watch", "patch"] },
     // How much would be hit where a reflector is to be chosen.
     Permission { group: "", resources: &["pods"], verbs: &["list"] },
     // candidates.fitnessRef.
@@ -37,12 +37,12 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission {
         group: "projectcalico.org",
         resources: &["bgpconfigurations"],
-        verbs: &["get", "list", "watch", "create", "patch"],
+        verbs: &["list", "watch", "create", "patch"],
     },
     Permission {
         group: "crd.projectcalico.org",
         resources: &["bgpconfigurations"],
-        verbs: &["get", "list", "watch", "create", "patch"],
+        verbs: &["list", "watch", "create", "patch"],
     },
     // Whether Calico may be written to, and which group it uses.
     Permission { group: "projectcalico.org", resources: &["clusterinformations"], verbs: &["get"] },

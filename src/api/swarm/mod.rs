@@ -22,12 +22,16 @@ pub const PERMISSIONS: &[Permission] = &[
     // DeletePod.
     Permission { group: "", resources: &["pods/eviction"], verbs: &["create"] },
     // How many workers there are to be; configMap.immutable writes the name of one volume.
+    Permission { group: "apps", resources: &["statefulsets"], verbs: &["list", "watch", "patch"] },
+    Permission { group: "apps", resources: &["deployments"], verbs: &["list", "watch"] },
+    // Which zones and states the workers' nodes have.
+    Permission { group: "", resources: &["nodes"], verbs: &["list", "watch"] },
+    // fitnessRef.
     Permission {
-        group: "apps",
-        resources: &["statefulsets"],
-        verbs: &["get", "list", "watch", "patch"],
+        group: "traffic.example.com",
+        resources: &["trafficwatches"],
+        verbs: &["list", "watch"],
     },
-    Permission { group: "apps", resources: &["deployments"], verbs: &["get", "list", "watch"] },
     // autoscale.
     Permission {
         group: "apps",
@@ -38,7 +42,7 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission {
         group: "",
         resources: &["configmaps"],
-        verbs: &["get", "list", "watch", "create", "update", "patch", "delete"],
+        verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
 ];
 

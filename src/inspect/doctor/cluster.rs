@@ -138,7 +138,7 @@ pub(super) fn rights(facts: &Facts) -> Check {
             );
             Check::warn(name, message, operator)
         }
-        Subject::As(_) => Check::fail(name, message, "kubectl apply -f deploy/rbac/rbac.yaml"),
+        Subject::As(_) => Check::fail(name, message, "kubectl apply -k deploy/rbac"),
     }
     .with(denied)
 }

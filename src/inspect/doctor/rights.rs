@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::manifests;
+use crate::{api::KINDS, manifests};
 
 /// One thing to be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +45,12 @@ impl fmt::Display for Right {
 #[must_use]
 pub fn rights(namespace: &str) -> Vec<Right> {
     let mut rights = Vec::new();
-    for role in manifests::rbac() {
-        let place = match (role["kind"].as_str(), role["metadata"]["name"].as_str()) {
-            (Some("ClusterRole"), Some(manifests::NAME)) => None,
-            (Some("Role"), Some(manifests::NAME)) => Some(namespace),
+    let kinds = KINDS.iter().flat_map(|kind| manifests::roles(kind).documents);
+    for role in manifests::core().into_iter().chain(kinds) {
+        let of_ours = role["metadata"]["name"].as_str().is_some_and(manifests::is_operators);
+        let place = match role["kind"].as_str() {
+            Some("ClusterRole") if of_ours => None,
+            Some("Role") if of_ours => Some(namespace),
             _ => continue,
         };
         for rule in role["rules"].as_array().into_iter().flatten() {

@@ -196,7 +196,7 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
             "rights",
             Fail,
             |f| f.rights[0].1 = Ok(false),
-            &["op may not create events.events.k8s.io (1 of", "deploy/rbac/rbac.yaml"],
+            &["op may not create events.events.k8s.io (1 of", "deploy/rbac"],
         ),
         (
             "rights",

@@ -69,7 +69,7 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
         "NoNodes" => "correct spec.nodeSelector: kubectl get nodes --show-labels",
         "InvalidSpec" => "correct the field the message names",
         "Conflict" => "set spec.label to another prefix",
-        "Forbidden" => "kubectl apply -f deploy/rbac/rbac.yaml",
+        "Forbidden" => "kubectl apply -k deploy/rbac",
         "NoSamples" | "LowCoverage" => "see the checks of exporters and nodes above",
         "Unauthorized" => "correct the endpoint's credentials in the operator's configuration",
         _ => "see the message; the operator's log has the rest",

@@ -47,7 +47,15 @@ impl Operator {
         for path in definitions(&deploy.join("crds"))? {
             crate::bgp::define(&client, &fs::read_to_string(&path)?).await?;
         }
-        for file in ["base/namespace.yaml", "rbac/rbac.yaml", "base/admissionpolicy.yaml"] {
+        for file in [
+            "base/namespace.yaml",
+            "rbac/core.yaml",
+            "rbac/networkprober.yaml",
+            "rbac/routereflectorset.yaml",
+            "rbac/swarm.yaml",
+            "rbac/trafficwatch.yaml",
+            "base/admissionpolicy.yaml",
+        ] {
             let text = fs::read_to_string(deploy.join(file))?;
             apply(&client, &text).await.with_context(|| format!("applying {file}"))?;
         }
