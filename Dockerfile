@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # The image for people with Docker; `make image` builds the same one without it.
 #
-#   docker build -t traffic-operator/traffic-operator:0.1.0 .
+#   docker build -t registry.invalid/traffic-operator:0.1.0 .
 FROM rust:1.95-bookworm AS build
 ARG TARGETARCH
 # The build of the client of etcd runs protoc: hack/protoc names the same packages.

@@ -4,8 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# The image that is built, pushed and deployed.
-IMG ?= traffic-operator/traffic-operator:$(VERSION)
+# The name of the image where nobody gives one: no registry can serve it, and so nobody else's image can stand
+# behind it.
+PLACEHOLDER := registry.invalid/traffic-operator
+# The image that is built, pushed and deployed: IMG=registry.example.com/traffic-operator:0.1.0
+IMG ?= $(PLACEHOLDER):$(VERSION)
+IMG_GIVEN := $(if $(filter file,$(origin IMG)),no,yes)
 # What `make deploy` applies: kube-prometheus, or standalone for clusters without a Prometheus.
 OVERLAY ?= kube-prometheus
 KUBECTL ?= kubectl
@@ -119,20 +123,22 @@ manifests: generate ## The same as generate.
 .PHONY: image
 image: protoc ## Build the image as an OCI archive, without Docker.
 	$(STATIC) cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
-	$(LAB) image --binary $(BINARY) --ref docker.io/$(IMG) --out $(ARCHIVE)
+	$(LAB) image --binary $(BINARY) --ref $(IMG) --out $(ARCHIVE)
 
 .PHONY: docker-build
 docker-build: ## Build the image with Docker.
 	docker build --tag $(IMG) .
 
 .PHONY: docker-push
-docker-push: ## Push the image with Docker.
+docker-push: ## Push the image with Docker; needs IMG.
+	@[ $(IMG_GIVEN) = yes ] || { echo "To where? make docker-push IMG=registry.example.com/traffic-operator:$(VERSION)" >&2; exit 1; }
 	docker push $(IMG)
 
 ##@ Any cluster (of the current kubeconfig)
 
 .PHONY: install
-install: ## Install the custom resource definitions.
+# With -j too: nothing is applied before the image is known to be there.
+install: $(if $(filter deploy,$(MAKECMDGOALS)),image-there) ## Install the custom resource definitions.
 	$(KUBECTL) apply -k deploy/crds
 	$(KUBECTL) wait --for=condition=Established --timeout=30s -k deploy/crds
 
@@ -140,10 +146,14 @@ install: ## Install the custom resource definitions.
 uninstall: ## Delete all custom resources, then their definitions; print what is left.
 	KUBECTL=$(KUBECTL) hack/uninstall
 
+.PHONY: image-there
+image-there:
+	@KUBECTL="$(KUBECTL)" IMG="$(IMG)" IMG_GIVEN=$(IMG_GIVEN) hack/image-there
+
 .PHONY: deploy
-deploy: install ## Deploy the operator (OVERLAY=kube-prometheus or standalone, IMG=…).
+deploy: image-there install ## Deploy the operator (OVERLAY=kube-prometheus or standalone, IMG=…).
 	$(KUBECTL) kustomize deploy/overlays/$(OVERLAY) \
-		| sed 's#image: traffic-operator/traffic-operator:.*#image: $(IMG)#' \
+		| sed 's#image: $(PLACEHOLDER):.*#image: $(IMG)#' \
 		| $(KUBECTL) apply --server-side --force-conflicts -f -
 	$(KUBECTL) -n traffic-operator-system rollout status deployment/traffic-operator --timeout=120s
 

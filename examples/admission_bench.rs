@@ -111,7 +111,7 @@ fn serve(certificates: &Certificates, started: &mpsc::Sender<Serving>) -> anyhow
 fn recipe() -> Recipe {
     Recipe {
         prober: "bench/mesh".into(),
-        image: "traffic-operator/traffic-operator:0.1.0".into(),
+        image: "registry.invalid/traffic-operator:0.1.0".into(),
         own_image: true,
         http_port: 8080,
         prometheus_port: 2112,

@@ -9,6 +9,7 @@ mod dashboards;
 mod examples;
 mod features;
 mod files;
+mod images;
 mod manifests;
 mod names;
 mod objects;

@@ -98,7 +98,7 @@ fn the_operator_is_deployed_as_documented() {
         assert_eq!(container["args"][0], "run");
         let image = container["image"].as_str().unwrap_or_default();
         let version = env!("CARGO_PKG_VERSION");
-        assert_eq!(image, format!("traffic-operator/traffic-operator:{version}"));
+        assert_eq!(image, format!("registry.invalid/traffic-operator:{version}"));
         for (variable, field) in
             [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace")]
         {

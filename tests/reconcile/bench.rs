@@ -205,16 +205,26 @@ impl Bench {
 
     /// The same, with another way to the API server.
     pub fn operator_from(kubeconfig: PathBuf, prometheus: &[&str], args: &[&str]) -> Operator {
+        let image = ["--agent-image", AGENT_IMAGE];
+        Self::start_operator(kubeconfig, &[prometheus, &image, args].concat())
+    }
+
+    /// Starts the operator as in a pod of this name, whose image agents get.
+    pub fn operator_in_pod(&self, pod: &str) -> Operator {
+        let groups = ["system:serviceaccounts", "system:authenticated"];
+        let kubeconfig = self.plane.kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
+        Self::start_operator(kubeconfig, &["--identity", pod])
+    }
+
+    fn start_operator(kubeconfig: PathBuf, args: &[&str]) -> Operator {
         let (address, webhook) = (free_address(), free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
             .arg("run")
-            .args(prometheus)
             .args(["--admin-address", &address.to_string()])
             .args(["--webhook-address", &webhook.to_string()])
             .args(["--webhook-url", &format!("https://{webhook}")])
-            .args(["--agent-image", AGENT_IMAGE])
             .args(["--log", "info,traffic_operator=debug"])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
@@ -287,14 +297,25 @@ impl Bench {
             .collect()
     }
 
-    /// A client with the rights of the operator.
+    /// A client with the rights of the operator, for what a test itself tries in its name.
     pub async fn as_operator(&self) -> Client {
+        Client::try_from(self.operators_config().await).expect("client")
+    }
+
+    /// A client for the operator's own code in this process: its requests count as the operator's.
+    pub async fn operators_code(&self) -> Client {
+        let mut config = self.operators_config().await;
+        let agent = traffic_operator::USER_AGENT.parse().expect("header");
+        config.headers.push((http::header::USER_AGENT, agent));
+        Client::try_from(config).expect("client")
+    }
+
+    async fn operators_config(&self) -> kube::Config {
         let groups = ["system:serviceaccounts", "system:authenticated"];
         let path = self.plane.kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
         let file = kube::config::Kubeconfig::read_from(path).expect("kubeconfig");
         let options = kube::config::KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(file, &options).await.expect("config");
-        Client::try_from(config).expect("client")
+        kube::Config::from_custom_kubeconfig(file, &options).await.expect("config")
     }
 
     pub fn plane(&self) -> &'static ControlPlane {

@@ -5,6 +5,7 @@
 mod admission;
 mod bench;
 mod commands;
+mod deploying;
 mod faults;
 mod fields;
 mod judging;

@@ -8,7 +8,7 @@ mod compare;
 use std::{env, fs, path::Path};
 
 use traffic_operator::{
-    inspect::doctor::rights,
+    inspect::doctor::{Right, rights},
     manifests::{NAME, NAMESPACE},
 };
 
@@ -21,7 +21,8 @@ fn what_is_granted_is_what_the_whole_suite_used() {
     let requests = read(Path::new(&dir));
     assert!(!requests.is_empty(), "{dir}: the operator asked for nothing");
     let rights = rights(NAMESPACE);
-    let problems: Vec<_> = ungranted(&requests, &rights)
+    let documented = [rights.clone(), given_by_hand()].concat();
+    let problems: Vec<_> = ungranted(&requests, &documented)
         .into_iter()
         .map(|request| format!("asked for, and granted by no role: {request}"))
         .chain(unused(&requests, &rights).into_iter().map(|right| {
@@ -29,6 +30,20 @@ fn what_is_granted_is_what_the_whole_suite_used() {
         }))
         .collect();
     assert!(problems.is_empty(), "{} requests:\n{}", requests.len(), problems.join("\n"));
+}
+
+/// The Secrets with etcd's credentials that the tests' `RouteReflectorSets` name. No role of ours covers them: a user
+/// allows one by name (docs/routereflectorset.md, "Calico in etcd"), and until then the answer is Forbidden.
+fn given_by_hand() -> Vec<Right> {
+    let secret = |name: &str| Right {
+        verb: "get".into(),
+        group: String::new(),
+        resource: "secrets".into(),
+        subresource: None,
+        namespace: Some(NAMESPACE.into()),
+        name: Some(name.into()),
+    };
+    ["calico-etcd-secrets", "other"].map(secret).into()
 }
 
 /// What the operator itself asked, of all logs; tests that act as its account are somebody else.

@@ -7,7 +7,7 @@ use crate::workspace;
 
 /// The name under which the product's image is built and deployed.
 pub const PRODUCT_REFERENCE: &str =
-    concat!("docker.io/traffic-operator/traffic-operator:", env!("CARGO_PKG_VERSION"));
+    concat!("registry.invalid/traffic-operator:", env!("CARGO_PKG_VERSION"));
 
 /// Describes the product's image around a static binary.
 ///

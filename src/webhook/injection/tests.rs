@@ -11,7 +11,7 @@ pub(super) fn recipe() -> Recipe {
     };
     Recipe {
         prober: "probing/mesh".into(),
-        image: "traffic-operator/traffic-operator:0.1.0".into(),
+        image: "registry.invalid/traffic-operator:0.1.0".into(),
         own_image: true,
         http_port: 8080,
         prometheus_port: 2112,
@@ -75,7 +75,7 @@ fn the_whole_container_as_it_is_written() {
     let pod = inject(&plain(), &recipe());
     let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}});
     let expected = json!({
-        "name": "net-prober", "image": "traffic-operator/traffic-operator:0.1.0",
+        "name": "net-prober", "image": "registry.invalid/traffic-operator:0.1.0",
         "args": ["agent", "probe"], "restartPolicy": "Always",
         "imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError",
         "env": [

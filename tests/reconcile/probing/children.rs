@@ -104,6 +104,13 @@ fn prometheus_is_told_by_objects_that_are_owned() {
             monitoring(&bench, "PodMonitor").get_opt("np").await.ok()?.is_none().then_some(())
         };
         eventually("the PodMonitor to go", gone).await;
+        let off = json!({"monitoring": {"podMonitor": false, "prometheusRule": false}});
+        bench.change("np", off).await;
+        let gone = async || {
+            let rules = monitoring(&bench, "PrometheusRule");
+            rules.get_opt("np").await.ok()?.is_none().then_some(())
+        };
+        eventually("the PrometheusRule to go", gone).await;
         uninstall_monitoring(&bench).await;
     });
 }

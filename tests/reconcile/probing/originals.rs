@@ -1,7 +1,7 @@
 //! Each defect of the original operator, by its number in the list of them.
 use k8s_openapi::jiff::Timestamp;
 use kube::{
-    ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -523,6 +523,33 @@ fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
 }
 
 /// The sample is read as a NetworkProber, not only as text.
+/// Where nobody names an image, agents have that of the operator's own pod: one GET in its own namespace.
+#[test]
+fn agents_have_the_image_of_the_operators_own_pod() {
+    run(async |bench| {
+        let namespace = traffic_operator::manifests::NAMESPACE;
+        let account = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(
+            bench.client.clone(),
+            namespace,
+        );
+        let there = async || account.get_opt("default").await.ok().flatten();
+        eventually("the service account of the namespace", there).await;
+        let image = "registry.example.com/traffic-operator@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        let containers = json!([
+            {"name": "other", "image": "other"}, {"name": "operator", "image": image},
+        ]);
+        bench.pod(namespace, "operator-pod", json!({"spec": {"containers": containers}})).await;
+        let operator = bench.operator_in_pod("operator-pod");
+        operator.ready().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        let pod = bench.pod("default", "a", json!({})).await;
+        assert_eq!(agent(&pod).and_then(|agent| agent.image.as_deref()), Some(image));
+        let now = DeleteParams::default();
+        bench.pods(namespace).delete("operator-pod", &now).await.expect("delete");
+    });
+}
+
 #[test]
 fn the_sample_is_the_original_one() {
     let sample: NetworkProber = serde_yaml::from_str(SAMPLE).expect("sample");

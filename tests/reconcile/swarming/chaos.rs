@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{
-    Api,
-    api::{DeleteParams, PostParams},
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::json;
 use traffic_operator::manifests;
@@ -130,18 +130,22 @@ fn bug_02_a_file_that_may_not_be_written_is_told_tried_again_and_written_when_it
         stage.swarm("deny", hot(&sample())).await;
         let before = stage.settled("deny", 2, &sample()).await;
         let roles = Api::<ClusterRole>::all(stage.bench.client.clone());
-        let granted = roles.get(manifests::NAME).await.expect("role");
+        let mut granted = roles.list(&ListParams::default()).await.expect("roles").items;
+        granted.retain(|role| manifests::is_operators(&role.name_any()));
         let mut denied = granted.clone();
-        for rule in denied.rules.iter_mut().flatten() {
+        for rule in denied.iter_mut().flat_map(|role| role.rules.iter_mut()).flatten() {
             if rule.resources.as_ref().is_some_and(|r| r.contains(&"configmaps".to_owned())) {
                 rule.verbs.retain(|verb| ["get", "list", "watch"].contains(&verb.as_str()));
             }
         }
-        let replace = async |role: &ClusterRole| {
-            let now = roles.get(manifests::NAME).await.expect("role");
-            let mut role = role.clone();
-            role.metadata.resource_version = now.metadata.resource_version;
-            roles.replace(manifests::NAME, &PostParams::default(), &role).await.expect("replace");
+        let replace = async |wanted: &[ClusterRole]| {
+            for role in wanted {
+                let name = role.name_any();
+                let now = roles.get(&name).await.expect("role");
+                let mut role = role.clone();
+                role.metadata.resource_version = now.metadata.resource_version;
+                roles.replace(&name, &PostParams::default(), &role).await.expect("replace");
+            }
         };
         replace(&denied).await;
         stage.scale("deny", 3).await;

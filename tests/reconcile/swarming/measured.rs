@@ -116,6 +116,19 @@ fn the_number_of_workers_follows_the_weight_and_rests_between() {
         tokio::time::sleep(rests).await;
         let set = stage.sets().get("auto").await.unwrap();
         assert_eq!(set.spec.unwrap().replicas, Some(0));
+        // A Deployment is scaled the same way.
+        stage.deployment("auto-many", 1, json!({})).await;
+        let spec = json!({
+            "workload": {"kind": "Deployment", "name": "auto-many"},
+            "jobs": streams(8), "refresh": {"strategy": "HotReload", "port": stage.puppet.port()},
+            "autoscale": {"maxWeightPerWorker": 2, "min": 1, "max": 3, "cooldown": "2s"},
+        });
+        stage.swarm("auto-many", spec).await;
+        let scaled = async || {
+            let deployment = stage.bench.deployments().get("auto-many").await.ok()?;
+            (deployment.spec?.replicas == Some(3)).then_some(())
+        };
+        eventually("the Deployment to be scaled", scaled).await;
     });
 }
 

@@ -101,7 +101,7 @@ impl<'a> Stage<'a> {
             "type": "etcd", "etcd": {"endpoints": members, "secretRef": secret},
         });
         let spec: route_reflector_set::Datastore = serde_json::from_value(spec).expect("spec");
-        Datastore::new(self.bench.as_operator().await, NAMESPACE, &spec, fence).expect("store")
+        Datastore::new(self.bench.operators_code().await, NAMESPACE, &spec, fence).expect("store")
     }
 
     async fn put(&self, at: &str, value: &str) {

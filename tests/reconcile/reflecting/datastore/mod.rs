@@ -42,7 +42,7 @@ pub async fn installed(bench: &Bench, groups: &[Group]) {
 /// The datastore in the Kubernetes API, with the rights of the operator.
 pub async fn store(bench: &Bench) -> Datastore {
     let spec = route_reflector_set::Datastore::default();
-    Datastore::new(bench.as_operator().await, "", &spec, &Fence::open()).expect("datastore")
+    Datastore::new(bench.operators_code().await, "", &spec, &Fence::open()).expect("datastore")
 }
 
 /// One of Calico's kinds as its users see it.

@@ -1,0 +1,101 @@
+//! Which images the repository names: none that somebody else may own, or come to own.
+use std::{collections::BTreeSet, path::Path};
+
+use crate::{
+    files::{OVERLAYS, documents_of, files_in, read, root},
+    objects::{kind, render},
+};
+
+/// What we name ourselves. `.invalid` is reserved (RFC 2606): no registry can be reached under it.
+const OURS: &str = "registry.invalid/traffic-operator:";
+
+/// Others' images that we name: each with its registry, from publishers whose names are theirs.
+const OTHERS: [&str; 5] = [
+    "docker.io/library/busybox:",
+    "docker.io/library/nginx:",
+    "docker.io/czerwonk/bird_exporter",
+    "quay.io/prometheus/node-exporter:",
+    "quay.io/prometheus/prometheus:",
+];
+
+/// Examples of what a user names: reserved names too (RFC 2606).
+const EXAMPLES: [&str; 2] = ["registry.example.com/", "example.com/"];
+
+/// The agent of the original's sample, which applies here as it was published.
+const ORIGINAL: &str = "networkprober-original.yaml";
+
+/// The values of `image:` in a text, wherever they are: YAML, or examples in the documentation.
+fn images(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for rest in text.split("image: ").skip(1) {
+        let end = rest.find([' ', '\n', '}', ',', '`', ')']).unwrap_or(rest.len());
+        found.insert(rest[..end].trim_matches(['"', '\'']).to_owned());
+    }
+    found
+}
+
+fn walk(dir: &Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|end| end == "yaml" || end == "md") {
+            files.push(path);
+        }
+    }
+}
+
+#[test]
+fn s06_no_image_has_a_name_that_somebody_else_may_own() {
+    let mut files = vec![root().join("README.md")];
+    for dir in ["deploy", "docs", "lab/demo"] {
+        walk(&root().join(dir), &mut files);
+    }
+    let mut ours = 0;
+    for file in files
+        .iter()
+        .filter(|file| !file.ends_with(ORIGINAL) && !file.starts_with(root().join("deploy/crds")))
+    {
+        for image in images(&read(file)) {
+            let known = image.starts_with(OURS)
+                || OTHERS.iter().chain(&EXAMPLES).any(|known| image.starts_with(known));
+            assert!(known, "{}: image {image}", file.display());
+            ours += usize::from(image.starts_with(OURS));
+        }
+    }
+    assert!(ours >= 4, "{ours}: the search finds nothing");
+}
+
+/// The old default: on Docker Hub, for whoever registers that name.
+#[test]
+fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
+    for file in ["Makefile", "Dockerfile", "lab/src/image/product.rs", "README.md"] {
+        let text = read(&root().join(file));
+        assert!(text.contains("registry.invalid/traffic-operator"), "{file}");
+        assert!(!text.contains("traffic-operator/traffic-operator:"), "{file}");
+        assert!(!text.contains("docker.io/$(IMG)"), "{file}");
+    }
+}
+
+#[test]
+fn s06_what_an_overlay_runs_is_qualified_and_has_a_version() {
+    for overlay in OVERLAYS {
+        let rendered = render(overlay);
+        for workload in ["Deployment", "DaemonSet"].iter().flat_map(|kind| rendered.all(kind)) {
+            for container in
+                workload["spec"]["template"]["spec"]["containers"].as_array().expect("containers")
+            {
+                let image = container["image"].as_str().unwrap_or_default();
+                let (registry, _) = image.split_once('/').unwrap_or_default();
+                assert!(registry.contains('.'), "{overlay}: {image}");
+                let tag = image.rsplit_once(':').map(|(_, tag)| tag);
+                let digits = |tag: &str| tag.trim_start_matches('v').starts_with(char::is_numeric);
+                assert!(tag.is_some_and(digits), "{overlay}: {image}");
+            }
+        }
+    }
+    // The samples hold workloads, so that the search above has something to look at.
+    let samples = files_in("deploy/samples", "yaml");
+    let with_pods = samples.iter().flat_map(|file| documents_of(&read(file)));
+    assert!(with_pods.filter(|object| kind(object) == "Deployment").count() >= 2);
+}
