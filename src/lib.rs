@@ -28,6 +28,7 @@
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read slim.
 //! - [`runtime`]: one process: client, lease, admin server, shutdown.
+//! - [`serving`]: HTTP servers with limits for all clients and for each.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
 //! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
@@ -47,6 +48,7 @@ pub mod prometheus;
 pub mod route_reflector;
 pub mod runtime;
 pub mod selector;
+pub mod serving;
 mod slim;
 pub mod swarm;
 pub mod traffic_watch;

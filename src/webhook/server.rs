@@ -26,12 +26,10 @@ use super::{
     certificates::Certificates,
     review::{self, Injector, Outcome},
 };
+use crate::serving::{HEAD_LIMIT, connections::Limited, places::Places};
 
-mod connections;
 #[cfg(test)]
 mod tests;
-
-use connections::Limited;
 
 /// The largest body of an admission request. An object in etcd has at most 1.5 MiB, and JSON is
 /// larger than what is stored; the API server sends one object of a creation.
@@ -67,11 +65,7 @@ const CONNECTIONS: usize = 7_500;
 /// everywhere in this operator.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The largest head of a request, in bytes: a token of a pod is about 1 kB. The libraries' own limits
-/// are 400 kB for each of thousands of connections.
-const HEAD_LIMIT: usize = 16 * 1024;
-
-/// The same over HTTP/2.
+/// The largest head of a request over HTTP/2, in bytes; over HTTP/1 it is [`HEAD_LIMIT`].
 const HEADERS: u32 = 16 * 1024;
 
 /// How much of a body an HTTP/2 connection may send ahead, in bytes: more than almost every Pod has.
@@ -195,7 +189,8 @@ impl Server {
         let handle = Handle::new();
         let acceptor = RustlsAcceptor::new(self.config)
             .handshake_timeout(HANDSHAKE_DEADLINE)
-            .acceptor(Limited::new(self.connections));
+            // Agents come from behind their node's address: one source may be a node with all its pods.
+            .acceptor(Limited::new(Places::new(self.connections, self.connections)));
         let mut server = HttpServer::<SocketAddr>::from_listener(self.listener)
             .acceptor(acceptor)
             .handle(handle.clone());
