@@ -22,6 +22,8 @@ use traffic_operator::api::TrafficWatch;
 mod ground;
 #[path = "ground/nodes.rs"]
 mod nodes;
+#[path = "ground/scraper.rs"]
+mod scraper;
 
 /// Judgements that one figure is the mean of.
 const JUDGEMENTS: u32 = 20;
@@ -58,7 +60,7 @@ fn rows() -> Vec<(usize, usize)> {
     }
 }
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "nodes",
     "TrafficWatches",
     "first labels s",
@@ -69,6 +71,7 @@ const HEADER: [&str; 10] = [
     "idle writes/min",
     "1 flip ms",
     "half flip s",
+    "largest page MB",
 ];
 
 /// The prepared answer: node `i` sends `percent(i)`.
@@ -122,7 +125,7 @@ async fn measure(
     binary: &Path,
     count: usize,
     watches: usize,
-) -> anyhow::Result<[String; 10]> {
+) -> anyhow::Result<[String; 11]> {
     let nodes = Api::<Node>::all(client.clone());
     clean(client, &nodes).await?;
     let post = PostParams::default();
@@ -144,12 +147,14 @@ async fn measure(
     let started = Instant::now();
     // A lease of its own: the killed operator of the row before holds the other one.
     let (lease, any) = (format!("bench-{count}-{watches}"), "127.0.0.1:0");
+    let admin = scraper::free_address()?.to_string();
     let operator = Operator::start(
         binary,
         plane.kubeconfig(),
         &lease,
-        &["--prometheus-url", &url, "--admin-address", any, "--webhook-address", any],
+        &["--prometheus-url", &url, "--admin-address", &admin, "--webhook-address", any],
     )?;
+    let scraper = scraper::Scraper::start(format!("http://{admin}/metrics"));
     let summary = async |unfit: u32, fit: u32| {
         let summary = api.get("w0").await.ok()?.status?.summary?;
         (summary.unfit == unfit && summary.fit == fit).then_some(())
@@ -189,6 +194,7 @@ async fn measure(
     let one = flip(1).await?;
     let half = flip(count / 2).await?;
     let (rss, peak) = operator.memory()?;
+    let page = scraper.end().await?;
     Ok([
         count.to_string(),
         watches.to_string(),
@@ -200,6 +206,7 @@ async fn measure(
         (writes * 60 / (2 * JUDGEMENTS as usize)).to_string(),
         format!("{:.0}", one.as_secs_f64() * 1000.0),
         format!("{:.1}", half.as_secs_f64()),
+        format!("{page:.1}"),
     ])
 }
 

@@ -3,6 +3,7 @@
 //! Counters of one process live here; what belongs to an object (the decisions of a `TrafficWatch`)
 //! is read from its state at scrape time by a [`Collector`], so that series vanish with their object.
 use std::{
+    fmt::Write,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicI64},
     time::Duration,
 };
@@ -22,6 +23,7 @@ pub const PREFIX: &str = "traffic_operator";
 pub const NAMES: &[&str] = &[
     "traffic_operator_api_requests_total",
     "traffic_operator_build_info",
+    "traffic_operator_connections_refused_total",
     "traffic_operator_injector_cert_not_after_seconds",
     "traffic_operator_injector_request_duration_seconds",
     "traffic_operator_injector_requests_total",
@@ -48,6 +50,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_routereflector_transitions_total",
     "traffic_operator_routereflector_waiting_seconds",
     "traffic_operator_samples_rejected_total",
+    "traffic_operator_scrapes_total",
     "traffic_operator_store_objects",
     "traffic_operator_swarm_duplicate_owners",
     "traffic_operator_swarm_epoch",
@@ -69,6 +72,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_trafficwatch_node_threshold",
     "traffic_operator_trafficwatch_node_value",
     "traffic_operator_trafficwatch_nodes",
+    "traffic_operator_trafficwatch_nodes_not_exported",
     "traffic_operator_trafficwatch_suppressed",
     "traffic_operator_trafficwatch_transitions_total",
     "traffic_operator_trafficwatch_unknown",
@@ -93,7 +97,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 pub struct Metrics(Arc<Inner>);
 
 struct Inner {
-    registry: Mutex<Registry>,
+    parts: Mutex<Vec<Arc<Part>>>,
     reconcile: Family<Outcome, Counter>,
     reconcile_errors: Family<Failure, Counter>,
     reconcile_duration: Histograms<Controller>,
@@ -109,6 +113,15 @@ struct Inner {
     certificates: Family<Certificate, Gauge>,
     pinglist_agents: Gauge,
     pinglist_requests: Family<Code, Counter>,
+    scrapes: Family<Code, Counter>,
+    refused_connections: Family<Port, Counter>,
+}
+
+/// A part of the page.
+struct Part {
+    registry: Registry,
+    /// Whether encoding it holds no lock, so that it may wait for a slow reader.
+    streams: bool,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -166,6 +179,11 @@ struct Code {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Port {
+    server: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ApiCall {
     verb: &'static str,
     resource: String,
@@ -186,7 +204,7 @@ impl Metrics {
             Histogram::new(SECONDS)
         }
         let inner = Inner {
-            registry: Mutex::default(),
+            parts: Mutex::default(),
             reconcile: Family::default(),
             reconcile_errors: Family::default(),
             reconcile_duration: Family::new_with_constructor(seconds as fn() -> Histogram),
@@ -202,27 +220,71 @@ impl Metrics {
             certificates: Family::default(),
             pinglist_agents: Gauge::default(),
             pinglist_requests: Family::default(),
+            scrapes: Family::default(),
+            refused_connections: Family::default(),
         };
         let mut registry = Registry::default();
         inner.register(registry.sub_registry_with_prefix(PREFIX));
         registry.register_collector(Box::new(process::Process));
-        *inner.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
-        Self(Arc::new(inner))
+        let metrics = Self(Arc::new(inner));
+        metrics.add(registry, false);
+        metrics
     }
 
     /// Adds what is read at scrape time; its names carry the prefix themselves.
     pub fn register(&self, collector: Box<dyn Collector>) {
-        self.registry().register_collector(collector);
+        let mut registry = Registry::default();
+        registry.register_collector(collector);
+        self.add(registry, false);
     }
 
-    /// The page `/metrics`, in OpenMetrics text.
+    /// The same of a collector that holds no lock while it encodes: what it writes goes to the reader
+    /// piece by piece, at the reader's pace.
+    pub fn register_streaming(&self, collector: Box<dyn Collector>) {
+        let mut registry = Registry::default();
+        registry.register_collector(collector);
+        self.add(registry, true);
+    }
+
+    fn add(&self, registry: Registry, streams: bool) {
+        self.parts().push(Arc::new(Part { registry, streams }));
+    }
+
+    /// The page `/metrics`, in OpenMetrics text, as a whole: for tests, and what is small.
     ///
     /// # Errors
     /// When a collector fails.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut page = String::new();
-        text::encode(&mut page, &self.registry())?;
-        Ok(page)
+        let mut page = Vec::new();
+        self.stream(|piece| {
+            page.extend(piece);
+            Ok(())
+        })?;
+        String::from_utf8(page).map_err(|_| std::fmt::Error)
+    }
+
+    /// The page `/metrics` in pieces of at most [`CHUNK`] bytes. No lock is held while `give` runs, which
+    /// may therefore wait.
+    ///
+    /// # Errors
+    /// When a collector or `give` fails.
+    pub fn stream(
+        &self,
+        give: impl FnMut(Vec<u8>) -> Result<(), std::fmt::Error>,
+    ) -> Result<(), std::fmt::Error> {
+        let mut chunks = Chunks::new(give);
+        let parts = self.parts().clone();
+        for part in parts {
+            if part.streams {
+                text::encode_registry(&mut chunks, &part.registry)?;
+            } else {
+                let mut whole = String::new();
+                text::encode_registry(&mut whole, &part.registry)?;
+                chunks.write_str(&whole)?;
+            }
+        }
+        text::encode_eof(&mut chunks)?;
+        chunks.end()
     }
 
     /// Counts one pass; `failed` is the reason of its error.
@@ -301,8 +363,19 @@ impl Metrics {
         self.0.pinglist_requests.get_or_create(&Code { code }).inc();
     }
 
-    fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
-        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts one request for `/metrics`.
+    pub fn scraped(&self, code: u16) {
+        self.0.scrapes.get_or_create(&Code { code }).inc();
+    }
+
+    /// The counter of connections that a server closed because it had too many.
+    #[must_use]
+    pub fn refused_connections(&self, server: &'static str) -> Counter {
+        self.0.refused_connections.get_or_create_owned(&Port { server })
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Part>>> {
+        self.0.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -367,13 +440,23 @@ impl Inner {
             "Answers to agents that asked for their pinglist",
             self.pinglist_requests.clone(),
         );
+        r.register("scrapes", "Requests for /metrics by status code", self.scrapes.clone());
+        r.register(
+            "connections_refused",
+            "Connections closed because a server had too many, of all or of one address",
+            self.refused_connections.clone(),
+        );
         r.register("leader", "1 while this process leads", self.leader.clone());
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         r.register("build", "The version of this process", version);
     }
 }
 
+mod page;
 pub(crate) mod process;
+
+pub use page::CHUNK;
+use page::Chunks;
 
 #[cfg(test)]
 mod tests {
@@ -392,6 +475,8 @@ mod tests {
         metrics.certificate_ends("ca", 1);
         metrics.pinglist_agents(1);
         metrics.pinglist_request(200);
+        metrics.scraped(200);
+        metrics.refused_connections("metrics").inc();
         let page = metrics.encode().unwrap();
         let families: Vec<_> = page
             .lines()

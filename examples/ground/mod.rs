@@ -85,6 +85,10 @@ impl Operator {
             .args(["run", "--log", "warn", "--lease-name", lease])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
+            // Scraped in plain HTTP: what TLS and reviews cost is the API server's and not ours.
+            .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
+            .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
+            .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
             .env("MALLOC_ARENA_MAX", "1")
             .env("MALLOC_MMAP_THRESHOLD_", "131072")
             .env("MALLOC_TRIM_THRESHOLD_", "131072")

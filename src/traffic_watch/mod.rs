@@ -37,6 +37,7 @@ mod judgement;
 mod limits;
 mod live;
 mod memory;
+mod metrics;
 mod plan;
 pub mod query;
 mod reading;

@@ -1,0 +1,329 @@
+//! The metrics of `TrafficWatch`es, read from their memories at scrape time.
+//!
+//! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays no
+//! judgement and keeps no more than one memory alive.
+use std::{collections::BTreeMap, fmt, ops::Bound, sync::Arc};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+
+use super::{
+    decisions::{Counters, Decisions, Entry, Key},
+    memory::{Memory, NodeMemory},
+    settings::Criterion,
+};
+use crate::api::traffic_watch::NodeState;
+
+#[cfg(test)]
+mod tests;
+
+/// The most pairs of an object and a node that have series. Each has four: 100,000 series, a page of
+/// some 13 MB, which is a tenth of what a Prometheus of the usual size holds.
+const PAIRS: usize = 25_000;
+
+type Result = std::result::Result<(), fmt::Error>;
+
+/// One object as a scrape sees it.
+struct Object {
+    memory: Arc<Memory>,
+    counters: Arc<Counters>,
+    replicas: Option<(i32, i32)>,
+}
+
+impl Object {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            memory: Arc::clone(&entry.memory),
+            counters: Arc::clone(&entry.counters),
+            replicas: entry.facts.replicas,
+        }
+    }
+
+    /// Its nodes that have series: those that need attention first, and of the fit ones the first by
+    /// name, so that the selection changes with states only.
+    fn shown(&self, share: usize) -> impl Iterator<Item = (&str, &NodeMemory)> {
+        let nodes = &self.memory.nodes;
+        let by_state = NodeState::ALL
+            .into_iter()
+            .flat_map(move |state| nodes.iter().filter(move |(_, node)| node.state == state));
+        by_state.take(share).map(|(name, node)| (&**name, node))
+    }
+
+    /// Whether it was judged: before, its figures would be zeros that nobody measured.
+    fn is_judged(&self) -> bool {
+        self.memory.tick.is_some()
+    }
+}
+
+impl Decisions {
+    /// The first object, or the one after a key. The lock is held for two counters.
+    fn object(&self, after: Option<&Key>) -> Option<(Key, Object)> {
+        let entries = self.entries();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (key, entry) = entries.range::<Key, _>((from, Bound::Unbounded)).next()?;
+        Some((key.clone(), Object::of(entry)))
+    }
+
+    /// Every object in turn; one that appears or vanishes meanwhile is in some families only.
+    fn each(&self, mut visit: impl FnMut([Label<'_>; 2], &Object) -> Result) -> Result {
+        let mut next = self.object(None);
+        while let Some((key, object)) = next {
+            visit([("namespace", &key.0), ("name", &key.1)], &object)?;
+            next = self.object(Some(&key));
+        }
+        Ok(())
+    }
+
+    /// How many nodes of each object may have series, if `most` may in all.
+    fn share(&self, most: usize) -> usize {
+        let mut sizes: Vec<_> =
+            self.entries().values().map(|entry| entry.memory.nodes.iter().count()).collect();
+        share(&mut sizes, most)
+    }
+
+    fn encode_pairs(&self, encoder: &mut DescriptorEncoder<'_>, most: usize) -> Result {
+        // An empty family would be a help text without series on every follower.
+        if self.entries().is_empty() {
+            return Ok(());
+        }
+        let share = self.share(most);
+        self.node_values(encoder, share)?;
+        self.node_states(encoder, share)?;
+        self.gauges(encoder, share)?;
+        self.unknown(encoder)?;
+        self.replicas(encoder)?;
+        self.counters(encoder)
+    }
+}
+
+/// The largest share that all can have of `most`: who has fewer leaves the rest to the others, so that
+/// one object's thousands of nodes hide nobody else's.
+fn share(sizes: &mut [usize], most: usize) -> usize {
+    sizes.sort_unstable();
+    let (mut left, mut objects) = (most, sizes.len());
+    for size in sizes {
+        let each = left / objects;
+        if *size > each {
+            return each;
+        }
+        left -= *size;
+        objects -= 1;
+    }
+    usize::MAX
+}
+
+impl Collector for Decisions {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result {
+        self.encode_pairs(&mut encoder, PAIRS)
+    }
+}
+
+type Label<'a> = (&'static str, &'a str);
+
+/// One figure of an object, given the share of nodes that have series.
+type Figure = fn(&Object, usize) -> Option<f64>;
+
+/// Counts of an object by result.
+type Counts = fn(&Counters) -> &BTreeMap<&'static str, u64>;
+
+/// One family in the making.
+struct Family<'a>(MetricEncoder<'a>);
+
+impl Family<'_> {
+    fn gauge(&mut self, labels: &impl EncodeLabelSet, value: f64) -> Result {
+        ConstGauge::new(value).encode(self.0.encode_family(labels)?)
+    }
+
+    fn counter(&mut self, labels: &impl EncodeLabelSet, value: u64) -> Result {
+        ConstCounter::new(value).encode(self.0.encode_family(labels)?)
+    }
+}
+
+fn gauges<'s>(
+    encoder: &'s mut DescriptorEncoder<'_>,
+    name: &'static str,
+    help: &str,
+) -> std::result::Result<Family<'s>, fmt::Error> {
+    Ok(Family(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
+}
+
+fn labels_of(criterion: &Criterion) -> [Label<'_>; 2] {
+    [("criterion", &*criterion.name), ("unit", criterion.rules.unit.as_str())]
+}
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
+}
+
+impl Decisions {
+    fn node_values(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
+        let help = "What was measured, in the unit of the label; absent without evidence";
+        let mut values = gauges(encoder, "traffic_operator_trafficwatch_node_value", help)?;
+        self.each(|[namespace, name], object| {
+            for (node, state) in object.shown(share) {
+                for (side, criterion) in state.sides().zip(&*object.memory.criteria) {
+                    // A value that is no evidence now must not look like one.
+                    if let (Some(sample), None) = (&side.last, side.missing) {
+                        let [criterion, unit] = labels_of(criterion);
+                        let labels = [namespace, name, ("node", node), criterion, unit];
+                        values.gauge(&labels, sample.value)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let help = "The threshold above which the node is unfit, in the unit of the label";
+        let mut thresholds = gauges(encoder, "traffic_operator_trafficwatch_node_threshold", help)?;
+        self.each(|[namespace, name], object| {
+            for (node, _) in object.shown(share) {
+                for criterion in &*object.memory.criteria {
+                    let [label, unit] = labels_of(criterion);
+                    let labels = [namespace, name, ("node", node), label, unit];
+                    thresholds.gauge(&labels, criterion.max)?;
+                }
+            }
+            Ok(())
+        })?;
+        let help = "Age of the sample that was judged, in seconds; absent without evidence";
+        let family = "traffic_operator_trafficwatch_node_sample_age_seconds";
+        let mut ages = gauges(encoder, family, help)?;
+        self.each(|[namespace, name], object| {
+            for (node, state) in object.shown(share) {
+                if let Some(age) = state.age() {
+                    ages.gauge(&[namespace, name, ("node", node)], age)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn node_states(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
+        let help = "1 for the state the node is in; the other states have no series";
+        let mut states = gauges(encoder, "traffic_operator_trafficwatch_node_state", help)?;
+        self.each(|[namespace, name], object| {
+            for (node, state) in object.shown(share) {
+                let state = ("state", state.state.as_str());
+                states.gauge(&[namespace, name, ("node", node), state], 1.0)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn gauges(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
+        let help = "Nodes by state";
+        let mut nodes = gauges(encoder, "traffic_operator_trafficwatch_nodes", help)?;
+        self.each(|[namespace, name], object| {
+            let summary = object.memory.summary;
+            for state in NodeState::ALL.into_iter().filter(|_| object.is_judged()) {
+                let count = match state {
+                    NodeState::Unfit => summary.unfit,
+                    NodeState::Suppressed => summary.suppressed,
+                    NodeState::Unknown => summary.unknown,
+                    NodeState::Fit => summary.fit,
+                };
+                let labels = [namespace, name, ("state", state.as_str())];
+                nodes.gauge(&labels, f64::from(count))?;
+            }
+            Ok(())
+        })?;
+        let figures: [(&'static str, &str, Figure); 4] = [
+            (
+                "traffic_operator_trafficwatch_suppressed",
+                "Nodes above the threshold that are not marked because of the limit",
+                |object, _| Some(f64::from(object.memory.summary.suppressed)),
+            ),
+            (
+                "traffic_operator_trafficwatch_limit",
+                "Nodes that may be marked unfit at once",
+                |object, _| Some(count(object.memory.limit)),
+            ),
+            (
+                "traffic_operator_trafficwatch_nodes_not_exported",
+                "Nodes without series of their own, because the page has its limit",
+                |object, share| Some(count(object.memory.nodes.iter().skip(share).count())),
+            ),
+            (
+                "traffic_operator_trafficwatch_last_success_timestamp_seconds",
+                "When nodes were last judged, in Unix seconds",
+                |object, _| Some(object.memory.last_success?.as_duration().as_secs_f64()),
+            ),
+        ];
+        for (name, help, figure) in figures {
+            let mut family = gauges(encoder, name, help)?;
+            self.each(|labels, object| match figure(object, share) {
+                Some(value) if object.is_judged() => family.gauge(&labels, value),
+                _ => Ok(()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
+        let help = "Nodes without evidence now, by reason";
+        let mut unknown = gauges(encoder, "traffic_operator_trafficwatch_unknown", help)?;
+        self.each(|[namespace, name], object| {
+            let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+            let states = object.memory.nodes.iter().filter(|(_, n)| n.state == NodeState::Unknown);
+            for reason in states.filter_map(|(_, node)| node.reason) {
+                *reasons.entry(reason).or_default() += 1;
+            }
+            for (reason, count) in reasons {
+                unknown.gauge(&[namespace, name, ("reason", reason)], f64::from(count))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn replicas(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
+        let help = "Replicas of the managed Deployment";
+        let family = "traffic_operator_trafficwatch_deployment_replicas";
+        let mut replicas = gauges(encoder, family, help)?;
+        self.each(|[namespace, name], object| {
+            let Some((wanted, available)) = object.replicas else { return Ok(()) };
+            for (state, count) in [("wanted", wanted), ("available", available)] {
+                replicas.gauge(&[namespace, name, ("state", state)], f64::from(count))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
+        let help = "Nodes that entered a state, by reason";
+        let name = "traffic_operator_trafficwatch_transitions";
+        let mut transitions =
+            Family(encoder.encode_descriptor(name, help, None, MetricType::Counter)?);
+        self.each(|[namespace, name], object| {
+            for ((to, reason), count) in &object.counters.transitions {
+                let labels = [namespace, name, ("to", to.as_str()), ("reason", reason)];
+                transitions.counter(&labels, *count)?;
+            }
+            Ok(())
+        })?;
+        let by_result: [(&'static str, &str, Counts); 2] = [
+            (
+                "traffic_operator_trafficwatch_evaluations",
+                "Judgements by what became of the measurement",
+                |counters| &counters.evaluations,
+            ),
+            (
+                "traffic_operator_trafficwatch_evictions",
+                "Pods evicted from nodes that stayed unfit; refused by a PodDisruptionBudget",
+                |counters| &counters.evictions,
+            ),
+        ];
+        for (name, help, counts) in by_result {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            let mut family = Family(metric);
+            self.each(|[namespace, name], object| {
+                for (result, count) in counts(&object.counters) {
+                    family.counter(&[namespace, name, ("result", *result)], *count)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+use k8s_openapi::jiff::Timestamp;
+use prometheus_client::{encoding::text, registry::Registry};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    api::TrafficWatch,
+    metrics::{CHUNK, Metrics},
+    traffic_watch::{
+        decisions::{Decided, Facts},
+        memory::{NodeTable, Sample},
+        settings::Settings,
+    },
+};
+
+/// An object whose nodes are in these states, by number.
+fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
+    let watch: TrafficWatch = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+        "metadata": {"name": "web"}, "spec": {"maxBandwidthPercent": "60"},
+    }))
+    .unwrap();
+    let criteria: Arc<[_]> = Settings::of(&watch).unwrap().criteria.into();
+    let table = NodeTable::sorted((0..nodes).map(|number| {
+        let name = format!("worker-{number:05}.cluster.example.com");
+        let mut node = NodeMemory::from_status(&criteria, None, None, Timestamp::UNIX_EPOCH);
+        node.state = state(number);
+        for side in node.sides_mut() {
+            let sample = Sample { value: 10.5, percent: 10.5, total: 1, time: 1, device: None };
+            side.last = Some(sample);
+            side.age = Some(3.2);
+        }
+        (name.into(), node)
+    }));
+    let memory = Memory { tick: Some(1), nodes: table, criteria, ..Memory::default() };
+    Decided { memory, facts: Facts::default(), transitions: vec![], evaluation: None }
+}
+
+fn page(decisions: &Decisions, most: usize) -> String {
+    struct Limited(Decisions, usize);
+    impl fmt::Debug for Limited {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_tuple("Limited").finish_non_exhaustive()
+        }
+    }
+    impl Collector for Limited {
+        fn encode(&self, mut encoder: DescriptorEncoder) -> Result {
+            self.0.encode_pairs(&mut encoder, self.1)
+        }
+    }
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Limited(decisions.clone(), most)));
+    let mut page = String::new();
+    text::encode_registry(&mut page, &registry).unwrap();
+    page
+}
+
+fn series<'a>(page: &'a str, family: &str) -> Vec<&'a str> {
+    let family = format!("traffic_operator_trafficwatch_{family}{{");
+    page.lines().filter(|line| line.starts_with(&family)).collect()
+}
+
+#[test]
+fn t11_only_the_present_state_is_a_series_and_it_goes_with_its_object() {
+    let decisions = Decisions::default();
+    decisions.put(("ns", "web"), decided(2, |n| [NodeState::Unfit, NodeState::Fit][n]));
+    let before = page(&decisions, PAIRS);
+    let states = series(&before, "node_state");
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert!(states[0].contains("worker-00000") && states[0].ends_with("state=\"Unfit\"} 1.0"));
+    assert!(states[1].contains("worker-00001") && states[1].ends_with("state=\"Fit\"} 1.0"));
+    for family in ["node_value", "node_threshold", "node_sample_age_seconds"] {
+        assert_eq!(series(&before, family).len(), 2, "{family}");
+    }
+    decisions.forget("ns", "web");
+    assert_eq!(page(&decisions, PAIRS), "");
+}
+
+#[test]
+fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
+    const OBJECTS: usize = 20;
+    let (decisions, metrics) = (Decisions::default(), Metrics::new());
+    for number in 0..OBJECTS {
+        decisions.put(("ns", &format!("watch-{number}")), decided(5_000, |_| NodeState::Fit));
+    }
+    metrics.register_streaming(Box::new(decisions.clone()));
+    let (mut pieces, mut total) = (0_usize, 0);
+    metrics
+        .stream(|piece| {
+            // What passes and new collectors need meanwhile. A lock that is held would never come.
+            drop(decisions.entries());
+            if pieces == 0 {
+                metrics.register(Box::new(Decisions::default()));
+            }
+            metrics.reconciled("trafficwatch", std::time::Duration::ZERO, Some("new label"));
+            assert!(piece.len() <= CHUNK && piece.capacity() <= CHUNK, "{}", piece.capacity());
+            (pieces, total) = (pieces + 1, total + piece.len());
+            Ok(())
+        })
+        .unwrap();
+    println!("{total} bytes in {pieces} pieces of at most {CHUNK}");
+    assert!(total > 1 << 20, "{total}: too small to prove anything");
+    assert!(total < 20 << 20, "{total}: the page has its limit");
+}
+
+#[test]
+fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attention() {
+    let decisions = Decisions::default();
+    // The last ones by name are the ones to look at.
+    let states = |n: usize| match n {
+        97 => NodeState::Unknown,
+        98 => NodeState::Suppressed,
+        99 => NodeState::Unfit,
+        _ => NodeState::Fit,
+    };
+    decisions.put(("ns", "large"), decided(100, states));
+    decisions.put(("ns", "small"), decided(3, |_| NodeState::Fit));
+    let page = page(&decisions, 10);
+    let of = |family: &str, name: &str| {
+        let all = series(&page, family).into_iter();
+        all.filter(|line| line.contains(&format!("name=\"{name}\""))).collect::<Vec<_>>()
+    };
+    assert_eq!(of("node_state", "small").len(), 3, "its share is not the large one's to take");
+    let large = of("node_state", "large");
+    assert_eq!(large.len(), 7);
+    for node in ["worker-00097", "worker-00098", "worker-00099", "worker-00000", "worker-00003"] {
+        assert!(large.iter().any(|line| line.contains(node)), "{node} is not in {large:?}");
+    }
+    for family in ["node_value", "node_threshold", "node_sample_age_seconds"] {
+        assert_eq!(of(family, "large").len(), 7, "{family}");
+    }
+    // What is left out is counted, and what is known of the object as a whole is there.
+    assert!(of("nodes_not_exported", "large")[0].ends_with(" 93.0"));
+    assert!(of("nodes_not_exported", "small")[0].ends_with(" 0.0"));
+    assert_eq!(of("nodes", "large").len(), NodeState::ALL.len());
+}
+
+#[test]
+fn t11_a_reader_that_went_away_ends_the_encoding() {
+    let (decisions, metrics) = (Decisions::default(), Metrics::new());
+    decisions.put(("ns", "web"), decided(5_000, |_| NodeState::Fit));
+    metrics.register_streaming(Box::new(decisions));
+    let mut asked = 0;
+    let result = metrics.stream(|_| {
+        asked += 1;
+        Err(fmt::Error)
+    });
+    assert!(result.is_err() && asked == 1, "{asked}");
+}
+
+#[test]
+fn a_share_is_never_more_than_there_is_and_leaves_nothing_that_somebody_could_use() {
+    for (sizes, most, expected) in [
+        (vec![], 10, usize::MAX),
+        (vec![3, 4], 10, usize::MAX),
+        (vec![3, 100], 10, 7),
+        (vec![100, 100], 10, 5),
+        (vec![1, 100, 1, 100], 10, 4),
+        (vec![100, 100, 100], 2, 0),
+    ] {
+        let share = share(&mut sizes.clone(), most);
+        assert_eq!(share, expected, "{sizes:?}");
+        let used: usize = sizes.iter().map(|size| share.min(*size)).sum();
+        assert!(used <= most, "{sizes:?}");
+    }
+}
