@@ -31,5 +31,5 @@ FROM scratch
 COPY --from=build /out/ /
 # By number: that is how Kubernetes checks runAsNonRoot.
 USER 65532:65532
-EXPOSE 8080
+EXPOSE 8080 8081
 ENTRYPOINT ["/traffic-operator"]

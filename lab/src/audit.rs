@@ -44,10 +44,16 @@ pub struct AuditEvent {
 }
 
 impl AuditEvent {
-    /// Returns whether the request would change something.
+    /// Returns whether the request would change something. A review ("whose token is this?", "may they?") is a create
+    /// that stores nothing.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+        let asks = ["tokenreviews.", "subjectaccessreviews."];
+        !asks.iter().any(|review| self.resource.starts_with(review))
+            && matches!(
+                self.verb.as_str(),
+                "create" | "update" | "patch" | "delete" | "deletecollection"
+            )
     }
 
     /// Returns the time as seconds since 1970.

@@ -33,10 +33,27 @@ pub struct RunArgs {
     #[arg(default_value_t = true, action = clap::ArgAction::Set)]
     pub own_queries: bool,
 
-    /// Where /metrics, /livez and /readyz are served.
+    /// Where /metrics is served.
     #[arg(long, env = "TRAFFIC_OPERATOR_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:8080")]
     pub admin_address: SocketAddr,
+
+    /// Whether /metrics is served over TLS, to those only whom the API server lets get the nonResourceURL
+    /// /metrics. If false, --admin-address serves metrics, probes and status page to everybody in plain HTTP.
+    #[arg(long, env = "TRAFFIC_OPERATOR_METRICS_AUTH", value_name = "BOOL")]
+    #[arg(default_value_t = true, action = clap::ArgAction::Set)]
+    pub metrics_auth: bool,
+
+    /// Where /livez and /readyz are served.
+    #[arg(long, env = "TRAFFIC_OPERATOR_PROBE_ADDRESS", value_name = "ADDRESS:PORT")]
+    #[arg(default_value = "0.0.0.0:8081")]
+    pub probe_address: SocketAddr,
+
+    /// Where the status page is served, in plain HTTP to everybody who reaches it: on loopback those who
+    /// may port-forward to the pod.
+    #[arg(long, env = "TRAFFIC_OPERATOR_PAGE_ADDRESS", value_name = "ADDRESS:PORT")]
+    #[arg(default_value = "127.0.0.1:8082")]
+    pub page_address: SocketAddr,
 
     /// Namespace of the Lease that elects the writing replica.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
@@ -109,7 +126,12 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         endpoints: args.prometheus.endpoints()?,
         node_labels: args.series.node_labels.clone(),
         own_queries: args.own_queries,
-        admin_address: args.admin_address,
+        admin: runtime::admin::AdminConfig {
+            address: args.admin_address,
+            metrics_auth: args.metrics_auth,
+            probe_address: args.probe_address,
+            page_address: args.page_address,
+        },
         lease: runtime::lease::LeaseConfig {
             namespace: args.lease_namespace.clone(),
             name: args.lease_name.clone(),
@@ -169,6 +191,9 @@ mod tests {
             ("--lease-duration", "4s"),
             ("--lease-duration", "15500ms"),
             ("--admin-address", "8080"),
+            ("--metrics-auth", "perhaps"),
+            ("--probe-address", "8081"),
+            ("--page-address", "localhost"),
             ("--webhook-url", "http://operator:9443"),
             ("--certificate-lifetime", "30s"),
             ("--log-format", "xml"),

@@ -25,7 +25,8 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME})
 }
 
-/// The account, and what it needs whichever kinds run: events, and the Lease of the leader.
+/// The account, and what it needs whichever kinds run: events, the reviews of whoever scrapes, and the
+/// Lease of the leader.
 #[must_use]
 pub fn core() -> Vec<Value> {
     let leases = |verbs, names| NamedPermission {
@@ -37,14 +38,26 @@ pub fn core() -> Vec<Value> {
         leases(&["create"], &[]),
         leases(&["get", "update"], &[NAME]),
     ];
-    let events =
-        Permission { group: "events.k8s.io", resources: &["events"], verbs: &["create", "patch"] };
+    let all = [
+        Permission { group: "events.k8s.io", resources: &["events"], verbs: &["create", "patch"] },
+        // Whose token came with a scrape, and whether that account may read /metrics.
+        Permission {
+            group: "authentication.k8s.io",
+            resources: &["tokenreviews"],
+            verbs: &["create"],
+        },
+        Permission {
+            group: "authorization.k8s.io",
+            resources: &["subjectaccessreviews"],
+            verbs: &["create"],
+        },
+    ];
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": labels()},
     });
     let mut documents = vec![account];
-    documents.extend(everywhere(NAME, &[rule(&events)]));
+    documents.extend(everywhere(NAME, &all.each_ref().map(rule)));
     documents.extend(own_namespace(NAME, &own));
     documents
 }

@@ -1,21 +1,76 @@
-//! The admin server: `/livez`, `/readyz`, `/metrics`, and what is merged into it.
+//! What people, Prometheus and the kubelet reach, each on an address of its own, so that none starves
+//! another: the probes; `/metrics`, over TLS to those whom the API server lets read it; the status page,
+//! on loopback.
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use anyhow::Context;
-use axum::{
-    Router,
-    extract::State,
-    http::{StatusCode, header},
-    response::{IntoResponse, Response},
-    routing::get,
-};
-use tokio::net::TcpListener;
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use rustls::ServerConfig;
+use tokio::task::JoinSet;
 
-use crate::metrics::Metrics;
+use super::shutdown::Shutdown;
+use crate::{
+    metrics::Metrics,
+    serving::{Limits, Server},
+    webhook::certificates::{self, Certificates, Lifetimes},
+};
+
+mod access;
+mod scrape;
+#[cfg(test)]
+mod tests;
+
+use access::Access;
+
+/// For the kubelet, which opens a connection for each probe. A request is a packet: whoever has not sent it
+/// after two seconds is no kubelet. A hundred sources that hold all they may take 8 MB.
+const PROBES: Limits = Limits {
+    connections: 256,
+    of_one_source: 8,
+    head: Duration::from_secs(2),
+    lifetime: Duration::from_secs(5),
+    keep_alive: false,
+};
+
+/// For Prometheus: two replicas, and people who look, perhaps behind one address. A connection in its TLS
+/// handshake takes some 40 kB. The longest scrape timeout in use is 30 s.
+const SCRAPES: Limits = Limits {
+    connections: 128,
+    of_one_source: 8,
+    head: Duration::from_secs(5),
+    lifetime: Duration::from_secs(30),
+    keep_alive: false,
+};
+
+/// For browsers behind a port-forward, which all come from loopback and ask every five seconds.
+const PAGE: Limits = Limits {
+    connections: 64,
+    of_one_source: 64,
+    head: Duration::from_secs(10),
+    lifetime: Duration::from_mins(1),
+    keep_alive: true,
+};
+
+/// Where everything is served.
+#[derive(Clone, Debug)]
+pub struct AdminConfig {
+    /// `/metrics`.
+    pub address: SocketAddr,
+    /// Whether only those read it whom the API server allows, and over TLS. If not, this address serves
+    /// everything in plain HTTP.
+    pub metrics_auth: bool,
+    /// `/livez` and `/readyz`.
+    pub probe_address: SocketAddr,
+    /// The status page, and `/metrics` in plain HTTP for whoever reaches it.
+    pub page_address: SocketAddr,
+}
 
 /// What must be true before this replica is ready; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -44,32 +99,14 @@ impl Readiness {
     }
 }
 
-/// The routes. Liveness says that the process answers and nothing more: restarting it would not
-/// bring the API server or Prometheus back. `page` is the status page with its state.
-pub fn router(metrics: Metrics, readiness: Readiness, page: Router) -> Router {
+/// The probes. Liveness says that the process answers and nothing more: restarting it would not bring
+/// the API server or Prometheus back.
+fn probes(readiness: Readiness) -> Router {
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(readiness)
-        .merge(Router::new().route("/metrics", get(metrics_page)).with_state(metrics))
-        .merge(page)
-}
-
-/// Serves until `shutdown`.
-///
-/// # Errors
-/// When the address cannot be bound, or the server fails.
-pub async fn serve(
-    address: SocketAddr,
-    router: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("--admin-address {address}: cannot listen"))?;
-    tracing::info!(address = %listener.local_addr()?, "serving /, /metrics, /livez, /readyz");
-    axum::serve(listener, router).with_graceful_shutdown(shutdown).await.context("admin server")
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
@@ -81,36 +118,66 @@ async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
     }
 }
 
-async fn metrics_page(State(metrics): State<Metrics>) -> Response {
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    match metrics.encode() {
-        Ok(page) => ([(header::CONTENT_TYPE, OPEN_METRICS)], page).into_response(),
-        Err(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot encode: {error}\n")).into_response()
-        }
-    }
+/// What the servers need.
+pub struct Sources {
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// What `/readyz` waits for.
+    pub readiness: Readiness,
+    /// The status page with its state.
+    pub page: Router,
+    /// Asks the API server about tokens.
+    pub client: Client,
+    /// The certificate of `/metrics`, once there is one.
+    pub certificates: Certificates,
 }
 
-#[cfg(test)]
-mod tests {
-    use axum::{body::Body, http::Request};
-    use tower::ServiceExt;
-
-    use super::*;
-    use crate::{
-        runtime::status_page::{self, Live, STATE_PATH},
-        traffic_watch::Decisions,
+/// Starts the servers.
+///
+/// # Errors
+/// When an address cannot be bound, or TLS not be set up.
+pub async fn start(
+    config: &AdminConfig,
+    sources: Sources,
+    shutdown: &Shutdown,
+    tasks: &mut JoinSet<anyhow::Result<&'static str>>,
+) -> anyhow::Result<()> {
+    let Sources { metrics, readiness, page, client, certificates } = sources;
+    let open = page.merge(scrape::router(metrics.clone(), None));
+    let (tls, scrapes) = if config.metrics_auth {
+        let access = Access::to(scrape::PATH, client);
+        (Some(tls(&certificates)?), scrape::router(metrics.clone(), Some(access)))
+    } else {
+        (None, open.clone().merge(probes(readiness.clone())))
     };
-
-    #[tokio::test]
-    async fn the_page_stands_beside_probes_and_metrics() {
-        let page =
-            status_page::router(Arc::new(Live::new("pod-a".into(), vec![], Decisions::default())));
-        let router = router(Metrics::new(), Readiness::default(), page);
-        for path in ["/", "/page.css", "/page.js", STATE_PATH, "/metrics", "/livez", "/readyz"] {
-            let request = Request::get(path).body(Body::empty()).unwrap();
-            let answer = router.clone().oneshot(request).await.unwrap();
-            assert_eq!(answer.status(), StatusCode::OK, "{path}");
-        }
+    let servers = [
+        ("--probe-address", "probes", config.probe_address, PROBES, None, probes(readiness)),
+        ("--admin-address", "metrics", config.address, SCRAPES, tls, scrapes),
+        ("--page-address", "page", config.page_address, PAGE, None, open),
+    ];
+    for (flag, name, address, limits, tls, router) in servers {
+        let secure = tls.is_some();
+        let server = Server::bind(address, limits, tls, metrics.refused_connections(name));
+        let server = server.await.with_context(|| format!("{flag} {address}: cannot listen"))?;
+        tracing::info!(server = name, address = %server.address()?, tls = secure, "serving");
+        let served = server.run(router, shutdown.begun());
+        tasks.spawn(async move {
+            served.await.with_context(|| format!("server of {name}"))?;
+            Ok("an admin server")
+        });
     }
+    Ok(())
+}
+
+/// TLS with the webhook's certificate. Until that is there, one that nobody can verify and that is gone with
+/// this process: who does not verify, as Prometheus usually does not, can read from the start.
+fn tls(certificates: &Certificates) -> anyhow::Result<ServerConfig> {
+    let now = Timestamp::now().as_second();
+    let names = [certificates::NAME.to_owned()];
+    let first = certificates::next(None, now, Lifetimes::default(), &names)
+        .context("a certificate for /metrics")?
+        .context("no certificate for /metrics is due")?
+        .certified_key()
+        .context("a certificate for /metrics")?;
+    certificates.server_config_from(first).context("TLS for /metrics")
 }

@@ -156,8 +156,10 @@ impl Call {
             Method::GET if watches => ("watch", false),
             Method::GET if named => ("get", false),
             Method::GET => ("list", false),
-            // Who somebody is, asked by a POST: nothing is stored, and every replica may ask.
-            Method::POST if resource == "tokenreviews" => ("create", false),
+            // Who somebody is and what they may, asked by a POST: nothing is stored, and every replica may ask.
+            Method::POST if resource == "tokenreviews" || resource == "subjectaccessreviews" => {
+                ("create", false)
+            }
             Method::POST => ("create", true),
             Method::PUT => ("update", true),
             Method::PATCH => ("patch", true),
@@ -200,6 +202,13 @@ mod tests {
                 "/apis/authentication.k8s.io/v1/tokenreviews",
                 "create",
                 "tokenreviews",
+                false,
+            ),
+            (
+                Method::POST,
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                "create",
+                "subjectaccessreviews",
                 false,
             ),
         ] {

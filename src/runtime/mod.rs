@@ -1,11 +1,11 @@
-//! One process: client, lease, controllers, admin server, and how they end together.
+//! One process: client, lease, controllers, servers, and how they end together.
 use std::{
-    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anyhow::Context;
+use axum::Router;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::Semaphore,
@@ -36,7 +36,7 @@ pub mod status_page;
 pub mod watch;
 pub mod webhook;
 
-use admin::Readiness;
+use admin::{AdminConfig, Readiness};
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
 use status_page::Live;
@@ -66,8 +66,8 @@ pub struct Config {
     pub node_labels: Vec<String>,
     /// Whether the PromQL of custom resources is asked.
     pub own_queries: bool,
-    /// Where the admin server listens.
-    pub admin_address: SocketAddr,
+    /// Where probes, metrics and the status page are served.
+    pub admin: AdminConfig,
     /// The lease; its namespace is the operator's own.
     pub lease: LeaseConfig,
     /// The webhook.
@@ -105,13 +105,16 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let decisions = Decisions::default();
     let (identity, labels) = (config.lease.identity.clone(), config.node_labels.clone());
     let live = Arc::new(Live::new(identity, labels, decisions.clone()));
-    let page = status_page::router(Arc::<Live>::clone(&live));
     let memories = Memories::default();
-    let leading = Arc::clone(&live);
-    let page = page.merge(swarm::router(memories.clone(), move || leading.leads()));
-    let router = admin::router(metrics.clone(), readiness.clone(), page);
-    let served = admin::serve(config.admin_address, router, shutdown.begun());
-    tasks.spawn(async move { served.await.map(|()| "admin server") });
+    let certificates = Certificates::default();
+    let sources = admin::Sources {
+        metrics: metrics.clone(),
+        readiness: readiness.clone(),
+        page: page(&live, &memories),
+        client: client.clone(),
+        certificates: certificates.clone(),
+    };
+    admin::start(&config.admin, sources, &shutdown, &mut tasks).await?;
 
     let closing = Shutdown::default();
     let nodes = NodeStore::default();
@@ -121,11 +124,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         Ok("watch of nodes")
     });
     let namespace = config.lease.namespace.clone();
-    let (world, certificates) = {
+    let world = {
         let started = webhook::start(
             &config.webhook,
             &namespace,
-            (&client, &metrics),
+            (&client, &metrics, &certificates),
             nodes.clone(),
             (&readiness, &closing),
             &mut tasks,
@@ -185,6 +188,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         tokio::time::sleep(FAREWELL).await;
     }
     result
+}
+
+/// What this replica decides, for people.
+fn page(live: &Arc<Live>, memories: &Memories) -> Router {
+    let leading = Arc::clone(live);
+    let swarms = swarm::router(memories.clone(), move || leading.leads());
+    status_page::router(Arc::<Live>::clone(live)).merge(swarms)
 }
 
 /// What only the leader runs.
@@ -341,7 +351,7 @@ impl Leader {
 
     fn watch_traffic(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         let deployments = DeploymentStore::default();
-        self.metrics.register(Box::new(self.decisions.clone()));
+        self.metrics.register_streaming(Box::new(self.decisions.clone()));
         for what in ["nodes", "deployments", "trafficwatches"] {
             self.readiness.expect(what);
         }

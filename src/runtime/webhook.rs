@@ -141,18 +141,17 @@ async fn native_sidecars(client: &Client) -> bool {
 pub async fn start(
     config: &WebhookConfig,
     namespace: &str,
-    (client, metrics): (&Client, &Metrics),
+    (client, metrics, certificates): (&Client, &Metrics, &Certificates),
     nodes: NodeStore,
     (readiness, closing): (&Readiness, &Shutdown),
     tasks: &mut JoinSet<anyhow::Result<&'static str>>,
-) -> anyhow::Result<(World, Certificates)> {
+) -> anyhow::Result<World> {
     let world = World::new(config.setup(client, namespace).await, nodes);
     tracing::info!(
         agent_image = world.setup().own_image.as_deref().unwrap_or("unknown"),
         native_sidecars = world.setup().native_sidecars,
         "serving NetworkProbers"
     );
-    let certificates = Certificates::default();
     readiness.expect("certificate");
     readiness.expect("networkprobers");
     let follow = world.clone().follow(client.clone(), metrics.clone());
@@ -192,11 +191,11 @@ pub async fn start(
     let injector = Arc::new(WorldInjector(world.clone()));
     let router = server::router(injector, Arc::new(Counted(metrics.clone()))).merge(agents);
     let address = config.address;
-    let server = Server::bind(address, &certificates);
+    let server = Server::bind(address, certificates);
     let server =
         server.await.with_context(|| format!("--webhook-address {address}: cannot listen"))?;
     tracing::info!(address = %server.address()?, "serving the webhook and pinglists");
     let served = server.run(router, closing.begun());
     tasks.spawn(async move { served.await.context("webhook server").map(|()| "webhook server") });
-    Ok((world, certificates))
+    Ok(world)
 }

@@ -1,6 +1,6 @@
 //! The rendered manifests, as `kubectl kustomize` gives them.
 use crate::files::{
-    NAMESPACE, OPERATOR, OVERLAYS, Scratch, documents_of, files_in, promtool, read,
+    NAMESPACE, OPERATOR, OVERLAYS, Scratch, documents_of, files_in, promtool, read, root,
 };
 use crate::objects::{contains, kind, name, namespace, passages, render, selects};
 use std::collections::BTreeMap;
@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use traffic_operator::api::{NetworkProber, RouteReflectorSet};
 use traffic_operator::network_prober::{scope::Tenancy, settings::Settings};
 use traffic_operator::route_reflector::planner::Rules;
+
+/// Where a pod has the token of its service account.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 #[test]
 fn overlays_render_without_flags_and_without_crds() {
@@ -107,8 +110,15 @@ fn the_operator_is_deployed_as_documented() {
             let found = found.unwrap_or_else(|| panic!("{overlay}: no {variable}"));
             assert_eq!(found["valueFrom"]["fieldRef"]["fieldPath"], field);
         }
-        assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez");
-        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+        for (probe, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
+            let expected = serde_json::json!({"path": path, "port": "probes"});
+            assert_eq!(container[probe]["httpGet"], expected, "{overlay}");
+        }
+        for (name, port) in [("metrics", 8080), ("probes", 8081), ("webhook", 9443)] {
+            let ports = container["ports"].as_array().into_iter().flatten();
+            let found = ports.clone().find(|port| port["name"] == name);
+            assert_eq!(found.map(|found| &found["containerPort"]), Some(&port.into()), "{name}");
+        }
         // What selects the pods selects these.
         let labels = &deployment["spec"]["template"]["metadata"]["labels"];
         for (service, port, target) in [
@@ -134,13 +144,15 @@ fn the_operator_is_deployed_as_documented() {
 #[test]
 fn prometheus_finds_the_operator() {
     let rendered = render(OVERLAYS[0]);
-    let monitor = rendered.one("PodMonitor", OPERATOR);
-    let deployment = rendered.one("Deployment", OPERATOR);
-    let template = &deployment["spec"]["template"];
+    let monitor = rendered.one("ServiceMonitor", OPERATOR);
+    let service = rendered.one("Service", "traffic-operator-metrics");
     assert_eq!(namespace(monitor), NAMESPACE);
-    assert!(selects(&monitor["spec"]["selector"]["matchLabels"], &template["metadata"]["labels"]));
-    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
-    assert_eq!(endpoint["port"], template["spec"]["containers"][0]["ports"][0]["name"]);
+    assert!(selects(&monitor["spec"]["selector"]["matchLabels"], &service["metadata"]["labels"]));
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!(endpoint["port"], service["spec"]["ports"][0]["name"]);
+    // Without the token of its own account every scrape is refused.
+    assert_eq!(endpoint["scheme"], "https");
+    assert_eq!(endpoint["bearerTokenFile"], TOKEN);
     // `namespace` is the TrafficWatch's; without this it arrives as exported_namespace.
     assert_eq!(endpoint["honorLabels"], true);
 
@@ -151,6 +163,9 @@ fn prometheus_finds_the_operator() {
     let rules = rendered.one("Role", "prometheus-k8s")["rules"].as_array().expect("rules").clone();
     let pods =
         rules.iter().find(|rule| contains(&rule["resources"], "pods")).expect("a rule on pods");
+    for resource in ["services", "endpoints"] {
+        assert!(contains(&pods["resources"], resource), "a ServiceMonitor finds {resource}");
+    }
     for rule in &rules {
         assert_eq!(rule["verbs"], serde_json::json!(["get", "list", "watch"]));
     }
@@ -265,6 +280,28 @@ fn the_standalone_operator_asks_the_standalone_prometheus() {
     let prometheus = rendered.one("Deployment", "prometheus");
     let mounted = &prometheus["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"];
     assert_eq!(mounted, name(config));
+}
+
+/// kube-prometheus' account has this right by its own role; ours brings it.
+#[test]
+fn s14_the_standalone_prometheus_may_read_the_metrics() {
+    let rendered = render(OVERLAYS[1]);
+    let name_ = "traffic-operator-monitoring-prometheus";
+    let role = rendered.one("ClusterRole", name_);
+    let expected = serde_json::json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    assert_eq!(role["rules"], expected, "and nothing else");
+    let binding = rendered.one("ClusterRoleBinding", name_);
+    assert_eq!(name_of(&binding["roleRef"]), name_);
+    let pod = &rendered.one("Deployment", "prometheus")["spec"]["template"]["spec"];
+    assert_eq!(binding["subjects"][0]["name"], pod["serviceAccountName"]);
+    assert_eq!(binding["subjects"][0]["namespace"], "traffic-operator-monitoring");
+    assert!(pod["automountServiceAccountToken"].is_null(), "it has a token");
+    let config = read(&root().join("deploy/overlays/standalone/prometheus.yml"));
+    let config: serde_json::Value = serde_yaml::from_str(&config).expect("YAML");
+    let jobs = config["scrape_configs"].as_array().expect("jobs");
+    let job = jobs.iter().find(|job| job["job_name"] == OPERATOR).expect("our job");
+    assert_eq!(job["scheme"], "https");
+    assert_eq!(job["authorization"]["credentials_file"], TOKEN);
 }
 
 /// The agents of a `NetworkProber` are in the namespaces of its pods, which kube-prometheus' own roles do

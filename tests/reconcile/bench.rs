@@ -206,39 +206,14 @@ impl Bench {
     /// The same, with another way to the API server.
     pub fn operator_from(kubeconfig: PathBuf, prometheus: &[&str], args: &[&str]) -> Operator {
         let image = ["--agent-image", AGENT_IMAGE];
-        Self::start_operator(kubeconfig, &[prometheus, &image, args].concat())
+        Operator::start_at(free_address(), kubeconfig, &[prometheus, &image, args].concat())
     }
 
     /// Starts the operator as in a pod of this name, whose image agents get.
     pub fn operator_in_pod(&self, pod: &str) -> Operator {
         let groups = ["system:serviceaccounts", "system:authenticated"];
         let kubeconfig = self.plane.kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
-        Self::start_operator(kubeconfig, &["--identity", pod])
-    }
-
-    fn start_operator(kubeconfig: PathBuf, args: &[&str]) -> Operator {
-        let (address, webhook) = (free_address(), free_address());
-        let log =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
-        let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
-            .arg("run")
-            .args(["--admin-address", &address.to_string()])
-            .args(["--webhook-address", &webhook.to_string()])
-            .args(["--webhook-url", &format!("https://{webhook}")])
-            .args(["--log", "info,traffic_operator=debug"])
-            .args(args)
-            .env("KUBECONFIG", kubeconfig)
-            // As in the image, which holds the program and nothing else: no certificates to be found.
-            .env("SSL_CERT_FILE", "/dev/null")
-            .env("SSL_CERT_DIR", "/nonexistent")
-            .env_remove("POD_NAMESPACE")
-            .env_remove("POD_NAME")
-            .stdin(Stdio::null())
-            .stderr(File::create(&log).expect("log"))
-            .spawn()
-            .expect("operator");
-        let (url, webhook) = (format!("http://{address}"), format!("https://{webhook}"));
-        Operator { child, url, webhook, log }
+        Operator::start_at(free_address(), kubeconfig, &["--identity", pod])
     }
 
     pub async fn status(&self, name: &str) -> Value {
@@ -344,6 +319,36 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// Starts it with its admin server at this address.
+    pub fn start_at(address: std::net::SocketAddr, kubeconfig: PathBuf, args: &[&str]) -> Self {
+        let webhook = free_address();
+        let log =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
+        let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
+            .arg("run")
+            .args(["--admin-address", &address.to_string()])
+            .args(["--webhook-address", &webhook.to_string()])
+            .args(["--webhook-url", &format!("https://{webhook}")])
+            .args(["--log", "info,traffic_operator=debug"])
+            .args(args)
+            .env("KUBECONFIG", kubeconfig)
+            // Everything in plain HTTP at one address; scraping.rs tries what is deployed.
+            .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
+            .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
+            .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
+            // As in the image, which holds the program and nothing else: no certificates to be found.
+            .env("SSL_CERT_FILE", "/dev/null")
+            .env("SSL_CERT_DIR", "/nonexistent")
+            .env_remove("POD_NAMESPACE")
+            .env_remove("POD_NAME")
+            .stdin(Stdio::null())
+            .stderr(File::create(&log).expect("log"))
+            .spawn()
+            .expect("operator");
+        let (url, webhook) = (format!("http://{address}"), format!("https://{webhook}"));
+        Operator { child, url, webhook, log }
+    }
+
     pub async fn page(&self, path: &str) -> Option<(u16, String)> {
         let http = reqwest::Client::builder().tls_certs_only([]).build().ok()?;
         let answer = http.get(format!("{}{path}", self.url)).send().await.ok()?;
@@ -413,7 +418,7 @@ fn keep_record(plane: &ControlPlane) {
 }
 
 /// A port that nobody listens on at the moment.
-fn free_address() -> std::net::SocketAddr {
+pub fn free_address() -> std::net::SocketAddr {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     free.local_addr().expect("address")
 }

@@ -19,4 +19,5 @@ mod reflecting;
 mod rights;
 mod samples;
 mod schema;
+mod scraping;
 mod swarming;

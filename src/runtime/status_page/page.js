@@ -317,7 +317,7 @@ function notice() {
   }
   return [el("h2", null, "This replica does not lead"),
     el("p", null, `Only the replica that leads judges nodes and knows their state. ${view.identity} waits to take over and has nothing to show. Ask the leader; the Lease names it:`),
-    el("pre", { tabindex: "0" }, "kubectl -n traffic-operator-system get lease traffic-operator -o jsonpath='{.spec.holderIdentity}'\nkubectl -n traffic-operator-system port-forward pod/THAT-NAME 8080")];
+    el("pre", { tabindex: "0" }, "kubectl -n traffic-operator-system get lease traffic-operator -o jsonpath='{.spec.holderIdentity}'\nkubectl -n traffic-operator-system port-forward pod/THAT-NAME 8082")];
 }
 
 function urgency(watch) {

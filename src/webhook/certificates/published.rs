@@ -47,6 +47,19 @@ impl ResolvesServerCert for Current {
     }
 }
 
+/// What is installed, and something else before.
+#[derive(Debug)]
+struct CurrentOr {
+    current: Arc<Current>,
+    first: Arc<CertifiedKey>,
+}
+
+impl ResolvesServerCert for CurrentOr {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current.resolve(hello).or_else(|| Some(Arc::clone(&self.first)))
+    }
+}
+
 impl Default for Certificates {
     fn default() -> Self {
         let (bundle, touched) = (watch::Sender::new(None), watch::Sender::new(()));
@@ -100,6 +113,22 @@ impl Certificates {
             .with_no_client_auth()
             .with_cert_resolver(Arc::<Current>::clone(&self.current));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// The same for a server of HTTP/1 that serves from the start: until something is installed it presents
+    /// `first`.
+    ///
+    /// # Errors
+    /// When the versions of TLS and the cryptography do not fit together.
+    pub fn server_config_from(&self, first: CertifiedKey) -> Result<ServerConfig, rustls::Error> {
+        let current = Arc::clone(&self.current);
+        let resolver = CurrentOr { current, first: Arc::new(first) };
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
     }
 

@@ -1,0 +1,80 @@
+//! `/metrics`: encoded while it is read, for some readers at a time.
+use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{ConnectInfo, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::sync::mpsc;
+
+use super::access::Access;
+use crate::{metrics::Metrics, serving::places::Places};
+
+/// Where metrics are served.
+pub const PATH: &str = "/metrics";
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Pages that are read at a time, in all and by one source: two replicas of Prometheus, and people who
+/// look, perhaps all behind one address. A slow reader has a thread and two pieces of 32 KiB.
+const READERS: (usize, usize) = (16, 4);
+
+#[derive(Clone)]
+struct Scrapes {
+    metrics: Metrics,
+    /// Who may read; everybody if there is none.
+    access: Option<Arc<Access>>,
+    readers: Places,
+}
+
+/// The route. Without `access` whoever reaches it may read.
+pub fn router(metrics: Metrics, access: Option<Access>) -> Router {
+    let readers = Places::new(READERS.0, READERS.1);
+    let scrapes = Scrapes { metrics, access: access.map(Arc::new), readers };
+    Router::new().route(PATH, get(scrape)).with_state(scrapes)
+}
+
+async fn scrape(
+    State(scrapes): State<Scrapes>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    let answer = match &scrapes.access {
+        Some(access) => access.check(peer.ip(), &headers).await,
+        None => Ok(()),
+    };
+    let answer = match answer {
+        Ok(()) => scrapes.page(peer),
+        Err(refusal) => refusal.into_response(),
+    };
+    scrapes.metrics.scraped(answer.status().as_u16());
+    answer
+}
+
+impl Scrapes {
+    fn page(&self, peer: SocketAddr) -> Response {
+        let Some(place) = self.readers.take(peer.ip()) else {
+            let text = "too many read the metrics at once\n";
+            return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+        };
+        let (give, take) = mpsc::channel::<Bytes>(1);
+        let metrics = self.metrics.clone();
+        // It waits for the reader, and ends with the connection: then nobody takes any more.
+        tokio::task::spawn_blocking(move || {
+            let _place = place;
+            let piece = |piece| give.blocking_send(Bytes::from(piece)).map_err(|_| fmt::Error);
+            // A page that breaks off has no end mark, and Prometheus drops it.
+            if metrics.stream(piece).is_err() {
+                tracing::debug!(%peer, "a page of metrics was not read to its end");
+            }
+        });
+        let pieces = futures::stream::unfold(take, async |mut take| {
+            take.recv().await.map(|piece| (Ok::<_, Infallible>(piece), take))
+        });
+        ([(header::CONTENT_TYPE, OPEN_METRICS)], Body::from_stream(pieces)).into_response()
+    }
+}
