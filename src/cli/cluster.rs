@@ -37,11 +37,11 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "NAME", default_value = manifests::NAME)]
     lease_name: String,
 
-    /// Port of its admin server.
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    /// Port of its status page, on the loopback of its pod.
+    #[arg(long, value_name = "PORT", default_value_t = 8082)]
     operator_port: u16,
 
-    /// Address of the leader's admin server, for example of a port-forward to it: asked directly and
+    /// Address of the leader's status page, for example of a port-forward to it: asked directly and
     /// not through the API server.
     #[arg(long, value_name = "URL")]
     operator_url: Option<String>,

@@ -4,10 +4,14 @@ use std::time::Duration;
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 use kube::{Api, Client};
 
-use super::{cluster::describe, figures::ago};
+use super::{
+    cluster::describe,
+    figures::ago,
+    forward::{self, ForwardError},
+};
 use crate::traffic_watch::view::View;
 
-/// The longest the admin server may take: it answers from memory.
+/// The longest the leader may take: it answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where the operator's Lease and pods are.
@@ -17,9 +21,9 @@ pub struct Place {
     pub namespace: String,
     /// The Lease's name.
     pub lease: String,
-    /// The port of the admin server.
+    /// The port of the status page, on the loopback of its pod.
     pub port: u16,
-    /// The admin server's address, to be asked directly.
+    /// The status page's address, to be asked directly.
     pub url: Option<String>,
 }
 
@@ -110,44 +114,40 @@ async fn through_the_api_server(
         )
     })?;
     let holder = leader.holder;
-    let uri = format!("/api/v1/namespaces/{namespace}/pods/{holder}:{port}/proxy{query}");
-    let request = http::Request::get(&uri)
-        .body(vec![])
-        .map_err(|error| format!("the Lease's holder {holder:?} is no pod name: {error}"))?;
-    let answer = client.request_text(request).await.map_err(|error| {
+    let answer = forward::get(client, (namespace, &holder, *port), query).await;
+    let answer = answer.map_err(|error| {
         let renewed = leader.renewed.map(|at| ago(at, Timestamp::now())).unwrap_or_default();
         unreachable(&holder, namespace, *port, &renewed, error)
     })?;
     Ok((answer, format!("pod {holder}")))
 }
 
-/// Why the proxy gave no answer, and the way around it.
+/// Why the port-forward gave no answer, and the way around it.
 fn unreachable(
     holder: &str,
     namespace: &str,
     port: u16,
     renewed: &str,
-    error: kube::Error,
+    error: ForwardError,
 ) -> String {
-    let forward = format!(
-        "kubectl -n {namespace} port-forward pod/{holder} {port}, then --operator-url http://127.0.0.1:{port}"
+    let inside = format!(
+        "kubectl -n {namespace} exec {holder} -- /traffic-operator explain node NAME --operator-url \
+         http://127.0.0.1:{port}"
     );
     match error {
-        kube::Error::Api(s) if s.is_forbidden() => {
-            format!(
-                "you may not get pods/proxy in namespace {namespace}; ask for that, or {forward}"
-            )
-        }
-        kube::Error::Api(s) if s.is_not_found() => format!(
-            "there is no pod {holder} in namespace {namespace} (it renewed the Lease {renewed} ago), or \
-             it is older than this command; if the operator runs elsewhere: --operator-url"
+        ForwardError::Api(kube::Error::Api(s)) if s.is_forbidden() => format!(
+            "you may not forward ports of pods in namespace {namespace} (get and create \
+             pods/portforward); ask for that, or {inside}"
         ),
-        kube::Error::Api(s) if matches!(s.code, 500 | 502..=504) => format!(
-            "the API server cannot reach pod {holder} (a network policy, or it is just ending): {}; \
-             try: {forward}",
-            s.message.trim()
+        ForwardError::Api(kube::Error::Api(s)) if s.is_not_found() => format!(
+            "there is no pod {holder} in namespace {namespace} (it renewed the Lease {renewed} ago); if \
+             the operator runs elsewhere: --operator-url"
         ),
-        error => format!("{}; try: {forward}", describe("ask the leader", error)),
+        ForwardError::Api(error) => format!("{}; try: {inside}", describe("forward", error)),
+        error => format!(
+            "pod {holder} does not answer on its own port {port}: {error}; if it serves the status page \
+             elsewhere (--page-address): --operator-port; if not to itself: --operator-url"
+        ),
     }
 }
 
@@ -170,13 +170,15 @@ mod tests {
 
     #[test]
     fn a_leader_that_cannot_be_asked_leaves_a_way() {
+        let api = |code, reason| ForwardError::Api(refused(code, reason));
         for (error, expected) in [
-            (refused(403, "Forbidden"), "may not get pods/proxy in namespace ns"),
-            (refused(404, "NotFound"), "no pod p in namespace ns"),
-            (refused(503, "ServiceUnavailable"), "network policy"),
-            (refused(418, "x"), "port-forward"),
+            (api(403, "Forbidden"), "may not forward ports of pods in namespace ns"),
+            (api(404, "NotFound"), "no pod p in namespace ns"),
+            (api(503, "ServiceUnavailable"), "exec p --"),
+            (ForwardError::Pod("connection refused".into()), "own port 8082: connection refused"),
+            (ForwardError::Deadline, "no answer within 10 s"),
         ] {
-            let text = unreachable("p", "ns", 8080, "3s", error);
+            let text = unreachable("p", "ns", 8082, "3s", error);
             assert!(text.contains(expected) && text.contains("--operator-url"), "{text}");
         }
     }

@@ -16,6 +16,7 @@ pub mod doctor;
 pub mod evaluate;
 pub mod explain;
 pub mod figures;
+pub mod forward;
 pub mod leader;
 pub mod measures;
 pub mod population;

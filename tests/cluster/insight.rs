@@ -18,16 +18,14 @@ async fn command(stage: &Stage, arguments: &[&str]) -> Result<(bool, String)> {
     Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// The state as the leader's admin server tells it.
-fn view(stage: &Stage, name: &str) -> Result<Value> {
+/// The state as the leader's status page shows it.
+async fn view(stage: &Stage, name: &str) -> Result<Value> {
     let namespace = "traffic-operator-system";
     let lease = stage.json(&["-n", namespace, "lease", "traffic-operator"])?;
     let leader = lease["spec"]["holderIdentity"].as_str().context("a leader")?;
-    let path = format!(
-        "/api/v1/namespaces/{namespace}/pods/{leader}:8080/proxy/api/v1/trafficwatches\
-         ?namespace=default&name={name}"
-    );
-    let view: Value = serde_json::from_str(&stage.cluster.kubectl(&["get", "--raw", &path])?)?;
+    let path = format!("/api/v1/trafficwatches?namespace=default&name={name}");
+    let view = stage.cluster.get_in_pod(namespace, leader, 8082, &path).await?;
+    let view: Value = serde_json::from_str(&view)?;
     ensure!(view["leader"] == true, "{view}");
     Ok(view["watches"][0].clone())
 }
@@ -128,7 +126,7 @@ pub async fn backtest_agrees_with_what_the_operator_did(stage: &Stage) -> Result
         })
         .await?;
     let to = Timestamp::now();
-    let mut did = transitions(&view(stage, "history")?["transitions"], from)?;
+    let mut did = transitions(&view(stage, "history").await?["transitions"], from)?;
     did.reverse();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("history.yaml");
     std::fs::write(

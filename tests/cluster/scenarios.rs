@@ -348,7 +348,7 @@ async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
 }
 
 async fn the_shipped_alerts_and_scrapes_are_taken_by_prometheus(stage: &Stage) -> Result<()> {
-    // Both replicas through the PodMonitor, which the Role in our namespace lets Prometheus see.
+    // Both replicas through the ServiceMonitor, which the Role in our namespace lets Prometheus see.
     stage
         .until("both replicas scraped", async || {
             let up = stage.cluster.query("count(traffic_operator_build_info)").await?;

@@ -1,4 +1,4 @@
-//! `explain` through an API server that a test plays: the leader is asked by the proxy of its pod.
+//! `explain` through an API server that a test plays: the leader is asked by a port-forward to its pod.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -7,11 +7,18 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
+    body::Body,
+    extract::{Request, State},
     http::{StatusCode, Uri, header},
-    response::IntoResponse,
+    response::{IntoResponse, Response},
 };
+use futures::{SinkExt, StreamExt};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
+};
 
 use crate::program::{Outcome, run};
 
@@ -58,15 +65,66 @@ impl ApiServer {
     }
 }
 
-async fn answer(State(this): State<ApiServer>, uri: Uri) -> impl IntoResponse {
-    let answers = this.answers.lock().expect("lock");
-    let known = answers.get(&uri.to_string()).or_else(|| answers.get(uri.path())).cloned();
+async fn answer(State(this): State<ApiServer>, request: Request) -> Response {
+    let forward = request.uri().path().ends_with("/portforward");
+    let known = this.known(request.uri());
+    match known {
+        // What the pod answers; what the API server refuses is answered as everything else.
+        Some((200, view)) if forward => upgrade(request, view),
+        known => plain(request.uri(), known),
+    }
+}
+
+impl ApiServer {
+    fn known(&self, uri: &Uri) -> Option<(u16, Value)> {
+        let answers = self.answers.lock().expect("lock");
+        answers.get(&uri.to_string()).or_else(|| answers.get(uri.path())).cloned()
+    }
+}
+
+/// The protocol of a port-forward: of each message the first byte is the channel, 0 for data and 1 for
+/// errors; both begin with the port.
+fn upgrade(mut request: Request, view: Value) -> Response {
+    let key = request.headers()[header::SEC_WEBSOCKET_KEY].clone();
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let stream = TokioIo::new(upgraded.await.expect("upgrade"));
+        let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        for channel in [0, 1] {
+            let [low, high] = PORT.to_le_bytes();
+            socket.send(Message::binary(vec![channel, low, high])).await.expect("port");
+        }
+        if let Some(why) = view.as_str() {
+            let text = [b"\x01", why.as_bytes()].concat();
+            socket.send(Message::binary(text)).await.expect("error");
+            return;
+        }
+        let asked = socket.next().await.expect("a request").expect("a message").into_data();
+        let asked = String::from_utf8_lossy(&asked[1..]).into_owned();
+        assert!(asked.starts_with("GET /api/v1/trafficwatches?node=node-2 HTTP/1.1"), "{asked}");
+        let body = view.to_string();
+        let head = format!("\0HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        socket.send(Message::binary((head + &body).into_bytes())).await.expect("answer");
+        // Until the other end has read it.
+        while let Some(Ok(_)) = socket.next().await {}
+    });
+    Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_ACCEPT, derive_accept_key(key.as_bytes()))
+        .header(header::SEC_WEBSOCKET_PROTOCOL, "v4.channel.k8s.io")
+        .body(Body::empty())
+        .expect("response")
+}
+
+fn plain(uri: &Uri, known: Option<(u16, Value)>) -> Response {
     let (status, body) = known.unwrap_or_else(|| {
         let message = format!("there is no {uri}");
         (404, refusal(404, "NotFound", &message))
     });
     let status = StatusCode::from_u16(status).expect("status");
-    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string())
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
 fn refusal(code: u16, reason: &str, message: &str) -> Value {
@@ -119,16 +177,19 @@ fn cluster() -> ApiServer {
             "nodes": [node], "nodesTruncated": false, "transitions": []
         }]
     });
-    server.set(&proxy(), 200, view);
+    server.set(&forward(), 200, view);
     server
 }
 
-fn proxy() -> String {
-    format!("/api/v1/namespaces/{SYSTEM}/pods/op-1:8080/proxy/api/v1/trafficwatches?node=node-2")
+/// The port of the status page on the loopback of its pod.
+const PORT: u16 = 8082;
+
+fn forward() -> String {
+    format!("/api/v1/namespaces/{SYSTEM}/pods/op-1/portforward")
 }
 
 #[test]
-fn the_leader_is_asked_through_the_proxy_of_its_pod() {
+fn the_leader_is_asked_through_a_port_forward_to_its_pod() {
     let outcome = cluster().explain("leader", &[]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     for expected in [
@@ -144,22 +205,16 @@ fn the_leader_is_asked_through_the_proxy_of_its_pod() {
 
 #[test]
 fn whoever_keeps_the_leader_from_us_is_named() {
-    for (name, status, reason, expected) in [
-        (
-            "forbidden",
-            403,
-            "Forbidden",
-            "you may not get pods/proxy in namespace traffic-operator-system",
-        ),
-        ("gone", 404, "NotFound", "there is no pod op-1"),
-        ("policy", 503, "ServiceUnavailable", "cannot reach pod op-1 (a network policy"),
+    let refusal = |status, reason: &str| (status, refusal(status, reason, "no"));
+    let inside = "failed to connect to localhost:8082 inside namespace: connection refused";
+    for (name, (status, body), expected) in [
+        ("forbidden", refusal(403, "Forbidden"), "you may not forward ports of pods in namespace"),
+        ("gone", refusal(404, "NotFound"), "there is no pod op-1"),
+        ("node", refusal(503, "ServiceUnavailable"), "exec op-1 -- /traffic-operator explain"),
+        ("silent", (200, Value::from(inside)), "does not answer on its own port 8082: failed to"),
     ] {
         let server = cluster();
-        server.set(
-            &proxy(),
-            status,
-            refusal(status, reason, "dial tcp 10.0.0.7:8080: i/o timeout"),
-        );
+        server.set(&forward(), status, body);
         let outcome = server.explain(name, &[]);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
         assert!(outcome.out.contains("has not looked at this TrafficWatch yet"), "{}", outcome.out);

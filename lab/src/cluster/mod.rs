@@ -6,6 +6,7 @@ mod cgroups;
 mod containers;
 mod definitions;
 pub(crate) mod exposure;
+pub(crate) mod forward;
 pub(crate) mod guard;
 mod impairment;
 mod monitoring;

@@ -17,6 +17,8 @@ use crate::{process, workspace};
 pub(crate) const NAMESPACE: &str = "traffic-operator-system";
 /// The product's Deployment, and its Service's stem.
 pub(crate) const NAME: &str = "traffic-operator";
+/// The port of its status page, on the loopback of its pods.
+pub(crate) const PAGE: u16 = 8082;
 /// Its image is on the nodes: it starts in seconds.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -87,13 +89,15 @@ impl Cluster {
         holder.filter(|holder| !holder.is_empty()).context("nobody holds the operator's Lease")
     }
 
-    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches either replica.
+    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches either replica, and
+    /// has to show a token (`kubectl -n monitoring create token prometheus-k8s`).
     ///
     /// # Errors
     ///
     /// If the operator is not deployed.
     pub async fn operator_metrics_url(&self) -> Result<String> {
-        Ok(format!("{}/metrics", self.expose(NAMESPACE, "traffic-operator-metrics", 8080).await?))
+        let url = self.expose(NAMESPACE, "traffic-operator-metrics", 8080).await?;
+        Ok(format!("{}/metrics", url.replacen("http://", "https://", 1)))
     }
 }
 
@@ -136,6 +140,7 @@ fn environment(
          # Send traffic from a node:  lab traffic NODE RATE SECONDS   (lab traffic node-2 800M 30)\n\
          export KUBECONFIG={}\n\
          export PROMETHEUS_URL={prometheus}\n\
+         # With a token:  curl -k -H \"Authorization: Bearer $(kubectl -n monitoring create token prometheus-k8s)\" $OPERATOR_METRICS_URL\n\
          export OPERATOR_METRICS_URL={metrics}\n\
          export LAB_BIN_DIR={}\n\
          export PATH={}:{}:\"$PATH\"\n",

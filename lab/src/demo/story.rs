@@ -296,14 +296,14 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Prometheus has the operator's metrics, found through its PodMonitor.
+    /// Prometheus has the operator's metrics, found through its ServiceMonitor.
     async fn scraped(&self, checks: &mut Vec<Check>) -> Result<()> {
         let cluster = self.cluster;
         let builds = cluster.query("traffic_operator_build_info").await?.len();
         let states = cluster.query("traffic_operator_trafficwatch_node_state == 1").await?;
         let figure = format!("{builds} of 2 replicas, {} of 3 nodes with a state", states.len());
         checks.push(Check::new(
-            "operator scraped through its PodMonitor",
+            "operator scraped through its ServiceMonitor",
             builds == 2 && states.len() == 3,
             figure,
         ));

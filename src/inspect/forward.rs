@@ -1,0 +1,85 @@
+//! Reads from the loopback of a pod, by a port-forward through the API server.
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+
+/// The longest it may take, the way there included: the answer is made from memory.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The largest answer: about one node that a thousand objects judge, ten times over.
+const LARGEST: usize = 32 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// The API server refused the way.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    /// The way is there, and what is at its end does not answer.
+    #[error("{0}")]
+    Pod(String),
+    /// Nothing came in time.
+    #[error("no answer within {} s", DEADLINE.as_secs())]
+    Deadline,
+}
+
+/// Gets a path from a port of a pod.
+///
+/// # Errors
+/// Why there is no answer.
+pub async fn get(
+    client: &Client,
+    (namespace, pod, port): (&str, &str, u16),
+    path: &str,
+) -> Result<String, ForwardError> {
+    let asked = ask(client, (namespace, pod, port), path);
+    tokio::time::timeout(DEADLINE, asked).await.unwrap_or(Err(ForwardError::Deadline))
+}
+
+async fn ask(
+    client: &Client,
+    (namespace, pod, port): (&str, &str, u16),
+    path: &str,
+) -> Result<String, ForwardError> {
+    let failed = |error: &dyn std::fmt::Display| ForwardError::Pod(error.to_string());
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let mut forward = pods.portforward(pod, &[port]).await?;
+    let nothing = || ForwardError::Pod(format!("port {port} is not forwarded"));
+    let stream = forward.take_stream(port).ok_or_else(nothing)?;
+    let refused = forward.take_error(port).ok_or_else(nothing)?;
+    let exchange = async {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let request = Request::get(path).header(header::HOST, format!("127.0.0.1:{port}"));
+        let request = request.body(Empty::<Bytes>::new());
+        // The connection ends when there is nobody left to send on it.
+        let answer = async move {
+            let request = request.map_err(|error| failed(&error))?;
+            let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), LARGEST).collect().await;
+            let body = body.map_err(|error| failed(&error))?.to_bytes();
+            let text = String::from_utf8_lossy(&body).into_owned();
+            match status {
+                StatusCode::OK => Ok(text),
+                status => Err(ForwardError::Pod(format!("HTTP status {status}: {}", text.trim()))),
+            }
+        };
+        let (answer, _) = tokio::join!(answer, connection);
+        Ok::<_, hyper::Error>(answer)
+    };
+    let mut exchange = std::pin::pin!(exchange);
+    let result = tokio::select! {
+        answer = &mut exchange => answer.map_err(|error| failed(&error)).flatten(),
+        // Says why when it says anything; else the connection ends by itself.
+        Some(why) = refused => Err(ForwardError::Pod(why.trim().to_owned())),
+        else => exchange.await.map_err(|error| failed(&error)).flatten(),
+    };
+    forward.abort();
+    result
+}
