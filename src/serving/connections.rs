@@ -40,7 +40,7 @@ impl Limited {
         Self { lifetime: Some(lifetime), ..self }
     }
 
-    /// Counts the connections that are refused.
+    /// Counts the connections that are refused, or lose their place.
     #[must_use]
     pub fn counting(self, refused: Counter) -> Self {
         Self { refused, ..self }
@@ -56,7 +56,10 @@ impl Limited {
         // Answers are small and awaited: nothing is gained by collecting them.
         stream.set_nodelay(true)?;
         let end = self.lifetime.map(|lifetime| Box::pin(sleep(lifetime)));
-        Ok(Counted { stream, end, _place: place })
+        if place.replaced {
+            self.refused.inc();
+        }
+        Ok(Counted { stream, end, place })
     }
 }
 
@@ -74,12 +77,15 @@ impl<S> Accept<TcpStream, S> for Limited {
 pub struct Counted {
     stream: TcpStream,
     end: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    place: Place,
 }
 
 impl Counted {
-    /// Fails once its time is over.
+    /// Fails once its time is over, or its place somebody else's.
     fn in_time(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.place.is_over(cx) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match self.end.as_mut().map(|end| end.as_mut().poll(cx)) {
             Some(Poll::Ready(())) => Err(io::ErrorKind::TimedOut.into()),
             Some(Poll::Pending) | None => Ok(()),

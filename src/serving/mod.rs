@@ -1,6 +1,5 @@
 //! HTTP servers that nobody can exhaust: so many connections in all and of one source, so long for the
-//! head of a request, so long for everything. Whoever comes above that is closed at once and counted;
-//! those that are there go on.
+//! head of a request, so long for everything. Whoever is above that is closed at once and counted.
 use std::{future::Future, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
@@ -44,6 +43,8 @@ pub struct Limits {
     pub lifetime: Duration,
     /// Whether a connection may bring a second request.
     pub keep_alive: bool,
+    /// Whether a connection above that takes the place of the oldest, instead of being closed.
+    pub newest_wins: bool,
 }
 
 /// A server of HTTP/1 that is bound, and serves when it is [run](Server::run).
@@ -89,7 +90,11 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send,
     ) -> io::Result<()> {
         let limits = self.limits;
-        let places = Places::new(limits.connections, limits.of_one_source);
+        let places = if limits.newest_wins {
+            Places::newest_wins(limits.connections, limits.of_one_source)
+        } else {
+            Places::new(limits.connections, limits.of_one_source)
+        };
         let limited = Limited::new(places).within(limits.lifetime).counting(self.refused);
         let handle = Handle::new();
         let server = HttpServer::<SocketAddr>::from_listener(self.listener).handle(handle.clone());

@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     head: Duration::from_millis(500),
     lifetime: Duration::from_secs(2),
     keep_alive: false,
+    newest_wins: false,
 };
 
 /// Longer than anything here takes on a busy machine.
@@ -83,6 +84,32 @@ async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
         }
     };
     timeout(PATIENCE, again).await.unwrap();
+}
+
+/// A hostile pod on the host network has the address of the kubelet, and no policy keeps it out.
+#[tokio::test]
+async fn s14_a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_request() {
+    let limits = Limits {
+        head: PATIENCE * 2,
+        lifetime: PATIENCE * 2,
+        newest_wins: true,
+        connections: 4,
+        ..LIMITS
+    };
+    let (address, refused) = start(limits, hello()).await;
+    let mut held = Vec::new();
+    for round in 1..=3 {
+        for _ in 0..LIMITS.of_one_source {
+            held.push(connect(2, address).await);
+        }
+        for source in [2, 3] {
+            let answer = ask(source, address).await;
+            assert!(answer.ends_with("hello"), "{round}: source {source}: {answer:?}");
+        }
+    }
+    let mut oldest = held.remove(0);
+    assert_eq!(rest(&mut oldest).await, "");
+    assert!(refused.get() >= 6, "{}", refused.get());
 }
 
 #[tokio::test]

@@ -317,7 +317,9 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
                 attack.spawn(async move {
                     let mut held = Vec::new();
                     for _ in 0..50 {
-                        let Some(mut stream) = connect(2, address).await else { continue };
+                        // At the probes as a pod on the host network, at the metrics as another one.
+                        let from = if address == stage.probes { 1 } else { 2 };
+                        let Some(mut stream) = connect(from, address).await else { continue };
                         if number % 2 == 0 {
                             // Of a handshake, or of a head: it may be closed already.
                             let _ = stream.write_all(b"\x16\x03\x01").await;
@@ -343,7 +345,8 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
             let line = page.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or("0");
             line.parse::<u64>().expect("a count")
         };
-        assert!(refused("metrics") > 900 && refused("probes") > 900, "{page}");
+        // Half of those at the probes are answered with 400, for what they sent.
+        assert!(refused("metrics") > 900 && refused("probes") > 300, "{page}");
         // Objects are judged as ever.
         bench.prometheus.set("node-2", Sample::percent("71.5"));
         bench.until_label("node-2", KEY, Some("true")).await;
