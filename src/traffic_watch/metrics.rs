@@ -21,7 +21,7 @@ use crate::api::traffic_watch::NodeState;
 mod tests;
 
 /// The most pairs of an object and a node that have series. Each has four: 100,000 series, a page of
-/// some 13 MB, which is a tenth of what a Prometheus of the usual size holds.
+/// some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
 const PAIRS: usize = 25_000;
 
 type Result = std::result::Result<(), fmt::Error>;
