@@ -24,6 +24,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_api_requests_total",
     "traffic_operator_build_info",
     "traffic_operator_connections_refused_total",
+    "traffic_operator_events_dropped_total",
     "traffic_operator_injector_cert_not_after_seconds",
     "traffic_operator_injector_request_duration_seconds",
     "traffic_operator_injector_requests_total",
@@ -62,6 +63,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_swarm_worker_acked_epoch",
     "traffic_operator_swarm_worker_load_ratio",
     "traffic_operator_swarm_workers",
+    "traffic_operator_trafficwatch_above_ceiling",
     "traffic_operator_trafficwatch_deployment_replicas",
     "traffic_operator_trafficwatch_evaluations_total",
     "traffic_operator_trafficwatch_evictions_total",
@@ -73,9 +75,12 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_trafficwatch_node_value",
     "traffic_operator_trafficwatch_nodes",
     "traffic_operator_trafficwatch_nodes_not_exported",
+    "traffic_operator_trafficwatch_room",
     "traffic_operator_trafficwatch_suppressed",
     "traffic_operator_trafficwatch_transitions_total",
     "traffic_operator_trafficwatch_unknown",
+    "traffic_operator_unfit_nodes",
+    "traffic_operator_unfit_nodes_limit",
     "traffic_operator_watch_restarts_total",
     "process_cpu_seconds_total",
     "process_open_fds",
@@ -106,6 +111,7 @@ struct Inner {
     samples_rejected: Family<Reason, Counter>,
     api_requests: Family<ApiCall, Counter>,
     watch_restarts: Family<Resource, Counter>,
+    events_dropped: Counter,
     store_objects: Family<Resource, Gauge>,
     leader: Gauge<i64, AtomicI64>,
     injections: Family<Injection, Counter>,
@@ -213,6 +219,7 @@ impl Metrics {
             samples_rejected: Family::default(),
             api_requests: Family::default(),
             watch_restarts: Family::default(),
+            events_dropped: Counter::default(),
             store_objects: Family::default(),
             leader: Gauge::default(),
             injections: Family::default(),
@@ -331,6 +338,11 @@ impl Metrics {
         self.0.watch_restarts.get_or_create(&Resource { resource }).inc();
     }
 
+    /// Counts an event that could not be written, or not in time.
+    pub fn event_dropped(&self) {
+        self.0.events_dropped.inc();
+    }
+
     /// Sets how many objects are kept in memory.
     pub fn stored(&self, resource: &'static str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -408,6 +420,11 @@ impl Inner {
             "api_requests",
             "Calls to the Kubernetes API; code 0 is no answer",
             self.api_requests.clone(),
+        );
+        r.register(
+            "events_dropped",
+            "Events that could not be written, or not in time",
+            self.events_dropped.clone(),
         );
         r.register(
             "watch_restarts",

@@ -28,6 +28,9 @@ pub const GROUP: &str = "traffic.example.com";
 /// The category that lists every kind of this operator: `kubectl get traffic`.
 pub const CATEGORY: &str = "traffic";
 
+/// How the key of every mark of a `TrafficWatch` on a node ends.
+pub const UNFIT_SUFFIX: &str = ".traffic.example.com/unfit";
+
 /// Node annotation with the capacity of a node's links, in bits per second (a quantity: `10G`).
 pub const CAPACITY_ANNOTATION: &str = "traffic.example.com/capacity";
 
@@ -138,6 +141,11 @@ pub trait Kind:
     fn conditions_mut(status: &mut Self::Status) -> &mut Vec<Condition>;
     /// The field of a status that says which generation it was computed from.
     fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64>;
+    /// What of a spec that cannot be read is needed to clean up after it; `None` if that is not known.
+    #[must_use]
+    fn spec_for_cleanup(_spec: &serde_json::Value) -> Option<serde_json::Value> {
+        None
+    }
 }
 
 /// Tells the generic controller about a kind whose status has the usual fields; `cluster` stands before
@@ -145,6 +153,16 @@ pub trait Kind:
 macro_rules! kind {
     (cluster $kind:ty, $status:ty) => {
         kind!($kind, $status, |client, _| kube::Api::all(client));
+    };
+    ($kind:ty, $status:ty, cleanup $cleanup:expr) => {
+        kind!(@ $kind, $status, |client: kube::Client, namespace: Option<&str>| {
+            namespace.map_or_else(
+                || kube::Api::all(client.clone()),
+                |namespace| kube::Api::namespaced(client.clone(), namespace),
+            )
+        }, fn spec_for_cleanup(spec: &serde_json::Value) -> Option<serde_json::Value> {
+            Some($cleanup(spec))
+        });
     };
     ($kind:ty, $status:ty) => {
         kind!($kind, $status, |client: kube::Client, namespace: Option<&str>| {
@@ -155,6 +173,9 @@ macro_rules! kind {
         });
     };
     ($kind:ty, $status:ty, $api:expr) => {
+        kind!(@ $kind, $status, $api,);
+    };
+    (@ $kind:ty, $status:ty, $api:expr, $($cleanup:item)?) => {
         impl $crate::api::Kind for $kind {
             type Status = $status;
 
@@ -176,6 +197,8 @@ macro_rules! kind {
             fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64> {
                 &mut status.observed_generation
             }
+
+            $($cleanup)?
         }
     };
 }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     manifests,
     runtime::{self, log::LogFormat},
+    traffic_watch::{ceiling, limits::Share},
     webhook::certificates::Lifetimes,
 };
 
@@ -32,6 +33,12 @@ pub struct RunArgs {
     #[arg(long, env = "TRAFFIC_OPERATOR_OWN_QUERIES", value_name = "BOOL")]
     #[arg(default_value_t = true, action = clap::ArgAction::Set)]
     pub own_queries: bool,
+
+    /// How many nodes all TrafficWatches together may mark unfit: a number, or a percentage of the nodes
+    /// that can take ordinary pods. Marks that are there stay, unless it is 0.
+    #[arg(long, env = "TRAFFIC_OPERATOR_MAX_UNFIT", value_name = "NUMBER|PERCENT")]
+    #[arg(default_value_t = ceiling::DEFAULT)]
+    pub max_unfit: Share,
 
     /// Where /metrics is served.
     #[arg(long, env = "TRAFFIC_OPERATOR_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
@@ -132,6 +139,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             probe_address: args.probe_address,
             page_address: args.page_address,
         },
+        max_unfit: args.max_unfit,
         lease: runtime::lease::LeaseConfig {
             namespace: args.lease_namespace.clone(),
             name: args.lease_name.clone(),

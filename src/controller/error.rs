@@ -1,7 +1,7 @@
 //! The one error type of the reconcile loops, and what to do about each of its classes.
 use std::time::Duration;
 
-use super::conditions::Verdict;
+use super::{Notice, conditions::Verdict};
 
 /// Why a reconcile stopped.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,16 @@ pub enum Error {
     /// An object that this one describes is somebody else's; the rest of the object is served.
     #[error("{0}")]
     Taken(String),
+    /// Some of what was decided could not be written; all the rest is, and is to be on record.
+    #[error("{}", first(errors))]
+    Stages {
+        /// What there is to tell of what was written.
+        notices: Vec<Notice>,
+        /// What failed, in the order it was tried; never empty.
+        errors: Vec<Error>,
+        /// When to look again.
+        again: Duration,
+    },
     /// It cannot be done yet and is tried again: the reason, and in words.
     #[error("{1}")]
     Pending(&'static str, String),
@@ -33,7 +43,24 @@ pub enum Error {
     },
 }
 
+fn first(errors: &[Error]) -> String {
+    errors.first().map(Error::to_text).unwrap_or_default()
+}
+
 impl Error {
+    /// The outcome of stages of which some failed.
+    ///
+    /// # Errors
+    /// When any did.
+    pub fn stages(notices: Vec<Notice>, errors: Vec<Self>) -> Result<Vec<Notice>, Self> {
+        if errors.is_empty() {
+            return Ok(notices);
+        }
+        // Until the driver knows the period.
+        let again = Duration::from_secs(1);
+        Err(Self::Stages { notices, errors, again })
+    }
+
     /// Wraps a client error with what was being done.
     pub fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Kube { action, source }
@@ -46,6 +73,7 @@ impl Error {
             Self::Invalid(_) | Self::Refused(_) => "InvalidSpec",
             Self::Conflict(_) | Self::Taken(_) => "Conflict",
             Self::Pending(reason, _) => reason,
+            Self::Stages { .. } => self.gravest().map_or("ApiError", Self::reason),
             Self::Kube { source: kube::Error::Api(s), .. } if s.is_forbidden() => "Forbidden",
             Self::Kube { .. } => "ApiError",
         }
@@ -54,7 +82,7 @@ impl Error {
     /// Whether all the rest of what was decided is written, and is to be on record.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Taken(_))
+        matches!(self, Self::Refused(_) | Self::Taken(_) | Self::Stages { .. })
     }
 
     /// Whether it is a step on a way that goes on, and no failure.
@@ -67,8 +95,17 @@ impl Error {
     /// anything else is not known.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
+        if let Some(gravest) = self.gravest() {
+            return gravest.verdict();
+        }
         let status = (!matches!(self, Self::Kube { .. } | Self::Pending(..))).then_some(false);
         Verdict { type_: "Ready", status, reason: self.reason(), message: self.to_text() }
+    }
+
+    /// Of several errors the one that only a person can mend, else the first.
+    fn gravest(&self) -> Option<&Self> {
+        let Self::Stages { errors, .. } = self else { return None };
+        errors.iter().find(|error| error.is_partial()).or(errors.first())
     }
 
     /// The error and its causes in one line.
@@ -99,6 +136,7 @@ impl Error {
             Self::Invalid(_) => None,
             Self::Conflict(_) => Some(Duration::from_secs(10)),
             Self::Refused(_) | Self::Taken(_) | Self::Pending(..) => Some(Duration::from_secs(1)),
+            Self::Stages { again, .. } => Some(*again),
             Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
         }
     }

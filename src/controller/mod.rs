@@ -7,13 +7,12 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use kube::{
-    Client, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::PatchParams,
-    core::DeserializeGuard,
+    core::{ApiResource, DeserializeGuard, DynamicObject},
     runtime::{
         Config, Controller,
         controller::{self, Action},
-        events::{Recorder, Reporter},
         finalizer,
         reflector::{ObjectRef, Store},
     },
@@ -25,6 +24,7 @@ use crate::{api::Kind, metrics::Metrics, runtime::watch};
 
 pub mod conditions;
 pub mod error;
+mod events;
 mod report;
 pub mod schedule;
 pub use conditions::Verdict;
@@ -112,7 +112,7 @@ pub trait Reconciler: Send + Sync + 'static {
 /// What a running loop holds.
 pub struct Context<R: Reconciler> {
     client: Client,
-    recorder: Recorder,
+    events: events::Events,
     reconciler: R,
     schedule: schedule::Schedule,
     metrics: Metrics,
@@ -136,7 +136,7 @@ pub async fn run<R: Reconciler>(
     synced: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let api = kube::Api::<DeserializeGuard<R::Kind>>::all(client.clone());
+    let api = Api::<DeserializeGuard<R::Kind>>::all(client.clone());
     let controller = Controller::new(api, watch::config())
         .trigger_backoff(watch::backoff())
         // Unbounded: a pass waits for Prometheus most of the time, and when that hangs every object
@@ -145,9 +145,9 @@ pub async fn run<R: Reconciler>(
         .reconcile_on(triggers)
         .graceful_shutdown_on(shutdown);
     let objects = controller.store();
-    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
+    let (events, publishing) = events::channel(client.clone(), metrics.clone());
     let ctx = Arc::new(Context {
-        recorder: Recorder::new(client.clone(), reporter),
+        events,
         client,
         reconciler,
         schedule,
@@ -190,6 +190,8 @@ pub async fn run<R: Reconciler>(
     tokio::select! {
         () = passes => {}
         () = ready => {}
+        // The context holds the other end of its queue, so that it never ends by itself.
+        () = publishing => {}
     }
 }
 
@@ -208,11 +210,15 @@ async fn reconcile<R: Reconciler>(
     let started = Instant::now();
     let result = match object.0.as_ref() {
         Ok(object) => reconcile_valid(object, &ctx).await,
-        Err(invalid) => {
-            let error = Error::Invalid(format!("spec: {}", invalid.error));
-            report_unreadable(&*object, &ctx, &error).await;
-            Err(error)
-        }
+        Err(invalid) => match cleanable(&object, &ctx).await {
+            Ok(Some(object)) => reconcile_valid(&object, &ctx).await,
+            Ok(None) => {
+                let error = Error::Invalid(format!("spec: {}", invalid.error));
+                report_unreadable(&*object, &ctx, &error).await;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        },
     };
     let failure = result.as_ref().err().filter(|error| !error.is_pending());
     let reason = failure.map(Error::reason);
@@ -221,6 +227,37 @@ async fn reconcile<R: Reconciler>(
         ctx.failures().remove(&key(&*object));
     }
     result
+}
+
+/// An object that is being deleted and cannot be read, with what is needed to clean up after it: it
+/// must not stay for ever, and its namespace with it.
+async fn cleanable<R: Reconciler>(
+    object: &DeserializeGuard<R::Kind>,
+    ctx: &Context<R>,
+) -> Result<Option<R::Kind>, Error> {
+    let meta = object.meta();
+    let ours = object.finalizers().iter().any(|finalizer| finalizer == R::FINALIZER);
+    if meta.deletion_timestamp.is_none() || !ours {
+        return Ok(None);
+    }
+    let resource = ApiResource::erase::<R::Kind>(&());
+    let client = ctx.client.clone();
+    let api: Api<DynamicObject> = match &meta.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    let there = api.get_opt(&object.name_any()).await.map_err(Error::kube("get object"))?;
+    let Some(mut there) = there else { return Ok(None) };
+    let Some(spec) = R::Kind::spec_for_cleanup(&there.data["spec"]) else { return Ok(None) };
+    there.data["spec"] = spec;
+    let read = |object: &DynamicObject| {
+        serde_json::to_value(object).and_then(serde_json::from_value::<R::Kind>).ok()
+    };
+    Ok(read(&there).or_else(|| {
+        // What was written there may be what cannot be read.
+        there.data["status"] = serde_json::json!(null);
+        read(&there)
+    }))
 }
 
 async fn reconcile_valid<R: Reconciler>(
@@ -241,7 +278,7 @@ async fn reconcile_valid<R: Reconciler>(
             finalizer::Event::Cleanup(object) => {
                 match ctx.reconciler.cleanup(&object, &ctx.objects).await {
                     Ok(notices) => {
-                        publish(&*object, ctx, &notices).await;
+                        publish(&*object, ctx, &notices);
                         Ok(Action::await_change())
                     }
                     Err(error) => {
@@ -294,24 +331,29 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
     drop(observed);
     let applied = ctx.reconciler.apply(object, plan.desired).await;
     // What was decided is reported even if a write failed: the failure is reported after it.
-    publish(object, ctx, &plan.notices).await;
-    let (told, error) = match applied {
-        Ok(told) => (told, None),
+    publish(object, ctx, &plan.notices);
+    let (notices, mut error) = match applied {
+        Ok(notices) => (notices, None),
+        Err(Error::Stages { notices, errors, again }) => {
+            (notices, Some(Error::Stages { notices: vec![], errors, again }))
+        }
         Err(error) if error.is_partial() => (vec![], Some(error)),
         Err(error) => return Err(error),
     };
-    publish(object, ctx, &told).await;
+    publish(object, ctx, &notices);
     let mut conditions = plan.conditions;
     if let Some(error) = &error {
-        announce(object, ctx, error).await;
+        announce(object, ctx, error);
         conditions.retain(|condition| condition.type_ != error.verdict().type_);
         conditions.push(error.verdict());
     }
     report(object, ctx, plan.status, &conditions).await?;
-    if let Some(error) = error {
-        return Err(error);
+    let next = ctx.schedule.until_next(Instant::now(), plan.period);
+    // A write that fails delays no judgement: what failed has its own pauses.
+    if let Some(Error::Stages { again, .. }) = &mut error {
+        *again = next;
     }
-    Ok(Action::requeue(ctx.schedule.until_next(Instant::now(), plan.period)))
+    error.map_or(Ok(Action::requeue(next)), Err)
 }
 
 /// Parameters of a merge patch under our own name; without one the API server calls it `unknown`.

@@ -79,12 +79,8 @@ impl Population {
             Self::Series(names) => names
                 .iter()
                 .filter(|(_, since)| **since <= now)
-                .map(|(name, _)| unlabelled(Arc::clone(name)))
+                .map(|(name, _)| NodeFacts::named(Arc::clone(name)))
                 .collect(),
         }
     }
-}
-
-fn unlabelled(name: Arc<str>) -> NodeFacts {
-    NodeFacts { name, label: None, taint: None, capacity: None, schedulable: true }
 }

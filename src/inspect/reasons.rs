@@ -16,6 +16,9 @@ pub fn meaning(reason: &str) -> &str {
         "InvalidSample" => "the value is no number, negative, or there are two of them",
         "StaleSample" => "the sample is older than spec.maxSampleAge",
         "LimitReached" => "above the threshold, but as many nodes are unfit as may be",
+        "OperatorLimitReached" => {
+            "above the threshold, but all TrafficWatches together mark as many nodes as --max-unfit allows"
+        }
         "Measured" => "measured",
         other => other,
     }

@@ -1,7 +1,10 @@
 //! What is known of one node, for those who decide.
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Toleration;
+
 use super::Readiness;
+use crate::api::UNFIT_SUFFIX;
 
 /// What one judgement needs to know of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +17,78 @@ pub struct NodeFacts {
     pub taint: Option<Arc<str>>,
     /// The value of the capacity annotation.
     pub capacity: Option<Arc<str>>,
-    /// Whether a pod can be started on it.
+    /// Whether it is Ready and not cordoned.
     pub schedulable: bool,
+    /// Tells it from another node of the same name, before or after it.
+    pub incarnation: Incarnation,
+    /// Its labels, by key.
+    pub labels: Texts,
+    /// Its taints.
+    pub taints: Arc<[Taint]>,
+    /// Whether it carries the mark of any `TrafficWatch`.
+    pub unfit: bool,
+}
+
+/// One life of a node: a node that is deleted and registered again under its name is another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incarnation {
+    /// A hash of its UID; 0 where nodes have none.
+    pub uid: u64,
+    /// When it was created, in seconds since 1970; 0 where that is not known.
+    pub created: i64,
+}
+
+/// How many nodes the cluster has, and how many of them carry the mark of any `TrafficWatch`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Of all nodes.
+    pub all: Marked,
+    /// Of those that can take ordinary pods: [`NodeFacts::is_open`].
+    pub open: Marked,
+}
+
+/// Some nodes, and the marked ones among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// How many there are.
+    pub nodes: usize,
+    /// How many of them are marked unfit.
+    pub unfit: usize,
+}
+
+impl NodeFacts {
+    /// A node of which only the name is known: nothing keeps pods away from it.
+    #[must_use]
+    pub fn named(name: Arc<str>) -> Self {
+        Self {
+            name,
+            label: None,
+            taint: None,
+            capacity: None,
+            schedulable: true,
+            incarnation: Incarnation::default(),
+            labels: Arc::default(),
+            taints: Arc::default(),
+            unfit: false,
+        }
+    }
+
+    /// One of its labels.
+    #[must_use]
+    pub fn label_of(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
+    }
+
+    /// Whether it can take pods that tolerate nothing.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.schedulable && is_untainted(&self.taints)
+    }
+}
+
+/// Whether no taint keeps ordinary pods away, apart from the marks of `TrafficWatch`es.
+pub(super) fn is_untainted(taints: &[Taint]) -> bool {
+    taints.iter().all(|taint| !taint.keeps_away() || taint.key.ends_with(UNFIT_SUFFIX))
 }
 
 /// Labels or annotations: keys and values, by key.
@@ -49,6 +122,31 @@ pub struct Taint {
     pub value: Arc<str>,
     /// Its effect.
     pub effect: Arc<str>,
+}
+
+impl Taint {
+    /// Whether it keeps pods away that do not tolerate it: `PreferNoSchedule` does not.
+    #[must_use]
+    pub fn keeps_away(&self) -> bool {
+        matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+
+    /// Whether a toleration covers it, as Kubernetes defines it: an empty key with `Exists` covers
+    /// every taint, an empty effect covers every effect.
+    #[must_use]
+    pub fn is_tolerated_by(&self, toleration: &Toleration) -> bool {
+        let effect = toleration.effect.as_deref().unwrap_or_default();
+        if !effect.is_empty() && *effect != *self.effect {
+            return false;
+        }
+        let key = toleration.key.as_deref().unwrap_or_default();
+        let exists = toleration.operator.as_deref() == Some("Exists");
+        if key.is_empty() {
+            return exists;
+        }
+        *key == *self.key
+            && (exists || toleration.value.as_deref().unwrap_or_default() == &*self.value)
+    }
 }
 
 /// A node that carries a key.

@@ -6,7 +6,7 @@ mod resource;
 mod state;
 mod store;
 
-pub use facts::{Carrier, NodeFacts, Speaker, Taint, Texts};
+pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Speaker, Taint, Texts};
 pub use identity::{Identity, Resolution, host};
 pub use resource::{NodeObject, Readiness};
 pub use store::NodeStore;

@@ -1,21 +1,28 @@
 //! What is kept of all nodes, and how a watch changes it.
 use std::{
     collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
 use kube::{core::ObjectMeta, runtime::watcher::Event};
 
-use super::{NodeObject, Readiness, Taint, Texts};
+use super::{Incarnation, NodeObject, Readiness, Taint, Texts, facts::is_untainted};
 use crate::api::{
     BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION,
+    UNFIT_SUFFIX,
 };
+
+/// Fewer texts than this are never swept: a node has some dozens, and they take 10 kB.
+const FEW_TEXTS: usize = 128;
 
 #[derive(Default)]
 pub(super) struct State {
     pub nodes: HashMap<Arc<str>, Stored>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,
+    /// How many texts the last sweep left.
+    texts_in_use: usize,
     /// Nodes of a list that is not complete yet.
     listing: Option<HashMap<Arc<str>, Stored>>,
 }
@@ -26,7 +33,9 @@ pub(super) struct Stored {
     pub taints: Arc<[Taint]>,
     pub capacity: Option<Arc<str>>,
     pub calico: Texts,
-    pub created: i64,
+    pub incarnation: Incarnation,
+    /// Whether any `TrafficWatch` marks it.
+    pub unfit: bool,
     pub readiness: Readiness,
     pub cordoned: bool,
     pub schedulable: bool,
@@ -46,7 +55,8 @@ impl Stored {
             taints,
             capacity,
             calico,
-            created,
+            incarnation,
+            unfit: _,
             readiness,
             cordoned,
             schedulable,
@@ -57,10 +67,15 @@ impl Stored {
             && *taints == other.taints
             && *capacity == other.capacity
             && *calico == other.calico
-            && *created == other.created
+            && *incarnation == other.incarnation
             && *readiness == other.readiness
             && *cordoned == other.cordoned
             && *schedulable == other.schedulable
+    }
+
+    /// Whether it can take pods that tolerate nothing.
+    pub fn is_open(&self) -> bool {
+        self.schedulable && is_untainted(&self.taints)
     }
 
     pub fn label(&self, key: &str) -> Option<&Arc<str>> {
@@ -105,12 +120,14 @@ impl State {
     pub fn store(&mut self, node: &NodeObject) -> Option<(Arc<str>, Stored)> {
         let name = self.text(node.metadata.name.as_deref()?);
         let capacity = node.metadata.annotations.as_ref().and_then(|a| a.get(CAPACITY_ANNOTATION));
+        let labels = self.labels(&node.metadata);
         let stored = Stored {
-            labels: self.labels(&node.metadata),
+            unfit: is_unfit(&labels),
+            labels,
             addresses: node.addresses().iter().map(|a| self.text(&a.address)).collect(),
             taints: self.taints(node),
             calico: self.calico(&node.metadata),
-            created: node.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second()),
+            incarnation: incarnation(&node.metadata),
             readiness: node.readiness(),
             cordoned: node.is_cordoned(),
             schedulable: node.is_schedulable(),
@@ -155,6 +172,7 @@ impl State {
                 }
                 let changed = old.is_none_or(|old| !old.is_same(&stored));
                 self.nodes.insert(name, stored);
+                self.forget_some_texts();
                 changed
             }
             Event::Delete(node) => {
@@ -169,7 +187,31 @@ impl State {
 
     fn forget_unused_texts(&mut self) {
         self.texts.retain(|text| Arc::strong_count(text) > 1);
+        self.texts_in_use = self.texts.len();
     }
+
+    /// Labels whose values keep changing would fill the store: texts are swept each time they have
+    /// doubled, so that a sweep costs no more than what was added.
+    fn forget_some_texts(&mut self) {
+        if self.texts.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
+            self.forget_unused_texts();
+        }
+    }
+}
+
+/// Whether any `TrafficWatch` marks a node with these labels.
+pub(super) fn is_unfit(labels: &[(Arc<str>, Arc<str>)]) -> bool {
+    labels.iter().any(|(key, value)| &**value == "true" && key.ends_with(UNFIT_SUFFIX))
+}
+
+fn incarnation(metadata: &ObjectMeta) -> Incarnation {
+    let uid = metadata.uid.as_deref().map_or(0, |uid| {
+        let mut hasher = DefaultHasher::new();
+        uid.hash(&mut hasher);
+        hasher.finish()
+    });
+    let created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    Incarnation { uid, created }
 }
 
 /// Resource versions are compared as numbers, as Kubernetes allows since 1.35; one that is none

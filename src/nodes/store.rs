@@ -6,8 +6,8 @@ use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Identity, NodeFacts, NodeObject, Speaker,
-    state::{State, Stored, version},
+    Carrier, Census, Identity, Marked, NodeFacts, NodeObject, Speaker,
+    state::{State, Stored, is_unfit, version},
 };
 use crate::{metrics::Metrics, runtime::watch, selector::Selector};
 
@@ -79,6 +79,7 @@ impl NodeStore {
         if let Some(node) = node
             && node.version <= version
         {
+            node.unfit = is_unfit(&labels);
             node.labels = labels;
             node.calico = calico;
             node.version = version;
@@ -129,10 +130,38 @@ impl NodeStore {
                 taint: node.taint(key).cloned(),
                 schedulable: node.schedulable,
                 capacity: node.capacity.clone(),
+                incarnation: node.incarnation,
+                labels: Arc::clone(&node.labels),
+                taints: Arc::clone(&node.taints),
+                unfit: node.unfit,
             })
             .collect();
         nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         nodes
+    }
+
+    /// How many nodes there are, and how many of them any `TrafficWatch` marks.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        for node in self.read().nodes.values() {
+            let count = |marked: &mut Marked| {
+                marked.nodes += 1;
+                marked.unfit += usize::from(node.unfit);
+            };
+            count(&mut census.all);
+            if node.is_open() {
+                count(&mut census.open);
+            }
+        }
+        census
+    }
+
+    /// Whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.
+    #[must_use]
+    pub fn standing(&self, node: &str) -> Option<(bool, bool)> {
+        let state = self.read();
+        state.nodes.get(node).map(|node| (node.unfit, node.is_open()))
     }
 
     /// All nodes as speakers of BGP, by name.
@@ -143,7 +172,7 @@ impl NodeStore {
         let mut speakers: Vec<_> = nodes
             .map(|(name, node)| Speaker {
                 name: Arc::clone(name),
-                created: node.created,
+                created: node.incarnation.created,
                 labels: Arc::clone(&node.labels),
                 taints: Arc::clone(&node.taints),
                 readiness: node.readiness,

@@ -34,24 +34,9 @@ pub fn keeping_out<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Optio
             return TROUBLE.contains(&&*taint.key);
         }
         taint.effect.as_ref() != "PreferNoSchedule"
-            && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+            && !tolerations.iter().any(|toleration| taint.is_tolerated_by(toleration))
     };
     taints.iter().find(keeps_out).map(|taint| &*taint.key)
-}
-
-/// As Kubernetes defines it: an empty key with Exists tolerates all, an empty effect every effect.
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    if !effect.is_empty() && *effect != *taint.effect {
-        return false;
-    }
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    if key.is_empty() {
-        return exists;
-    }
-    *key == *taint.key
-        && (exists || toleration.value.as_deref().unwrap_or_default() == &*taint.value)
 }
 
 #[cfg(test)]

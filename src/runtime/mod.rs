@@ -23,7 +23,10 @@ use crate::{
         datastore::{Datastore, Kubernetes},
     },
     swarm::{self, SwarmReconciler, acknowledge::Asker, ground::Ground, memory::Memories},
-    traffic_watch::{Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
+    traffic_watch::{
+        Ceiling, Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler,
+        limits::Share,
+    },
     webhook::certificates::{CertificateKeeper, Certificates},
 };
 
@@ -66,6 +69,8 @@ pub struct Config {
     pub node_labels: Vec<String>,
     /// Whether the PromQL of custom resources is asked.
     pub own_queries: bool,
+    /// How many nodes all `TrafficWatch`es together may mark.
+    pub max_unfit: Share,
     /// Where probes, metrics and the status page are served.
     pub admin: AdminConfig,
     /// The lease; its namespace is the operator's own.
@@ -162,6 +167,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         shutdown: shutdown.clone(),
         node_labels: config.node_labels,
         own_queries: config.own_queries,
+        max_unfit: config.max_unfit,
     };
     let result = {
         let mut leading = std::pin::pin!(leader.run(&mut candidate, readiness));
@@ -216,6 +222,7 @@ struct Leader {
     shutdown: Shutdown,
     node_labels: Vec<String>,
     own_queries: bool,
+    max_unfit: Share,
 }
 
 impl Leader {
@@ -352,6 +359,8 @@ impl Leader {
     fn watch_traffic(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
         let deployments = DeploymentStore::default();
         self.metrics.register_streaming(Box::new(self.decisions.clone()));
+        let ceiling = Ceiling::new(self.nodes.clone(), self.max_unfit);
+        self.metrics.register(ceiling.gauges(&self.decisions));
         for what in ["nodes", "deployments", "trafficwatches"] {
             self.readiness.expect(what);
         }
@@ -378,6 +387,7 @@ impl Leader {
                 decisions: self.decisions,
                 metrics: self.metrics.clone(),
                 label_writes: Semaphore::new(LABEL_CONCURRENCY),
+                ceiling,
                 readings: Shared::default(),
             };
             let readiness = self.readiness;

@@ -1,13 +1,13 @@
 //! The Deployment of a `TrafficWatch`: the author's, kept away from unfit nodes.
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value, json};
 
 use crate::{
     api::{TrafficWatch, traffic_watch::Placement},
-    controller::{Error, MANAGED_BY},
+    controller::{Error, FIELD_MANAGER, MANAGED_BY},
     selector::Selector,
 };
 
@@ -39,8 +39,15 @@ pub enum Outcome {
         /// Its generation after the apply.
         generation: i64,
     },
-    /// Refused for good, in its words: trying the same again would be refused again.
-    Refused(String),
+    /// Refused: trying the same again at once would be refused again.
+    Refused {
+        /// Why, in the API server's words.
+        text: String,
+        /// When.
+        at: Timestamp,
+        /// The Deployment that was there, by UID and generation.
+        there: Option<(String, i64)>,
+    },
     /// Not applied: another's Deployment has the name. Tried again at every pass.
     Taken(String),
 }
@@ -82,6 +89,20 @@ pub fn deployment(watch: &TrafficWatch) -> Result<Option<Child>, Error> {
     let mut hasher = DefaultHasher::new();
     object.to_string().hash(&mut hasher);
     Ok(Some(Child { object, hash: hasher.finish() }))
+}
+
+/// The field manager that keeps the number of replicas while the author hands it to an autoscaler.
+pub const REPLICAS_MANAGER: &str = "traffic-operator-replicas";
+
+/// Whether the number of replicas of a Deployment is ours, by its managed fields.
+#[must_use]
+pub fn owns_replicas<K: Resource>(deployment: &K) -> bool {
+    deployment.meta().managed_fields.iter().flatten().any(|entry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && entry.fields_v1.as_ref().is_some_and(|f| !f.0["f:spec"]["f:replicas"].is_null())
+    })
 }
 
 /// What the Deployment of a `TrafficWatch` selects its pods by.

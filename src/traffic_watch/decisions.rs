@@ -9,7 +9,10 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{children::Applied, findings::Evaluation, judgement::Transition, memory::Memory};
-use crate::api::traffic_watch::{Consecutive, Mode, NodeState};
+use crate::{
+    api::traffic_watch::{Consecutive, Mode, NodeState},
+    controller::Error,
+};
 
 /// By namespace and name; clones share it.
 #[derive(Clone, Default)]
@@ -102,6 +105,30 @@ impl Decisions {
         if refused.is_some() {
             Arc::make_mut(&mut entry.memory).refused = refused;
         }
+    }
+
+    /// Remembers which nodes could not be written, so that they are tried again later.
+    pub(super) fn wrote(
+        &self,
+        namespace: &str,
+        name: &str,
+        results: &[(Arc<str>, std::result::Result<(), Error>)],
+        now: Timestamp,
+    ) {
+        let mut entries = self.entries();
+        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
+        if entry.memory.failed.is_empty() && results.iter().all(|(_, result)| result.is_ok()) {
+            return;
+        }
+        let memory = Arc::make_mut(&mut entry.memory);
+        let failed = Arc::make_mut(&mut memory.failed);
+        for (node, result) in results {
+            failed.take(node, result.as_ref().err().map(Error::verdict), now);
+        }
+        // A node that left is not written any more.
+        let nodes = &memory.nodes;
+        let tried = |node: &str| results.iter().any(|(written, _)| **written == *node);
+        failed.retain(|node| nodes.get(node).is_some() || tried(node));
     }
 
     /// Remembers what became of the Deployment.

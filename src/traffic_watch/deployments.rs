@@ -31,6 +31,16 @@ pub struct DeploymentFacts {
     pub wanted: i32,
     /// How many are available.
     pub available: i32,
+    /// The UID of its controller.
+    pub owner: Option<String>,
+}
+
+impl DeploymentFacts {
+    /// What tells it from what it was before: UID and generation.
+    #[must_use]
+    pub fn version(&self) -> (String, i64) {
+        (self.uid.clone(), self.generation)
+    }
 }
 
 /// A Deployment without what is never looked at.
@@ -106,6 +116,7 @@ impl DeploymentStore {
         let known = deployments.entry(key(&object.metadata)).or_default();
         known.uid = object.uid().unwrap_or_default();
         known.generation = object.metadata.generation.unwrap_or_default();
+        known.owner = controller(&object.metadata);
     }
 
     fn apply(&self, event: Event<DeploymentObject>, listing: &mut Deployments) {
@@ -133,6 +144,11 @@ fn key(metadata: &ObjectMeta) -> Key {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
+fn controller(metadata: &ObjectMeta) -> Option<String> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+}
+
 fn facts(object: &DeploymentObject) -> DeploymentFacts {
     DeploymentFacts {
         uid: object.metadata.uid.clone().unwrap_or_default(),
@@ -140,6 +156,7 @@ fn facts(object: &DeploymentObject) -> DeploymentFacts {
         // The API server's default.
         wanted: object.spec.replicas.unwrap_or(1),
         available: object.status.available_replicas.unwrap_or_default(),
+        owner: controller(&object.metadata),
     }
 }
 

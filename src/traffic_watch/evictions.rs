@@ -20,17 +20,31 @@ pub struct PodFacts {
     pub terminating: bool,
 }
 
+/// The replicas of a Deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    /// How many its spec asks for.
+    pub wanted: i32,
+    /// How many are available.
+    pub available: i32,
+}
+
 /// The pods to evict now, at most `most`, in the order of the nodes.
 ///
 /// None while anything is under way: a pod that terminates anywhere, or one elsewhere that is not
 /// Ready (or not even bound), is the replacement of an earlier one. So pods leave one after the other
 /// even where no `PodDisruptionBudget` says so.
 ///
+/// None while replicas are missing: where a replacement cannot be created (a quota, a webhook that
+/// refuses, a controller manager that is down), no further pod leaves. The one exception is a pod that
+/// is not Ready on the unfit node itself: the node may be why, and nobody is served by it.
+///
 /// Only pods that were created before `before`: where there is no other room, a preferred placement
 /// starts the replacement on the same node again, and it is to have its time there.
 #[must_use]
 pub fn choose<'a>(
     pods: &'a [PodFacts],
+    replicas: Replicas,
     nodes: &[Arc<str>],
     before: i64,
     most: usize,
@@ -42,12 +56,20 @@ pub fn choose<'a>(
     if pods.iter().any(|pod| pod.terminating || (!pod.ready && !leaves(pod))) {
         return vec![];
     }
+    let wanted = usize::try_from(replicas.wanted).unwrap_or_default();
+    let available = usize::try_from(replicas.available).unwrap_or_default();
+    let unready = pods.iter().filter(|pod| !pod.ready).count();
+    if pods.len() < wanted || available + unready < wanted {
+        return vec![];
+    }
+    let only_unready = available < wanted;
     let mut chosen = Vec::new();
     for node in nodes {
-        let mut there: Vec<_> =
-            pods.iter().filter(|p| p.node.as_deref() == Some(&**node) && leaves(p)).collect();
-        there.sort_by(|a, b| a.name.cmp(&b.name));
-        chosen.extend(there);
+        let here = |pod: &&PodFacts| pod.node.as_deref() == Some(&**node) && leaves(pod);
+        let mut here: Vec<_> =
+            pods.iter().filter(here).filter(|pod| !only_unready || !pod.ready).collect();
+        here.sort_by(|a, b| a.name.cmp(&b.name));
+        chosen.extend(here);
     }
     chosen.truncate(most);
     chosen
@@ -68,9 +90,41 @@ mod tests {
         }
     }
 
+    /// With as many replicas wanted as there are pods, and all available that are Ready.
     fn names(pods: &[PodFacts], nodes: &[&str], most: usize) -> Vec<String> {
+        let count = |count: usize| i32::try_from(count).unwrap();
+        let available = count(pods.iter().filter(|pod| pod.ready).count());
+        with(pods, Replicas { wanted: count(pods.len()), available }, nodes, most)
+    }
+
+    fn with(pods: &[PodFacts], replicas: Replicas, nodes: &[&str], most: usize) -> Vec<String> {
         let nodes: Vec<Arc<str>> = nodes.iter().map(|n| (*n).into()).collect();
-        choose(pods, &nodes, 100, most).iter().map(|pod| pod.name.clone()).collect()
+        choose(pods, replicas, &nodes, 100, most).iter().map(|pod| pod.name.clone()).collect()
+    }
+
+    #[test]
+    fn t01_no_pod_leaves_while_replicas_are_missing() {
+        let three = ["a", "b", "c"].map(|name| pod(name, Some("bad"), true));
+        let replicas = |wanted, available| Replicas { wanted, available };
+        assert_eq!(with(&three, replicas(3, 3), &["bad"], 1), ["a"]);
+        // The replacement of the first was never created, and what is listed is all Ready.
+        assert!(with(&three[1..], replicas(3, 2), &["bad"], 1).is_empty());
+        // Ready, but not for minReadySeconds yet.
+        assert!(with(&three, replicas(3, 2), &["bad"], 1).is_empty());
+        // The status lags behind: all three are said to be available.
+        assert!(with(&three[1..], replicas(3, 3), &["bad"], 1).is_empty());
+        // Scaled to nothing, and one more than wanted: nobody misses it.
+        assert_eq!(with(&three[..1], replicas(0, 1), &["bad"], 1), ["a"]);
+    }
+
+    #[test]
+    fn t01_a_pod_that_is_not_ready_on_the_unfit_node_may_leave_and_no_other() {
+        let pods = [pod("a", Some("bad"), true), pod("b", Some("bad"), false)];
+        let replicas = Replicas { wanted: 2, available: 1 };
+        assert_eq!(with(&pods, replicas, &["bad"], 9), ["b"]);
+        // Its replacement never came.
+        assert!(with(&pods[1..], replicas, &["bad"], 9).is_empty());
+        assert!(with(&pods, Replicas { wanted: 3, available: 1 }, &["bad"], 9).is_empty());
     }
 
     #[test]

@@ -48,30 +48,67 @@ pub(super) fn sample(evidence: &Evidence, now: i64) -> Sample {
     }
 }
 
+/// What one measure proves.
+#[derive(Clone, Debug)]
+pub(super) struct Gathered {
+    /// About each node, in the order of `seen.nodes`.
+    pub(super) findings: Vec<Finding>,
+    /// What became of the measurement.
+    pub(super) evaluation: Evaluation,
+    /// How many nodes have evidence.
+    pub(super) with_evidence: usize,
+    /// Whether the server warned of its answer: it may be partial.
+    warned: bool,
+}
+
+impl Gathered {
+    /// Whether it is the measurement that is in trouble, and not the node: the request failed, fewer
+    /// than half of the nodes have evidence, or a node is missing in an answer that may be partial.
+    pub(super) fn clock_stands(&self, node: usize) -> bool {
+        self.evaluation != Evaluation::Ok
+            || self.is_scarce()
+            || (self.warned && self.findings[node] == Err(NoEvidence::NoSample))
+    }
+
+    /// Whether fewer than half of the nodes have evidence.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.with_evidence * 2 < self.findings.len()
+    }
+}
+
 /// What one measure proves about each node, and what became of it.
-pub(super) fn gather(
-    seen: &Observed,
-    settings: &Settings,
-    place: usize,
-) -> (Vec<Finding>, Evaluation) {
-    let none = |why| seen.nodes.iter().map(|_| Err(why)).collect();
+///
+/// A node is covered when it has a sample that can be believed: one whose link speed is not known is
+/// covered, because that is not for the measurement to mend.
+pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gathered {
     let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
     let Some(Ok(reading)) = reading else {
-        return (none(NoEvidence::MetricsUnavailable), Evaluation::Failed);
+        let findings = seen.nodes.iter().map(|_| Err(NoEvidence::MetricsUnavailable)).collect();
+        let evaluation = Evaluation::Failed;
+        return Gathered { findings, evaluation, with_evidence: 0, warned: false };
     };
     let rules = settings.criteria[place].rules;
-    let with_data = seen
+    let mut findings: Vec<Finding> = seen
         .nodes
         .iter()
-        .filter_map(|facts| reading.get(&facts.name))
-        .filter(|node| rules.has_data(node))
-        .count();
-    if with_data * 2 < seen.nodes.len() {
-        return (none(NoEvidence::LowCoverage), Evaluation::LowCoverage);
+        .map(|facts| rules.evidence(reading.get(&facts.name), settings.capacity(facts)))
+        .collect();
+    let warned = !reading.warnings.is_empty();
+    let covered = findings.iter().filter(|finding| is_covered(finding)).count();
+    let with_evidence = findings.iter().filter(|finding| finding.is_ok()).count();
+    if covered * 2 >= findings.len() {
+        return Gathered { findings, evaluation: Evaluation::Ok, with_evidence, warned };
     }
-    let findings = seen
-        .nodes
-        .iter()
-        .map(|facts| rules.evidence(reading.get(&facts.name), settings.capacity(facts)));
-    (findings.collect(), Evaluation::Ok)
+    for finding in &mut findings {
+        if matches!(finding, Ok(_) | Err(NoEvidence::NoSample)) {
+            *finding = Err(NoEvidence::LowCoverage);
+        }
+    }
+    Gathered { findings, evaluation: Evaluation::LowCoverage, with_evidence, warned }
+}
+
+/// Whether a node has a sample that can be believed.
+pub(super) fn is_covered(finding: &Finding) -> bool {
+    use NoEvidence::{InvalidCapacity, SpeedUnknown};
+    matches!(finding, Ok(_) | Err(SpeedUnknown | InvalidCapacity))
 }

@@ -1,5 +1,5 @@
 //! What every node is: from evidence through hysteresis and the breaker to a state.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -8,8 +8,8 @@ use super::{
     deployments::DeploymentFacts,
     evictions::PodFacts,
     evidence::NoEvidence,
-    findings::{Evaluation, Finding, gather, sample},
-    limits::{self, Candidate},
+    findings::{Evaluation, Gathered, gather, sample},
+    limits::{self, Candidate, Headroom},
     memory::{Memory, NodeMemory, Side, Streak},
     reading::Reading,
     settings::{Criterion, Settings},
@@ -17,11 +17,15 @@ use super::{
 use crate::{
     api::{
         TrafficWatch,
-        traffic_watch::{Mode, NodeState, Summary, UnknownAction},
+        traffic_watch::{Mode, NodeState, NodeStatus, Summary, UnknownAction},
     },
     nodes::{Carrier, NodeFacts},
     prometheus::QueryError,
 };
+
+/// Samples whose times differ by less are of one scrape: an answer takes some time on its way, and no
+/// exporter is scraped this often.
+const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
 /// What was read before deciding.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub struct Observed {
     pub memory: Arc<Memory>,
     /// Whether the node label is ours to write.
     pub claim: Claim,
+    /// How many more nodes the operator may mark, whichever objects mark them.
+    pub headroom: Headroom,
     /// Whether the certificate of the endpoint is not verified.
     pub insecure: bool,
     /// The Deployment as it is.
@@ -91,16 +97,18 @@ pub(super) struct Judgement<'a> {
     pub(super) watch: &'a TrafficWatch,
     pub(super) seen: &'a Observed,
     pub(super) settings: &'a Settings,
-    /// What is proved by each measure about each node, in the order of `seen.nodes`.
-    findings: Vec<Vec<Finding>>,
+    /// What each measure proves, in the order of the criteria.
+    pub(super) gathered: Vec<Gathered>,
     pub(super) nodes: Vec<NodeMemory>,
     /// The marks as they were before this judgement.
     before: Vec<Option<bool>>,
     /// Nodes whose evidence has stayed away for as long as the spec allows.
     expired: Vec<bool>,
-    /// What became of each measure.
-    pub(super) evaluations: Vec<Evaluation>,
+    /// How many of the nodes that can take the pods may be marked, and how many those are.
     pub(super) limit: usize,
+    pub(super) room: usize,
+    /// The nodes that only the operator-wide ceiling keeps from being marked, by place.
+    pub(super) above_ceiling: Vec<usize>,
     pub(super) summary: Summary,
     pub(super) changes: Vec<Change>,
 }
@@ -108,8 +116,8 @@ pub(super) struct Judgement<'a> {
 impl<'a> Judgement<'a> {
     /// Judges every node.
     pub(super) fn of(watch: &'a TrafficWatch, seen: &'a Observed, settings: &'a Settings) -> Self {
-        let (findings, evaluations): (Vec<_>, Vec<_>) =
-            (0..settings.criteria.len()).map(|place| gather(seen, settings, place)).unzip();
+        let gathered: Vec<_> =
+            (0..settings.criteria.len()).map(|place| gather(seen, settings, place)).collect();
         let nodes: Vec<_> =
             seen.nodes.iter().map(|node| remember(watch, seen, settings, node)).collect();
         let mut judgement = Self {
@@ -118,10 +126,11 @@ impl<'a> Judgement<'a> {
             watch,
             seen,
             settings,
-            findings,
+            gathered,
             nodes,
-            evaluations,
-            limit: settings.limits.of(seen.nodes.len()),
+            limit: 0,
+            room: 0,
+            above_ceiling: Vec::new(),
             summary: Summary::default(),
             changes: Vec::new(),
         };
@@ -139,12 +148,12 @@ impl<'a> Judgement<'a> {
 
     /// What became of the measurement as a whole: what became of the worst.
     pub(super) fn evaluation(&self) -> Evaluation {
-        self.evaluations.iter().copied().max().unwrap_or(Evaluation::Ok)
+        self.gathered.iter().map(|measure| measure.evaluation).max().unwrap_or(Evaluation::Ok)
     }
 
     /// Whether every measure has evidence about a node.
     pub(super) fn has_evidence(&self, node: usize) -> bool {
-        self.findings.iter().all(|findings| findings[node].is_ok())
+        self.gathered.iter().all(|measure| measure.findings[node].is_ok())
     }
 
     /// Whether the label of a node is to go, because nothing is known of it.
@@ -155,11 +164,12 @@ impl<'a> Judgement<'a> {
     /// Hysteresis: streaks, and what they make of each node.
     fn apply_hysteresis(&mut self) {
         let is_new = self.is_new();
-        let seconds = self.seen.now.as_second();
-        for (findings, (place, criterion)) in
-            self.findings.iter().zip(self.settings.criteria.iter().enumerate())
+        let (seconds, now) = (self.seen.now.as_second(), self.seen.now.as_duration().as_secs_f64());
+        let same_scrape = SAME_SCRAPE.min(self.settings.interval / 4).as_secs_f64();
+        for (measure, (place, criterion)) in
+            self.gathered.iter().zip(self.settings.criteria.iter().enumerate())
         {
-            for (node, finding) in self.nodes.iter_mut().zip(findings) {
+            for (node, finding) in self.nodes.iter_mut().zip(&measure.findings) {
                 let Some(side) = node.sides_mut().nth(place) else { continue };
                 let evidence = match finding {
                     Ok(evidence) => evidence,
@@ -173,6 +183,14 @@ impl<'a> Judgement<'a> {
                 side.last = Some(sample(evidence, seconds));
                 if !is_new {
                     continue;
+                }
+                // The same scrape again confirms nothing.
+                if let Some(age) = evidence.age {
+                    let scraped = now - age;
+                    if side.scraped.is_some_and(|last| (scraped - last).abs() < same_scrape) {
+                        continue;
+                    }
+                    side.scraped = Some(scraped);
                 }
                 let unfit = criterion.is_unfit(evidence.value, side.judged);
                 if side.judged == Some(unfit) {
@@ -193,15 +211,17 @@ impl<'a> Judgement<'a> {
         let (after, action) = self.settings.on_unknown;
         let interval = u32::try_from(self.settings.interval.as_millis()).unwrap_or(u32::MAX);
         let is_new = self.is_new();
-        let in_trouble: Vec<_> = self.evaluations.iter().map(|e| *e != Evaluation::Ok).collect();
-        for (node, expired) in self.nodes.iter_mut().zip(&mut self.expired) {
+        let places = self.nodes.iter_mut().zip(&mut self.expired).enumerate();
+        for (place, (node, expired)) in places {
             if !is_unknown(node) {
                 node.unknown_ms = 0;
                 continue;
             }
             // The clock stands still while it is the measurement that is in trouble.
-            let missing = |(side, trouble): (&Side, &bool)| side.missing.is_some() && *trouble;
-            if node.sides().zip(&in_trouble).any(missing) {
+            let stands = |(side, measure): (&Side, &Gathered)| {
+                side.missing.is_some() && measure.clock_stands(place)
+            };
+            if node.sides().zip(&self.gathered).any(stands) {
                 continue;
             }
             if is_new {
@@ -231,14 +251,38 @@ impl<'a> Judgement<'a> {
             .map(|(i, node)| Candidate {
                 name: &self.seen.nodes[i].name,
                 judged: self.judged(i),
-                marked: node.marked,
+                marked: self.carried(i),
                 severity: self.severity(i),
+                takes_pods: self.settings.room.takes(&self.seen.nodes[i]),
+                blind: is_unknown(node) && !self.expired[i],
+                open: self.seen.nodes[i].is_open(),
+                counted: self.seen.nodes[i].unfit,
             })
             .collect();
-        let marks = limits::mark(&candidates, self.limit);
-        for (node, mark) in self.nodes.iter_mut().zip(marks) {
+        // Observe writes no label, so that nothing of the ceiling is used.
+        let headroom = match self.watch.spec.mode {
+            Mode::Enforce => self.seen.headroom,
+            Mode::Observe => Headroom::UNLIMITED,
+        };
+        let limited = limits::mark(&candidates, &self.settings.limits, headroom);
+        for (node, mark) in self.nodes.iter_mut().zip(limited.marks) {
             node.marked = mark;
         }
+        self.limit = limited.limit;
+        self.room = limited.room;
+        self.above_ceiling = limited.above_ceiling;
+    }
+
+    /// The mark that a node has. One that was decided and not written yet is none when no node may be
+    /// marked any more: it takes its turn among the others.
+    fn carried(&self, node: usize) -> Option<bool> {
+        let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);
+        let written = facts.label.as_deref() == Some("true");
+        let none_left = !facts.unfit && self.watch.spec.mode == Mode::Enforce && {
+            let headroom = &self.seen.headroom;
+            if facts.is_open() { headroom.open == 0 } else { headroom.all == 0 }
+        };
+        if marked == Some(true) && !written && none_left { Some(false) } else { marked }
     }
 
     /// What the measures say of a node together. A node that has a mark is not without a verdict
@@ -260,7 +304,7 @@ impl<'a> Judgement<'a> {
         let measured = self
             .unfit_by(node)
             .filter_map(|(place, criterion)| {
-                let evidence = self.findings[place][node].as_ref().ok()?;
+                let evidence = self.gathered[place].findings[node].as_ref().ok()?;
                 // Nothing above a threshold of zero is no worse than being at one.
                 let times = evidence.value / criterion.max;
                 Some(if times.is_nan() { 1.0 } else { times })
@@ -281,10 +325,14 @@ impl<'a> Judgement<'a> {
     /// States, their reasons, and what changed.
     fn settle(&mut self) {
         for i in 0..self.nodes.len() {
-            let (state, reason) = state(&self.nodes[i]);
+            let (state, mut reason) = state(&self.nodes[i]);
+            if state == NodeState::Suppressed && self.above_ceiling.binary_search(&i).is_ok() {
+                reason = Some("OperatorLimitReached");
+            }
             let why = reason.map_or_else(|| self.why(i), Arc::from);
             let name = &self.seen.nodes[i].name;
             let before = self.seen.memory.nodes.get(name);
+            let before = before.filter(|before| before.uid == self.nodes[i].uid);
             let transition = before.map(|old| old.state).filter(|from| *from != state);
             let transition = transition.map(|from| Transition {
                 at: self.seen.now.as_second(),
@@ -362,12 +410,17 @@ fn remember(
     settings: &Settings,
     facts: &NodeFacts,
 ) -> NodeMemory {
-    if let Some(known) = seen.memory.nodes.get(&facts.name) {
+    let known = seen.memory.nodes.get(&facts.name);
+    if let Some(known) = known.filter(|known| known.uid == facts.incarnation.uid) {
         let (old, new) = (&*seen.memory.criteria, &*settings.criteria);
         let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.name == b.name);
         return if same { known.clone() } else { known.clone().with_criteria(old, new) };
     }
+    // What was said of a node that is gone says nothing of one that has its name now.
     let told = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
+    let said =
+        |told: &NodeStatus| told.since.as_ref().map_or(0, |t| t.0.as_second()).max(told.time);
+    let told = told.filter(|told| known.is_none() && facts.incarnation.created <= said(told));
     let label = match (facts.label.as_deref(), watch.spec.mode) {
         (Some("true"), Mode::Enforce) => Some(true),
         (Some("false"), Mode::Enforce) => Some(false),
@@ -377,5 +430,5 @@ fn remember(
         }
         _ => None,
     };
-    NodeMemory::from_status(&settings.criteria, told, label, seen.now)
+    NodeMemory::from_status(&settings.criteria, told, label, facts.incarnation.uid, seen.now)
 }

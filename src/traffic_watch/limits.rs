@@ -1,12 +1,63 @@
 //! The breaker: never so many unfit nodes that nothing is left to run on.
 
-/// A part of the judged nodes.
+/// A part of some nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// That many.
     Nodes(usize),
     /// Percent of them.
     Percent(usize),
+}
+
+impl Share {
+    /// As a ceiling of `nodes`: rounded down, but a percentage above zero leaves room for one node.
+    #[must_use]
+    pub fn at_most(self, nodes: usize) -> usize {
+        match self {
+            Self::Nodes(n) => n,
+            Self::Percent(0) => 0,
+            Self::Percent(percent) => (nodes * percent / 100).max(1),
+        }
+    }
+
+    /// As a floor of `nodes`: rounded up.
+    #[must_use]
+    pub fn at_least(self, nodes: usize) -> usize {
+        match self {
+            Self::Nodes(n) => n,
+            Self::Percent(percent) => (nodes * percent).div_ceil(100),
+        }
+    }
+
+    /// Whether it allows none at all.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        matches!(self, Self::Nodes(0) | Self::Percent(0))
+    }
+}
+
+/// A whole number of nodes, or a percentage (`50%`).
+impl std::str::FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let percent = text.strip_suffix('%');
+        let number = percent.unwrap_or(text).parse().ok().filter(|n| i32::try_from(*n).is_ok());
+        match (percent, number) {
+            (Some(_), Some(percent)) if percent <= 100 => Ok(Self::Percent(percent)),
+            (None, Some(nodes)) => Ok(Self::Nodes(nodes)),
+            _ => Err("must be a number from 0 to 2147483647 or a percentage from 0% to 100%"),
+        }
+    }
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nodes(nodes) => write!(f, "{nodes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
 }
 
 /// A ceiling of unfit nodes and a floor of fit ones.
@@ -19,158 +70,191 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How many of `nodes` may be marked unfit.
-    ///
-    /// A percentage of unfit nodes is rounded down, but one that is more than zero leaves room for one
-    /// node; a percentage of fit nodes is rounded up.
+    /// How many of `nodes` may be marked unfit, where each of them can take the pods and has evidence.
     #[must_use]
     pub fn of(&self, nodes: usize) -> usize {
-        let ceiling = match self.max_unfit {
-            Share::Nodes(n) => n,
-            Share::Percent(0) => 0,
-            Share::Percent(percent) => (nodes * percent / 100).max(1),
-        };
-        let floor = match self.min_fit {
-            Share::Nodes(n) => n,
-            Share::Percent(percent) => (nodes * percent).div_ceil(100),
-        };
-        ceiling.min(nodes.saturating_sub(floor))
+        let floor = self.min_fit.at_least(nodes);
+        self.max_unfit.at_most(nodes).min(nodes.saturating_sub(floor))
+    }
+}
+
+/// How many more nodes the operator may mark, whichever objects mark them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// Of the nodes that can take ordinary pods.
+    pub open: usize,
+    /// Of all nodes: what counts for those that can not.
+    pub all: usize,
+    /// Whether the operator marks no node at all: marks that are there go.
+    pub none: bool,
+}
+
+impl Headroom {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { open: usize::MAX, all: usize::MAX, none: false };
+
+    fn take(&mut self, node: &Candidate<'_>) -> bool {
+        if node.counted {
+            return true;
+        }
+        let pool = if node.open { &mut self.open } else { &mut self.all };
+        let Some(left) = pool.checked_sub(1) else { return false };
+        *pool = left;
+        true
     }
 }
 
 /// One node before the limits.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one node")]
 pub struct Candidate<'a> {
     /// Its name, which breaks ties.
     pub name: &'a str,
     /// What hysteresis says: unfit or not; `None` if it never was judged.
     pub judged: Option<bool>,
-    /// What its label says now.
+    /// What the last judgement made of it.
     pub marked: Option<bool>,
     /// How far it is above its thresholds (1 is at one of them), if that is known now.
     pub severity: Option<f64>,
+    /// Whether it can take the pods in question.
+    pub takes_pods: bool,
+    /// Whether nothing is known of it now. Its mark stays, and takes no place.
+    pub blind: bool,
+    /// Whether it can take ordinary pods: where the operator-wide ceiling counts it.
+    pub open: bool,
+    /// Whether the operator-wide ceiling counts it already: it carries some mark.
+    pub counted: bool,
 }
 
-/// The label of each node: unfit, fit, or none yet.
+/// What the limits make of all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The mark of each node: unfit, fit, or none yet.
+    pub marks: Vec<Option<bool>>,
+    /// How many of the nodes that can take the pods may be marked.
+    pub limit: usize,
+    /// How many nodes can take the pods.
+    pub room: usize,
+    /// The nodes that only the operator-wide ceiling keeps from being marked, by place, sorted.
+    pub above_ceiling: Vec<usize>,
+}
+
+/// Some of the nodes, and how many of them are marked.
+struct Scope {
+    ceiling: usize,
+    floor: usize,
+    /// Marked ones that take a place.
+    marked: usize,
+    unmarked: usize,
+}
+
+impl Scope {
+    fn of(limits: &Limits, nodes: &[Candidate<'_>], marks: &[Option<bool>], all: bool) -> Self {
+        let inside = |n: &Candidate<'_>| all || n.takes_pods;
+        let (mut total, mut held, mut marked) = (0, 0, 0);
+        for (node, mark) in nodes.iter().zip(marks).filter(|(node, _)| inside(node)) {
+            total += 1;
+            match mark {
+                Some(true) if node.blind => held += 1,
+                Some(true) => marked += 1,
+                _ => {}
+            }
+        }
+        Self {
+            ceiling: limits.max_unfit.at_most(total - held),
+            floor: limits.min_fit.at_least(total),
+            marked,
+            unmarked: total - held - marked,
+        }
+    }
+
+    fn has_place(&self) -> bool {
+        self.marked < self.ceiling && self.unmarked > self.floor
+    }
+
+    fn mark(&mut self) {
+        self.marked += 1;
+        self.unmarked -= 1;
+    }
+}
+
+/// The mark of each node.
 ///
-/// - Who is marked and still judged unfit keeps the mark, even above a limit that shrank.
+/// - Limits count nodes that can take the pods in question; a node that cannot is limited by the
+///   same shares of all judged nodes.
+/// - A node that is marked and still judged unfit keeps its mark above a ceiling that shrank. Marks go,
+///   the least severe first and those without evidence last, while fewer nodes than the floor are
+///   unmarked; all go when none is allowed.
+/// - A mark without evidence takes no place.
 /// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now.
-/// - Who is judged unfit and finds no place is marked fit (and shown as suppressed).
+/// - A node that is judged unfit and finds no place is marked fit (and shown as suppressed).
 #[must_use]
-pub fn mark(nodes: &[Candidate<'_>], limit: usize) -> Vec<Option<bool>> {
-    let keeps = |n: &Candidate<'_>| n.judged == Some(true) && n.marked == Some(true);
-    let kept = nodes.iter().filter(|n| keeps(n)).count();
+pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) -> Marks {
+    let none = limits.max_unfit.is_none() || headroom.none;
+    let kept = |n: &Candidate<'_>| n.judged == Some(true) && n.marked == Some(true) && !none;
+    let mut marks: Vec<_> = nodes
+        .iter()
+        .map(|n| if n.judged == Some(true) { Some(kept(n)) } else { n.judged })
+        .collect();
+    release(nodes, limits, &mut marks);
+
     let mut waiting: Vec<(usize, f64)> = nodes
         .iter()
         .enumerate()
-        .filter(|(_, n)| n.judged == Some(true) && !keeps(n))
+        .filter(|(i, n)| n.judged == Some(true) && marks[*i] != Some(true))
         .filter_map(|(i, n)| Some((i, n.severity?)))
         .collect();
     waiting.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(nodes[*a].name.cmp(nodes[*b].name)));
-    waiting.truncate(limit.saturating_sub(kept));
-    let mut marks: Vec<_> = nodes
-        .iter()
-        .map(|n| match n.judged {
-            Some(true) => Some(keeps(n)),
-            other => other,
-        })
-        .collect();
+    let mut room = Scope::of(limits, nodes, &marks, false);
+    let mut all = Scope::of(limits, nodes, &marks, true);
+    let limit = room.ceiling.min((room.marked + room.unmarked).saturating_sub(room.floor));
+    let mut above_ceiling = Vec::new();
     for (i, _) in waiting {
+        let node = &nodes[i];
+        let scope = if node.takes_pods { &room } else { &all };
+        if none || !scope.has_place() {
+            // An operator that marks none is why, whatever the author allows.
+            if headroom.none && !limits.max_unfit.is_none() {
+                above_ceiling.push(i);
+            }
+            continue;
+        }
+        if !headroom.take(node) {
+            above_ceiling.push(i);
+            continue;
+        }
         marks[i] = Some(true);
+        all.mark();
+        if node.takes_pods {
+            room.mark();
+        }
     }
-    marks
+    above_ceiling.sort_unstable();
+    let room = nodes.iter().filter(|node| node.takes_pods).count();
+    Marks { marks, limit, room, above_ceiling }
+}
+
+/// Takes marks away while fewer nodes than the floor could take the pods.
+fn release(nodes: &[Candidate<'_>], limits: &Limits, marks: &mut [Option<bool>]) {
+    let places = |marked: bool| {
+        let marks = &marks;
+        (0..nodes.len()).filter(move |&i| nodes[i].takes_pods && (marks[i] == Some(true)) == marked)
+    };
+    let floor = limits.min_fit.at_least(nodes.iter().filter(|node| node.takes_pods).count());
+    let missing = floor.saturating_sub(places(false).count());
+    if missing == 0 {
+        return;
+    }
+    let mut marked: Vec<_> = places(true).collect();
+    let severity = |i: usize| nodes[i].severity.unwrap_or(f64::INFINITY);
+    marked.sort_by(|&a, &b| {
+        let known = severity(a).total_cmp(&severity(b));
+        known.then(nodes[b].name.cmp(nodes[a].name))
+    });
+    for i in marked.into_iter().take(missing) {
+        marks[i] = Some(false);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const DEFAULT: Limits = Limits { max_unfit: Share::Percent(50), min_fit: Share::Nodes(1) };
-
-    #[test]
-    fn half_of_the_nodes_at_most_and_one_stays() {
-        for (nodes, expected) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (5000, 2500)] {
-            assert_eq!(DEFAULT.of(nodes), expected, "{nodes} nodes");
-        }
-    }
-
-    #[test]
-    fn ceiling_and_floor_hold_together() {
-        use Share::{Nodes, Percent};
-        for (max_unfit, min_fit, nodes, expected) in [
-            // A single node is never marked, unless the author says that none needs to stay.
-            (Percent(50), Nodes(0), 1, 1),
-            (Percent(100), Nodes(1), 1, 0),
-            (Percent(100), Nodes(0), 7, 7),
-            (Percent(34), Nodes(1), 3, 1),
-            (Percent(1), Nodes(1), 3, 1),
-            (Percent(0), Nodes(0), 3, 0),
-            (Nodes(2), Nodes(1), 10, 2),
-            (Nodes(9), Nodes(3), 10, 7),
-            (Percent(100), Percent(34), 3, 1),
-            (Nodes(5), Nodes(20), 10, 0),
-        ] {
-            let limits = Limits { max_unfit, min_fit };
-            assert_eq!(limits.of(nodes), expected, "{limits:?} of {nodes}");
-        }
-    }
-
-    fn candidate(name: &str, marked: Option<bool>, percent: f64) -> Candidate<'_> {
-        Candidate { name, judged: Some(true), marked, severity: Some(percent) }
-    }
-
-    #[test]
-    fn the_worst_are_marked_first_and_who_is_marked_stays_so() {
-        let fit = |name| Candidate { name, judged: Some(false), marked: None, severity: Some(1.0) };
-        let nodes = [
-            candidate("a", None, 70.0),
-            candidate("b", None, 90.0),
-            candidate("c", Some(true), 65.0),
-            fit("d"),
-        ];
-        assert_eq!(
-            mark(&nodes, DEFAULT.of(nodes.len())),
-            [Some(false), Some(true), Some(true), Some(false)]
-        );
-        // Ties go by name.
-        let nodes = [candidate("b", None, 70.0), candidate("a", None, 70.0)];
-        assert_eq!(mark(&nodes, DEFAULT.of(nodes.len())), [Some(false), Some(true)]);
-    }
-
-    #[test]
-    fn a_node_without_evidence_takes_no_place() {
-        let mut blind = candidate("a", Some(false), 99.0);
-        blind.severity = None;
-        let never = Candidate { name: "c", judged: None, marked: None, severity: None };
-        let nodes = [blind, candidate("b", Some(false), 61.0), never];
-        assert_eq!(mark(&nodes, DEFAULT.of(nodes.len())), [Some(false), Some(true), None]);
-    }
-
-    proptest! {
-        #[test]
-        fn never_more_than_the_limit_beside_who_was_marked(
-            nodes in proptest::collection::vec(
-                (proptest::option::of(any::<bool>()), proptest::option::of(any::<bool>()),
-                 proptest::option::of(0.0..200.0f64)), 0..40),
-        ) {
-            let names: Vec<_> = (0..nodes.len()).map(|i| format!("n{i}")).collect();
-            let candidates: Vec<_> = nodes.iter().zip(&names).map(|((judged, marked, percent), name)|
-                Candidate { name, judged: *judged, marked: *marked, severity: *percent }).collect();
-            let marks = mark(&candidates, DEFAULT.of(nodes.len()));
-            let newly = candidates.iter().zip(&marks)
-                .filter(|(c, m)| **m == Some(true) && c.marked != Some(true)).count();
-            let all = marks.iter().filter(|m| **m == Some(true)).count();
-            prop_assert!(newly == 0 || all <= DEFAULT.of(nodes.len()));
-            for (c, m) in candidates.iter().zip(&marks) {
-                match c.judged {
-                    None => prop_assert_eq!(*m, None),
-                    Some(false) => prop_assert_eq!(*m, Some(false)),
-                    Some(true) if c.marked == Some(true) => prop_assert_eq!(*m, Some(true)),
-                    Some(true) => prop_assert!(m.is_some()),
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     children::Applied,
     evidence::{NoEvidence, Unit},
+    retries::FailedWrites,
     settings::Criterion,
 };
 use crate::api::traffic_watch::{NodeState, NodeStatus, Summary};
@@ -28,6 +29,14 @@ pub struct Memory {
     pub key: Option<String>,
     /// How many nodes may be marked unfit.
     pub limit: usize,
+    /// How many nodes can take the pods in question.
+    pub room: usize,
+    /// How many of them carry no mark.
+    pub unmarked_room: usize,
+    /// How many nodes only the operator-wide ceiling keeps from being marked.
+    pub above_ceiling: usize,
+    /// Nodes whose last write failed, and when each is tried again.
+    pub failed: Arc<FailedWrites>,
     /// For how many judgements in a row the window has held too few scrapes.
     pub short_window: u32,
     /// How many nodes are in which state.
@@ -87,6 +96,8 @@ pub struct NodeMemory {
     pub since: Timestamp,
     /// For how many milliseconds evidence about this node has stayed away while others had it.
     pub unknown_ms: u32,
+    /// The hash of the node's UID: another node of the same name begins anew.
+    pub uid: u64,
 }
 
 /// What one measure says of one node.
@@ -102,6 +113,8 @@ pub struct Side {
     pub missing: Option<NoEvidence>,
     /// How old the sample was, if this judgement had one of known age.
     pub age: Option<f64>,
+    /// When the sample that was judged last was scraped, in Unix seconds, if that is known.
+    pub scraped: Option<f64>,
 }
 
 impl NodeMemory {
@@ -111,6 +124,7 @@ impl NodeMemory {
         criteria: &[Criterion],
         told: Option<&NodeStatus>,
         label: Option<bool>,
+        uid: u64,
         now: Timestamp,
     ) -> Self {
         let side = |criterion: &Criterion| Side {
@@ -126,6 +140,7 @@ impl NodeMemory {
             reason: None,
             since: told.and_then(|t| t.since.as_ref()).map_or(now, |since| since.0),
             unknown_ms: told.map_or(0, |t| t.unknown_seconds.saturating_mul(1000)),
+            uid,
         };
         // The label is the durable record: who it calls unfit is so by some measure.
         if label == Some(true) && node.judged() == Some(false) {

@@ -26,6 +26,7 @@ use crate::{
     prometheus::{Class, Client, Endpoints, QueryError, Shared},
 };
 
+pub mod ceiling;
 mod children;
 mod claims;
 mod decisions;
@@ -34,7 +35,7 @@ mod evictions;
 mod evidence;
 mod findings;
 mod judgement;
-mod limits;
+pub mod limits;
 mod live;
 mod memory;
 mod metrics;
@@ -43,14 +44,18 @@ pub mod query;
 mod reading;
 pub mod replay;
 mod report;
+mod retries;
+mod room;
 mod settings;
 pub mod view;
 mod writing;
 
+pub use ceiling::Ceiling;
 use children::{Applied, Child, Outcome};
 pub(crate) use claims::{Claim, claim};
 pub use decisions::Decisions;
 use decisions::{Decided, Facts};
+use deployments::DeploymentFacts;
 pub use deployments::DeploymentStore;
 pub use findings::Evaluation;
 pub use judgement::Transition;
@@ -87,6 +92,8 @@ pub struct TrafficWatchReconciler {
     pub metrics: Metrics,
     /// Permits to patch a node: [`LABEL_CONCURRENCY`] of them.
     pub label_writes: Semaphore,
+    /// How many nodes all objects together may mark.
+    pub ceiling: Ceiling,
     /// One request for all who ask the same.
     pub readings: Shared<Request, Result<Arc<Reading>, QueryError>>,
 }
@@ -119,7 +126,7 @@ impl Reconciler for TrafficWatchReconciler {
         let readings =
             if decides && !nodes.is_empty() { Some(self.measure(&settings).await) } else { None };
         let memory = self.decisions.get(&namespace, &name);
-        let deployment = self.deployments.get(&namespace, &name);
+        let deployment = self.owned_deployment(watch);
         let now = Timestamp::now();
         let pods = match (&settings.eviction, &deployment) {
             (Some((after, _)), Some(deployment)) if decides && watch.spec.mode == Mode::Enforce => {
@@ -142,6 +149,7 @@ impl Reconciler for TrafficWatchReconciler {
             readings,
             memory,
             claim,
+            headroom: self.ceiling.headroom(),
             insecure: self.prometheus.get(&watch.spec.prometheus).is_some_and(Client::insecure),
             deployment,
             pods,
@@ -157,7 +165,7 @@ impl Reconciler for TrafficWatchReconciler {
 
     async fn apply(&self, watch: &TrafficWatch, desired: Desired) -> Result<Vec<Notice>, Error> {
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
-        let deployment = self.deployments.get(&namespace, &name);
+        let deployment = self.owned_deployment(watch);
         let facts = Facts {
             label: watch.label_key(),
             mode: watch.spec.mode,
@@ -174,11 +182,18 @@ impl Reconciler for TrafficWatchReconciler {
             }
             None => self.decisions.pause(&namespace, &name, facts),
         }
-        self.write_nodes(desired.nodes).await?;
-        if let Some(child) = desired.deployment {
-            self.apply_child(watch, &namespace, &name, child).await?;
+        // What fails leaves nothing else undone.
+        let results = self.write_nodes(desired.nodes).await;
+        self.decisions.wrote(&namespace, &name, &results, Timestamp::now());
+        let mut errors: Vec<_> =
+            results.into_iter().filter_map(|(_, result)| result.err()).take(1).collect();
+        if let Some(child) = desired.deployment
+            && let Err(error) = self.apply_child(watch, &namespace, &name, child).await
+        {
+            errors.push(error);
         }
-        Ok(self.evict(&namespace, &name, desired.evictions).await)
+        let notices = self.evict(&namespace, &name, desired.evictions).await;
+        Error::stages(notices, errors)
     }
 
     async fn cleanup(&self, watch: &TrafficWatch, others: &Others) -> Result<Vec<Notice>, Error> {
@@ -196,7 +211,8 @@ impl Reconciler for TrafficWatchReconciler {
             })
             .collect();
         let count = removals.len();
-        self.write_nodes(removals).await?;
+        let results = self.write_nodes(removals).await;
+        results.into_iter().try_for_each(|(_, result)| result)?;
         self.forget(&watch.namespace().unwrap_or_default(), &watch.name_any());
         let notice = (count > 0).then(|| Notice {
             warning: false,
@@ -307,6 +323,13 @@ impl TrafficWatchReconciler {
         .collect()
     }
 
+    /// The Deployment of this object; one of its name that belongs to somebody else is none.
+    fn owned_deployment(&self, watch: &TrafficWatch) -> Option<DeploymentFacts> {
+        let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
+        let deployment = self.deployments.get(&namespace, &name)?;
+        (deployment.owner.is_some() && deployment.owner == watch.metadata.uid).then_some(deployment)
+    }
+
     async fn apply_child(
         &self,
         watch: &TrafficWatch,
@@ -316,7 +339,7 @@ impl TrafficWatchReconciler {
     ) -> Result<(), Error> {
         let api = Api::<PartialObjectMeta<Deployment>>::namespaced(self.client.clone(), namespace);
         let there = api.get_opt(name).await.map_err(Error::kube("get Deployment"))?;
-        if let Some(there) = there
+        if let Some(there) = &there
             && !there.owner_references().iter().any(|o| Some(&o.uid) == watch.metadata.uid.as_ref())
         {
             let text = format!(
@@ -332,6 +355,9 @@ impl TrafficWatchReconciler {
             // Told once; then the condition stands, and the nodes are judged as ever.
             return if known { Ok(()) } else { Err(Error::Taken(text)) };
         }
+        if let Some(there) = &there {
+            self.hand_over_replicas(&api, there, &child).await?;
+        }
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let outcome = match api.patch(name, &params, &Patch::Apply(&child.object)).await {
             Ok(applied) => {
@@ -341,13 +367,17 @@ impl TrafficWatchReconciler {
                     generation: applied.metadata.generation.unwrap_or_default(),
                 }
             }
-            Err(kube::Error::Api(status)) if is_refusal(&status) => {
-                Outcome::Refused(status.message.clone())
-            }
+            Err(kube::Error::Api(status)) if is_refusal(&status) => Outcome::Refused {
+                text: status.message.clone(),
+                at: Timestamp::now(),
+                there: self.owned_deployment(watch).as_ref().map(DeploymentFacts::version),
+            },
             Err(error) => return Err(Error::kube("apply Deployment")(error)),
         };
         let refused = match &outcome {
-            Outcome::Refused(text) => Some(Error::Refused(format!("spec.deployment: {text}"))),
+            Outcome::Refused { text, .. } => {
+                Some(Error::Refused(format!("spec.deployment: {text}")))
+            }
             Outcome::Accepted { .. } | Outcome::Taken(_) => None,
         };
         self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });

@@ -6,7 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     children::{self, Child, Outcome},
     claims::Claim,
-    evictions::{self, PodFacts},
+    deployments::DeploymentFacts,
+    evictions::{self, PodFacts, Replicas},
     findings::Evaluation,
     judgement::{Judgement, Observed, Transition},
     memory::{Memory, NodeMemory, NodeTable},
@@ -19,7 +20,7 @@ use crate::{
         traffic_watch::{Mode, NodeState, TaintEffect},
     },
     controller::{Error, Notice, Plan, Verdict},
-    nodes::Carrier,
+    nodes::{Carrier, NodeFacts},
 };
 
 /// `rate` over fewer scrapes turns one missed scrape into a hole or a jump.
@@ -127,11 +128,19 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
     let nodes = if enforce { node_writes(&judged) } else { vec![] };
+    let (nodes, waiting) = due(seen, nodes);
     let evictions = if enforce { evictions(&judged) } else { Ok(vec![]) };
     let child = child.filter(|_| enforce && ready);
     let short_window = short_window(&judged);
-    let conditions =
+    let mut conditions =
         report::conditions(&judged, ready, report::refused(child.as_ref(), &seen.memory));
+    if let Some(why) = waiting {
+        conditions
+            .retain(|condition| condition.type_ != why.type_ || condition.status != Some(true));
+        if conditions.iter().all(|condition| condition.type_ != why.type_) {
+            conditions.insert(0, why);
+        }
+    }
     let mut notices = report::changes(&judged);
     notices.extend(report::news(judged.watch, &conditions));
     notices.extend(report::window_too_short(&judged, short_window));
@@ -154,6 +163,10 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
         problems: report::problems(&judged),
         key: status.label.clone(),
         limit: judged.limit,
+        room: judged.room,
+        unmarked_room: unmarked_room(&judged),
+        above_ceiling: judged.above_ceiling.len(),
+        failed: Arc::clone(&seen.memory.failed),
         short_window,
         summary: judged.summary,
         last_success: match evaluation {
@@ -223,6 +236,23 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
 }
 
+/// How many nodes can take the pods and carry no mark.
+fn unmarked_room(judged: &Judgement<'_>) -> usize {
+    let nodes = judged.seen.nodes.iter().zip(&judged.nodes);
+    let unmarked = nodes
+        .filter(|(facts, node)| node.marked != Some(true) && judged.settings.room.takes(facts));
+    unmarked.count()
+}
+
+/// The writes that are due. One that failed waits for its turn; then what it failed with is returned,
+/// because the nodes are not as they should be meanwhile.
+fn due(seen: &Observed, mut writes: Vec<NodeWrite>) -> (Vec<NodeWrite>, Option<Verdict>) {
+    let all = writes.len();
+    writes.retain(|write| seen.memory.failed.is_due(&write.node, seen.now));
+    let waiting = (writes.len() < all).then(|| seen.memory.failed.why().cloned()).flatten();
+    (writes, waiting)
+}
+
 /// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
 fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
     let Some((after, most)) = judged.settings.eviction else { return Ok(vec![]) };
@@ -233,17 +263,22 @@ fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
         return Ok(vec![]);
     }
     let nodes = || judged.seen.nodes.iter().zip(&judged.nodes);
-    let room = nodes().any(|(facts, node)| node.state == NodeState::Fit && facts.schedulable);
-    if !room {
+    let takes_pods = |facts| judged.settings.room.takes(facts);
+    let room = nodes().any(|(facts, node)| node.state == NodeState::Fit && takes_pods(facts));
+    let Some(deployment) = judged.seen.deployment.as_ref().filter(|_| room) else {
         return Ok(vec![]);
-    }
-    let mut unfit: Vec<_> =
-        nodes().filter(|(_, node)| stayed_unfit(node, after, judged.seen.now)).collect();
+    };
+    // Without the label on the node, the replacement could start there again.
+    let labelled = |facts: &NodeFacts| facts.label.as_deref() == Some("true");
+    let mut unfit: Vec<_> = nodes()
+        .filter(|(facts, node)| labelled(facts) && stayed_unfit(node, after, judged.seen.now))
+        .collect();
     unfit.sort_by_key(|(_, node)| node.since);
     let names: Vec<_> = unfit.into_iter().map(|(facts, _)| Arc::clone(&facts.name)).collect();
     let before = judged.seen.now.as_second() - i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
     let pods = judged.seen.pods.as_ref().map_err(Clone::clone)?;
-    Ok(evictions::choose(pods, &names, before, most).into_iter().cloned().collect())
+    let replicas = Replicas { wanted: deployment.wanted, available: deployment.available };
+    Ok(evictions::choose(pods, replicas, &names, before, most).into_iter().cloned().collect())
 }
 
 /// Whether a node has been unfit for at least `after`.
@@ -265,13 +300,21 @@ fn short_window(judged: &Judgement<'_>) -> u32 {
     }
 }
 
+/// How long a Deployment that the API server refused is not applied again while nothing changes:
+/// what refuses it may be mended elsewhere (a quota, a webhook), and each try is a request.
+const REFUSED_PAUSE: Duration = Duration::from_mins(3);
+
 /// Applying what is there already costs the API server as much as a change.
 fn must_apply(seen: &Observed, child: &Child) -> bool {
     let Some(applied) = seen.memory.applied.as_ref().filter(|a| a.hash == child.hash) else {
         return true;
     };
     match (&applied.outcome, &seen.deployment) {
-        (Outcome::Refused(_), _) => false,
+        // Deleted, made anew or edited since: it may be accepted now.
+        (Outcome::Refused { at, there, .. }, now) => {
+            *there != now.as_ref().map(DeploymentFacts::version)
+                || seen.now.duration_since(*at).unsigned_abs() >= REFUSED_PAUSE
+        }
         (Outcome::Accepted { uid, generation }, Some(now)) => {
             // The store may lag behind our own apply: an older generation is no edit.
             *uid != now.uid || now.generation > *generation

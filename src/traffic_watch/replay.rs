@@ -7,9 +7,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 
 use super::{
+    check_deployment,
     claims::Claim,
     findings::Evaluation,
     judgement::{Observed, Transition},
+    limits::Headroom,
     live,
     memory::Memory,
     plan::{Edit, plan},
@@ -214,13 +216,15 @@ pub struct Step {
 }
 
 impl Replay {
-    /// Begins with an object that no judgement was made for yet: not paused, and without a
-    /// Deployment, which decides nothing about nodes.
+    /// Begins with an object that no judgement was made for yet, and not paused. Its Deployment says
+    /// where its pods can go, unless nothing is known of the nodes but their names.
     #[must_use]
-    pub fn new(watch: &TrafficWatch) -> Self {
+    pub fn new(watch: &TrafficWatch, names_only: bool) -> Self {
         let mut watch = watch.clone();
         watch.spec.paused = false;
-        watch.spec.deployment = None;
+        if names_only || check_deployment(&watch).is_err() {
+            watch.spec.deployment = None;
+        }
         watch.status = None;
         Self { watch, memory: Arc::default(), labels: BTreeMap::new(), tick: 0 }
     }
@@ -250,6 +254,8 @@ impl Replay {
             readings: asked.then(|| readings.to_vec()),
             memory: Arc::clone(&self.memory),
             claim: Claim::Ours,
+            // The ceiling over all objects is the running operator's.
+            headroom: Headroom::UNLIMITED,
             insecure: false,
             deployment: None,
             pods: Ok(vec![]),
@@ -275,9 +281,10 @@ impl Replay {
         })
     }
 
-    /// The state of every node.
-    pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, NodeState)> {
-        self.memory.nodes.iter().map(|(name, node)| (name, node.state))
+    /// The state of every node, and whether it is marked unfit: one without evidence keeps its mark.
+    pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, NodeState, bool)> {
+        let nodes = self.memory.nodes.iter();
+        nodes.map(|(name, node)| (name, node.state, node.marked == Some(true)))
     }
 
     /// The last value of a node's first measure.
@@ -291,6 +298,12 @@ impl Replay {
     #[must_use]
     pub fn limit(&self) -> usize {
         self.memory.limit
+    }
+
+    /// How many nodes can take the pods in question.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.memory.room
     }
 
     /// Every node with all that is known of it.
@@ -337,15 +350,7 @@ mod tests {
     }
 
     fn facts() -> Vec<NodeFacts> {
-        ["a", "b"]
-            .map(|name| NodeFacts {
-                name: name.into(),
-                label: None,
-                taint: None,
-                capacity: None,
-                schedulable: true,
-            })
-            .into()
+        ["a", "b"].map(|name| NodeFacts::named(name.into())).into()
     }
 
     #[test]
@@ -356,7 +361,7 @@ mod tests {
         let grid = Grid { start: 1_000_000, step: 10_000, len: 6 };
         let answer = range(&["70", "70", "58", "50", "50", "50"]);
         let recording = inquiry.record(0, &answer, &identity, grid).unwrap();
-        let mut replay = Replay::new(&watch());
+        let mut replay = Replay::new(&watch(), true);
         let states: Vec<_> = (0..grid.len)
             .map(|place| {
                 let now = Timestamp::from_millisecond(grid.at(place)).unwrap();

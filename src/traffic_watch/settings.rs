@@ -11,6 +11,7 @@ use super::{
     evidence::{Rules, Unit},
     limits::{Limits, Share},
     query::{Question, Request},
+    room::Room,
 };
 use crate::{
     api::{
@@ -39,6 +40,8 @@ pub struct Settings {
     pub consecutive: Consecutive,
     /// The breaker.
     pub limits: Limits,
+    /// Where the pods in question can go.
+    pub room: Room,
     /// What happens to a node without evidence, and after how many milliseconds.
     pub on_unknown: (u32, UnknownAction),
     /// The period.
@@ -127,6 +130,7 @@ impl Settings {
                 max_unfit: share("maxUnfit", &spec.max_unfit)?,
                 min_fit: share("minFit", &spec.min_fit)?,
             },
+            room: Room::of(watch),
             on_unknown: (
                 u32::try_from(after.as_millis()).unwrap_or(u32::MAX),
                 spec.on_unknown.action,
@@ -197,15 +201,10 @@ fn at_least(path: &str, value: kube::core::Duration, seconds: u64) -> Result<Dur
 
 fn share(path: &str, value: &IntOrString) -> Result<Share, Error> {
     let read = match value {
-        IntOrString::Int(n) => usize::try_from(*n).ok().map(Share::Nodes),
-        IntOrString::String(text) => text
-            .strip_suffix('%')
-            .and_then(|percent| percent.parse().ok())
-            .filter(|percent| *percent <= 100)
-            .map(Share::Percent),
+        IntOrString::Int(n) => n.to_string().parse(),
+        IntOrString::String(text) => text.parse(),
     };
-    let text = "must be a number from 0 to 2147483647 or a percentage from 0% to 100%";
-    read.ok_or_else(|| invalid(path, text))
+    read.map_err(|error| invalid(path, error))
 }
 
 /// The measure of the bandwidth, if the spec has a threshold for it.

@@ -1,21 +1,24 @@
 //! Writes to nodes and pods.
+use std::sync::Arc;
+
 use futures::StreamExt;
 use k8s_openapi::{
     api::{
-        apps::v1::ReplicaSet,
+        apps::v1::{Deployment, ReplicaSet},
         core::v1::{Node, Pod},
     },
     jiff::Timestamp,
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, EvictParams, ListParams, Patch, Preconditions},
+    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions},
     core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 
 use super::{
-    LABEL_CONCURRENCY, TrafficWatchReconciler, children,
+    LABEL_CONCURRENCY, TrafficWatchReconciler,
+    children::{self, Child},
     deployments::DeploymentFacts,
     evictions::PodFacts,
     plan::{Edit, NodeWrite},
@@ -31,23 +34,35 @@ use crate::{
 const TAINT_TRIES: usize = 5;
 
 impl TrafficWatchReconciler {
-    pub(super) async fn write_nodes(&self, writes: Vec<NodeWrite>) -> Result<(), Error> {
+    /// Writes to nodes, each tried whatever became of the one before.
+    pub(super) async fn write_nodes(
+        &self,
+        writes: Vec<NodeWrite>,
+    ) -> Vec<(Arc<str>, Result<(), Error>)> {
         let results = futures::stream::iter(writes).map(|write| async move {
             // Never closed, so there is always a permit to wait for.
             let _permit = self.label_writes.acquire().await;
+            let place = match write.label {
+                Edit::Set(true) => self.ceiling.admit(&write.node),
+                _ => None,
+            };
+            if write.label == Edit::Set(true) && place.is_none() {
+                // Another object took the last place since this was planned: the next plan sees it.
+                return (write.node, Ok(()));
+            }
             let result = match write.taint {
                 Edit::Keep => self.write_label(&write).await,
                 _ => self.write_taint(&write).await,
             };
-            match result {
+            drop(place);
+            let result = match result {
                 // The node went away in the meantime, and what it carried with it.
                 Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
                 result => result.map_err(Error::kube("patch node")),
-            }
+            };
+            (write.node, result)
         });
-        // Every node is tried, whatever became of the one before.
-        let results: Vec<_> = results.buffer_unordered(LABEL_CONCURRENCY).collect().await;
-        results.into_iter().collect()
+        results.buffer_unordered(LABEL_CONCURRENCY).collect().await
     }
 
     async fn write_label(&self, write: &NodeWrite) -> kube::Result<()> {
@@ -80,6 +95,33 @@ impl TrafficWatchReconciler {
                 Err(kube::Error::Api(s)) if s.is_conflict() && tries < TAINT_TRIES => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Keeps the number of replicas when the author no longer sets one (an autoscaler is to): server-side
+    /// apply would set a field that nobody owns any more to its default, one.
+    pub(super) async fn hand_over_replicas(
+        &self,
+        api: &Api<PartialObjectMeta<Deployment>>,
+        there: &PartialObjectMeta<Deployment>,
+        child: &Child,
+    ) -> Result<(), Error> {
+        if child.object.pointer("/spec/replicas").is_some() || !children::owns_replicas(there) {
+            return Ok(());
+        }
+        let (namespace, name) = (there.namespace().unwrap_or_default(), there.name_any());
+        let Some(facts) = self.deployments.get(&namespace, &name) else { return Ok(()) };
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"replicas": facts.wanted},
+        });
+        // A field that two managers own stays when one of them lets go of it.
+        let params = PatchParams::apply(children::REPLICAS_MANAGER);
+        match api.patch(&name, &params, &Patch::Apply(&object)).await {
+            // Somebody else owns the number already.
+            Err(kube::Error::Api(s)) if s.is_conflict() => Ok(()),
+            result => result.map(drop).map_err(Error::kube("apply replicas")),
         }
     }
 

@@ -44,6 +44,7 @@ const GAPS: &[(&str, &str)] = &[
     ("one node cannot be judged", "TrafficOperatorNodeUnknown"),
     ("a node flaps", "TrafficOperatorNodeFlapping"),
     ("the breaker holds", "TrafficOperatorAllNodesAtLimit"),
+    ("the breaker of all objects together holds", "TrafficOperatorCeilingReached"),
     ("the breaker is about to hold", "TrafficOperatorLimitReached"),
     ("all nodes are unfit", "TrafficOperatorNoFitNode"),
     ("the workload suffers from it", "TrafficOperatorDeploymentUnavailable"),

@@ -75,6 +75,8 @@ impl Bench {
                 let options = ControlPlaneOptions {
                     scheduler: false,
                     apiserver_arguments: vec![plugin.into()],
+                    // Nobody sends heartbeats here: nodes stay what a test says they are.
+                    node_grace: Duration::from_hours(1),
                     ..Default::default()
                 };
                 let plane = ControlPlane::start(options).await.expect("control plane");
@@ -104,6 +106,7 @@ impl Bench {
         let all = ListParams::default();
         let now = DeleteParams::default();
         deployments.delete_collection(&now, &all).await.expect("delete deployments");
+        self.clean_obstacles().await;
         self.clean_reflectors().await;
         self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
         self.clean_swarms().await;
@@ -139,6 +142,21 @@ impl Bench {
         });
         let node = serde_json::from_value(node).expect("node");
         self.nodes().create(&PostParams::default(), &node).await.expect("create node");
+        // As its kubelet says; the API server taints each new node until then.
+        self.set_ready(name, true).await;
+        let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
+        self.nodes().patch(name, &PatchParams::default(), &untainted).await.expect("untaint");
+    }
+
+    /// Says whether a node is Ready, as its kubelet does.
+    pub async fn set_ready(&self, name: &str, ready: bool) {
+        let now = Timestamp::now().to_string();
+        let status = if ready { "True" } else { "False" };
+        let ready = Patch::Merge(json!({"status": {"conditions": [{
+            "type": "Ready", "status": status, "reason": "Test", "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }]}}));
+        self.nodes().patch_status(name, &PatchParams::default(), &ready).await.expect("ready");
     }
 
     /// Creates a TrafficWatch in `default`, with intervals short enough for a test.

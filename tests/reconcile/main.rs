@@ -3,6 +3,7 @@
 //!
 //! One control plane serves all tests, one after the other: the operator is a cluster's only one.
 mod admission;
+mod bad_days;
 mod bench;
 mod commands;
 mod deploying;

@@ -106,7 +106,11 @@ fn the_limits_of_the_spec_decide_how_many_are_marked() {
             bench.prometheus.set(node, Sample::percent(percent));
         }
         bench.watch("web", json!({"maxUnfit": "100%", "minFit": 1})).await;
-        let operator = bench.operator();
+        // All nodes are marked in the end: more than the operator allows by default.
+        let operator = bench.operator_args(
+            &["--prometheus-url", &bench.prometheus.url],
+            &["--lease-duration", "5s", "--max-unfit", "100%"],
+        );
         let summary = |unfit, suppressed| json!({"nodes": 3, "fit": 0, "unfit": unfit, "unknown": 0, "suppressed": suppressed});
         bench.until("web", &[("/summary", summary(2, 1))]).await;
         bench.until_label("node-1", KEY, Some("false")).await;
@@ -265,40 +269,8 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
     });
 }
 
-/// Says that nodes are Ready, as their kubelets would, until it is dropped: without it the node
-/// controller takes them for lost, and nobody is evicted towards a lost node.
-struct Heartbeat(tokio::task::JoinHandle<()>);
-
-impl Heartbeat {
-    fn of(bench: &Bench, names: &'static [&'static str]) -> Self {
-        let nodes = bench.nodes();
-        Self(tokio::spawn(async move {
-            loop {
-                for name in names {
-                    let now = Timestamp::now().to_string();
-                    let ready = json!({"status": {"conditions": [{
-                        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
-                        "lastHeartbeatTime": now, "lastTransitionTime": now,
-                    }]}});
-                    // The node may be gone: the test is over.
-                    let _ = nodes
-                        .patch_status(name, &PatchParams::default(), &Patch::Merge(ready))
-                        .await;
-                }
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            }
-        }))
-    }
-}
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// There are no kubelets here: pods are bound and made Ready by hand.
-async fn bind_and_ready(bench: &Bench, node: &str, count: usize) -> Vec<Pod> {
+pub async fn bind_and_ready(bench: &Bench, node: &str, count: usize) -> Vec<Pod> {
     let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
     let there = async || {
         let list = pods.list(&ListParams::default().labels("app=web")).await.ok()?.items;
@@ -328,7 +300,7 @@ async fn bind_and_ready(bench: &Bench, node: &str, count: usize) -> Vec<Pod> {
     list
 }
 
-async fn leaving(bench: &Bench) -> Vec<String> {
+pub async fn leaving(bench: &Bench) -> Vec<String> {
     let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
     let list = pods.list(&ListParams::default().labels("app=web")).await.expect("pods");
     let leaving = list.iter().filter(|p| p.metadata.deletion_timestamp.is_some());
@@ -344,7 +316,6 @@ async fn evictions(operator: &Operator, result: &str) -> f64 {
 fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
     run(async |bench| {
         three_nodes(&bench).await;
-        let _ready = Heartbeat::of(&bench, &["node-1", "node-2", "node-3"]);
         let spec = json!({"deployment": deployment(), "eviction": {"after": "2s"}});
         bench.watch("web", spec).await;
         let budgets = Api::<PodDisruptionBudget>::namespaced(bench.client.clone(), "default");

@@ -13,7 +13,7 @@ use super::state::{self, State};
 use super::{
     Cluster, Options, cgroups, guard, network, nodes, program, require_root, sysctls, teardown,
 };
-use crate::control_plane::{self, Layout, Ports};
+use crate::control_plane::{self, Layout, NODE_GRACE, Ports};
 use crate::credentials::{self, ADMINS, Credentials};
 use crate::image::{self, Role};
 use crate::pki::Authority;
@@ -115,7 +115,7 @@ pub(super) async fn start(options: Options) -> Result<Cluster> {
     cluster.api_ready(&client).await?;
     step("API server ready");
     for process in [
-        control_plane::start_controller_manager(&layout, lifetime)?,
+        control_plane::start_controller_manager(&layout, NODE_GRACE, lifetime)?,
         control_plane::start_scheduler(&layout, lifetime)?,
     ] {
         cluster.processes().insert(process.name.clone(), process);

@@ -1,6 +1,7 @@
 //! The command lines of the four components, from one description of where they run. No IO.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::process::CommandLine;
 
@@ -127,7 +128,7 @@ impl Layout {
     }
 
     /// kube-controller-manager, with client limits for thousands of objects and quick notice of dead nodes.
-    pub fn controller_manager(&self, program: PathBuf) -> CommandLine {
+    pub fn controller_manager(&self, program: PathBuf, node_grace: Duration) -> CommandLine {
         let mut arguments = self.client("kube-controller-manager", self.ports.controller_manager);
         arguments.extend([
             "--use-service-account-credentials=true".to_owned(),
@@ -136,8 +137,7 @@ impl Layout {
             format!("--cluster-signing-cert-file={}", self.pki(&format!("{AUTHORITY}.crt"))),
             format!("--cluster-signing-key-file={}", self.pki(&format!("{AUTHORITY}.key"))),
             "--allocate-node-cidrs=false".to_owned(),
-            // Kubernetes' own 50 s and 5 s make every test of a dead node last a minute.
-            "--node-monitor-grace-period=10s".to_owned(),
+            format!("--node-monitor-grace-period={}s", node_grace.as_secs()),
             "--node-monitor-period=1s".to_owned(),
         ]);
         self.command(program, arguments)

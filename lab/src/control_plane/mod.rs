@@ -6,6 +6,7 @@ mod ports;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -26,6 +27,9 @@ use crate::{tools, workspace};
 /// How often a start is tried when another process took one of its ports meanwhile.
 const ATTEMPTS: usize = 3;
 
+/// Kubernetes' own 50 s make every test of a dead node last a minute.
+pub(crate) const NODE_GRACE: Duration = Duration::from_secs(10);
+
 /// What a [`ControlPlane`] consists of.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -35,11 +39,18 @@ pub struct Options {
     pub scheduler: bool,
     /// Further arguments of kube-apiserver, such as `--feature-gates=…`.
     pub apiserver_arguments: Vec<String>,
+    /// How long a node stays Ready that sends no heartbeat: where there are no kubelets, for ever.
+    pub node_grace: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { controller_manager: true, scheduler: true, apiserver_arguments: Vec::new() }
+        Self {
+            controller_manager: true,
+            scheduler: true,
+            apiserver_arguments: Vec::new(),
+            node_grace: NODE_GRACE,
+        }
     }
 }
 
@@ -107,7 +118,11 @@ impl ControlPlane {
             plane.processes.push(start_scheduler(&plane.layout, Lifetime::Starter)?);
         }
         if options.controller_manager {
-            plane.processes.push(start_controller_manager(&plane.layout, Lifetime::Starter)?);
+            plane.processes.push(start_controller_manager(
+                &plane.layout,
+                options.node_grace,
+                Lifetime::Starter,
+            )?);
             controllers_ready(&client, &plane.processes).await?;
         }
         Ok(plane)

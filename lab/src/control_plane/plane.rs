@@ -94,11 +94,15 @@ pub(crate) async fn ready(client: &Client, processes: &[Process]) -> Result<()> 
 }
 
 /// Starts kube-controller-manager.
-pub(crate) fn start_controller_manager(layout: &Layout, lifetime: Lifetime) -> Result<Process> {
+pub(crate) fn start_controller_manager(
+    layout: &Layout,
+    node_grace: Duration,
+    lifetime: Lifetime,
+) -> Result<Process> {
     let program = tools::ensure("kube-controller-manager")?;
     Process::start(
         "kube-controller-manager",
-        layout.controller_manager(program),
+        layout.controller_manager(program, node_grace),
         &layout.dir,
         lifetime,
     )

@@ -236,4 +236,13 @@ impl TrafficWatch {
     }
 }
 
-kind!(TrafficWatch, TrafficWatchStatus);
+/// The key of the label is all that a removal needs to know.
+fn spec_for_cleanup(spec: &serde_json::Value) -> serde_json::Value {
+    let mut bare = serde_json::json!({"maxBandwidthPercent": "100"});
+    if let Some(label) = spec["label"].as_str() {
+        bare["label"] = label.into();
+    }
+    bare
+}
+
+kind!(TrafficWatch, TrafficWatchStatus, cleanup spec_for_cleanup);

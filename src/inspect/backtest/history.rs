@@ -82,7 +82,7 @@ pub async fn run(
         .iter()
         .map(|max| {
             let watch = with_threshold(watch, *max);
-            (Replay::new(&watch), Recorder::new(step_seconds))
+            (Replay::new(&watch, population.grows()), Recorder::new(step_seconds))
         })
         .collect();
     let source = Source { inquiry: &inquiry, measures: &measures, endpoints, node_labels };
@@ -113,7 +113,8 @@ pub async fn run(
             for (replay, recorder) in &mut runs {
                 let step = replay.step(now, nodes.clone(), &readings)?;
                 let changes = step.transitions.iter().map(|t| change(now, t, replay));
-                let judged = replay.states().map(|(node, state)| Judged { node, state });
+                let judged = replay.states();
+                let judged = judged.map(|(node, state, marked)| Judged { node, state, marked });
                 recorder.take((now, end), step.evaluation, changes, judged);
             }
         }

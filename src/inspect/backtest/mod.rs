@@ -97,7 +97,7 @@ pub struct Change {
 pub struct NodeRun {
     /// Its name.
     pub name: String,
-    /// Seconds it was marked unfit.
+    /// Seconds it was marked unfit, with or without evidence.
     pub unfit_seconds: f64,
     /// Seconds it would have been, had the limit not been reached.
     pub suppressed_seconds: f64,

@@ -20,6 +20,7 @@ pub struct Recorder {
 #[derive(Debug, Default)]
 struct Account {
     run: NodeRun,
+    marked: bool,
     became_unfit: Option<Timestamp>,
 }
 
@@ -30,6 +31,8 @@ pub struct Judged<'a> {
     pub node: &'a Arc<str>,
     /// Its state.
     pub state: NodeState,
+    /// Whether it is marked unfit.
+    pub marked: bool,
 }
 
 impl Recorder {
@@ -50,16 +53,20 @@ impl Recorder {
         self.run.evaluations.count(evaluation);
         self.run.transitions.extend(changes);
         let mut held = false;
-        for Judged { node, state } in judged {
+        for Judged { node, state, marked } in judged {
             let account = self.nodes.entry(Arc::clone(node)).or_default();
             account.enter(now, end, state);
-            let seconds = match state {
-                NodeState::Unfit => &mut account.run.unfit_seconds,
-                NodeState::Suppressed => &mut account.run.suppressed_seconds,
-                NodeState::Unknown => &mut account.run.unknown_seconds,
-                NodeState::Fit => &mut account.run.fit_seconds,
-            };
-            *seconds += self.step_seconds;
+            account.mark(now, marked);
+            // The mark is what keeps pods away: a node without evidence may be marked as well.
+            if marked {
+                account.run.unfit_seconds += self.step_seconds;
+            }
+            match state {
+                NodeState::Unfit => {}
+                NodeState::Suppressed => account.run.suppressed_seconds += self.step_seconds,
+                NodeState::Unknown => account.run.unknown_seconds += self.step_seconds,
+                NodeState::Fit => account.run.fit_seconds += self.step_seconds,
+            }
             if state == NodeState::Suppressed {
                 held = true;
                 self.run.breaker.node_seconds += self.step_seconds;
@@ -83,18 +90,20 @@ impl Account {
     fn enter(&mut self, now: Timestamp, end: Timestamp, state: NodeState) {
         match self.run.spans.last_mut() {
             Some(span) if span.state == state => span.to = end,
-            _ => {
-                self.run.spans.push(Span { state, from: now, to: end });
-                if state == NodeState::Unfit {
-                    self.run.times_unfit += 1;
-                    let again = self
-                        .became_unfit
-                        .is_some_and(|last| now.as_second() - last.as_second() < FLAP_SECONDS);
-                    self.run.flaps += u32::from(again);
-                    self.became_unfit = Some(now);
-                }
-            }
+            _ => self.run.spans.push(Span { state, from: now, to: end }),
         }
+    }
+
+    fn mark(&mut self, now: Timestamp, marked: bool) {
+        if marked && !self.marked {
+            self.run.times_unfit += 1;
+            let again = self
+                .became_unfit
+                .is_some_and(|last| now.as_second() - last.as_second() < FLAP_SECONDS);
+            self.run.flaps += u32::from(again);
+            self.became_unfit = Some(now);
+        }
+        self.marked = marked;
     }
 }
 
@@ -109,7 +118,7 @@ mod tests {
         let node = Arc::from("a");
         let at = |i: usize| Timestamp::from_second(600 * i64::try_from(i).unwrap()).unwrap();
         for (i, state) in states.iter().enumerate() {
-            let judged = Judged { node: &node, state: *state };
+            let judged = Judged { node: &node, state: *state, marked: *state == NodeState::Unfit };
             recorder.take((at(i), at(i + 1)), Evaluation::Ok, [], [judged].into_iter());
         }
         recorder.finish()
@@ -126,6 +135,21 @@ mod tests {
         assert_eq!(node.spans.len(), 4);
         assert_eq!((run.breaker.judgements, seconds(run.breaker.node_seconds)), (1, "10m".into()));
         assert_eq!(run.evaluations.ok, 5);
+    }
+
+    /// All samples are stale and `onUnknown` is Unfit: the node is Unknown, and marked.
+    #[test]
+    fn t14_time_unfit_is_the_time_of_the_mark() {
+        let mut recorder = Recorder::new(600.0);
+        let (node, at) = (Arc::from("a"), |s| Timestamp::from_second(s).unwrap());
+        for (second, marked) in [(0, true), (600, true), (1200, false)] {
+            let judged = Judged { node: &node, state: NodeState::Unknown, marked };
+            let times = (at(second), at(second + 600));
+            recorder.take(times, Evaluation::Ok, [], [judged].into_iter());
+        }
+        let node = &recorder.finish().nodes[0];
+        assert_eq!([node.unfit_seconds, node.unknown_seconds].map(seconds), ["20m", "30m"]);
+        assert_eq!(node.times_unfit, 1);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Evaluation {
     pub measures: Vec<MeasureView>,
     /// How many nodes may be unfit.
     pub limit: usize,
+    /// How many nodes can take the pods in question: what the limit is of.
+    pub room: usize,
     /// The nodes, those first that need attention.
     pub nodes: Vec<NodeView>,
     /// What the conditions would be.
@@ -76,7 +78,7 @@ pub async fn evaluate(
         measure.problem = reading.as_ref().err().map(ToString::to_string);
     }
     let nodes = population.select(inquiry.selector(), &watch.label_key(), i64::MAX);
-    let mut replay = Replay::new(watch);
+    let mut replay = Replay::new(watch, population.grows());
     let step = replay.step(Timestamp::now(), nodes, &readings)?;
     let mut nodes = replay.nodes();
     nodes.sort_by_key(|node| node.state);
@@ -84,6 +86,7 @@ pub async fn evaluate(
         watch: name_of(watch),
         measures,
         limit: replay.limit(),
+        room: replay.room(),
         nodes,
         conditions: step
             .conditions

@@ -24,7 +24,8 @@ pub fn text(evaluation: &Evaluation) -> String {
     }
     let head = ["NODE", "STATE", "MEASURE", "VALUE", "THRESHOLD", "DEVICE", "REMARK"];
     text.push_str(&table(head, &rows));
-    let _ = writeln!(text, "{} of {} nodes may be unfit", evaluation.limit, evaluation.nodes.len());
+    let (limit, room) = (evaluation.limit, evaluation.room);
+    let _ = writeln!(text, "{limit} of {room} nodes that can take pods may be unfit");
     for condition in &evaluation.conditions {
         let _ = writeln!(
             text,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::super::{
     children::{Child, Outcome},
+    evidence::NoEvidence,
     findings::Evaluation,
     judgement::Judgement,
     memory::Memory,
@@ -20,7 +21,7 @@ pub(in super::super) fn refused(
 ) -> Option<(&'static str, String)> {
     let applied = memory.applied.as_ref().filter(|a| Some(a.hash) == child.map(|c| c.hash))?;
     match &applied.outcome {
-        Outcome::Refused(text) => Some(("InvalidSpec", format!("spec.deployment: {text}"))),
+        Outcome::Refused { text, .. } => Some(("InvalidSpec", format!("spec.deployment: {text}"))),
         Outcome::Taken(text) => Some(("Conflict", text.clone())),
         Outcome::Accepted { .. } => None,
     }
@@ -52,11 +53,16 @@ pub(in super::super) fn conditions(
         );
         verdict("Ready", false, "Judging", message)
     };
-    let limited = if j.summary.suppressed > 0 {
+    let limited = if j.summary.suppressed > 0 && !j.above_ceiling.is_empty() {
+        let message = "nodes above the threshold keep the label \"false\": all TrafficWatches \
+                       together mark as many nodes as the operator's flag --max-unfit allows";
+        verdict("PlacementLimited", true, "OperatorLimitReached", message.into())
+    } else if j.summary.suppressed > 0 {
         let message = format!(
-            "more nodes are above the threshold than may be marked unfit (at most {} of {}, by \
-             spec.maxUnfit and spec.minFit); the least loaded of them keep the label \"false\"",
-            j.limit, j.summary.nodes
+            "more nodes are above the threshold than may be marked unfit (at most {} of {} that can \
+             take pods, by spec.maxUnfit and spec.minFit); the least loaded of them keep the label \
+             \"false\"",
+            j.limit, j.room
         );
         verdict("PlacementLimited", true, "LimitReached", message)
     } else {
@@ -83,10 +89,16 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
                 continue;
             }
         };
-        if j.evaluations[place] == Evaluation::LowCoverage {
+        if j.gathered[place].evaluation == Evaluation::LowCoverage {
             let (reason, note) = low_coverage(j, place, reading);
             trouble = trouble.or(Some(reason));
             notes.push(format!("{prefix}{note}"));
+        } else if j.gathered[place].is_scarce() {
+            let (some, all) = (j.gathered[place].with_evidence, j.seen.nodes.len());
+            notes.push(format!(
+                "{prefix}{some} of {all} nodes have evidence, fewer than half: the clock of \
+                 spec.onUnknown stands still"
+            ));
         }
         let (unmapped, named) = &reading.unmapped;
         if *unmapped > 0 {
@@ -122,18 +134,30 @@ fn prefix(j: &Judgement<'_>, place: usize) -> String {
 fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static str, String) {
     let criterion = &j.settings.criteria[place];
     let nodes = &j.seen.nodes;
-    let covered =
-        |n: &&NodeFacts| reading.get(&n.name).is_some_and(|r| criterion.rules.has_data(r));
-    let covered = nodes.iter().filter(covered).count();
-    let reason = if covered == 0 { "NoSamples" } else { "LowCoverage" };
+    let measure = &j.gathered[place];
+    let data = |n: &&NodeFacts| reading.get(&n.name).is_some_and(|r| criterion.rules.has_data(r));
+    let data = nodes.iter().filter(data).count();
+    let reason = if data == 0 { "NoSamples" } else { "LowCoverage" };
+    let unusable = |why| measure.findings.iter().filter(|f| **f == Err(why)).count();
+    let (stale, invalid) = (unusable(NoEvidence::StaleSample), unusable(NoEvidence::InvalidSample));
     let hint = match criterion.request.question {
+        _ if stale > invalid => {
+            "are exporters scraped at least once in spec.maxSampleAge, and are the clocks right?"
+        }
+        _ if invalid > 0 => "does each node have one series of numbers, and no duplicates?",
         Question::BuiltIn { .. } => {
             "is the node exporter scraped, and does spec.devices match its devices?"
         }
         Question::Own(_) => "does the query give one element per node, with a label that names it?",
     };
     let all = nodes.len();
-    (reason, format!("{covered} of {all} nodes have data, at least half are needed: {hint}"))
+    let usable = data.saturating_sub(stale + invalid);
+    let mut figures = format!("{usable} of {all} nodes have data");
+    if stale + invalid > 0 {
+        figures =
+            format!("{usable} of {all} nodes have usable data ({stale} stale, {invalid} invalid)");
+    }
+    (reason, format!("{figures}, at least half are needed: {hint}"))
 }
 
 /// The conditions, with the texts they have already where only those differ and one changed within
@@ -171,7 +195,7 @@ pub(in super::super) fn problems(j: &Judgement<'_>) -> Vec<Option<String>> {
     let Some(readings) = &j.seen.readings else { return vec![] };
     let problem = |(place, reading): (usize, &Result<Arc<Reading>, QueryError>)| match reading {
         Err(error) => Some(format!("{}: {}", error.class.reason(), error.message)),
-        Ok(reading) if j.evaluations[place] == Evaluation::LowCoverage => {
+        Ok(reading) if j.gathered[place].evaluation == Evaluation::LowCoverage => {
             let (reason, note) = low_coverage(j, place, reading);
             Some(format!("{reason}: {note}"))
         }

@@ -1,5 +1,5 @@
 //! Judgements in sequence, without a cluster: labels and status are fed back as the API server would.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::{
     super::{
         children::Applied,
+        deployments::DeploymentFacts,
         judgement::Stray,
+        limits::Headroom,
         query::Measure,
         reading::{self, NodeReading, Reading},
     },
@@ -15,10 +17,11 @@ use super::{
 };
 use crate::{
     api::traffic_watch::{NodeState, NodeStatus, Summary},
-    nodes::NodeFacts,
+    nodes::{Incarnation, NodeFacts},
     prometheus::{Class, QueryError},
 };
 
+mod bad_days;
 mod judging;
 mod policies;
 mod properties;
@@ -40,6 +43,12 @@ struct World {
     watch: TrafficWatch,
     labels: BTreeMap<String, Option<String>>,
     taints: BTreeMap<String, String>,
+    /// Nodes that are not Ready.
+    away: BTreeSet<String>,
+    lives: BTreeMap<String, Incarnation>,
+    headroom: Headroom,
+    /// Wanted and available, if there is a Deployment.
+    replicas: Option<(i32, i32)>,
     /// `None`: they cannot be listed.
     pods: Option<Vec<PodFacts>>,
     memory: Memory,
@@ -74,6 +83,10 @@ impl World {
             watch: serde_json::from_value(watch).unwrap(),
             labels: nodes.iter().map(|&n| (n.to_owned(), None)).collect(),
             taints: BTreeMap::new(),
+            away: BTreeSet::new(),
+            lives: BTreeMap::new(),
+            headroom: Headroom::UNLIMITED,
+            replicas: None,
             pods: Some(vec![]),
             memory: Memory::default(),
             tick: 0,
@@ -89,19 +102,25 @@ impl World {
                 .labels
                 .iter()
                 .map(|(name, label)| NodeFacts {
-                    name: name.as_str().into(),
                     label: label.as_deref().map(Into::into),
                     taint: self.taints.get(name).map(|effect| effect.as_str().into()),
-                    capacity: None,
-                    schedulable: true,
+                    schedulable: !self.away.contains(name.as_str()),
+                    incarnation: self.lives.get(name).copied().unwrap_or_default(),
+                    unfit: label.as_deref() == Some("true"),
+                    ..NodeFacts::named(name.as_str().into())
                 })
                 .collect(),
             stray: vec![],
             readings: Some(readings.into_iter().map(|r| r.map(Arc::new)).collect()),
             memory: Arc::new(self.memory.clone()),
             claim: Claim::Ours,
+            headroom: self.headroom,
             insecure: false,
-            deployment: None,
+            deployment: self.replicas.map(|(wanted, available)| DeploymentFacts {
+                wanted,
+                available,
+                ..DeploymentFacts::default()
+            }),
             pods: self.pods.clone().ok_or_else(|| "forbidden".to_owned()),
         }
     }
@@ -188,7 +207,11 @@ impl World {
         let states = self.labels.keys().map(|n| memory.nodes.get(n).unwrap().state).collect();
         self.memory = memory;
         if let Some(child) = &desired.deployment {
-            let outcome = Outcome::Refused("so that it is not applied again".into());
+            let outcome = Outcome::Refused {
+                text: "so that it is not applied again".into(),
+                at: Timestamp::from_second(self.second).unwrap(),
+                there: None,
+            };
             self.memory.applied = Some(Applied { hash: child.hash, outcome });
         }
         let mut status = plan.status;

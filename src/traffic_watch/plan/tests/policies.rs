@@ -129,12 +129,12 @@ fn a_mark_outlives_the_measure_that_set_it_until_another_has_judged() {
     w.judge_all(&[Some(&lossy)]);
     w.judge_all(&[Some(&lossy)]);
     w.watch.spec.criteria = serde_json::from_value(criteria("rtt")).unwrap();
-    // Nothing is known of a by the new measure, and b is above it: there is one place, and a has it.
+    // Nothing is known of a by the new measure, so that it holds its mark and takes no place.
     let blind = [Nothing, Percent(99.0), Percent(1.0)];
     for _ in 0..4 {
         w.judge_all(&[Some(&blind)]);
     }
-    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("true")));
     assert!(w.node("a").unfit, "the status says what the label says");
     let calm = [Percent(1.0), Percent(99.0), Percent(1.0)];
     w.judge_all(&[Some(&calm)]);
@@ -336,6 +336,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     let spec = json!({"deployment": deployment, "eviction": {"after": "1m"}, "minFit": 0, "maxUnfit": "100%"});
     let mut w = World::new(&["a", "b"], spec);
     w.pods = Some(vec![pod("p", "a"), pod("q", "a")]);
+    w.replicas = Some((2, 2));
     let busy = [Percent(99.0), Percent(1.0)];
     w.judge(&busy);
     w.judge(&busy);
@@ -365,7 +366,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     assert!(w.judge(&all).evicted.is_empty());
     // No evidence about the unfit node: its pods stay.
     let mut blind = World::new(&["a", "b"], serde_json::to_value(&w.watch.spec).unwrap());
-    blind.pods = w.pods.clone();
+    (blind.pods, blind.replicas) = (w.pods.clone(), w.replicas);
     for _ in 0..9 {
         blind.judge(&busy);
     }
@@ -374,7 +375,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     let mut observing = World::new(&["a", "b"], json!({}));
     observing.watch.spec = w.watch.spec.clone();
     observing.watch.spec.mode = Mode::Observe;
-    observing.pods = w.pods.clone();
+    (observing.pods, observing.replicas) = (w.pods.clone(), w.replicas);
     for _ in 0..12 {
         assert!(observing.judge(&busy).evicted.is_empty());
     }

@@ -1,0 +1,165 @@
+//! Events, written in the background: storage of events that hangs delays no decision.
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use tokio::sync::Notify;
+
+use super::{FIELD_MANAGER, Notice, conditions};
+use crate::metrics::Metrics;
+
+/// How many events wait at most. A judgement has some dozens at most, each below 2 kB.
+const WAITING: usize = 1000;
+
+/// How long after it happened an event is still worth writing: all those of a judgement have this long
+/// together.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Where events are handed over.
+#[derive(Clone)]
+pub(super) struct Events {
+    queue: Arc<Queue>,
+    metrics: Metrics,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Job>>,
+    pushed: Notify,
+}
+
+struct Job {
+    event: Event,
+    regarding: ObjectReference,
+    since: Instant,
+}
+
+/// A queue of events, and what writes them: it runs for ever.
+pub(super) fn channel(client: Client, metrics: Metrics) -> (Events, impl Future<Output = ()>) {
+    let events = Events { queue: Arc::default(), metrics };
+    let publishing = write(client, events.clone());
+    (events, publishing)
+}
+
+impl Events {
+    /// Hands one event over. When too many wait, it is dropped and counted.
+    pub(super) fn publish(&self, regarding: ObjectReference, notice: &Notice) {
+        let event = Event {
+            type_: if notice.warning { EventType::Warning } else { EventType::Normal },
+            reason: notice.reason.into(),
+            // 1,024 bytes is the API server's limit.
+            note: Some(conditions::truncate(&notice.note, 1024)),
+            action: "Reconcile".into(),
+            secondary: notice.node.as_ref().map(|node| ObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("Node".into()),
+                name: Some(node.clone()),
+                ..ObjectReference::default()
+            }),
+        };
+        let job = Job { event, regarding, since: Instant::now() };
+        let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= WAITING {
+            self.metrics.event_dropped();
+            return;
+        }
+        waiting.push_back(job);
+        drop(waiting);
+        self.queue.pushed.notify_one();
+    }
+
+    async fn next(&self) -> Job {
+        loop {
+            let pushed = self.queue.pushed.notified();
+            let first = {
+                let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.pop_front()
+            };
+            match first {
+                Some(job) => return job,
+                None => pushed.await,
+            }
+        }
+    }
+}
+
+/// Writes events one after the other, best effort: one that cannot be written fails no pass.
+async fn write(client: Client, events: Events) {
+    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
+    let recorder = Recorder::new(client.clone(), reporter);
+    loop {
+        let Job { event, regarding, since } = events.next().await;
+        let left = DEADLINE.saturating_sub(since.elapsed());
+        let published = tokio::time::timeout(left, async {
+            if regarding.name.as_deref().unwrap_or_default().len() > LONGEST_NAME {
+                publish_shortened(&client, &event, &regarding).await
+            } else {
+                recorder.publish(&event, &regarding).await
+            }
+        });
+        match published.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                events.metrics.event_dropped();
+                tracing::debug!(%error, reason = event.reason, "event not published");
+            }
+            Err(_) => {
+                events.metrics.event_dropped();
+                tracing::debug!(reason = event.reason, "event not published in time");
+            }
+        }
+    }
+}
+
+/// The longest name of an object whose events the client library can name: it appends a dot and the
+/// time in 16 digits, and a name ends at 253.
+const LONGEST_NAME: usize = 236;
+
+/// Publishes an event about an object whose name is too long to begin the event's name with: one that
+/// counts no repetitions.
+async fn publish_shortened(
+    client: &Client,
+    event: &Event,
+    regarding: &ObjectReference,
+) -> kube::Result<()> {
+    let now = Timestamp::now();
+    let name = regarding.name.as_deref().unwrap_or_default();
+    let name = name[..name.floor_char_boundary(LONGEST_NAME)].trim_end_matches(['.', '-']);
+    let namespace = regarding.namespace.clone();
+    let object = v1::Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            namespace: namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        action: Some(event.action.clone()),
+        event_time: Some(MicroTime(now)),
+        note: event.note.clone(),
+        reason: Some(event.reason.clone()),
+        regarding: Some(regarding.clone()),
+        related: event.secondary.clone(),
+        reporting_controller: Some(FIELD_MANAGER.into()),
+        reporting_instance: Some(FIELD_MANAGER.into()),
+        type_: Some(match event.type_ {
+            EventType::Normal => "Normal".into(),
+            EventType::Warning => "Warning".into(),
+        }),
+        ..v1::Event::default()
+    };
+    // Events of objects without a namespace stand in this one.
+    let namespace = namespace.as_deref().unwrap_or("default");
+    let api = Api::<v1::Event>::namespaced(client.clone(), namespace);
+    api.create(&PostParams::default(), &object).await.map(drop)
+}

@@ -1,0 +1,230 @@
+//! The operator-wide ceiling: how many nodes all `TrafficWatch`es together may mark unfit.
+//!
+//! A plan sees how much is left of it ([`Ceiling::headroom`]). Objects are reconciled at the same time,
+//! so each new mark is counted again just before it is written ([`Ceiling::admit`]).
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, gauge::ConstGauge},
+};
+
+use super::{
+    decisions::Decisions,
+    limits::{Headroom, Share},
+    memory::Memory,
+};
+use crate::nodes::{Marked, NodeStore};
+
+/// The default of `--max-unfit`: at least half of the nodes take pods, whatever objects say.
+pub const DEFAULT: Share = Share::Percent(50);
+
+/// Counts the marks of all objects. Clones share it.
+#[derive(Clone)]
+pub struct Ceiling(Arc<Inner>);
+
+struct Inner {
+    nodes: NodeStore,
+    max: Share,
+    /// Nodes that are being marked now, each by how many writes, and whether it takes ordinary pods.
+    under_way: Mutex<BTreeMap<Arc<str>, (usize, bool)>>,
+}
+
+/// A mark that may be written; its place is held until this is dropped.
+pub struct Place<'a> {
+    ceiling: &'a Ceiling,
+    node: Option<Arc<str>>,
+}
+
+impl Ceiling {
+    /// A ceiling over the nodes of a store.
+    #[must_use]
+    pub fn new(nodes: NodeStore, max: Share) -> Self {
+        Self(Arc::new(Inner { nodes, max, under_way: Mutex::default() }))
+    }
+
+    /// The share of nodes that may be marked.
+    #[must_use]
+    pub fn max(&self) -> Share {
+        self.0.max
+    }
+
+    /// How many more nodes may be marked now.
+    #[must_use]
+    pub fn headroom(&self) -> Headroom {
+        let census = self.0.nodes.census();
+        let left = |marked: Marked| self.0.max.at_most(marked.nodes).saturating_sub(marked.unfit);
+        Headroom { open: left(census.open), all: left(census.all), none: self.0.max.is_none() }
+    }
+
+    /// Whether a node may be marked now; `None` if that would be one too many.
+    #[must_use]
+    pub fn admit(&self, node: &Arc<str>) -> Option<Place<'_>> {
+        let place = |node| Some(Place { ceiling: self, node });
+        let mut under_way = self.under_way();
+        // The API server answers for a node that is not known.
+        let Some((unfit, open)) = self.0.nodes.standing(node) else { return place(None) };
+        if unfit {
+            return place(None);
+        }
+        if let Some((writes, _)) = under_way.get_mut(node) {
+            *writes += 1;
+            return place(Some(Arc::clone(node)));
+        }
+        let headroom = self.headroom();
+        // What is written and known already is counted by the headroom.
+        let pending = under_way.iter().filter(|(node, (_, other))| {
+            (!open || *other) && self.0.nodes.standing(node).is_some_and(|(unfit, _)| !unfit)
+        });
+        let left = if open { headroom.open } else { headroom.all };
+        if pending.count() >= left {
+            return None;
+        }
+        under_way.insert(Arc::clone(node), (1, open));
+        place(Some(Arc::clone(node)))
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, (usize, bool)>> {
+        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The gauges of the ceiling, read at scrape time.
+    #[must_use]
+    pub fn gauges(&self, decisions: &Decisions) -> Box<dyn Collector> {
+        Box::new(Gauges { ceiling: self.clone(), decisions: decisions.clone() })
+    }
+}
+
+impl fmt::Debug for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ceiling").field(&self.0.max).finish()
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(node) = &self.node else { return };
+        let mut under_way = self.ceiling.under_way();
+        if let Some((writes, _)) = under_way.get_mut(node) {
+            *writes -= 1;
+            if *writes == 0 {
+                under_way.remove(node);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Gauges {
+    ceiling: Ceiling,
+    decisions: Decisions,
+}
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let open = self.ceiling.0.nodes.census().open;
+        let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        for (name, help, value) in [
+            (
+                "traffic_operator_unfit_nodes",
+                "Nodes that can take ordinary pods and carry the mark of any TrafficWatch",
+                open.unfit,
+            ),
+            (
+                "traffic_operator_unfit_nodes_limit",
+                "How many of the nodes that can take ordinary pods may carry a mark: --max-unfit",
+                self.ceiling.0.max.at_most(open.nodes),
+            ),
+        ] {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(count(value)).encode(encoder)?;
+        }
+        let judged: Vec<_> = {
+            let entries = self.decisions.entries();
+            let judged = entries.iter().filter(|(_, entry)| entry.memory.tick.is_some());
+            let figures = |memory: &Memory| (memory.above_ceiling, memory.unmarked_room);
+            judged.map(|(key, entry)| (key.clone(), figures(&entry.memory))).collect()
+        };
+        let mut family = |name: &str, help: &str, value: fn(&(usize, usize)) -> usize| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for ((namespace, name), figures) in &judged {
+                let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
+                let gauge = ConstGauge::new(count(value(figures)));
+                gauge.encode(family.encode_family(&labels)?)?;
+            }
+            Ok(())
+        };
+        family(
+            "traffic_operator_trafficwatch_above_ceiling",
+            "Nodes above the threshold that only --max-unfit keeps from being marked",
+            |(above_ceiling, _)| *above_ceiling,
+        )?;
+        family(
+            "traffic_operator_trafficwatch_room",
+            "Nodes that can take the pods in question and carry no mark",
+            |(_, room)| *room,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, key: &str, tainted: bool) -> Event<crate::nodes::NodeObject> {
+        let taints = json!([{"key": "reserved", "effect": "NoSchedule"}]);
+        let object = json!({
+            "metadata": {"name": name, "labels": {key: "true"}, "resourceVersion": "1"},
+            "spec": {"taints": if tainted { taints } else { json!([]) }},
+        });
+        Event::Apply(serde_json::from_value(object).unwrap())
+    }
+
+    fn cluster() -> NodeStore {
+        let store = NodeStore::default();
+        for name in ["a", "b", "c", "d"] {
+            store.apply(node(name, "other", false));
+        }
+        store.apply(node("closed", "other", true));
+        store
+    }
+
+    #[test]
+    fn s01_marks_of_all_objects_count_and_each_node_once() {
+        let store = cluster();
+        let ceiling = Ceiling::new(store.clone(), DEFAULT);
+        assert_eq!(ceiling.headroom(), Headroom { open: 2, all: 2, none: false });
+        store.apply(node("a", "one.traffic.example.com/unfit", false));
+        store.apply(node("closed", "two.traffic.example.com/unfit", true));
+        assert_eq!(ceiling.headroom(), Headroom { open: 1, all: 0, none: false });
+        assert!(Ceiling::new(store, Share::Nodes(0)).headroom().none);
+    }
+
+    #[test]
+    fn s01_marks_that_are_being_written_at_the_same_time_count_too() {
+        let store = cluster();
+        let ceiling = Ceiling::new(store.clone(), DEFAULT);
+        let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
+        let first = ceiling.admit(&a).unwrap();
+        let again = ceiling.admit(&a).unwrap();
+        let second = ceiling.admit(&b).unwrap();
+        assert!(ceiling.admit(&c).is_none(), "two of four");
+        // A write that failed gives its place back, one that succeeded is counted by its label.
+        drop(second);
+        store.apply(node("a", "one.traffic.example.com/unfit", false));
+        let third = ceiling.admit(&c).unwrap();
+        assert!(ceiling.admit(&b).is_none());
+        drop((first, again, third));
+        assert!(ceiling.admit(&a).is_some(), "another mark of the same node");
+        assert!(ceiling.admit(&b).is_some());
+        assert!(ceiling.under_way().is_empty());
+    }
+}
