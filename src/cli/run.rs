@@ -34,8 +34,8 @@ pub struct RunArgs {
     #[arg(default_value_t = true, action = clap::ArgAction::Set)]
     pub own_queries: bool,
 
-    /// How many nodes all TrafficWatches together may mark unfit: a number, or a percentage of the nodes
-    /// that can take ordinary pods. Marks that are there stay, unless it is 0.
+    /// How many nodes may be marked unfit, whichever objects of kind TrafficWatch mark them: a number, or
+    /// a percentage of the nodes that can take ordinary pods. Marks that are there stay, unless it is 0.
     #[arg(long, env = "TRAFFIC_OPERATOR_MAX_UNFIT", value_name = "NUMBER|PERCENT")]
     #[arg(default_value_t = ceiling::DEFAULT)]
     pub max_unfit: Share,

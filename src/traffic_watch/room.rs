@@ -97,6 +97,7 @@ fn matches(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use serde_json::json;
 
     use super::*;
@@ -109,7 +110,7 @@ mod tests {
         let node: NodeObject = serde_json::from_value(node).unwrap();
         let store = NodeStore::default();
         store.apply(kube::runtime::watcher::Event::Apply(node));
-        let everything = crate::selector::Selector::new(&Default::default()).unwrap();
+        let everything = crate::selector::Selector::new(&LabelSelector::default()).unwrap();
         store.select(&everything, "k").remove(0)
     }
 

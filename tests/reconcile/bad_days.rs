@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, CustomResourceExt, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use traffic_operator::api::TrafficWatch;
@@ -66,9 +66,11 @@ impl Bench {
         });
         let params = PostParams::default();
         let policies = Api::<ValidatingAdmissionPolicy>::all(self.client.clone());
-        policies.create(&params, &serde_json::from_value(policy).unwrap()).await.expect("policy");
+        let policy = serde_json::from_value(policy).expect("policy");
+        policies.create(&params, &policy).await.expect("policy");
         let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(self.client.clone());
-        bindings.create(&params, &serde_json::from_value(binding).unwrap()).await.expect("binding");
+        let binding = serde_json::from_value(binding).expect("binding");
+        bindings.create(&params, &binding).await.expect("binding");
     }
 
     /// Waits until the API server refuses a node's patch by the operator.
@@ -120,7 +122,7 @@ fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
             bench.client.clone(),
             "default",
         );
-        for set in sets.list(&Default::default()).await.unwrap() {
+        for set in sets.list(&ListParams::default()).await.unwrap() {
             sets.patch(&set.name_any(), &PatchParams::default(), &wake).await.unwrap();
         }
         bind_and_ready(&bench, "node-1", 2).await;
@@ -445,7 +447,7 @@ fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
         }
         let operator = bench.operator();
         let marked = async || {
-            let nodes = bench.nodes().list(&Default::default()).await.expect("nodes");
+            let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
             let unfit = |labels: &std::collections::BTreeMap<String, String>| {
                 labels.iter().any(|(k, v)| k.ends_with("traffic.example.com/unfit") && v == "true")
             };
@@ -472,7 +474,7 @@ fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
         }
         // A place that is free is taken by another.
         let free = async || {
-            let nodes = bench.nodes().list(&Default::default()).await.ok()?;
+            let nodes = bench.nodes().list(&ListParams::default()).await.ok()?;
             let marked = nodes.iter().find(|node| {
                 node.labels()
                     .iter()
