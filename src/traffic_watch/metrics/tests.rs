@@ -23,7 +23,7 @@ fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
     let criteria: Arc<[_]> = Settings::of(&watch).unwrap().criteria.into();
     let table = NodeTable::sorted((0..nodes).map(|number| {
         let name = format!("worker-{number:05}.cluster.example.com");
-        let mut node = NodeMemory::from_status(&criteria, None, None, Timestamp::UNIX_EPOCH);
+        let mut node = NodeMemory::from_status(&criteria, None, None, 0, Timestamp::UNIX_EPOCH);
         node.state = state(number);
         for side in node.sides_mut() {
             let sample = Sample { value: 10.5, percent: 10.5, total: 1, time: 1, device: None };
