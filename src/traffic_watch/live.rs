@@ -93,6 +93,7 @@ fn watch(
         interval_seconds: facts.interval.as_secs_f64(),
         summary: memory.summary,
         limit: u32::try_from(memory.limit).unwrap_or(u32::MAX),
+        room: u32::try_from(memory.room).unwrap_or(u32::MAX),
         last_success: memory.last_success,
         measures: measures.collect(),
         nodes: nodes

@@ -44,6 +44,9 @@ pub struct WatchView {
     pub summary: Summary,
     /// How many nodes may be unfit at once.
     pub limit: u32,
+    /// How many nodes can take the pods in question: what the limit is of.
+    #[serde(default)]
+    pub room: u32,
     /// When nodes were last judged.
     pub last_success: Option<Timestamp>,
     /// What is measured, in the order in which the spec names it.

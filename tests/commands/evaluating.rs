@@ -41,7 +41,7 @@ NODE    STATE  MEASURE    VALUE   THRESHOLD  DEVICE  REMARK
 node-2  Unfit  bandwidth  71.5 %  60 %       eth0    above the threshold
 node-1  Fit    bandwidth  8 %     60 %       eth0    at or below recovery (54 %)
 node-3  Fit    bandwidth  58 %    60 %       eth0    between recovery (54 %) and threshold: stays as it is
-1 of 3 nodes may be unfit
+1 of 3 nodes that can take pods may be unfit
 Ready=True Judged: every node with data has been judged
 MetricsAvailable=True Available
 PlacementLimited=False WithinLimits

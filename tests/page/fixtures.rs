@@ -146,6 +146,7 @@ pub fn watch(
             suppressed: count(NodeState::Suppressed),
         },
         limit: all / 2,
+        room: all,
         last_success: Some(ago(4)),
         measures,
         nodes,

@@ -54,7 +54,7 @@ pub async fn what_is_wrong_stands_first_with_its_numbers(browser: PathBuf) -> Re
     let verdict = "2 of 7 nodes unfit; 1 above a threshold but left fit, because only 2 may be unfit at once; 1 without evidence.";
     ensure!(web["verdict"] == verdict, "{}", web["verdict"]);
     let facts = web["facts"].as_str().context("facts")?;
-    let expected = "Label web.traffic.example.com/unfit · at most 2 of 7 nodes may be unfit · every 10 s · judged ";
+    let expected = "Label web.traffic.example.com/unfit · at most 2 of 7 nodes that can take pods may be unfit · every 10 s · judged ";
     ensure!(facts.starts_with(expected), "{facts}");
     ensure!(
         web["columns"][2] == "bandwidthunfit above 60 %, fit again at 54 %",

@@ -116,7 +116,7 @@ fn explain_answers_why_a_node_is_unfit() {
             "71.5 % on eth0, above 60 %",
             "fit again with bandwidth at or below 54 % for 2 judgements in a row",
             "web.traffic.example.com/unfit=true, as it should be",
-            "1 of 3 nodes may be unfit; marked: node-2 (71.5)\n",
+            "1 of 3 nodes that can take pods may be unfit; marked: node-2 (71.5)\n",
             "default/zone spec.nodeSelector wants zone=a; the node has no such label",
             "there is no pod operator-1 in namespace traffic-operator-system",
         ] {

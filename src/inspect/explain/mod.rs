@@ -149,7 +149,7 @@ pub struct Label {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// How many nodes are judged.
+    /// How many nodes can take the pods in question; all judged ones where only the leader knows.
     pub nodes: u32,
     /// How many of them may be unfit; absent where only the leader knows.
     pub limit: Option<u32>,
@@ -247,7 +247,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
     // Before its first verdict a node has no label.
     let decided = measures.iter().any(|m| m.unfit.is_some());
     let mut limit = told::limit(watch);
-    limit.nodes = w.summary.nodes;
+    limit.nodes = w.room;
     limit.limit = Some(w.limit);
     // The view may have been asked for this node only; the status lists those that are unfit.
     if w.nodes.len() > 1 {

@@ -88,7 +88,7 @@ node-2 is Unfit for default/web for 12m 4s (since 2026-09-21T14:13:20Z)
   bandwidth    71.5 % on eth0, above 60 %; sample 4 s old
   next         fit again with bandwidth at or below 54 % for 2 judgements in a row
   label        web.traffic.example.com/unfit=true, as it should be
-  limit        2 of 4 nodes may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2 (71.5) \
+  limit        2 of 4 nodes that can take pods may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2 (71.5) \
 (who is marked stays so while unfit; else the worst come first)
   query        bandwidth (asked of default): topk by (instance) ( 1, x)
 
@@ -177,7 +177,7 @@ fn without_the_leader_the_status_explains_and_says_why() {
         "node-2 is Suppressed for default/web for 12m 4s (since 2026-09-21T14:13:20Z)",
         "71.5 % on eth0, above 60 %; taken 2026-09-21T14:24:50Z",
         "fit again with bandwidth at or below 54 % for 2 judgements in a row\n",
-        "2 of 4 nodes may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2",
+        "2 of 4 nodes that can take pods may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2",
         "may be a minute old; the leader was not asked: you may not get pods/proxy",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");

@@ -203,7 +203,10 @@ fn label(label: &Label, state: NodeState) -> String {
 fn limit(limit: &Limit) -> String {
     let Limit { nodes, limit: most, marked, waiting, truncated } = limit;
     let most = most.map_or("a limited number".to_owned(), |most| most.to_string());
-    let mut text = format!("{most} of {nodes} nodes may be unfit; marked: {}", names(marked));
+    let mut text = format!(
+        "{most} of {nodes} nodes that can take pods may be unfit; marked: {}",
+        names(marked)
+    );
     if !waiting.is_empty() {
         let _ = write!(
             text,

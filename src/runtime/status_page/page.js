@@ -205,8 +205,8 @@ function describe(made, watch) {
     ...(watch.mode === "Observe" ? [" ", el("span", { class: "tag" }, "Observe: writes nothing")] : []),
     ...(watch.paused ? [" ", el("span", { class: "tag" }, "Paused: judges nothing")] : [])]);
   fill(made.verdict, verdict(watch), () => [verdict(watch)]);
-  fill(made.facts, [watch.label, watch.intervalSeconds, watch.limit, watch.lastSuccess, summary.nodes], () => [
-    "Label ", el("code", null, watch.label), ` · at most ${rounded(watch.limit, 0)} of ${nodes(summary.nodes)} may be unfit`,
+  fill(made.facts, [watch.label, watch.intervalSeconds, watch.limit, watch.room, watch.lastSuccess], () => [
+    "Label ", el("code", null, watch.label), ` · at most ${rounded(watch.limit, 0)} of ${nodes(watch.room)} that can take pods may be unfit`,
     ` · every ${rounded(watch.intervalSeconds, 3)} s · `, watch.lastSuccess ? time(watch.lastSuccess, "judged ", " ago") : "never judged yet"]);
   fill(made.problems, problems, () => problems.map((measure) => el("p", { class: "problem" },
     el("b", null, `! ${measure.name}: no answer`), ` from Prometheus “${measure.endpoint}”: ${measure.problem}`)));
