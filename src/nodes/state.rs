@@ -84,6 +84,12 @@ impl Stored {
 }
 
 impl State {
+    /// How many texts are stored.
+    #[cfg(test)]
+    pub fn texts_kept(&self) -> usize {
+        self.texts.len()
+    }
+
     fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);

@@ -279,6 +279,17 @@ mod tests {
     }
 
     #[test]
+    fn t14_texts_of_labels_that_keep_changing_do_not_pile_up() {
+        let store = NodeStore::default();
+        for version in 1..10_000 {
+            store.apply(Event::Apply(node("a", version, Some(&format!("load-{version}")))));
+        }
+        let texts = store.read().texts_kept();
+        assert!(texts < 300, "{texts} texts of one node");
+        assert_eq!(labels(&store), [("a".into(), Some("load-9999".into()))]);
+    }
+
+    #[test]
     fn our_own_write_is_seen_before_the_watch_brings_it() {
         let store = NodeStore::default();
         store.apply(Event::Apply(node("a", 5, None)));

@@ -170,7 +170,7 @@ fn cluster() -> ApiServer {
         "leader": true, "identity": "op-1", "version": "0.1.0", "now": "2026-09-21T14:25:24Z",
         "started": "2026-09-21T10:00:00Z", "watches": [{
             "namespace": "default", "name": "web", "label": label, "mode": "Enforce",
-            "intervalSeconds": 10.0, "limit": 1, "lastSuccess": "2026-09-21T14:25:20Z",
+            "intervalSeconds": 10.0, "limit": 1, "room": 3, "lastSuccess": "2026-09-21T14:25:20Z",
             "summary": {"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0},
             "measures": [{"name": "bandwidth", "unit": "percent", "max": 60.0, "recover": 54.0,
                 "endpoint": "default", "query": "the query", "problem": null}],

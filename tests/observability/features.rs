@@ -49,6 +49,31 @@ fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
     }
 }
 
+/// Each row begins with an id, and so do the names of its tests: `T1` and `t01_…`.
+#[test]
+fn every_bad_day_is_proved_by_a_test_of_its_id() {
+    let page = read(&root().join("docs/bad-days.md"));
+    let rows = rows(&page);
+    assert!(rows.len() > 10, "{} rows", rows.len());
+    for row in rows {
+        let [id, _, _, proof] = row.as_slice() else { panic!("not four cells: {row:?}") };
+        let number: u32 = id[1..].parse().expect("a letter and a number");
+        let prefix = format!("{}{number:02}_", id[..1].to_lowercase());
+        let tests = links(proof);
+        assert!(!tests.is_empty(), "{id}: no test");
+        for (test, target) in tests {
+            let path = root().join("docs").join(target);
+            assert!(path.is_file(), "{id}: there is no {target}");
+            let found = read(&path).contains(&format!("fn {test}("));
+            assert!(found, "{id}: {target} has no test {test}");
+            assert!(
+                test.starts_with(&prefix) || test.contains(&format!("_{prefix}")),
+                "{id}: {test}"
+            );
+        }
+    }
+}
+
 #[test]
 fn links_and_rows_are_found() {
     let page = "| a | b |\n|---|---|\n| x [l](m) | y |\ntext\n| z |  |\n";

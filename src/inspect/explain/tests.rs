@@ -53,7 +53,7 @@ fn view(node: Value) -> View {
             "namespace": "default", "name": "web", "label": "web.traffic.example.com/unfit",
             "mode": "Enforce", "intervalSeconds": 10.0,
             "summary": {"nodes": 4, "fit": 1, "unfit": 2, "unknown": 0, "suppressed": 1},
-            "limit": 2, "lastSuccess": "2026-09-21T14:25:20Z",
+            "limit": 2, "room": 4, "lastSuccess": "2026-09-21T14:25:20Z",
             "measures": [{
                 "name": "bandwidth", "unit": "percent", "max": 60.0, "recover": 54.0,
                 "endpoint": "default", "query": "topk by (instance) (\n  1, x)", "problem": null
