@@ -30,7 +30,10 @@ use traffic_operator::{
     manifests,
 };
 
-use crate::prometheus::Prometheus;
+use crate::{
+    prometheus::Prometheus,
+    shipped::{answer_from_outside, policies},
+};
 
 /// One runtime for all tests: clients and the control plane outlive the test that made them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
@@ -303,9 +306,17 @@ impl Bench {
         Client::try_from(config).expect("client")
     }
 
+    /// A client of any user; RBAC decides what it may do.
+    pub async fn as_user(&self, user: &str, groups: &[&str]) -> Client {
+        Client::try_from(self.config_of(user, groups).await).expect("client")
+    }
+
     async fn operators_config(&self) -> kube::Config {
-        let groups = ["system:serviceaccounts", "system:authenticated"];
-        let path = self.plane.kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
+        self.config_of(ACCOUNT, &["system:serviceaccounts", "system:authenticated"]).await
+    }
+
+    async fn config_of(&self, user: &str, groups: &[&str]) -> kube::Config {
+        let path = self.plane.kubeconfig_for(user, groups).expect("kubeconfig");
         let file = kube::config::Kubeconfig::read_from(path).expect("kubeconfig");
         let options = kube::config::KubeConfigOptions::default();
         kube::Config::from_custom_kubeconfig(file, &options).await.expect("config")
@@ -489,15 +500,14 @@ async fn install(client: &Client) {
     }
     let files = manifests::files().expect("manifests").into_iter();
     let rbac = files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text);
-    let guard = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/base/admissionpolicy.yaml");
-    let guard = std::fs::read_to_string(guard).expect("the admission policy");
-    let documents: Vec<_> = rbac.chain([guard]).collect();
+    let documents: Vec<_> = rbac.chain(policies()).collect();
     let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
     for document in documents {
-        let object = Value::deserialize(document).expect("YAML");
+        let mut object = Value::deserialize(document).expect("YAML");
         if object.is_null() {
             continue;
         }
+        answer_from_outside(&mut object);
         let object: DynamicObject = serde_json::from_value(object).expect("object");
         let types = object.types.clone().expect("types");
         let kind = GroupVersionKind::try_from(&types).expect("kind");

@@ -3,6 +3,7 @@
 //!
 //! One control plane serves all tests, one after the other: the operator is a cluster's only one.
 mod admission;
+mod authors;
 mod bad_days;
 mod bench;
 mod commands;
@@ -13,6 +14,7 @@ mod judging;
 mod leadership;
 mod lifecycle;
 mod limits;
+mod owned;
 mod policies;
 mod probing;
 mod prometheus;
@@ -21,4 +23,5 @@ mod rights;
 mod samples;
 mod schema;
 mod scraping;
+mod shipped;
 mod swarming;

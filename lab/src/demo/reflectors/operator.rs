@@ -55,6 +55,9 @@ impl Operator {
             "rbac/swarm.yaml",
             "rbac/trafficwatch.yaml",
             "base/admissionpolicy.yaml",
+            "base/ownedpolicy.yaml",
+            "base/authorpolicy.yaml",
+            "base/authorroles.yaml",
         ] {
             let text = fs::read_to_string(deploy.join(file))?;
             apply(&client, &text).await.with_context(|| format!("applying {file}"))?;

@@ -1,0 +1,73 @@
+//! A refusal names the command that grants what is missing, and the command does.
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Author, Kind, SET, SWARM, WATCH, bind_everywhere, cluster_role, kinds, rule};
+use crate::{
+    bench::{Bench, eventually, run},
+    judging::deployment,
+};
+
+/// A shell would end a word here, and the name of a binding may have neither of the others.
+const ODD: &str = "o'neil/100%";
+
+#[test]
+fn s01_each_command_in_a_refusal_grants_what_was_missing() {
+    for user in ["carol", ODD] {
+        run(async |bench| granted(&bench, user).await);
+    }
+}
+
+async fn granted(bench: &Bench, user: &str) {
+    let safe = user.replace(['\'', '/', '%'], "-");
+    bench.namespace(super::TENANT, json!({})).await;
+    super::role(bench, &safe, &[kinds()]).await;
+    super::bind(bench, &safe, user, json!({"kind": "Role", "name": safe})).await;
+    let sets = format!("{safe}-sets");
+    cluster_role(bench, &sets, &[rule("traffic.example.com", "routereflectorsets", &["*"])]).await;
+    bind_everywhere(bench, &sets, user, &sets).await;
+    let author = Author::of(bench, user).await;
+    let mut commands = 0;
+    for (kind, spec) in [
+        (WATCH, json!({"deployment": deployment()})),
+        (WATCH, json!({"criteria": [{"name": "loss", "query": "loss", "max": 1}]})),
+        (WATCH, json!({"label": "platform"})),
+        // Before the right to nodes, which is one to queries of the whole cluster.
+        (SET, json!({"transition": {"query": "x"}})),
+        (WATCH, json!({"taint": "NoSchedule"})),
+    ] {
+        commands += grant(bench, &author, kind, spec).await;
+    }
+    assert_eq!(commands, 5);
+    for (kind, spec) in [
+        (WATCH, json!({"maxUnfit": "100%", "minFit": 0, "label": "platform"})),
+        (SWARM, json!({"weights": {"query": "x"}})),
+    ] {
+        author.offer(kind, spec).await.expect("granted before");
+    }
+}
+
+/// Runs what the refusal says, as the administrator.
+async fn grant(bench: &Bench, author: &Author, kind: Kind, spec: Value) -> usize {
+    let refusal = async || {
+        let message = author.offer(kind, spec.clone()).await.err()?;
+        message.contains("grant it with: ").then_some(message)
+    };
+    let message = eventually("a refusal with a command", refusal).await;
+    let command = message.split("grant it with: ").nth(1).expect("a command").to_owned();
+    assert!(command.starts_with("kubectl create "), "{message}");
+    let kubectl = lab::tools::ensure("kubectl").expect("kubectl");
+    let path = kubectl.parent().expect("folder").display().to_string();
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap_or_default());
+    let config = bench.plane().kubeconfig().to_owned();
+    let shell = command.clone();
+    let output = tokio::task::spawn_blocking(move || {
+        Command::new("sh").args(["-c", &shell]).env("PATH", path).env("KUBECONFIG", config).output()
+    });
+    let output = output.await.expect("thread").expect("sh");
+    assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
+    let allowed = async || author.offer(kind, spec.clone()).await.ok();
+    eventually(&format!("{command} to help"), allowed).await;
+    1
+}

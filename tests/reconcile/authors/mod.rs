@@ -1,0 +1,260 @@
+//! An object gives its author no right that the author does not have: what the API server says to
+//! tenants, to administrators and to a pipeline.
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    core::{GroupVersionKind, Resource},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    bench::{Bench, eventually},
+    probing::with,
+};
+
+mod deployments;
+mod grants;
+mod labels;
+mod limits;
+mod queries;
+mod types;
+mod updates;
+mod whole;
+
+/// The namespace of the tenants.
+pub const TENANT: &str = "team-a";
+
+/// A label key of that namespace's own.
+pub const LABEL: &str = "web.team-a";
+
+/// One of our kinds.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    name: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+}
+
+pub const WATCH: Kind = Kind { name: "TrafficWatch", plural: "trafficwatches", namespaced: true };
+pub const SWARM: Kind = Kind { name: "Swarm", plural: "swarms", namespaced: true };
+pub const SET: Kind =
+    Kind { name: "RouteReflectorSet", plural: "routereflectorsets", namespaced: false };
+
+/// Whoever writes objects.
+pub struct Author {
+    pub client: Client,
+    pub user: String,
+}
+
+/// A rule of a role.
+pub fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+}
+
+/// Everything about our namespaced kinds.
+pub fn kinds() -> Value {
+    json!({"apiGroups": ["traffic.example.com"], "resources": ["trafficwatches", "swarms"],
+        "verbs": ["*"]})
+}
+
+impl Author {
+    /// Who has edit in the namespace, and our kinds there.
+    pub async fn tenant(bench: &Bench, user: &str) -> Self {
+        let edit = json!({"kind": "ClusterRole", "name": "edit"});
+        let author = Self::with_rules(bench, user, &[kinds()]).await;
+        bind(bench, &format!("edit-{user}"), user, edit).await;
+        let deployments = rule("apps", "deployments", &["create"]);
+        author.has(bench, &deployments).await;
+        author
+    }
+
+    /// Who has only this in the namespace.
+    pub async fn with_rules(bench: &Bench, user: &str, rules: &[Value]) -> Self {
+        bench.namespace(TENANT, json!({})).await;
+        let author = Self::of(bench, user).await;
+        role(bench, user, rules).await;
+        bind(bench, user, user, json!({"kind": "Role", "name": user})).await;
+        // What anybody may write who has the kind, and what only some may: rights and policies take
+        // a moment to be in force.
+        let observe = json!({"mode": "Observe"});
+        let allowed = async || author.offer(WATCH, observe.clone()).await.ok();
+        eventually("the rights of the author", allowed).await;
+        let refused = async || author.offer(WATCH, json!({"taint": "NoSchedule"})).await.err();
+        eventually("the policies", refused).await;
+        author
+    }
+
+    /// Who may do everything, by RBAC and not by group.
+    pub async fn administrator(bench: &Bench, user: &str) -> Self {
+        bench.namespace(TENANT, json!({})).await;
+        let author = Self::of(bench, user).await;
+        bind_everywhere(bench, user, user, "cluster-admin").await;
+        let allowed = async || author.offer(WATCH, json!({"mode": "Observe"})).await.ok();
+        eventually("the rights of the administrator", allowed).await;
+        author
+    }
+
+    pub async fn of(bench: &Bench, user: &str) -> Self {
+        Self { client: bench.as_user(user, &[]).await, user: user.to_owned() }
+    }
+
+    /// Waits until the API server knows of a right of this author in the namespace.
+    pub async fn has(&self, bench: &Bench, rule: &Value) {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+                "user": self.user, "resourceAttributes": {
+                    "namespace": TENANT, "group": rule["apiGroups"][0],
+                    "resource": rule["resources"][0], "verb": rule["verbs"][0],
+                    "name": rule["resourceNames"][0].as_str().unwrap_or_default(),
+                },
+            },
+        });
+        eventually(&format!("{rule} of {}", self.user), async || {
+            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let request = http::Request::post(path).header("Content-Type", "application/json");
+            let body = serde_json::to_vec(&review).expect("JSON");
+            let request = request.body(body).expect("request");
+            let answer: Value = bench.client.request(request).await.ok()?;
+            (answer["status"]["allowed"] == true).then_some(())
+        })
+        .await;
+    }
+
+    pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", kind.name);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
+        if kind.namespaced {
+            Api::namespaced_with(self.client.clone(), TENANT, &resource)
+        } else {
+            Api::all_with(self.client.clone(), &resource)
+        }
+    }
+
+    /// What the API server says to a creation with this in the spec, which it does not carry out.
+    pub async fn offer(&self, kind: Kind, spec: Value) -> Result<(), String> {
+        self.post(kind, "offered", spec, "&dryRun=All").await
+    }
+
+    pub async fn create(&self, kind: Kind, name: &str, spec: Value) -> Result<(), String> {
+        self.post(kind, name, spec, "").await
+    }
+
+    async fn post(&self, kind: Kind, name: &str, spec: Value, more: &str) -> Result<(), String> {
+        let within = if kind.namespaced { format!("/namespaces/{TENANT}") } else { String::new() };
+        let path = format!("/apis/traffic.example.com/v1alpha1{within}/{}", kind.plural);
+        let request = http::Request::post(format!("{path}?fieldValidation=Strict{more}"));
+        let request = request.header("Content-Type", "application/json");
+        let body = serde_json::to_vec(&object(kind, name, &spec)).expect("JSON");
+        let answer = self.client.request::<Value>(request.body(body).expect("request")).await;
+        said(answer)
+    }
+
+    /// A merge patch.
+    pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Result<(), String> {
+        let patch = Patch::Merge(patch);
+        said(self.api(kind).patch(name, &PatchParams::default(), &patch).await)
+    }
+
+    /// A merge patch of the spec.
+    pub async fn change(&self, name: &str, spec: Value) -> Result<(), String> {
+        self.patch(WATCH, name, json!({"spec": spec})).await
+    }
+
+    /// Server-side apply, as pipelines do it.
+    pub async fn apply(&self, kind: Kind, name: &str, spec: Value) -> Result<(), String> {
+        let params = PatchParams::apply(&self.user.replace(':', "-")).force();
+        let object = object(kind, name, &spec);
+        said(self.api(kind).patch(name, &params, &Patch::Apply(object)).await)
+    }
+
+    pub async fn delete(&self, kind: Kind, name: &str) -> Result<(), String> {
+        said(self.api(kind).delete(name, &DeleteParams::default()).await)
+    }
+}
+
+/// An object with the least that its kind needs, a label of the namespace's own, and this.
+pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
+    let least = match kind.name {
+        "TrafficWatch" => {
+            json!({"maxBandwidthPercent": "60", "interval": "1s", "window": "4s", "label": LABEL})
+        }
+        "Swarm" => json!({"workload": {"name": "workers"}, "jobs": ["stream:1"]}),
+        _ => json!({}),
+    };
+    let mut object = json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": kind.name,
+        "metadata": {"name": name}, "spec": with(least, spec),
+    });
+    if kind.namespaced {
+        object["metadata"]["namespace"] = TENANT.into();
+    }
+    object
+}
+
+fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A refusal has to say all of this.
+pub fn refused(answer: Result<(), String>, texts: &[&str]) -> String {
+    let message = answer.expect_err(&format!("{texts:?}"));
+    for text in texts {
+        assert!(message.contains(text), "no {text:?} in: {message}");
+    }
+    message
+}
+
+/// A role of the namespace.
+pub async fn role(bench: &Bench, name: &str, rules: &[Value]) {
+    let api = Api::<Role>::namespaced(bench.client.clone(), TENANT);
+    apply(&api, "Role", name, json!({"rules": rules})).await;
+}
+
+/// A role of the cluster.
+pub async fn cluster_role(bench: &Bench, name: &str, rules: &[Value]) {
+    apply(
+        &Api::<ClusterRole>::all(bench.client.clone()),
+        "ClusterRole",
+        name,
+        json!({"rules": rules}),
+    )
+    .await;
+}
+
+/// Binds a role to a user in the namespace.
+pub async fn bind(bench: &Bench, name: &str, user: &str, role: Value) {
+    let api = Api::<RoleBinding>::namespaced(bench.client.clone(), TENANT);
+    apply(&api, "RoleBinding", name, binding(user, &role)).await;
+}
+
+/// Binds a role of the cluster to a user everywhere.
+pub async fn bind_everywhere(bench: &Bench, name: &str, user: &str, role: &str) {
+    let api = Api::<ClusterRoleBinding>::all(bench.client.clone());
+    let role = json!({"kind": "ClusterRole", "name": role});
+    apply(&api, "ClusterRoleBinding", name, binding(user, &role)).await;
+}
+
+fn binding(user: &str, role: &Value) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({
+        "roleRef": with(json!({"apiGroup": group}), role),
+        "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
+    })
+}
+
+async fn apply<K>(api: &Api<K>, kind: &str, name: &str, body: Value)
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource<DynamicType = ()>,
+{
+    let base = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
+    });
+    let params = PatchParams::apply("test").force();
+    api.patch(name, &params, &Patch::Apply(with(base, &body))).await.expect(kind);
+}

@@ -1,0 +1,143 @@
+//! Nodes, pods and `StatefulSet`s of others: one or two fields of each, and nothing else.
+use serde_json::{Value, json};
+
+use super::{Pair, refused, stranger, without_the_guard_of_owners};
+use crate::bench::{Bench, run};
+
+/// Metadata that the operator's account may change of nothing that is not its own.
+fn metadata() -> Vec<Value> {
+    [json!({"finalizers": ["example.com/held"]}), json!({"ownerReferences": stranger()})]
+        .map(|metadata| json!({"metadata": metadata}))
+        .to_vec()
+}
+
+#[test]
+fn s08_of_a_node_everything_else_stays_as_it_was() {
+    run(async |bench| {
+        without_the_guard_of_owners(&bench, &[("", "nodes")], of_a_node(&bench)).await;
+    });
+}
+
+async fn of_a_node(bench: &Bench) {
+    let nodes = Pair::of(bench, "/v1/Node/nodes", None).await;
+    nodes.given("node-1", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    nodes.guarded("node-1", &json!({"spec": {"unschedulable": true}})).await;
+    let spec = [
+        json!({"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}),
+        json!({"providerID": "cloud://elsewhere"}),
+        json!({"unschedulable": true}),
+    ]
+    .map(|spec| json!({"spec": spec}));
+    let patches = metadata().into_iter().chain(spec);
+    for patch in patches {
+        refused(nodes.patch("node-1", &patch).await, &patch, "may change nothing of a node");
+    }
+    // What is there of both stays, and its own may be written beside it.
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    nodes.given("node-1", &held).await;
+    let none = json!({"metadata": {"finalizers": null}});
+    refused(nodes.patch("node-1", &none).await, &none, "may change nothing of a node");
+    let own = json!({"metadata": {"labels": {"web.traffic.example.com/unfit": "true"}}});
+    nodes.patch("node-1", &own).await.expect("its own");
+    nodes.gone("node-1").await;
+}
+
+#[test]
+fn s08_of_a_pod_everything_else_stays_as_it_was() {
+    run(async |bench| {
+        without_the_guard_of_owners(&bench, &[("", "pods")], of_a_pod(&bench)).await;
+    });
+}
+
+async fn of_a_pod(bench: &Bench) {
+    let pods = Pair::of(bench, "/v1/Pod/pods", Some("default")).await;
+    let pod = json!({"spec": {"automountServiceAccountToken": false,
+            "containers": [{"name": "c", "image": "i"}], "nodeSelector": {"no": "where"}}});
+    pods.given("guarded", &pod).await;
+    pods.guarded("guarded", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let more = [
+        json!({"metadata": {"labels": {"a": "b"}}}),
+        json!({"spec": {"containers": [{"name": "c", "image": "other"}]}}),
+        json!({"spec": {"activeDeadlineSeconds": 1}}),
+    ];
+    for patch in metadata().into_iter().chain(more) {
+        refused(pods.patch("guarded", &patch).await, &patch, "may change nothing of a pod");
+    }
+    let own = json!({"metadata": {"annotations": {"traffic.example.com/swarm-epoch": "7"}}});
+    pods.patch("guarded", &own).await.expect("its own");
+    pods.gone("guarded").await;
+}
+
+#[test]
+fn s08_of_a_stateful_set_everything_else_stays_as_it_was() {
+    run(async |bench| {
+        without_the_guard_of_owners(&bench, &[("apps", "statefulsets")], of_a_stateful_set(&bench))
+            .await;
+    });
+}
+
+async fn of_a_stateful_set(bench: &Bench) {
+    let sets = Pair::of(bench, "apps/v1/StatefulSet/statefulsets", Some("default")).await;
+    let set = json!({"spec": {
+        "replicas": 0, "serviceName": "s", "selector": {"matchLabels": {"app": "s"}},
+        "template": {"metadata": {"labels": {"app": "s"}}, "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "config", "configMap": {"name": "m", "optional": true}},
+                {"name": "secret", "secret": {"secretName": "s"}}],
+        }},
+    }});
+    sets.given("guarded", &set).await;
+    let template = |spec: Value| json!({"spec": {"template": {"spec": spec}}});
+    sets.guarded("guarded", &json!({"spec": {"minReadySeconds": 9}})).await;
+    let nothing = "may change nothing of a StatefulSet";
+    let spec = [
+        json!({"replicas": 9}),
+        json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}),
+        json!({"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}),
+        json!({"minReadySeconds": 9}),
+        json!({"revisionHistoryLimit": 1}),
+        json!({"ordinals": {"start": 7}}),
+        json!({"template": {"metadata": {"annotations": {"a": "b"}}}}),
+        json!({"template": {"metadata": {"labels": {"b": "c"}}}}),
+    ]
+    .map(|spec| json!({"spec": spec}));
+    let pod = [
+        json!({"securityContext": {"runAsUser": 0}}),
+        json!({"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["api.example.com"]}]}),
+        json!({"nodeSelector": {"a": "b"}}),
+        json!({"nodeName": "node-1"}),
+        json!({"tolerations": [{"operator": "Exists"}]}),
+        json!({"affinity": {"nodeAffinity": {}}}),
+        json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["10.0.0.9"]}}),
+        json!({"automountServiceAccountToken": true}),
+        json!({"shareProcessNamespace": true}),
+        json!({"priorityClassName": "system-node-critical"}),
+        json!({"runtimeClassName": "other"}),
+        json!({"terminationGracePeriodSeconds": 0}),
+        json!({"imagePullSecrets": [{"name": "x"}]}),
+        json!({"serviceAccountName": "admin"}),
+        json!({"hostNetwork": true}),
+        json!({"initContainers": [{"name": "i", "image": "i"}]}),
+        json!({"containers": [{"name": "c", "image": "i", "command": ["sh"]}]}),
+    ]
+    .map(template);
+    for patch in metadata().into_iter().chain(spec).chain(pod) {
+        refused(sets.patch("guarded", &patch).await, &patch, nothing);
+    }
+    for volume in [
+        json!({"name": "config", "configMap": {"name": "m", "defaultMode": 511}}),
+        json!({"name": "config", "configMap": {"name": "m", "optional": false}}),
+        json!({"name": "config", "configMap": {"items": [{"key": "a", "path": "b"}]}}),
+        json!({"name": "config", "configMap": null, "secret": {"secretName": "admin"}}),
+        json!({"name": "secret", "secret": {"secretName": "admin"}}),
+        json!({"name": "secret", "secret": null, "configMap": {"name": "m"}}),
+        json!({"name": "more", "configMap": {"name": "m"}}),
+        json!({"name": "secret", "$patch": "delete"}),
+    ] {
+        let patch = template(json!({"volumes": [volume]}));
+        refused(sets.patch("guarded", &patch).await, &patch, "only which ConfigMap a volume");
+    }
+    let own = template(json!({"volumes": [{"name": "config", "configMap": {"name": "m-7"}}]}));
+    sets.patch("guarded", &own).await.expect("its own");
+    sets.gone("guarded").await;
+}
