@@ -2,13 +2,22 @@
 //!
 //! kube-prometheus sets `instance` to the node's name, the Helm chart leaves `IP:port`, others add a
 //! label of their own: everything a series may carry is looked up in what the Node objects say.
-use std::{collections::HashMap, sync::Arc};
+//!
+//! Machines that are no nodes of ours are in the same Prometheus, some with our addresses (of another
+//! site) or our short names (of another domain): a label that names its node is believed when it
+//! says nobody of ours, and a short name counts only where nothing else can be meant.
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// An index from everything a node is called to its place among the names.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     names: Arc<[Arc<str>]>,
     index: HashMap<Arc<str>, u32>,
+    /// The nodes whose domain nobody knows, by their short name.
+    short: HashMap<Arc<str>, u32>,
 }
 
 /// Two nodes share this address: it identifies neither.
@@ -16,9 +25,12 @@ const MANY: u32 = u32::MAX;
 
 /// What a series' labels lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolution {
+pub enum Resolution<'a> {
     /// The node at this place among [`Identity::names`].
     Node(usize),
+    /// Perhaps this node, which is known by its short name only; the host is in some domain.
+    /// [`ShortNames`] decides it.
+    Short(usize, &'a str),
     /// Several nodes.
     Ambiguous,
     /// None that we know.
@@ -47,7 +59,20 @@ impl Identity {
                 }
             }
         }
-        Self { names, index }
+        let mut short = HashMap::new();
+        for (place, (name, addresses)) in (0..MANY).zip(&nodes) {
+            let all = || addresses.iter().chain([name]);
+            // Of a node whose domain is known every other domain is somebody else's.
+            let has_domain = |name: &str| {
+                all().any(|full| full.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
+            };
+            for name in all().filter(|name| !name.contains(['.', ':']) && !has_domain(name)) {
+                if index.get(name) == Some(&place) {
+                    short.insert(Arc::clone(name), place);
+                }
+            }
+        }
+        Self { names, index, short }
     }
 
     /// The names of the nodes, sorted.
@@ -56,31 +81,76 @@ impl Identity {
         &self.names
     }
 
-    /// The node whose labels these are: the first of `names` that leads to a node, else `instance`.
+    /// The node whose labels these are: what the first of `names` that is there says, else
+    /// `instance`. A label that names nobody is a machine that is no node, whatever its address.
     pub fn resolve<'a>(
         &self,
         names: &[String],
         label: impl Fn(&str) -> Option<&'a str>,
-    ) -> Resolution {
+    ) -> Resolution<'a> {
         let mut ambiguous = false;
         for name in names.iter().map(String::as_str).chain(["instance"]) {
             let Some(value) = label(name) else { continue };
             match self.lookup(value) {
-                Some(MANY) => ambiguous = true,
-                Some(place) => return Resolution::Node(place as usize),
-                None => {}
+                // Another label may say which of them.
+                Resolution::Ambiguous => ambiguous = true,
+                Resolution::Unknown if ambiguous => {}
+                found => return found,
             }
         }
         if ambiguous { Resolution::Ambiguous } else { Resolution::Unknown }
     }
 
-    fn lookup(&self, value: &str) -> Option<u32> {
-        self.index
-            .get(value)
-            .or_else(|| self.index.get(host(value)))
-            // An exporter may know the node by its full host name only.
-            .or_else(|| self.index.get(host(value).split_once('.')?.0))
-            .copied()
+    fn lookup<'a>(&self, value: &'a str) -> Resolution<'a> {
+        let host = host(value);
+        match self.index.get(value).or_else(|| self.index.get(host)) {
+            Some(&MANY) => return Resolution::Ambiguous,
+            Some(place) => return Resolution::Node(*place as usize),
+            None => {}
+        }
+        // An exporter may know the node by its full host name only.
+        let short = host.split_once('.').and_then(|(name, _)| self.short.get(name));
+        short.map_or(Resolution::Unknown, |place| Resolution::Short(*place as usize, host))
+    }
+}
+
+/// Whose the short names of one answer are.
+///
+/// A node that is known by its short name only is found in `web-1.example.com` too, unless the
+/// answer has series that name it without doubt, or such hosts in two domains.
+#[derive(Clone, Debug, Default)]
+pub struct ShortNames {
+    exact: HashSet<usize>,
+    /// The host of each node; `None` where there are several.
+    hosts: HashMap<usize, Option<Box<str>>>,
+}
+
+impl ShortNames {
+    /// Takes note of what one series of the answer led to.
+    pub fn meet(&mut self, found: Resolution<'_>) {
+        match found {
+            Resolution::Node(place) => drop(self.exact.insert(place)),
+            Resolution::Short(place, host) => {
+                let known = self.hosts.entry(place).or_insert_with(|| Some(host.into()));
+                if known.as_deref() != Some(host) {
+                    *known = None;
+                }
+            }
+            Resolution::Ambiguous | Resolution::Unknown => {}
+        }
+    }
+
+    /// The node that is meant, when all series have been met: never [`Resolution::Short`].
+    #[must_use]
+    pub fn settle<'a>(&self, found: Resolution<'a>) -> Resolution<'a> {
+        match found {
+            Resolution::Short(place, _) if self.exact.contains(&place) => Resolution::Unknown,
+            Resolution::Short(place, _) => match self.hosts.get(&place) {
+                Some(Some(_)) => Resolution::Node(place),
+                _ => Resolution::Ambiguous,
+            },
+            found => found,
+        }
     }
 }
 
@@ -116,9 +186,22 @@ mod tests {
         Identity::new(nodes.iter().map(|(name, all)| (Arc::clone(name), &all[..])).collect())
     }
 
-    fn resolve(labels: &[(&str, &str)]) -> Resolution {
+    fn resolve<'a>(labels: &[(&str, &'a str)]) -> Resolution<'a> {
         let names = ["node".to_owned(), "nodename".to_owned()];
         index().resolve(&names, |name| labels.iter().find(|(k, _)| *k == name).map(|(_, v)| *v))
+    }
+
+    /// What each of the series of one answer leads to.
+    fn settled(identity: &Identity, instances: &[&str]) -> Vec<Option<usize>> {
+        let found: Vec<_> =
+            instances.iter().map(|instance| identity.resolve(&[], |_| Some(*instance))).collect();
+        let mut names = ShortNames::default();
+        found.iter().for_each(|found| names.meet(*found));
+        let each = found.into_iter().map(|found| match names.settle(found) {
+            Resolution::Node(place) => Some(place),
+            _ => None,
+        });
+        each.collect()
     }
 
     #[test]
@@ -130,13 +213,13 @@ mod tests {
             &[("instance", "10.0.0.1")],
             &[("instance", "[fd00::1]:9100")],
             &[("instance", "fd00::1")],
-            &[("instance", "node-1.example.com:9100")],
             &[("instance", "10.0.0.2:9100"), ("node", "node-1")],
-            &[("instance", "10.0.0.1:9100"), ("node", "no-such-node")],
+            &[("instance", "10.0.0.2:9100"), ("node", "10.9.9.9"), ("nodename", "node-1")],
             &[("nodename", "node-1")],
         ] {
             assert_eq!(resolve(labels), Resolution::Node(0), "{labels:?}");
         }
+        assert_eq!(settled(&index(), &["node-1.example.com:9100"]), [Some(0)]);
         assert_eq!(resolve(&[("instance", "ip-10-0-0-2.internal:9100")]), Resolution::Node(1));
         assert_eq!(index().names()[1], "node-2".into());
     }
@@ -148,10 +231,70 @@ mod tests {
         assert_eq!(resolve(&[]), Resolution::Unknown);
     }
 
+    #[test]
+    fn t07_a_label_that_names_nobody_is_no_node_of_ours_whatever_the_address() {
+        for labels in [
+            &[("instance", "10.0.0.1:9100"), ("node", "other-site-7")][..],
+            &[("instance", "node-1"), ("nodename", "other-site-7")],
+            &[("node", "other-site-7"), ("nodename", "node-1")],
+        ] {
+            assert_eq!(resolve(labels), Resolution::Unknown, "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn t07_a_short_name_is_ours_only_if_nothing_else_can_be_meant() {
+        let identity = index();
+        // One exporter of ours, by name or by address, and a machine of another domain.
+        for ours in ["node-1", "node-1:9100", "10.0.0.1:9100"] {
+            assert_eq!(settled(&identity, &[ours, "node-1.other.example"]), [Some(0), None]);
+            assert_eq!(settled(&identity, &["node-1.other.example:9100", ours]), [None, Some(0)]);
+        }
+        // Which of the two is ours?
+        let both = ["node-1.our.example", "node-1.other.example", "10.0.0.2"];
+        assert_eq!(settled(&identity, &both), [None, None, Some(1)]);
+        // Two ports of one host are one machine.
+        let ports = ["node-1.our.example:9100", "node-1.our.example:9101"];
+        assert_eq!(settled(&identity, &ports), [Some(0), Some(0)]);
+    }
+
+    #[test]
+    fn t07_a_node_whose_domain_is_known_is_found_there_only() {
+        let by_address: [Arc<str>; 2] = ["web-1".into(), "web-1.our.example".into()];
+        let both_ways = [
+            Identity::new(vec![("web-1".into(), &by_address)]),
+            Identity::new(vec![("web-1.our.example".into(), &[])]),
+            Identity::new(vec![("web-1.our.example".into(), &by_address[..1])]),
+        ];
+        for identity in both_ways {
+            assert_eq!(settled(&identity, &["web-1.our.example:9100"]), [Some(0)]);
+            assert_eq!(settled(&identity, &["web-1.other.example:9100"]), [None]);
+        }
+        // A short name does not lead to a node that only its full name is known of.
+        let full = Identity::new(vec![("web-1.our.example".into(), &[])]);
+        assert_eq!(settled(&full, &["web-1"]), [None]);
+    }
+
     proptest! {
         #[test]
         fn never_panics(value in ".{0,30}") {
             let _ = resolve(&[("instance", &value)]);
+        }
+
+        /// However the machines are named: no node has the numbers of two hosts.
+        #[test]
+        fn t07_no_node_is_two_hosts_by_short_names(
+            instances in proptest::collection::vec("node-[1-4](\\.(a|b)\\.example)?", 0..8),
+        ) {
+            let instances: Vec<_> = instances.iter().map(String::as_str).collect();
+            let settled = settled(&index(), &instances);
+            for place in 0..4 {
+                let mut hosts: Vec<_> = instances.iter().zip(&settled)
+                    .filter(|(_, found)| **found == Some(place)).map(|(i, _)| *i).collect();
+                hosts.sort_unstable();
+                hosts.dedup();
+                prop_assert!(hosts.len() <= 1, "{hosts:?}");
+            }
         }
     }
 }

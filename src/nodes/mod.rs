@@ -7,6 +7,6 @@ mod state;
 mod store;
 
 pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Speaker, Taint, Texts};
-pub use identity::{Identity, Resolution, host};
+pub use identity::{Identity, Resolution, ShortNames, host};
 pub use resource::{NodeObject, Readiness};
 pub use store::NodeStore;

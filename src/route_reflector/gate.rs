@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use crate::{
-    nodes::{Identity, Resolution},
+    nodes::{Identity, Resolution, ShortNames},
     prometheus::{QueryError, decode},
 };
 
@@ -79,31 +79,48 @@ impl Measured {
         node_labels: &[String],
     ) -> Result<Self, QueryError> {
         let mut measured = Self::default();
-        let mut twice = Vec::new();
+        let (mut names, mut undecided, mut twice) = (ShortNames::default(), vec![], vec![]);
         decode::vector(status, content_type, body, |element| {
-            let place = identity.resolve(node_labels, |label| element.labels.get(label));
+            let found = identity.resolve(node_labels, |label| element.labels.get(label));
             let value = element.value.filter(|value| value.is_finite() && *value >= 0.0);
-            let (Resolution::Node(place), Some(value)) = (place, value) else {
-                measured.rejected += 1;
-                return Ok(());
-            };
-            let name = &identity.names()[place];
-            let counted = measured.nodes.entry(Arc::clone(name)).or_default();
-            if element.labels.get(MEASURE) == Some(SAMPLED) {
-                // Of two exporters the older counts.
-                counted.sampled = Some(counted.sampled.map_or(value, |known| known.min(value)));
-            } else if counted.established.is_some() {
-                twice.push(Arc::clone(name));
-            } else {
-                counted.established = Some(whole(value));
+            let sampled = element.labels.get(MEASURE) == Some(SAMPLED);
+            names.meet(found);
+            match (found, value) {
+                (Resolution::Node(place), Some(value)) => {
+                    measured.take(&identity.names()[place], value, sampled, &mut twice);
+                }
+                (Resolution::Short(place, host), Some(value)) => {
+                    undecided.push((place, Box::<str>::from(host), value, sampled));
+                }
+                _ => measured.rejected += 1,
             }
             Ok(())
         })?;
+        for (place, host, value, sampled) in undecided {
+            match names.settle(Resolution::Short(place, &host)) {
+                Resolution::Node(place) => {
+                    measured.take(&identity.names()[place], value, sampled, &mut twice);
+                }
+                _ => measured.rejected += 1,
+            }
+        }
         for name in twice {
             measured.rejected += 1;
             measured.nodes.remove(&name);
         }
         Ok(measured)
+    }
+
+    fn take(&mut self, node: &Arc<str>, value: f64, sampled: bool, twice: &mut Vec<Arc<str>>) {
+        let counted = self.nodes.entry(Arc::clone(node)).or_default();
+        if sampled {
+            // Of two exporters the older counts.
+            counted.sampled = Some(counted.sampled.map_or(value, |known| known.min(value)));
+        } else if counted.established.is_some() {
+            twice.push(Arc::clone(node));
+        } else {
+            counted.established = Some(whole(value));
+        }
     }
 }
 
@@ -278,6 +295,22 @@ mod tests {
         // A node that was scraped and has no session has none; that is evidence.
         let counted = Counted { established: None, sampled: Some(100.0) };
         assert_eq!(read(&[(sampled, "100")]).nodes["b"], counted);
+    }
+
+    #[test]
+    fn t07_the_sessions_of_a_machine_of_another_domain_are_not_our_nodes() {
+        let ours = (r#""instance":"10.0.0.1:9324""#, "2");
+        let foreign = (r#""instance":"a.other.example:9324""#, "9");
+        for answer in [[ours, foreign], [foreign, ours]] {
+            let measured = read(&answer);
+            assert_eq!(measured.nodes["a"].established, Some(2));
+            assert_eq!(measured.rejected, 1);
+        }
+        assert_eq!(
+            read(&[foreign]).nodes["a"].established,
+            Some(9),
+            "a.our.example, for all we know"
+        );
     }
 
     /// Rule 1: a BIRD that is dead has no series at all.

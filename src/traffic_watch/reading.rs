@@ -3,7 +3,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::query::{MEASURE, Measure, Question, SCRAPES};
 use crate::{
-    nodes::{Identity, Resolution},
+    nodes::{Identity, Resolution, ShortNames},
     prometheus::{
         Class, QueryError,
         decode::{self, Labels},
@@ -25,6 +25,8 @@ pub struct Reading {
     pub scrapes: Option<f64>,
     /// What the server warned of.
     pub warnings: Vec<String>,
+    /// Numbers of hosts of which only the whole answer tells whether they are nodes.
+    undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
 
 /// The numbers of one node.
@@ -93,7 +95,33 @@ impl Reading {
             reading.take(&subject, series.value, device);
             Ok(())
         })?;
+        reading.settle();
         Ok(reading)
+    }
+
+    /// Decides about short names, after the last number.
+    pub fn settle(&mut self) {
+        let undecided = std::mem::take(&mut self.undecided);
+        if undecided.is_empty() {
+            return;
+        }
+        let mut names = ShortNames::default();
+        let has_numbers = |node: &NodeReading| node.0.iter().any(|v| *v != Value::Absent);
+        let exact = self.nodes.iter().enumerate().filter(|(_, node)| has_numbers(node));
+        exact.for_each(|(place, _)| names.meet(Resolution::Node(place)));
+        for (subject, ..) in &undecided {
+            if let Subject::Short(place, _, host) = subject {
+                names.meet(Resolution::Short(*place, host));
+            }
+        }
+        for (subject, value, device) in undecided {
+            let Subject::Short(place, measure, host) = &subject else { continue };
+            let settled = match names.settle(Resolution::Short(*place, host)) {
+                Resolution::Node(place) => Subject::Node(place, *measure),
+                _ => unmapped(*measure, host),
+            };
+            self.take(&settled, value, device);
+        }
     }
 
     /// Takes one number.
@@ -107,6 +135,7 @@ impl Reading {
             }
             Subject::Scrapes => self.scrapes = value,
             Subject::Unmapped(name) => self.unmapped(name),
+            Subject::Short(..) => self.undecided.push((subject.clone(), value, device)),
             // An exporter has many series, and counts once.
             Subject::Counted => {}
         }
@@ -118,6 +147,16 @@ impl Reading {
             self.unmapped.1.push(name.to_owned());
             self.unmapped.1.sort_unstable();
         }
+    }
+}
+
+/// A series of no node, by what it is called.
+fn unmapped(measure: Measure, name: &str) -> Subject {
+    // By the measure that every exporter has.
+    if matches!(measure, Measure::Age | Measure::Own) {
+        Subject::Unmapped(name.to_owned())
+    } else {
+        Subject::Counted
     }
 }
 
@@ -142,6 +181,8 @@ impl Devices {
 pub enum Subject {
     /// The node at this place among the names, and which of its numbers.
     Node(usize, Measure),
+    /// Perhaps the node at this place, by this host name: the whole answer decides.
+    Short(usize, Measure, Box<str>),
     /// How many scrapes the window holds.
     Scrapes,
     /// No node that is known; what the series calls it.
@@ -178,11 +219,10 @@ impl Names<'_> {
         };
         Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
             Resolution::Node(place) => Subject::Node(place, measure),
-            // By the measure that every exporter has.
-            _ if matches!(measure, Measure::Age | Measure::Own) => Subject::Unmapped(
-                labels.get("instance").unwrap_or("(no instance label)").to_owned(),
-            ),
-            Resolution::Ambiguous | Resolution::Unknown => Subject::Counted,
+            Resolution::Short(place, host) => Subject::Short(place, measure, host.into()),
+            Resolution::Ambiguous | Resolution::Unknown => {
+                unmapped(measure, labels.get("instance").unwrap_or("(no instance label)"))
+            }
         })
     }
 }
@@ -234,6 +274,26 @@ mod tests {
         assert_eq!(*node.get(Measure::TransmitPercent), Value::One(8.0, Some("eth0".into())));
         assert_eq!(*node.get(Measure::TransmitBytes), Value::Absent);
         assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
+    }
+
+    #[test]
+    fn t07_a_machine_of_another_domain_is_not_our_node() {
+        // Our exporter is down but for its age.
+        let reading = read(&serde_json::json!([
+            series("node-1.other.example:9100", "transmit_percent", "90"),
+            series("node-1.other.example:9100", "age", "1"),
+            series("10.0.0.1:9100", "age", "70"),
+        ]))
+        .unwrap();
+        let node = reading.get("node-1").unwrap();
+        assert_eq!(*node.get(Measure::TransmitPercent), Value::Absent);
+        assert_eq!(*node.get(Measure::Age), Value::One(70.0, Some("eth0".into())));
+        assert_eq!(reading.unmapped, (1, vec!["node-1.other.example".into()]));
+        // Alone it is ours: exporters may know nodes by their full names only.
+        let alone = serde_json::json!([series("node-1.our.example", "transmit_percent", "8")]);
+        let reading = read(&alone).unwrap();
+        let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent).clone();
+        assert_eq!(value, Value::One(8.0, Some("eth0".into())));
     }
 
     #[test]

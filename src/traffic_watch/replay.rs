@@ -163,6 +163,7 @@ impl Recording {
                 reading.take(&track.subject, Some(value), track.device.clone());
             }
         }
+        reading.settle();
         reading
     }
 

@@ -5,7 +5,7 @@ use super::{Asked, Check, Endpoint, Exporter, Facts, duplicates, some};
 use crate::{
     api::{CAPACITY_ANNOTATION, parse_quantity},
     inspect::{cluster::name_of, figures::span},
-    nodes::{Identity, NodeObject, Resolution},
+    nodes::{Identity, NodeObject, Resolution, ShortNames},
     prometheus::{Class, QueryError},
     selector::Selector,
 };
@@ -63,11 +63,14 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
         .collect();
     let names = nodes.iter().map(|node| node.metadata.name.as_deref().unwrap_or_default().into());
     let identity = Identity::new(names.zip(addresses.iter().map(Vec::as_slice)).collect());
-    let known = Known { identity, labels: &facts.node_labels };
     let exporters = match &endpoint.exporters {
         Ok(exporters) => exporters,
         Err(error) => return vec![failed("exporters", error)],
     };
+    let mut known = Known { identity, labels: &facts.node_labels, short: ShortNames::default() };
+    for exporter in exporters {
+        known.short.meet(known.identity.resolve(known.labels, |label| exporter.get(label)));
+    }
     let mut checks = mapping(&known, exporters, endpoint);
     for asked in &endpoint.asked {
         checks.extend(question(&known, nodes, facts, asked));
@@ -82,17 +85,18 @@ fn failed(name: &'static str, error: &QueryError) -> Check {
 struct Known<'a> {
     identity: Identity,
     labels: &'a [String],
+    short: ShortNames,
 }
 
 impl Known<'_> {
-    fn resolve(&self, exporter: &Exporter) -> Resolution {
-        self.identity.resolve(self.labels, |label| exporter.0.get(label).map(String::as_str))
+    fn resolve<'e>(&self, exporter: &'e Exporter) -> Resolution<'e> {
+        self.short.settle(self.identity.resolve(self.labels, |label| exporter.get(label)))
     }
 
     fn node(&self, exporter: &Exporter) -> Option<&str> {
         match self.resolve(exporter) {
             Resolution::Node(place) => self.identity.names().get(place).map(|name| &**name),
-            Resolution::Ambiguous | Resolution::Unknown => None,
+            _ => None,
         }
     }
 
@@ -100,13 +104,17 @@ impl Known<'_> {
     fn by(&self, exporter: &Exporter) -> &str {
         let found = self.resolve(exporter);
         let leads = |label: &&String| {
-            self.identity.resolve(&[], |_| exporter.0.get(*label).map(String::as_str)) == found
+            self.short.settle(self.identity.resolve(&[], |_| exporter.get(label))) == found
         };
         self.labels.iter().find(leads).map_or("instance", String::as_str)
     }
 }
 
 impl Exporter {
+    fn get(&self, label: &str) -> Option<&str> {
+        self.0.get(label).map(String::as_str)
+    }
+
     /// `job=… instance=…`, with what else there is.
     fn shown(&self) -> String {
         let first = ["job", "instance"].into_iter();
@@ -133,7 +141,7 @@ fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Ve
                 mapped.push(format!("{} -> {node} (by {})", exporter.shown(), known.by(exporter)));
             }
             Resolution::Ambiguous => ambiguous.push(exporter.shown()),
-            Resolution::Unknown => unmapped.push(exporter.shown()),
+            Resolution::Unknown | Resolution::Short(..) => unmapped.push(exporter.shown()),
         }
     }
     let message = format!("{} of {} belong to a node", mapped.len(), exporters.len());
@@ -147,7 +155,7 @@ fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Ve
     }];
     if !ambiguous.is_empty() {
         let message = format!(
-            "{} lead to several nodes with the same address: {}",
+            "{} lead to several nodes with the same address, or share a short name: {}",
             ambiguous.len(),
             some(&ambiguous)
         );

@@ -267,6 +267,15 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
         ),
         (
             "exporters",
+            Warn,
+            |f| {
+                let both = ["node-1.a.example", "node-1.b.example", "node-2"].map(exporter);
+                f.endpoints[0].exporters = Ok(both.into());
+            },
+            &["2 lead to several nodes", "share a short name", "node-1.a.example"],
+        ),
+        (
+            "exporters",
             Fail,
             |f| f.endpoints[0].exporters = Ok(vec![exporter("pod-x")]),
             &["0 of 1 belong to a node", "--node-label"],
