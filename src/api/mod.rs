@@ -6,6 +6,7 @@ use k8s_openapi::{
 use kube::{Api, Client, CustomResourceExt, Resource};
 use serde::{Serialize, de::DeserializeOwned};
 
+mod duration;
 pub mod go;
 mod mode;
 pub mod network_prober;
@@ -15,6 +16,7 @@ mod schema;
 pub mod swarm;
 pub mod traffic_watch;
 
+pub use duration::Duration;
 pub use mode::Mode;
 pub use network_prober::{NetworkProber, NetworkProberSpec, NetworkProberStatus};
 pub use quantity::{InvalidQuantity, parse_quantity};

@@ -206,7 +206,7 @@ fn port(path: &str, port: &IntOrString) -> Result<u16, Error> {
         .ok_or_else(|| invalid(path, format!("{shown} is no port from 1 to 65535")))
 }
 
-fn duration(path: &str, value: kube::core::Duration, least: Duration) -> Result<Duration, Error> {
+fn duration(path: &str, value: crate::api::Duration, least: Duration) -> Result<Duration, Error> {
     let std = Duration::from(value);
     if value.is_negative() || std < least {
         let least = humantime::format_duration(least);

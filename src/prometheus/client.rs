@@ -9,16 +9,15 @@ use std::{
 
 use http::{Method, header};
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::{
-    Class, QueryError,
+    Class, QueryError, Seat,
+    budget::{self, Limits},
     config::{EndpointConfig, shown},
     transport::{Ready, Transport},
 };
 use crate::metrics::Metrics;
-
-/// The largest answer that is read, after decompression: 5,000 nodes need half a mebibyte, a wrong
-/// query must not take the memory limit.
-const MAX_BODY: usize = 32 << 20;
 
 /// How much earlier than we the server is asked to give up, so that it does not go on working for
 /// nobody.
@@ -53,6 +52,15 @@ struct Question {
     parameters: Vec<(&'static str, String)>,
 }
 
+/// An answer, with the permit to hold it if it is large.
+type Read = (Answer, Option<OwnedSemaphorePermit>);
+
+impl Question {
+    fn instant(promql: &str) -> Self {
+        Self { path: "api/v1/query", parameters: vec![("query", promql.to_owned())] }
+    }
+}
+
 impl Client {
     /// A client for one endpoint.
     ///
@@ -84,6 +92,13 @@ impl Client {
         &self.0.url
     }
 
+    /// Whether objects in a namespace may ask it.
+    #[must_use]
+    pub fn allows(&self, namespace: &str) -> bool {
+        let allowed = self.0.config.allowed_namespaces.as_ref();
+        allowed.is_none_or(|all| all.iter().any(|one| one == "*" || one == namespace))
+    }
+
     /// Whether anybody may answer in the endpoint's place (`insecureSkipVerify`).
     #[must_use]
     pub fn insecure(&self) -> bool {
@@ -100,8 +115,27 @@ impl Client {
         deadline: Duration,
         read: impl FnOnce(&Answer) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        let parameters = vec![("query", promql.to_owned())];
-        self.ask(Question { path: "api/v1/query", parameters }, deadline, read).await
+        let question = Question::instant(promql);
+        self.ask(question, deadline, &Limits::COMMAND, read).await
+    }
+
+    /// The same for one of many: with a seat, which is given back when the answer has been read.
+    ///
+    /// # Errors
+    /// As for [`Self::query`], with [`Self::timeout`] as the deadline; when the answer is larger than
+    /// the seat allows.
+    pub async fn query_seated<T>(
+        &self,
+        promql: &str,
+        seat: Seat,
+        read: impl FnOnce(&Answer) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        self.ask(Question::instant(promql), self.timeout(), &seat.limits, read).await
+    }
+
+    /// Counts a request that was not made.
+    pub fn not_asked(&self, error: &QueryError) {
+        self.0.metrics.prometheus_request(self.name(), error.class.reason(), Duration::ZERO);
     }
 
     /// Asks for the values from `start` to `end` (Unix seconds), one every `step`, and reads the
@@ -125,41 +159,44 @@ impl Client {
             ("end", format!("{end:.3}")),
             ("step", format!("{:.3}", step.as_secs_f64())),
         ];
-        self.ask(Question { path: "api/v1/query_range", parameters }, deadline, read).await
+        let question = Question { path: "api/v1/query_range", parameters };
+        self.ask(question, deadline, &Limits::COMMAND, read).await
     }
 
     async fn ask<T>(
         &self,
         mut question: Question,
         deadline: Duration,
+        limits: &Limits,
         read: impl FnOnce(&Answer) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let deadline = deadline.min(self.timeout());
         let server = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
         question.parameters.push(("timeout", format!("{}ms", server.as_millis())));
         let started = Instant::now();
-        let result = tokio::time::timeout(deadline, self.answer(&question))
+        let result = tokio::time::timeout(deadline, self.answer(&question, limits))
             .await
             .unwrap_or_else(|_| {
                 let message = format!("{}: no answer within {deadline:?}", self.0.url);
                 Err(QueryError::new(Class::Timeout, message))
             })
-            .and_then(|answer| read(&answer));
+            .and_then(|(answer, _large)| read(&answer));
         let label = result.as_ref().map_or_else(|error| error.class.reason(), |_| "success");
         self.0.metrics.prometheus_request(self.name(), label, started.elapsed());
         result
     }
 
-    async fn answer(&self, question: &Question) -> Result<Answer, QueryError> {
+    async fn answer(&self, question: &Question, limits: &Limits) -> Result<Read, QueryError> {
         let ready = self.0.transport.ready().await?;
         if self.0.use_get.load(Ordering::Relaxed) {
-            return self.send(&ready, Method::GET, question).await;
+            return self.send(&ready, Method::GET, question, limits).await;
         }
-        let answer = self.send(&ready, Method::POST, question).await?;
+        let answer = self.send(&ready, Method::POST, question, limits).await?;
         // What Prometheus' own clients do: a proxy that allows only reading refuses POST.
-        if matches!(answer.status, 403 | 405 | 501) {
-            let second = self.send(&ready, Method::GET, question).await?;
-            if second.status == 200 {
+        if matches!(answer.0.status, 403 | 405 | 501) {
+            drop(answer);
+            let second = self.send(&ready, Method::GET, question, limits).await?;
+            if second.0.status == 200 {
                 self.0.use_get.store(true, Ordering::Relaxed);
             }
             return Ok(second);
@@ -172,7 +209,8 @@ impl Client {
         ready: &Ready<'_>,
         method: Method,
         question: &Question,
-    ) -> Result<Answer, QueryError> {
+        limits: &Limits,
+    ) -> Result<Read, QueryError> {
         let own = question.parameters.iter().map(|(name, value)| (*name, value.as_str()));
         let configured = self.0.config.parameters.iter();
         let configured = configured.map(|(name, value)| (name.as_str(), value.as_str()));
@@ -189,16 +227,28 @@ impl Client {
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default()
             .to_owned();
-        let mut body = Vec::new();
+        let (mut body, mut large) = (Vec::new(), None);
         let failed = |error| self.0.transport.failed(&error);
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > MAX_BODY {
-                let message = format!("answer is larger than {} MiB", MAX_BODY >> 20);
-                return Err(QueryError::new(Class::BadAnswer, message));
+            let size = body.len() + chunk.len();
+            if size > limits.max {
+                return Err(limits.exceeded());
+            }
+            if size > limits.small
+                && large.is_none()
+                && let Some(permits) = &limits.large
+            {
+                // The server waits meanwhile, and so do its bytes.
+                large = Some(budget::permit(Arc::clone(permits)).await);
+            }
+            if size > body.capacity() {
+                // Twice as much, as ever, but never more than may be used.
+                let wanted = (body.capacity() * 2).clamp(size, limits.max);
+                body.reserve_exact(wanted - body.len());
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { status, content_type, body })
+        Ok((Answer { status, content_type, body }, large))
     }
 
     /// Where a redirect leads: scheme, host and port only, because the rest may carry tokens.

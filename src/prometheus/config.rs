@@ -57,6 +57,8 @@ pub struct EndpointConfig {
     pub(super) headers: Vec<(HeaderName, Value)>,
     /// Sent with every question.
     pub(super) parameters: Vec<(String, String)>,
+    /// The namespaces whose objects may ask it, `*` for each; `None` if nothing is said: each.
+    pub(super) allowed_namespaces: Option<Vec<String>>,
 }
 
 /// Who we are to the endpoint.
@@ -102,6 +104,7 @@ impl fmt::Debug for EndpointConfig {
             .field("tls", &self.tls)
             .field("headers", &headers)
             .field("parameters", &parameters)
+            .field("allowed_namespaces", &self.allowed_namespaces)
             .finish()
     }
 }
@@ -161,6 +164,7 @@ impl EndpointConfig {
             tls: Tls::default(),
             headers: Vec::new(),
             parameters: Vec::new(),
+            allowed_namespaces: None,
         })
     }
 
@@ -247,7 +251,29 @@ impl file::Endpoint {
             );
             parameters.push((name, value.0));
         }
-        Ok(EndpointConfig { name, url, timeout, auth, tls, headers, parameters })
+        let allowed_namespaces = match self.allowed_namespaces {
+            None => None,
+            Some(names) => {
+                let names: Vec<_> = names.into_iter().map(|name| name.0).collect();
+                for name in &names {
+                    ensure!(
+                        name == "*" || is_dns_label(name),
+                        "allowedNamespaces: {name:?} is no name of a namespace: write names, or \"*\" for each"
+                    );
+                }
+                Some(names)
+            }
+        };
+        Ok(EndpointConfig {
+            name,
+            url,
+            timeout,
+            auth,
+            tls,
+            headers,
+            parameters,
+            allowed_namespaces,
+        })
     }
 }
 

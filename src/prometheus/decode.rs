@@ -9,7 +9,14 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::{Class, QueryError};
+use super::{Class, QueryError, shortened};
+
+/// How many warnings of an answer are kept, and of how many bytes each: Prometheus itself sends ten
+/// at most; they stand in a condition.
+const WARNINGS: (usize, usize) = (10, 200);
+
+/// What a server says that leaves elements out.
+const TRUNCATED: &str = "results truncated";
 
 /// One element of an instant vector.
 #[derive(Debug)]
@@ -121,10 +128,10 @@ fn elements<'a, E: Deserialize<'a>>(
     if data.result_type != kind {
         return Err(bad(format!("answer is a {}, where {words}", data.result_type)));
     }
-    let mut warnings = answer.warnings;
+    let mut warnings = answer.warnings.0;
     // A truncated vector is a vector with nodes missing for no reason of theirs.
-    if let Some(warning) = warnings.iter().find(|w| w.contains("results truncated")) {
-        return Err(bad(warning.clone()));
+    if let Some(warning) = warnings.iter().find(|w| w.contains(TRUNCATED)) {
+        return Err(bad((*warning).to_owned()));
     }
     // How VictoriaMetrics says that one of its storage nodes did not answer.
     if answer.is_partial == Some(true) {
@@ -210,9 +217,34 @@ struct Answer<'a> {
     #[serde(default)]
     error: Option<String>,
     #[serde(default)]
-    warnings: Vec<String>,
+    warnings: Warnings,
     #[serde(default)]
     is_partial: Option<bool>,
+}
+
+/// The first few warnings, shortened; one that says that the answer is cut is always among them.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl<'de> Deserialize<'de> for Warnings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut kept = Vec::new();
+        let take = |text: Text<'de>| {
+            let truncated = text.0.contains(TRUNCATED);
+            let mut text = shortened(text.0.into_owned(), WARNINGS.1);
+            if truncated && !text.contains(TRUNCATED) {
+                text = TRUNCATED.to_owned();
+            }
+            if kept.len() < WARNINGS.0 {
+                kept.push(text);
+            } else if truncated {
+                kept.truncate(WARNINGS.0 - 1);
+                kept.push(text);
+            }
+        };
+        deserializer.deserialize_seq(Each(take, PhantomData))?;
+        Ok(Self(kept))
+    }
 }
 
 #[derive(Deserialize)]

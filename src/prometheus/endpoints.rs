@@ -3,12 +3,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 
-use super::{Client, config::EndpointsConfig};
+use super::{Budget, Client, Payer, Seat, config::EndpointsConfig};
 use crate::metrics::Metrics;
 
-/// The clients of all endpoints; clones share them.
+/// The clients of all endpoints, and how much may be asked of them together; clones share them.
 #[derive(Clone)]
-pub struct Endpoints(Arc<BTreeMap<String, Client>>);
+pub struct Endpoints {
+    clients: Arc<BTreeMap<String, Client>>,
+    budget: Budget,
+}
 
 impl Endpoints {
     /// A client for each endpoint. Says in the log what is allowed but not safe.
@@ -31,30 +34,90 @@ impl Endpoints {
             }
             clients.insert(name.to_owned(), client);
         }
-        Ok(Self(Arc::new(clients)))
+        Ok(Self { clients: Arc::new(clients), budget: Budget::default() })
     }
 
     /// The client of one endpoint.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Client> {
-        self.0.get(name)
+        self.clients.get(name)
     }
 
-    /// The client of the endpoint that a field of a spec names.
+    /// The client of the endpoint that a field of a spec names. An object without a namespace, which
+    /// only an administrator makes, may use each of them.
     ///
     /// # Errors
-    /// That there is none, and which there are.
-    pub fn named(&self, field: &str, name: &str) -> Result<&Client, String> {
-        self.get(name).ok_or_else(|| {
-            let known = self.names().collect::<Vec<_>>().join(", ");
-            format!(
-                "{field}: no endpoint {name:?} is configured (there is {known}); see --prometheus-config"
-            )
-        })
+    /// That there is none, and which there are; or that it is not for this namespace.
+    pub fn named(
+        &self,
+        field: &str,
+        name: &str,
+        namespace: Option<&str>,
+    ) -> Result<&Client, String> {
+        let allowed = |client: &&Client| namespace.is_none_or(|namespace| client.allows(namespace));
+        match self.get(name) {
+            Some(client) if allowed(&client) => Ok(client),
+            Some(_) => Err(format!(
+                "{field}: endpoint {name:?} is not for objects in namespace {}: its allowedNamespaces in \
+                 --prometheus-config do not list it",
+                namespace.unwrap_or_default()
+            )),
+            None => {
+                // Names of what others use are not for everybody.
+                let known = self.clients.values().filter(allowed).map(Client::name);
+                let known = known.collect::<Vec<_>>().join(", ");
+                Err(format!(
+                    "{field}: no endpoint {name:?} is configured (there is {known}); see --prometheus-config"
+                ))
+            }
+        }
+    }
+
+    /// Waits for the right to ask any of them once.
+    pub fn seat(&self, payer: &Payer) -> impl Future<Output = Seat> {
+        self.budget.seat(payer)
     }
 
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.clients.keys().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::prometheus::testing::{Directory, provider};
+
+    #[test]
+    fn s07_an_endpoint_is_for_the_namespaces_it_lists() {
+        provider();
+        let directory = Directory::new();
+        let file = directory.write(
+            "endpoints.yaml",
+            "endpoints:\n  edge: {url: 'http://e', allowedNamespaces: [team-a, team-b]}\n  \
+             nobody: {url: 'http://n', allowedNamespaces: []}\n  \
+             all: {url: 'http://a', allowedNamespaces: ['*']}\n",
+        );
+        let config = EndpointsConfig::load(Some(&file), None, Duration::from_secs(1)).unwrap();
+        let endpoints = Endpoints::new(&config, Metrics::new()).unwrap();
+        let named =
+            |name, namespace| endpoints.named("spec.prometheus", name, namespace).map(Client::name);
+        assert_eq!(named("edge", Some("team-b")), Ok("edge"));
+        assert_eq!(named("default", Some("team-c")), Ok("default"));
+        assert_eq!(named("all", Some("team-c")), Ok("all"));
+        // Objects of the whole cluster.
+        assert_eq!(named("edge", None), Ok("edge"));
+        assert_eq!(named("nobody", None), Ok("nobody"));
+        for (name, namespace) in [("edge", "team-c"), ("edge", ""), ("nobody", "team-a")] {
+            let error = named(name, Some(namespace)).unwrap_err();
+            let words =
+                format!("spec.prometheus: endpoint {name:?} is not for objects in namespace");
+            assert!(error.starts_with(&words), "{error}");
+        }
+        let error = named("edges", Some("team-c")).unwrap_err();
+        assert!(error.contains("there is all, default)"), "{error}");
     }
 }

@@ -3,7 +3,8 @@
 //! `config` says which endpoints there are, `endpoints` has a client for each. `client` asks, over
 //! `transport` with the `secrets` of now; `decode` reads (pure); `promql` checks and writes the
 //! text; `sharing` lets everything that needs the same answer in the same tick have it from one
-//! request.
+//! request, and `budget` says how many there may be.
+mod budget;
 mod client;
 mod config;
 pub mod decode;
@@ -15,10 +16,12 @@ mod sharing;
 mod testing;
 mod transport;
 
+use budget::Budget;
+pub use budget::{Payer, Seat};
 pub use client::{Answer, Client};
 pub use config::{DEFAULT, DEFAULT_URL, EndpointConfig, EndpointsConfig};
 pub use endpoints::Endpoints;
-pub use sharing::Shared;
+pub use sharing::{Late, Shared};
 
 /// Why there is no answer. The words are condition reasons and metric labels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +50,8 @@ pub enum Class {
     Unauthorized,
     /// Something answered that is not the Prometheus API, or not in a form that can be judged.
     BadAnswer,
+    /// It would take more than the namespace's share: of requests at once, or of memory.
+    OverBudget,
 }
 
 impl Class {
@@ -61,13 +66,58 @@ impl Class {
             Self::QueryFailed => "QueryFailed",
             Self::Unauthorized => "Unauthorized",
             Self::BadAnswer => "BadAnswer",
+            Self::OverBudget => "OverBudget",
         }
     }
 }
 
 impl QueryError {
-    /// An error of one class.
+    /// An error of one class. Servers, and whoever stands before them, write parts of messages:
+    /// they are shortened.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into() }
+        Self { class, message: shortened(message.into(), MESSAGE) }
+    }
+}
+
+/// The longest message of an error, in bytes: the position and the cause of a PromQL mistake fit;
+/// it stands in a condition, in events and in the log at every pass.
+const MESSAGE: usize = 1000;
+
+/// A text of somebody else's, cut to so many bytes, on one line.
+#[must_use]
+pub fn shortened(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    if text.contains(char::is_control) {
+        text = text.replace(char::is_control, " ");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn s17_no_text_of_a_server_is_long_or_has_lines(text in "(.|\n|\u{1b}){0,80}", max in 0..60usize) {
+            let short = shortened(text.clone(), max);
+            prop_assert!(short.len() <= max + '…'.len_utf8());
+            prop_assert!(!short.contains(char::is_control), "{short:?}");
+            if text.len() <= max {
+                prop_assert_eq!(short.chars().count(), text.chars().count());
+            }
+        }
+    }
+
+    #[test]
+    fn s17_a_message_of_a_mebibyte_is_cut() {
+        let error = QueryError::new(Class::BadAnswer, "ä".repeat(1 << 20));
+        assert!(error.message.len() <= MESSAGE + 3 && error.message.ends_with('…'));
     }
 }

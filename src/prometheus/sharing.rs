@@ -2,24 +2,55 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::sync::Mutex as AsyncMutex;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, WeakShared},
+};
+use tokio::time::timeout_at;
 
 /// Answers that are not asked for any more are dropped after this long: ten times the default
 /// interval, and longer than most.
 const KEEP: Duration = Duration::from_secs(100);
+
+/// How many answers are kept for others of the same tick, at most. Authors can ask as many questions
+/// as they like, and the answer about 5,000 nodes takes more than a mebibyte.
+const MOST: usize = 64;
 
 /// Answers by key, each with the moment its request began.
 pub struct Shared<K, T> {
     slots: Mutex<HashMap<K, Arc<Slot<T>>>>,
 }
 
+/// Why one of those who ask has no answer. The request may go on for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// It may not begin yet: others hold all seats.
+    Seat,
+    /// The answer takes longer than this one waits.
+    Answer,
+}
+
 struct Slot<T> {
-    answer: AsyncMutex<Option<(Instant, T)>>,
-    used: Mutex<Instant>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    answer: Option<(Instant, T)>,
+    /// The request under way. It goes on while anybody waits for it, and ends with the last.
+    running: Option<(Instant, WeakShared<BoxFuture<'static, T>>)>,
+    used: Instant,
+}
+
+type Running<T> = futures::future::Shared<BoxFuture<'static, T>>;
+
+enum Found<T> {
+    Answer(T),
+    Running(Instant, Running<T>),
+    Nothing,
 }
 
 impl<K, T> Default for Shared<K, T> {
@@ -28,75 +59,114 @@ impl<K, T> Default for Shared<K, T> {
     }
 }
 
-impl<K: Clone + Eq + Hash, T: Clone> Shared<K, T> {
+impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
     /// The answer for `key` of a request that began at or after `not_before`.
     ///
-    /// Asks if there is none yet. Who comes while a request is under way waits for it instead of
-    /// sending another. A failure is an answer: it is shared as well, so that a source in trouble
+    /// Asks if there is none yet, once it has a `seat`. Concurrent callers share the request in
+    /// flight, each for as long as its own `patience`: the request itself knows its own deadline,
+    /// whoever began it. A failure is an answer: it is shared as well, so that a source in trouble
     /// is not asked once per object.
-    pub async fn get<F: Future<Output = T>>(
+    ///
+    /// # Errors
+    /// When `patience` is over.
+    pub async fn get<S, W, F>(
         &self,
         key: &K,
         not_before: Instant,
-        ask: impl FnOnce() -> F,
-    ) -> T {
+        patience: Duration,
+        seat: impl Fn() -> W,
+        ask: impl FnOnce(S) -> F,
+    ) -> Result<T, Late>
+    where
+        W: Future<Output = S>,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let deadline = tokio::time::Instant::now() + patience;
         let slot = self.slot(key);
-        let mut answer = slot.answer.lock().await;
-        if let Some((began, answer)) = &*answer
-            && *began >= not_before
-        {
-            return answer.clone();
-        }
-        let began = Instant::now();
-        let fresh = ask().await;
-        *answer = Some((began, fresh.clone()));
-        fresh
+        let mut taken = None;
+        let running = loop {
+            let found = slot.find(not_before);
+            let running = match (found, taken.take()) {
+                (Found::Answer(answer), _) => return Ok(answer),
+                (Found::Running(began, running), _) if began >= not_before => break running,
+                // One request for a key at a time.
+                (Found::Running(_, running), _) => running,
+                (Found::Nothing, None) => {
+                    let seated = timeout_at(deadline, seat()).await;
+                    // Others may have asked meanwhile.
+                    taken = Some(seated.map_err(|_| Late::Seat)?);
+                    continue;
+                }
+                (Found::Nothing, Some(seat)) => break slot.begin(ask(seat)),
+            };
+            timeout_at(deadline, running).await.map_err(|_| Late::Answer)?;
+        };
+        timeout_at(deadline, running).await.map_err(|_| Late::Answer)
     }
 
     fn slot(&self, key: &K) -> Arc<Slot<T>> {
         let now = Instant::now();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|other, slot| {
-            let used = *slot.used.lock().unwrap_or_else(PoisonError::into_inner);
-            other == key || now.saturating_duration_since(used) < KEEP
+            other == key || now.saturating_duration_since(slot.state().used) < KEEP
         });
         let slot = slots.entry(key.clone()).or_insert_with(|| {
-            Arc::new(Slot { answer: AsyncMutex::default(), used: Mutex::new(now) })
+            Arc::new(Slot { state: Mutex::new(State { answer: None, running: None, used: now }) })
         });
-        *slot.used.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        Arc::clone(slot)
+        slot.state().used = now;
+        let slot = Arc::clone(slot);
+        while slots.len() > MOST {
+            // Not one that anybody works with.
+            let idle = slots.iter().filter(|(_, slot)| Arc::strong_count(slot) == 1);
+            let oldest = idle.min_by_key(|(_, slot)| slot.state().used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { break };
+            slots.remove(&oldest);
+        }
+        slot
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Slot<T> {
+    fn find(&self, not_before: Instant) -> Found<T> {
+        let state = self.state();
+        if let Some((began, answer)) = &state.answer
+            && *began >= not_before
+        {
+            return Found::Answer(answer.clone());
+        }
+        let running = state.running.as_ref();
+        match running.and_then(|(began, running)| Some((*began, running.upgrade()?))) {
+            // It has ended, and what it said is older than what is wanted.
+            Some((_, running)) if running.peek().is_some() => Found::Nothing,
+            Some((began, running)) => Found::Running(began, running),
+            None => Found::Nothing,
+        }
+    }
+
+    /// Shares a new request, unless somebody was quicker.
+    fn begin(self: &Arc<Self>, ask: impl Future<Output = T> + Send + 'static) -> Running<T> {
+        let mut state = self.state();
+        let running = state.running.as_ref().and_then(|(_, running)| running.upgrade());
+        if let Some(running) = running.filter(|running| running.peek().is_none()) {
+            return running;
+        }
+        let (slot, began) = (Arc::clone(self), Instant::now());
+        let request = async move {
+            let answer = ask.await;
+            slot.state().answer = Some((began, answer.clone()));
+            answer
+        };
+        let running = request.boxed().shared();
+        state.running = running.downgrade().map(|weak| (began, weak));
+        running
+    }
+}
+
+impl<T> Slot<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_hundred_askers_of_one_tick_send_one_request() {
-        let shared = Arc::new(Shared::<&str, usize>::default());
-        let requests = Arc::new(AtomicUsize::new(0));
-        let tick = Instant::now();
-        let askers = (0..100).map(|_| {
-            let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));
-            tokio::spawn(async move {
-                let ask = || async {
-                    tokio::task::yield_now().await;
-                    requests.fetch_add(1, Ordering::SeqCst)
-                };
-                shared.get(&"query", tick, ask).await
-            })
-        });
-        for answer in futures::future::join_all(askers).await {
-            assert_eq!(answer.unwrap(), 0);
-        }
-        assert_eq!(requests.load(Ordering::SeqCst), 1);
-        // The next tick asks again; another query has an answer of its own.
-        let next = Instant::now();
-        let ask = || async { requests.fetch_add(1, Ordering::SeqCst) };
-        assert_eq!(shared.get(&"query", next, ask).await, 1);
-        assert_eq!(shared.get(&"other", next, ask).await, 2);
-    }
-}
+mod tests;

@@ -129,7 +129,7 @@ impl RouteReflectorReconciler {
         if transition.gate != Gate::Prometheus {
             return Ok(());
         }
-        self.prometheus.named(ENDPOINT, &transition.prometheus)?;
+        self.prometheus.named(ENDPOINT, &transition.prometheus, None)?;
         if transition.query.is_some() && !self.own_queries {
             let text = "spec.transition.query: this operator runs with --own-queries=false: PromQL in a \
                         RouteReflectorSet is switched off";

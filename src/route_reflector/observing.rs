@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 
 use super::{
-    ENDPOINT, Others, Question, RouteReflectorReconciler,
+    Others, Question, RouteReflectorReconciler,
     actual::Ground,
     claims, datastore,
     gate::{self, Measured},
@@ -22,7 +22,7 @@ use crate::{
     api::{RouteReflectorSet, TrafficWatch, route_reflector_set::Gate},
     controller::Error,
     nodes::NodeStore,
-    prometheus::{Class, QueryError},
+    prometheus::{Class, Payer, QueryError},
 };
 
 /// For how long counted pods are good: until the node that was chosen by them is promoted, as a rule.
@@ -79,27 +79,40 @@ impl RouteReflectorReconciler {
         let endpoint = set.spec.transition.prometheus.as_str();
         let tick = self.schedule.tick_start(Instant::now(), interval);
         let key: Question = (endpoint.into(), query.into());
-        let ask = || async {
-            let client = self.prometheus.named(ENDPOINT, endpoint);
-            let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
-            // An answer that comes after the next tick is late; but nothing answers in no time.
-            let deadline = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
-            let result = client.query(&key.1, deadline, |answer| {
-                let identity = self.nodes.identity();
-                let answer = (answer.status, answer.content_type.as_str(), &*answer.body);
-                Measured::read(answer, &identity, &self.node_labels)
-            });
-            let result = result.await.map(Arc::new);
-            match &result {
-                Ok(measured) => self.metrics.samples_rejected("session", measured.rejected),
-                Err(error) => tracing::warn!(
-                    endpoint, reason = error.class.reason(), %error,
-                    "sessions not counted, reflectors stay as they are"
-                ),
-            }
-            result
+        // It has no namespace.
+        let payer = match &settings.query {
+            Some(_) => Payer::Own("".into()),
+            None => Payer::BuiltIn("".into()),
         };
-        let result = self.measurements.get(&key, tick, ask).await;
+        let client = self.prometheus.get(endpoint).cloned();
+        let ask = |seat| {
+            let ((endpoint, query), client) = (key.clone(), client.clone());
+            let (nodes, labels) = (self.nodes.clone(), self.node_labels.clone());
+            let metrics = self.metrics.clone();
+            async move {
+                let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
+                let client = client.ok_or_else(gone)?;
+                let result = client.query_seated(&query, seat, |answer| {
+                    let identity = nodes.identity();
+                    let answer = (answer.status, answer.content_type.as_str(), &*answer.body);
+                    Measured::read(answer, &identity, &labels)
+                });
+                let result = result.await.map(Arc::new);
+                match &result {
+                    Ok(measured) => metrics.samples_rejected("session", measured.rejected),
+                    Err(error) => tracing::warn!(
+                        endpoint = &*endpoint, reason = error.class.reason(), %error,
+                        "sessions not counted, reflectors stay as they are"
+                    ),
+                }
+                result
+            }
+        };
+        // An answer that comes after the next tick is late; but nothing answers in no time.
+        let patience = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
+        let seat = || self.prometheus.seat(&payer);
+        let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
+        let result = asked.unwrap_or_else(|late| Err(late.error(&payer)));
         Some(result.map_err(|error| error.to_string()))
     }
 

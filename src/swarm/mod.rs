@@ -21,7 +21,7 @@ use crate::{
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{Class, Endpoints, QueryError, Shared},
+    prometheus::{Class, Endpoints, Late, Payer, QueryError, Shared},
     selector::Selector,
 };
 
@@ -124,7 +124,9 @@ impl SwarmReconciler {
     /// What of a spec only the operator's configuration can tell to be wrong.
     fn check(&self, swarm: &Swarm) -> Result<(), Error> {
         let Some(weights) = &swarm.spec.weights else { return Ok(()) };
-        self.prometheus.named(ENDPOINT, &weights.prometheus).map_err(Error::Invalid)?;
+        let (namespace, _) = swarm.key();
+        let client = self.prometheus.named(ENDPOINT, &weights.prometheus, Some(&namespace));
+        client.map_err(Error::Invalid)?;
         if !self.own_queries {
             let text = "spec.weights.query: this operator runs with --own-queries=false: PromQL in a \
                         Swarm is switched off";
@@ -138,26 +140,42 @@ impl SwarmReconciler {
         let weights = swarm.spec.weights.as_ref()?;
         let interval = Duration::from(weights.interval);
         let tick = self.schedule.tick_start(now, interval);
-        let key = (weights.prometheus.as_str().into(), weights.query.as_str().into());
-        let ask = || async {
-            let client = self.prometheus.named(ENDPOINT, &weights.prometheus);
-            let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
-            // An answer that comes after the next tick is late; but nothing answers in no time.
-            let deadline = interval.max(Duration::from_secs(2));
-            let result = client.query(&weights.query, deadline, |answer| {
-                Measured::read(answer.status, &answer.content_type, &answer.body)
-            });
-            let result = result.await.map(Arc::new);
-            match &result {
-                Ok(measured) => self.metrics.samples_rejected("weight", measured.rejected),
-                Err(error) => tracing::warn!(
-                    endpoint = weights.prometheus, reason = error.class.reason(), %error,
-                    "no weights, streams keep their last ones"
-                ),
+        let key: Question = (weights.prometheus.as_str().into(), weights.query.as_str().into());
+        let client = self.prometheus.get(&key.0).cloned();
+        let payer = Payer::Own(swarm.key().0.into());
+        let ask = |seat| {
+            let ((endpoint, query), client) = (key.clone(), client.clone());
+            let metrics = self.metrics.clone();
+            async move {
+                let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
+                let client = client.ok_or_else(gone)?;
+                let result = client.query_seated(&query, seat, |answer| {
+                    Measured::read(answer.status, &answer.content_type, &answer.body)
+                });
+                let result = result.await.map(Arc::new);
+                match &result {
+                    Ok(measured) => metrics.samples_rejected("weight", measured.rejected),
+                    Err(error) => tracing::warn!(
+                        endpoint = &*endpoint, reason = error.class.reason(), %error,
+                        "no weights, streams keep their last ones"
+                    ),
+                }
+                result
             }
-            result
         };
-        Some(self.measurements.get(&key, tick, ask).await)
+        // An answer that comes after the next tick is late; but nothing answers in no time.
+        let patience = interval.max(Duration::from_secs(2));
+        let seat = || self.prometheus.seat(&payer);
+        let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
+        Some(asked.unwrap_or_else(|late| {
+            let error = late.error(&payer);
+            if late == Late::Seat
+                && let Some(client) = &client
+            {
+                client.not_asked(&error);
+            }
+            Err(error)
+        }))
     }
 
     /// Reads pods from the API server itself where having none frees streams: a watch may not have

@@ -10,6 +10,10 @@ use crate::{
 /// The label that names the stream.
 const STREAM: &str = "stream";
 
+/// How many streams a `Swarm` can have, and how long their ids are, as the schema says: what else an
+/// answer names is no stream.
+const STREAMS: (usize, usize) = (30_000, 253);
+
 /// The scale of the numbers that are placed by: the heaviest stream has this weight.
 const HEAVIEST: f64 = 1e6;
 
@@ -33,7 +37,10 @@ impl Measured {
         decode::vector(status, content_type, body, |element| {
             let value = element.value.filter(|value| value.is_finite() && *value >= 0.0);
             match (element.labels.get(STREAM), value) {
-                (Some(stream), Some(value)) => {
+                (Some(stream), Some(value))
+                    if stream.len() <= STREAMS.1
+                        && (seen.len() < STREAMS.0 || seen.contains_key(stream)) =>
+                {
                     let twice = seen.contains_key(stream);
                     rejected += usize::from(twice);
                     seen.insert(stream.into(), (!twice).then_some(value));
@@ -169,6 +176,17 @@ mod tests {
         assert_eq!(answer("").unwrap(), Measured::default());
         let error = answer(&element(r#""x":"e""#, "3")).unwrap_err().to_string();
         assert!(error.contains("label \"stream\""), "{error}");
+    }
+
+    #[test]
+    fn s02_more_names_than_streams_can_be_are_not_kept() {
+        let all: Vec<_> =
+            (0..STREAMS.0 + 10).map(|i| element(&format!(r#""stream":"{i}""#), "1")).collect();
+        let measured = answer(&all.join(",")).unwrap();
+        assert_eq!((measured.weights.len(), measured.rejected), (STREAMS.0, 10));
+        let long = format!(r#""stream":"{}""#, "x".repeat(300));
+        let measured = answer(&[element(&long, "1"), all[0].clone()].join(",")).unwrap();
+        assert_eq!((measured.weights.len(), measured.rejected), (1, 1));
     }
 
     /// Rule 1: absence is never a verdict.

@@ -23,7 +23,7 @@ use crate::{
     },
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{Class, Client, Endpoints, QueryError, Shared},
+    prometheus::{Class, Client, Endpoints, Late, QueryError, Seat, Shared},
 };
 
 pub mod ceiling;
@@ -95,8 +95,10 @@ pub struct TrafficWatchReconciler {
     /// How many nodes all objects together may mark.
     pub ceiling: Ceiling,
     /// One request for all who ask the same.
-    pub readings: Shared<Request, Result<Arc<Reading>, QueryError>>,
+    pub readings: Shared<Request, Measured>,
 }
+
+type Measured = Result<Arc<Reading>, QueryError>;
 
 /// The field that names the endpoint.
 const ENDPOINT: &str = "spec.prometheus";
@@ -123,8 +125,11 @@ impl Reconciler for TrafficWatchReconciler {
         let claim = claims::claim(watch, all());
         let nodes = self.nodes.select(&settings.selector, &watch.label_key());
         let decides = claim == Claim::Ours && !watch.spec.paused;
-        let readings =
-            if decides && !nodes.is_empty() { Some(self.measure(&settings).await) } else { None };
+        let readings = if decides && !nodes.is_empty() {
+            Some(self.measure(&namespace, &settings).await)
+        } else {
+            None
+        };
         let memory = self.decisions.get(&namespace, &name);
         let deployment = self.owned_deployment(watch);
         let now = Timestamp::now();
@@ -251,7 +256,8 @@ impl TrafficWatchReconciler {
     /// What of a spec only the operator's configuration can tell to be wrong.
     fn check(&self, watch: &TrafficWatch, settings: &Settings) -> Result<(), Error> {
         let endpoint = &watch.spec.prometheus;
-        self.prometheus.named(ENDPOINT, endpoint).map_err(Error::Invalid)?;
+        let namespace = watch.namespace().unwrap_or_default();
+        self.prometheus.named(ENDPOINT, endpoint, Some(&namespace)).map_err(Error::Invalid)?;
         if settings.has_own_queries() && !self.own_queries {
             let path = if watch.spec.query.is_some() { "query" } else { "criteria" };
             return Err(Error::Invalid(format!(
@@ -263,36 +269,54 @@ impl TrafficWatchReconciler {
     }
 
     /// One answer for each measure; measures that need the same one share it.
-    async fn measure(&self, settings: &Settings) -> Vec<Result<Arc<Reading>, QueryError>> {
+    async fn measure(&self, namespace: &str, settings: &Settings) -> Vec<Measured> {
         let tick = self.schedule.tick_start(Instant::now(), settings.interval);
         // An answer that comes after the next tick is late; but nothing answers in no time.
-        let deadline = settings.interval.max(Duration::from_secs(2));
-        let requests = settings.criteria.iter().map(|criterion| {
+        let patience = settings.interval.max(Duration::from_secs(2));
+        let requests = settings.criteria.iter().map(async |criterion| {
             let request = &criterion.request;
-            self.readings.get(request, tick, move || self.ask(request, deadline))
+            let payer = request.payer(namespace);
+            let seat = || self.prometheus.seat(&payer);
+            let ask = |seat| self.ask(request, seat);
+            let asked = self.readings.get(request, tick, patience, seat, ask).await;
+            asked.unwrap_or_else(|late| {
+                let error = late.error(&payer);
+                if late == Late::Seat
+                    && let Some(client) = self.prometheus.get(&request.endpoint)
+                {
+                    client.not_asked(&error);
+                }
+                Err(error)
+            })
         });
         futures::future::join_all(requests).await
     }
 
-    async fn ask(&self, request: &Request, deadline: Duration) -> Result<Arc<Reading>, QueryError> {
-        let client = self.prometheus.named(ENDPOINT, &request.endpoint);
-        let client = client.map_err(|text| QueryError::new(Class::Unreachable, text))?;
-        let promql = request.question.promql(&self.node_labels);
-        let result = client.query(&promql, deadline, |answer| {
-            let identity = self.nodes.identity();
-            let names = Names { identity: &identity, labels: &self.node_labels };
-            let (status, content_type) = (answer.status, answer.content_type.as_str());
-            Reading::read(status, content_type, &answer.body, &request.question, names)
-        });
-        let reading = result.await.map(Arc::new);
-        match &reading {
-            Ok(reading) => self.metrics.samples_rejected("unmapped", reading.unmapped.0),
-            Err(error) => tracing::warn!(
-                endpoint = &*request.endpoint, reason = error.class.reason(), %error,
-                "no measurement, labels stay as they are"
-            ),
+    /// A request of its own, which does not end with the one that began it.
+    fn ask(&self, request: &Request, seat: Seat) -> impl Future<Output = Measured> + Send + use<> {
+        let client = self.prometheus.get(&request.endpoint).cloned();
+        let (request, labels) = (request.clone(), self.node_labels.clone());
+        let (nodes, metrics) = (self.nodes.clone(), self.metrics.clone());
+        async move {
+            let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
+            let client = client.ok_or_else(gone)?;
+            let promql = request.question.promql(&labels);
+            let result = client.query_seated(&promql, seat, |answer| {
+                let identity = nodes.identity();
+                let names = Names { identity: &identity, labels: &labels };
+                let (status, content_type) = (answer.status, answer.content_type.as_str());
+                Reading::read(status, content_type, &answer.body, &request.question, names)
+            });
+            let reading = result.await.map(Arc::new);
+            match &reading {
+                Ok(reading) => metrics.samples_rejected("unmapped", reading.unmapped.0),
+                Err(error) => tracing::warn!(
+                    endpoint = &*request.endpoint, reason = error.class.reason(), %error,
+                    "no measurement, labels stay as they are"
+                ),
+            }
+            reading
         }
-        reading
     }
 
     /// Labels and taints that are to go: of nodes that left the selection, and of a key that was

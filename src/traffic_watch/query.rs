@@ -21,7 +21,10 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 
 use crate::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
-    prometheus::promql::{duration, string},
+    prometheus::{
+        Payer,
+        promql::{duration, string},
+    },
 };
 
 /// The measure that is about the answer and not about a node: the scrapes in the window of the target
@@ -85,6 +88,17 @@ pub struct Request {
     pub endpoint: Arc<str>,
     /// What it is asked.
     pub question: Question,
+}
+
+impl Request {
+    /// Whose seat it takes, when an object in this namespace asks.
+    #[must_use]
+    pub fn payer(&self, namespace: &str) -> Payer {
+        match self.question {
+            Question::BuiltIn { .. } => Payer::BuiltIn(namespace.into()),
+            Question::Own(_) => Payer::Own(namespace.into()),
+        }
+    }
 }
 
 /// What is asked.

@@ -7,11 +7,16 @@ use crate::{
     prometheus::{
         Class, QueryError,
         decode::{self, Labels},
+        shortened,
     },
 };
 
-/// How many series that belong to no node are named.
-const NAMED_UNMAPPED: usize = 3;
+/// How many series that belong to no node are named, and by how many bytes.
+const NAMED_UNMAPPED: (usize, usize) = (3, 100);
+
+/// The longest name of a device that is kept, in bytes: the kernel's have 15, labels of an author's
+/// query may be anything. It stands in status and metrics.
+const DEVICE: usize = 64;
 
 /// What one request said, shared by everybody who asked the same.
 #[derive(Debug, Default, PartialEq)]
@@ -29,9 +34,18 @@ pub struct Reading {
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
 
-/// The numbers of one node.
+/// The numbers of one node. Those of the built-in query take no memory in the answer to another one:
+/// authors may write as many as they like.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeReading([Value; Measure::ALL.len()]);
+pub struct NodeReading {
+    built_in: Option<Box<[Value; BUILT_IN]>>,
+    own: Value,
+}
+
+/// How many measures the built-in query has: all but [`Measure::Own`], which is the last.
+const BUILT_IN: usize = Measure::ALL.len() - 1;
+
+static ABSENT: Value = Value::Absent;
 
 /// One number of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,12 +63,19 @@ impl NodeReading {
     /// One number.
     #[must_use]
     pub fn get(&self, measure: Measure) -> &Value {
-        &self.0[measure.index()]
+        match &self.built_in {
+            _ if measure == Measure::Own => &self.own,
+            Some(values) => &values[measure.index()],
+            None => &ABSENT,
+        }
     }
 
     /// Sets one number; a second one makes it unusable.
     pub fn put(&mut self, measure: Measure, value: Value) {
-        let slot = &mut self.0[measure.index()];
+        let slot = match measure {
+            Measure::Own => &mut self.own,
+            measure => &mut self.built_in.get_or_insert_default()[measure.index()],
+        };
         *slot = if *slot == Value::Absent { value } else { Value::Unusable };
     }
 }
@@ -106,7 +127,7 @@ impl Reading {
             return;
         }
         let mut names = ShortNames::default();
-        let has_numbers = |node: &NodeReading| node.0.iter().any(|v| *v != Value::Absent);
+        let has_numbers = |node: &NodeReading| *node != NodeReading::default();
         let exact = self.nodes.iter().enumerate().filter(|(_, node)| has_numbers(node));
         exact.for_each(|(place, _)| names.meet(Resolution::Node(place)));
         for (subject, ..) in &undecided {
@@ -143,8 +164,8 @@ impl Reading {
 
     fn unmapped(&mut self, name: &str) {
         self.unmapped.0 += 1;
-        if self.unmapped.1.len() < NAMED_UNMAPPED {
-            self.unmapped.1.push(name.to_owned());
+        if self.unmapped.1.len() < NAMED_UNMAPPED.0 {
+            self.unmapped.1.push(shortened(name.to_owned(), NAMED_UNMAPPED.1));
             self.unmapped.1.sort_unstable();
         }
     }
@@ -170,7 +191,7 @@ impl Devices {
         if let Some(known) = self.0.get(device) {
             return Arc::clone(known);
         }
-        let new: Arc<str> = device.into();
+        let new: Arc<str> = shortened(device.to_owned(), DEVICE).into();
         self.0.insert(device.to_owned(), Arc::clone(&new));
         new
     }
@@ -305,6 +326,23 @@ mod tests {
         .unwrap();
         let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
         assert_eq!(*value, Value::Unusable);
+    }
+
+    #[test]
+    fn s17_names_of_a_hostile_server_are_short() {
+        let long = "x".repeat(1 << 20);
+        let mut named = series("node-1", "transmit_percent", "8");
+        named["metric"]["device"] = long.as_str().into();
+        let reading = read(&serde_json::json!([named, series(&long, "age", "1")])).unwrap();
+        let Value::One(_, Some(device)) =
+            reading.get("node-1").unwrap().get(Measure::TransmitPercent)
+        else {
+            panic!("{reading:?}")
+        };
+        assert!(device.len() < 100, "{}", device.len());
+        assert!(reading.unmapped.1[0].len() < 110);
+        let error = read(&serde_json::json!([series(&long, &long, "1")])).unwrap_err();
+        assert!(error.message.len() < 1100);
     }
 
     #[test]

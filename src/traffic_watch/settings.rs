@@ -191,7 +191,7 @@ fn bits(path: &str, quantity: &Quantity) -> Result<f64, Error> {
     if bits > 0.0 { Ok(bits) } else { Err(invalid(path, "must be greater than 0")) }
 }
 
-fn at_least(path: &str, value: kube::core::Duration, seconds: u64) -> Result<Duration, Error> {
+fn at_least(path: &str, value: crate::api::Duration, seconds: u64) -> Result<Duration, Error> {
     let std = Duration::from(value);
     if value.is_negative() || std < Duration::from_secs(seconds) {
         return Err(invalid(path, format!("must be at least {seconds}s")));

@@ -83,7 +83,7 @@ impl Case {
             direction: self.direction,
             window: self
                 .window
-                .parse::<kube::core::Duration>()
+                .parse::<traffic_operator::api::Duration>()
                 .map(Duration::from)
                 .expect("window"),
         };

@@ -10,6 +10,7 @@ mod commands;
 mod deploying;
 mod faults;
 mod fields;
+mod hostile;
 mod judging;
 mod leadership;
 mod lifecycle;

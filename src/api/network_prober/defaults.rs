@@ -1,8 +1,8 @@
 //! The defaults of a spec, each with its reason.
 use std::{collections::BTreeMap, time::Duration as Std};
 
+use crate::api::Duration;
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString};
-use kube::core::Duration;
 
 use super::Protocol;
 

@@ -2,10 +2,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
-use kube::{CustomResource, KubeSchema, core::Duration};
+use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{NamedPermission, Permission, kind};
+use super::{Duration, NamedPermission, Permission, kind};
 
 mod defaults;
 mod options;

@@ -2,9 +2,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::{KubeSchema, core::Duration};
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::api::Duration;
 
 use super::{Labels, defaults};
 

@@ -1,7 +1,7 @@
 //! The defaults of a spec, each with its reason.
 use std::time::Duration as Std;
 
-use kube::core::Duration;
+use crate::api::Duration;
 
 /// The original's: one reflector for 200 nodes.
 pub(super) fn ratio() -> String {

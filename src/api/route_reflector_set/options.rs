@@ -1,8 +1,10 @@
 //! The parts of a spec that have fields of their own.
 use k8s_openapi::{api::core::v1::Toleration, apimachinery::pkg::apis::meta::v1::LabelSelector};
-use kube::{KubeSchema, core::Duration};
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::api::Duration;
 
 use super::defaults;
 

@@ -1,8 +1,8 @@
 //! The defaults of a spec, each with its reason.
 use std::time::Duration as Std;
 
+use crate::api::Duration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::core::Duration;
 
 /// The original's file.
 pub(super) fn key() -> String {

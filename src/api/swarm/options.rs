@@ -1,8 +1,10 @@
 //! The parts of a spec that have fields of their own.
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::{KubeSchema, core::Duration};
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::api::Duration;
 
 use super::defaults;
 

@@ -1,8 +1,8 @@
 //! The defaults of a spec, each with its reason.
 use std::time::Duration as Std;
 
+use crate::api::Duration;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::core::Duration;
 
 /// Two replicas of one Prometheus differ by a few percent; ten keep their disagreement from
 /// flipping a node.

@@ -2,8 +2,10 @@
 use k8s_openapi::apimachinery::pkg::{
     api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString,
 };
-use kube::{CustomResource, KubeSchema, ResourceExt, core::Duration};
+use kube::{CustomResource, KubeSchema, ResourceExt};
 use serde::{Deserialize, Serialize};
+
+use crate::api::Duration;
 
 pub use super::Mode;
 use super::{GROUP, Permission, kind};

@@ -129,7 +129,8 @@ pub(super) fn owned(answer: &Answer) -> Answer {
 /// The client of an endpoint that a spec names.
 pub(super) fn client<'a>(endpoints: &'a Endpoints, name: &str) -> Result<&'a Client, QueryError> {
     endpoints
-        .named("spec.prometheus", name)
+        // Who runs a command has credentials of its own.
+        .named("spec.prometheus", name, None)
         .map_err(|message| QueryError::new(Class::QueryInvalid, message))
 }
 

@@ -7,10 +7,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use futures::stream;
+use futures::{StreamExt, stream};
 
 use super::{
     super::testing::{Directory, JSON, VECTOR, ask, client, client_of, endpoint, recorder, server},
+    super::{Budget, Payer},
     *,
 };
 
@@ -176,4 +177,63 @@ async fn credentials_of_a_url_are_never_shown() {
     let client = client(&format!("http://user:secret@{address}"));
     assert_eq!(client.url(), format!("http://{address}"));
     assert!(!ask(&client).await.unwrap_err().message.contains("secret"));
+}
+
+/// An answer without end.
+async fn endless(_: Request) -> Response {
+    let chunk = "x".repeat(1 << 20);
+    let bytes = stream::repeat_with(move || Ok::<_, std::io::Error>(chunk.clone()));
+    (JSON, Body::from_stream(bytes)).into_response()
+}
+
+#[tokio::test]
+async fn s02_a_query_of_an_authors_has_a_smaller_answer() {
+    let (address, _) = server(endless).await;
+    let client = client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(30));
+    let budget = Budget::default();
+    let ask = async |payer| {
+        let seat = budget.seat(&payer).await;
+        client.query_seated("up", seat, |_| Ok(())).await.unwrap_err()
+    };
+    let error = ask(Payer::Own("a".into())).await;
+    assert_eq!(error.class, Class::OverBudget);
+    assert!(error.message.starts_with("answer is larger than 4 MiB"), "{error}");
+    let error = ask(Payer::BuiltIn("a".into())).await;
+    assert_eq!((error.class, &*error.message), (Class::BadAnswer, "answer is larger than 32 MiB"));
+}
+
+#[tokio::test]
+async fn s02_large_answers_are_read_two_at_a_time_and_small_ones_past_them() {
+    // Twice: 3 MiB at once, then nothing.
+    let (stalled, _) = server(async |_| {
+        let first = stream::iter([Ok::<_, std::io::Error>("x".repeat(3 << 20))]);
+        let body = first.chain(stream::pending());
+        (JSON, Body::from_stream(body)).into_response()
+    })
+    .await;
+    let (large, _) = server(async |_| (JSON, " ".repeat(3 << 20) + VECTOR).into_response()).await;
+    let (small, _) = server(async |_| (JSON, VECTOR).into_response()).await;
+    let budget = Budget::default();
+    let ask = async |address: std::net::SocketAddr, namespace: &str, seconds| {
+        let client =
+            client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(seconds));
+        let seat = budget.seat(&Payer::BuiltIn(namespace.into())).await;
+        client.query_seated("up", seat, |answer| Ok(answer.body.len())).await
+    };
+    let started = Instant::now();
+    let both = async { tokio::join!(ask(stalled, "a", 2), ask(stalled, "a", 2)) };
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(ask(small, "b", 1).await, Ok(VECTOR.len()));
+        assert!(started.elapsed() < Duration::from_millis(1900), "{:?}", started.elapsed());
+        // It waits for one of the two to end.
+        let size = ask(large, "b", 20).await;
+        assert!(started.elapsed() >= Duration::from_millis(1900), "{:?}", started.elapsed());
+        size
+    };
+    let ((first, second), size) = tokio::join!(both, others);
+    assert_eq!(size, Ok((3 << 20) + VECTOR.len()));
+    for error in [first, second] {
+        assert_eq!(error.unwrap_err().class, Class::Timeout);
+    }
 }

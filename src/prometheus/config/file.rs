@@ -30,6 +30,7 @@ pub(super) struct Endpoint {
     pub header_files: BTreeMap<String, Text>,
     #[serde(default)]
     pub parameters: BTreeMap<String, Text>,
+    pub allowed_namespaces: Option<Vec<Text>>,
 }
 
 #[derive(Deserialize)]

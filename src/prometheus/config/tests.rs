@@ -24,6 +24,7 @@ endpoints:
     headers: {X-Scope-OrgID: tenant}
     headerFiles: {X-Api-Key: /key}
     parameters: {partial_response: "false"}
+    allowedNamespaces: [monitoring, "*"]
   other:
     url: http://mimir/prometheus/
     basicAuth: {username: u, passwordFile: /password}
@@ -38,6 +39,9 @@ endpoints:
     assert_eq!(default.tls.server_name.as_deref(), Some("thanos.example.com"));
     assert_eq!(default.headers.len(), 2);
     assert_eq!(default.parameters, [("partial_response".into(), "false".into())]);
+    let allowed = default.allowed_namespaces.as_deref();
+    assert_eq!(allowed, Some(&["monitoring".to_owned(), "*".to_owned()][..]));
+    assert_eq!(endpoints["other"].allowed_namespaces, None);
     assert_eq!(endpoints["other"].timeout, TIMEOUT);
     assert!(matches!(&endpoints["other"].auth, Auth::Basic { username, .. } if username == "u"));
     assert!(endpoints["open"].tls.insecure_skip_verify);
@@ -65,6 +69,9 @@ fn mistakes_are_refused_by_endpoint_and_field() {
         ("endpoints: {a: {url: 'https://a#x'}}".into(), vec!["url", "fragment"]),
         ("endpoints: {a: {url: 'https://a/api/v1/'}}".into(), vec!["url", "/api/v1"]),
         ("endpoints: {a: {url: 'http://a'}, a: {url: 'http://b'}}".into(), vec!["duplicate", "a"]),
+        (with("allowedNamespaces: team-a"), vec!["allowedNamespaces", "line 4"]),
+        (with("allowedNamespaces: [team-*]"), vec!["endpoint default", "\"team-*\" is no name"]),
+        (with("allowedNamespaces: [5]"), vec!["allowedNamespaces", "put it in quotes"]),
         (with("token: x"), vec!["endpoints.default", "unknown field `token`", "bearerTokenFile"]),
         (with("timeout: 10"), vec!["endpoints.default.timeout", "put it in quotes", "line 4"]),
         (with("timeout: ten"), vec!["endpoint default", "timeout", "for example 10s"]),

@@ -150,7 +150,7 @@ fn the_shortest_and_the_longest_spec_are_taken() {
         let spec = serde_json::to_value(&swarm.spec).unwrap();
         assert_eq!(spec["configMap"], json!({"key": "config.yml", "immutable": false}));
         assert_eq!(spec["refresh"]["maxUnavailable"], 1);
-        assert_eq!(swarm.spec.refresh.timeout, std::time::Duration::from_mins(2));
+        assert_eq!(swarm.spec.refresh.timeout, std::time::Duration::from_mins(2).into());
         assert_eq!(spec["policy"], "Sticky");
         assert_eq!(swarm.config_map(), "short-config");
         let long = json!({

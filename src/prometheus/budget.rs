@@ -1,0 +1,245 @@
+//! How much of the process may wait for Prometheus, and for whom.
+//!
+//! Memory that answers can take is what their number at once and their size allow: both are bounded
+//! here, for all together and for each namespace. Queries of authors and the built-in one have seats
+//! of their own, so that neither waits for the other.
+//!
+//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of 384 MiB that the Deployment allows.
+//! A request takes its namespace's seat first and queues for a common one then, first come, first
+//! served: a namespace is in that queue with a few requests at most, however many it has.
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Class, Late, QueryError};
+
+/// The largest answer that is read, after decompression: 5,000 nodes need two and a half mebibytes,
+/// a wrong query must not take the memory limit.
+pub(super) const MAX_ANSWER: usize = 32 << 20;
+
+/// The same for a query of an author's: one value for each of 5,000 nodes, with ten labels.
+const MAX_OWN: usize = 4 << 20;
+
+/// An answer to the built-in query that is larger waits for one of [`LARGE`] permits.
+const SMALL: usize = 2 << 20;
+
+/// How many large answers are read at once.
+const LARGE: usize = 2;
+
+/// Requests at once, of authors' queries and of the built-in one each: ten nodes answer in
+/// milliseconds, 5,000 in half a second.
+const AT_ONCE: usize = 16;
+
+/// The same of one namespace. Its other requests wait for these; others' do not.
+const EACH: usize = 4;
+
+/// The seats of everybody; clones share them.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    own: Pool,
+    built_in: Pool,
+    large: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    all: Arc<Semaphore>,
+    namespaces: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+}
+
+/// Whose a request is. The namespace of objects without one is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payer {
+    /// PromQL of an author's, in this namespace.
+    Own(Arc<str>),
+    /// The built-in query, for an object in this namespace.
+    BuiltIn(Arc<str>),
+}
+
+/// The right to ask once, and how large the answer may be.
+#[derive(Debug)]
+pub struct Seat {
+    pub(super) limits: Limits,
+    _permits: [OwnedSemaphorePermit; 2],
+}
+
+/// How large an answer may be.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    pub max: usize,
+    /// An answer is large above this.
+    pub small: usize,
+    /// Permits to read a large one.
+    pub large: Option<Arc<Semaphore>>,
+    /// Who has to write another query if it is too large.
+    pub own: bool,
+}
+
+impl Limits {
+    /// Of a command, which asks once and ends.
+    pub const COMMAND: Self = Self { max: MAX_ANSWER, small: MAX_ANSWER, large: None, own: false };
+
+    /// What an answer is that has no end.
+    pub fn exceeded(&self) -> QueryError {
+        let max = self.max >> 20;
+        if self.own {
+            let message = format!(
+                "answer is larger than {max} MiB, the most for a query of an object's own: \
+                 aggregate it to one value for each node or stream"
+            );
+            QueryError::new(Class::OverBudget, message)
+        } else {
+            QueryError::new(Class::BadAnswer, format!("answer is larger than {max} MiB"))
+        }
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let pool = || Pool { all: Arc::new(Semaphore::new(AT_ONCE)), namespaces: Mutex::default() };
+        Self(Arc::new(Inner {
+            own: pool(),
+            built_in: pool(),
+            large: Arc::new(Semaphore::new(LARGE)),
+        }))
+    }
+}
+
+impl Budget {
+    /// Waits for the right to ask.
+    pub async fn seat(&self, payer: &Payer) -> Seat {
+        let large = Some(Arc::clone(&self.0.large));
+        let (pool, namespace, limits) = match payer {
+            Payer::Own(namespace) => {
+                let limits = Limits { max: MAX_OWN, small: MAX_OWN, large: None, own: true };
+                (&self.0.own, namespace, limits)
+            }
+            Payer::BuiltIn(namespace) => {
+                let limits = Limits { max: MAX_ANSWER, small: SMALL, large, own: false };
+                (&self.0.built_in, namespace, limits)
+            }
+        };
+        let its = permit(pool.of(namespace)).await;
+        Seat { limits, _permits: [its, permit(Arc::clone(&pool.all)).await] }
+    }
+}
+
+impl Pool {
+    fn of(&self, namespace: &Arc<str>) -> Arc<Semaphore> {
+        let mut all = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody else sits or waits there.
+        all.retain(|_, seats| Arc::strong_count(seats) > 1);
+        let seats = || Arc::new(Semaphore::new(EACH));
+        Arc::clone(all.entry(Arc::clone(namespace)).or_insert_with(seats))
+    }
+}
+
+pub(super) async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
+    match semaphore.acquire_owned().await {
+        Ok(permit) => permit,
+        // Nobody closes it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+impl Late {
+    /// What it means for the object that asked.
+    #[must_use]
+    pub fn error(self, payer: &Payer) -> QueryError {
+        match (self, payer) {
+            (Self::Answer, _) => {
+                QueryError::new(Class::Timeout, "no answer within the interval of this object")
+            }
+            (Self::Seat, Payer::Own(namespace)) if !namespace.is_empty() => {
+                let message = format!(
+                    "not asked: namespace {namespace} has more queries than are answered in time, \
+                     at most {EACH} of its own run at once"
+                );
+                QueryError::new(Class::OverBudget, message)
+            }
+            (Self::Seat, Payer::Own(_)) => {
+                let message = "not asked: more queries than are answered in time";
+                QueryError::new(Class::OverBudget, message)
+            }
+            (Self::Seat, Payer::BuiltIn(_)) => {
+                let message = format!(
+                    "not asked: more measurements than are answered in time, at most {EACH} of a \
+                     namespace run at once; objects with the same devices, direction and window \
+                     share one"
+                );
+                QueryError::new(Class::OverBudget, message)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn own(namespace: &str) -> Payer {
+        Payer::Own(namespace.into())
+    }
+
+    async fn waits(budget: &Budget, payer: &Payer) -> bool {
+        tokio::time::timeout(Duration::from_millis(20), budget.seat(payer)).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn s02_one_namespace_leaves_seats_to_others() {
+        let budget = Budget::default();
+        let mut seats = vec![];
+        for _ in 0..EACH {
+            seats.push(budget.seat(&own("greedy")).await);
+        }
+        assert!(waits(&budget, &own("greedy")).await);
+        // A queue of its own does not grow into that of all.
+        let greedy = own("greedy");
+        let queue = (0..1000).map(|_| begun(Box::pin(budget.seat(&greedy))));
+        let mut queue: Vec<_> = queue.collect();
+        assert!(!waits(&budget, &own("other")).await);
+        seats.clear();
+        assert!(!waits(&budget, &own("other")).await);
+        queue.clear();
+        assert!(!waits(&budget, &own("greedy")).await);
+    }
+
+    /// Begins to wait.
+    fn begun<F: Future + Unpin>(mut future: F) -> F {
+        use futures::FutureExt;
+        let _ = (&mut future).now_or_never();
+        future
+    }
+
+    #[tokio::test]
+    async fn s02_authors_and_the_built_in_query_do_not_wait_for_each_other() {
+        let budget = Budget::default();
+        let mut seats = vec![];
+        for i in 0..AT_ONCE {
+            seats.push(budget.seat(&own(&format!("ns-{i}"))).await);
+        }
+        assert!(waits(&budget, &own("late")).await);
+        let built_in = Payer::BuiltIn("ns-1".into());
+        assert!(!waits(&budget, &built_in).await);
+        assert_eq!(budget.seat(&built_in).await.limits.max, 32 << 20);
+        seats.pop();
+        assert!(!waits(&budget, &own("late")).await);
+    }
+
+    #[tokio::test]
+    async fn s02_namespaces_that_ask_no_more_are_forgotten() {
+        let budget = Budget::default();
+        for i in 0..10_000 {
+            drop(budget.seat(&own(&format!("ns-{i}"))).await);
+        }
+        assert_eq!(budget.0.own.namespaces.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,121 @@
+//! Who waits for whom, and who does not.
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+const PATIENT: Duration = Duration::from_secs(60);
+
+type Counted = Shared<&'static str, usize>;
+
+/// A request that takes this long, and says how many there have been.
+fn slow(requests: &Arc<AtomicUsize>, takes: Duration) -> impl Future<Output = usize> + use<> {
+    let requests = Arc::clone(requests);
+    async move {
+        let count = requests.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(takes).await;
+        count
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_askers_of_one_tick_send_one_request() {
+    let shared = Arc::new(Counted::default());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let tick = Instant::now();
+    let askers = (0..100).map(|_| {
+        let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));
+        tokio::spawn(async move {
+            let ask = |()| slow(&requests, Duration::from_millis(1));
+            shared.get(&"query", tick, PATIENT, || async {}, ask).await
+        })
+    });
+    for answer in futures::future::join_all(askers).await {
+        assert_eq!(answer.unwrap(), Ok(0));
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+    // The next tick asks again; another query has an answer of its own.
+    let next = Instant::now();
+    let ask = |()| slow(&requests, Duration::ZERO);
+    assert_eq!(shared.get(&"query", next, PATIENT, || async {}, ask).await, Ok(1));
+    let ask = |()| slow(&requests, Duration::ZERO);
+    assert_eq!(shared.get(&"other", next, PATIENT, || async {}, ask).await, Ok(2));
+}
+
+#[tokio::test]
+async fn t13_a_request_has_not_the_patience_of_its_first_asker() {
+    let shared = Arc::new(Counted::default());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let tick = Instant::now();
+    let asker = |patience: u64| {
+        let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));
+        async move {
+            let ask = |()| slow(&requests, Duration::from_millis(300));
+            shared.get(&"query", tick, Duration::from_millis(patience), || async {}, ask).await
+        }
+    };
+    // The hasty one is first.
+    let answers = tokio::join!(asker(20), asker(60_000), asker(30));
+    assert_eq!(answers, (Err(Late::Answer), Ok(0), Err(Late::Answer)));
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn t13_a_request_that_nobody_waits_for_ends() {
+    struct Ends(Arc<AtomicUsize>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (shared, ended) = (Counted::default(), Arc::new(AtomicUsize::new(0)));
+    let ask = |()| {
+        let ends = Ends(Arc::clone(&ended));
+        async move {
+            let _ends = ends;
+            std::future::pending().await
+        }
+    };
+    let patience = Duration::from_millis(20);
+    let answer = shared.get(&"query", Instant::now(), patience, || async {}, ask).await;
+    assert_eq!(answer, Err(Late::Answer));
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    // And is not in the way of the next.
+    let again = shared.get(&"query", Instant::now(), patience, || async {}, |()| async { 7 }).await;
+    assert_eq!(again, Ok(7));
+}
+
+#[tokio::test]
+async fn s02_who_has_no_seat_is_in_nobodys_way() {
+    let shared = Arc::new(Counted::default());
+    let tick = Instant::now();
+    let starved = async {
+        let never = || std::future::pending::<()>();
+        shared.get(&"query", tick, Duration::from_millis(100), never, |()| async { 1 }).await
+    };
+    let seated = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        shared.get(&"query", tick, PATIENT, || async {}, |()| async { 2 }).await
+    };
+    assert_eq!(tokio::join!(starved, seated), (Err(Late::Seat), Ok(2)));
+    // Where somebody else has asked meanwhile, a late seat is given back unused.
+    let late = || tokio::time::sleep(Duration::from_millis(50));
+    let tick = Instant::now();
+    let first = shared.get(&"other", tick, PATIENT, late, |()| async { 3 });
+    let second = shared.get(&"other", tick, PATIENT, || async {}, |()| async { 4 });
+    assert_eq!(tokio::join!(first, second), (Ok(4), Ok(4)));
+}
+
+#[tokio::test]
+async fn s02_answers_to_many_questions_are_not_kept() {
+    let shared = Shared::<usize, Arc<usize>>::default();
+    let tick = Instant::now();
+    let mut kept = vec![];
+    for key in 0..10 * MOST {
+        let ask = |()| async move { Arc::new(key) };
+        kept.push(shared.get(&key, tick, PATIENT, || async {}, ask).await.unwrap());
+    }
+    // One here, one there.
+    let held = kept.iter().filter(|answer| Arc::strong_count(answer) > 1).count();
+    assert_eq!(held, MOST);
+    assert_eq!(Arc::strong_count(kept.last().unwrap()), 2, "the latest");
+}
