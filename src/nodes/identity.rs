@@ -196,7 +196,9 @@ mod tests {
         let found: Vec<_> =
             instances.iter().map(|instance| identity.resolve(&[], |_| Some(*instance))).collect();
         let mut names = ShortNames::default();
-        found.iter().for_each(|found| names.meet(*found));
+        for found in &found {
+            names.meet(*found);
+        }
         let each = found.into_iter().map(|found| match names.settle(found) {
             Resolution::Node(place) => Some(place),
             _ => None,

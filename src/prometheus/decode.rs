@@ -131,7 +131,7 @@ fn elements<'a, E: Deserialize<'a>>(
     let mut warnings = answer.warnings.0;
     // A truncated vector is a vector with nodes missing for no reason of theirs.
     if let Some(warning) = warnings.iter().find(|w| w.contains(TRUNCATED)) {
-        return Err(bad((*warning).to_owned()));
+        return Err(bad(warning.clone()));
     }
     // How VictoriaMetrics says that one of its storage nodes did not answer.
     if answer.is_partial == Some(true) {
@@ -233,7 +233,7 @@ impl<'de> Deserialize<'de> for Warnings {
             let truncated = text.0.contains(TRUNCATED);
             let mut text = shortened(text.0.into_owned(), WARNINGS.1);
             if truncated && !text.contains(TRUNCATED) {
-                text = TRUNCATED.to_owned();
+                TRUNCATED.clone_into(&mut text);
             }
             if kept.len() < WARNINGS.0 {
                 kept.push(text);

@@ -35,7 +35,7 @@ async fn hostile() -> (String, Arc<AtomicUsize>) {
                 r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"x":""#;
             let chunk = || Ok::<_, std::io::Error>("x".repeat(1 << 20));
             let begin = stream::iter([Ok(begin.to_owned())]);
-            let body = if turn % 2 == 0 {
+            let body = if turn.is_multiple_of(2) {
                 Body::from_stream(begin.chain(stream::repeat_with(chunk).take(32)))
             } else {
                 let some = begin.chain(stream::repeat_with(chunk).take(3));
