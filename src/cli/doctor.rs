@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs, TableOrJson},
+    kinds::KindsArgs,
     output,
     prometheus::PrometheusArgs,
     series::SeriesArgs,
@@ -29,6 +30,9 @@ pub struct DoctorArgs {
     output: TableOrJson,
 
     #[command(flatten)]
+    kinds: KindsArgs,
+
+    #[command(flatten)]
     prometheus: PrometheusArgs,
 
     #[command(flatten)]
@@ -44,10 +48,11 @@ pub struct DoctorArgs {
 /// Looks at everything; fails if anything does not work.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let checks = output::block_on(async {
+        let kinds = args.kinds.kinds()?;
         let (access, user) = (args.cluster.access(), args.user.as_deref());
         let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
         let (place, labels) = (args.operator.place(), &args.series.node_labels);
-        let mut facts = doctor::gather(&access, user, &place, labels).await;
+        let mut facts = doctor::gather(&access, user, &place, labels, &kinds).await;
         for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
             let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
             let watches = watches.unwrap_or_default();

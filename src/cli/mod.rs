@@ -13,6 +13,7 @@ mod documents;
 mod evaluate;
 mod explain;
 mod invocation;
+mod kinds;
 mod manifests;
 mod output;
 mod plan;

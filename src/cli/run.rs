@@ -6,6 +6,7 @@ use clap::Args;
 use reqwest::Url;
 
 use super::{
+    kinds::KindsArgs,
     prometheus::PrometheusArgs,
     series::SeriesArgs,
     values::{https_url, lease_duration, lifetime},
@@ -20,6 +21,10 @@ use crate::{
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
+    /// Which kinds run.
+    #[command(flatten)]
+    pub kinds: KindsArgs,
+
     /// Where Prometheus is.
     #[command(flatten)]
     pub prometheus: PrometheusArgs,
@@ -130,6 +135,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         .build()
         .context("async runtime")?;
     let config = runtime::Config {
+        kinds: args.kinds.kinds()?,
         endpoints: args.prometheus.endpoints()?,
         node_labels: args.series.node_labels.clone(),
         own_queries: args.own_queries,
@@ -205,6 +211,7 @@ mod tests {
             ("--webhook-url", "http://operator:9443"),
             ("--certificate-lifetime", "30s"),
             ("--log-format", "xml"),
+            ("--kinds", "TrafficWatches"),
         ] {
             let error = parse(&[flag, value]).unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     api::network_prober::Mode,
+    pods::address::is_probeable,
     pods::{AgentFacts, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject},
     webhook::injection::{self, Recipe, SkipReason},
 };
@@ -224,7 +225,7 @@ impl Members {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
             uid: pod.uid().to_owned(),
-            ips: pod.ips().to_vec(),
+            ips: pod.ips().iter().copied().filter(is_probeable).collect(),
             port: agent.ping_port,
             node: node.to_owned(),
             zone: zone(node),

@@ -32,6 +32,7 @@ use crate::{
 
 pub mod admin;
 pub mod client;
+pub mod kinds;
 pub mod lease;
 pub mod log;
 pub mod shutdown;
@@ -40,10 +41,11 @@ pub mod watch;
 pub mod webhook;
 
 use admin::{AdminConfig, Readiness};
+use kinds::{Definition, Definitions, Kinds};
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
 use status_page::Live;
-use webhook::WebhookConfig;
+use webhook::{Prober, Serving, WebhookConfig};
 
 /// How long passes under way may take to end: half of the pod's grace period, which also has to hold
 /// the release of the lease.
@@ -63,6 +65,8 @@ const CERTIFICATE: Duration = Duration::from_secs(10);
 /// What `run` needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The kinds that run.
+    pub kinds: Kinds,
     /// The endpoints of Prometheus.
     pub endpoints: EndpointsConfig,
     /// Labels that may name a node, beside `instance`.
@@ -103,6 +107,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         identity = config.lease.identity,
         prometheus = endpoints.get(prometheus::DEFAULT).map(prometheus::Client::url),
         endpoints = endpoints.names().collect::<Vec<_>>().join(","),
+        kinds = %config.kinds,
         "starting"
     );
 
@@ -122,32 +127,31 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     admin::start(&config.admin, sources, &shutdown, &mut tasks).await?;
 
     let closing = Shutdown::default();
-    let nodes = NodeStore::default();
-    let follow = nodes.clone().follow(client.clone(), metrics.clone());
-    tasks.spawn(async move {
-        follow.await;
-        Ok("watch of nodes")
-    });
+    let nodes = follow_nodes(&client, &metrics, &mut tasks);
     let namespace = config.lease.namespace.clone();
-    let world = {
-        let started = webhook::start(
-            &config.webhook,
-            &namespace,
-            (&client, &metrics, &certificates),
-            nodes.clone(),
-            (&readiness, &closing),
-            &mut tasks,
-        );
-        tokio::select! {
-            signal = terminated() => {
-                tracing::info!(signal = signal?, "stopped before it began");
-                return Ok(());
-            }
-            started = started => started?,
+    let serving = Serving {
+        config: config.webhook.clone(),
+        namespace: namespace.clone(),
+        client: client.clone(),
+        metrics: metrics.clone(),
+        nodes: nodes.clone(),
+        readiness: readiness.clone(),
+        certificates: certificates.clone(),
+        closing: closing.clone(),
+    };
+    let (definitions, prober) = tokio::select! {
+        signal = terminated() => {
+            tracing::info!(signal = signal?, "stopped before it began");
+            return Ok(());
         }
+        started = async {
+            let definitions = Definitions::find(&client, &config.kinds).await;
+            let prober = serving.begin(definitions.network_prober.clone(), &mut tasks).await?;
+            anyhow::Ok((definitions, prober))
+        } => started?,
     };
 
-    let known = world.clone();
+    let known = prober.clone();
     let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence.clone());
     let leader = Leader {
         client,
@@ -156,7 +160,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         live,
         decisions,
         nodes,
-        world,
+        prober,
+        definitions,
         memories,
         asker: Asker::new()?,
         certificates,
@@ -187,13 +192,32 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     shutdown.begin();
     candidate.release().await;
-    if result.is_ok() && !known.snapshot().views.is_empty() {
-        // Others take some time to learn that this replica goes: until then they are answered.
+    if result.is_ok() {
+        farewell(&known, &closing).await;
+    }
+    result
+}
+
+/// The nodes, which every kind looks at.
+fn follow_nodes(client: &kube::Client, metrics: &Metrics, tasks: &mut Tasks) -> NodeStore {
+    let nodes = NodeStore::default();
+    let follow = nodes.clone().follow(client.clone(), metrics.clone());
+    tasks.spawn(async move {
+        follow.await;
+        Ok("watch of nodes")
+    });
+    nodes
+}
+
+/// Others take some time to learn that a replica that serves `NetworkProber`s goes: until then they are
+/// answered.
+async fn farewell(prober: &Prober, closing: &Shutdown) {
+    let serves = prober.borrow().as_ref().is_some_and(|world| !world.snapshot().views.is_empty());
+    if serves {
         tokio::time::sleep(LAME_DUCK).await;
         closing.begin();
         tokio::time::sleep(FAREWELL).await;
     }
-    result
 }
 
 /// What this replica decides, for people.
@@ -203,6 +227,9 @@ fn page(live: &Arc<Live>, memories: &Memories) -> Router {
     status_page::router(Arc::<Live>::clone(live)).merge(swarms)
 }
 
+/// The tasks of a process: any that ends is one too many.
+pub(crate) type Tasks = JoinSet<anyhow::Result<&'static str>>;
+
 /// What only the leader runs.
 struct Leader {
     client: kube::Client,
@@ -211,7 +238,8 @@ struct Leader {
     live: Arc<Live>,
     decisions: Decisions,
     nodes: NodeStore,
-    world: World,
+    prober: Prober,
+    definitions: Definitions,
     memories: Memories,
     asker: Asker,
     certificates: Certificates,
@@ -247,15 +275,62 @@ impl Leader {
         why
     }
 
-    /// Starts stores and controllers; a kind is one more line here.
-    fn start(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
-        self.probe_networks(tasks);
-        self.share_streams(tasks);
-        self.reflect_routes(tasks);
-        self.watch_traffic(tasks);
+    /// Starts stores and controllers of the kinds that are asked for; a kind is one more line here.
+    fn start(self, tasks: &mut Tasks) {
+        let leader = Arc::new(self);
+        let definitions = leader.definitions.clone();
+        if definitions.network_prober.is_some() {
+            leader.probe_networks_once_served(tasks);
+        }
+        leader.when_served(definitions.swarm, Self::share_streams, tasks);
+        leader.when_served(definitions.route_reflector_set, Self::reflect_routes, tasks);
+        if definitions.traffic_watch.as_ref().is_some_and(Definition::is_served) {
+            for what in ["nodes", "deployments", "trafficwatches"] {
+                leader.readiness.expect(what);
+            }
+        }
+        leader.when_served(definitions.traffic_watch, Self::watch_traffic, tasks);
     }
 
-    fn probe_networks(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+    /// Starts a kind that is asked for: now, or as soon as its definition is served.
+    fn when_served(
+        self: &Arc<Self>,
+        definition: Option<Definition>,
+        start: fn(&Self, &mut Tasks),
+        tasks: &mut Tasks,
+    ) {
+        let Some(definition) = definition else { return };
+        if definition.is_served() {
+            return start(self, tasks);
+        }
+        let leader = Arc::clone(self);
+        tasks.spawn(async move {
+            definition.served().await;
+            let mut tasks = Tasks::new();
+            start(&leader, &mut tasks);
+            Err(first_ended(&mut tasks).await)
+        });
+    }
+
+    /// The same, as soon as this replica serves the webhook.
+    fn probe_networks_once_served(self: &Arc<Self>, tasks: &mut Tasks) {
+        let known = self.prober.borrow().clone();
+        if let Some(known) = known {
+            return self.probe_networks(known, tasks);
+        }
+        let leader = Arc::clone(self);
+        let mut prober = self.prober.clone();
+        tasks.spawn(async move {
+            let known = prober.wait_for(Option::is_some).await.context("webhook")?.clone();
+            let mut tasks = Tasks::new();
+            if let Some(known) = known {
+                leader.probe_networks(known, &mut tasks);
+            }
+            Err(first_ended(&mut tasks).await)
+        });
+    }
+
+    fn probe_networks(&self, world: World, tasks: &mut Tasks) {
         let names = self.webhook.names(&self.namespace);
         let keeper = CertificateKeeper::new(
             self.client.clone(),
@@ -265,7 +340,7 @@ impl Leader {
             &self.certificates,
         );
         tasks.spawn(async move { match keeper.keep().await {} });
-        self.metrics.register(Box::new(Gauges(self.world.clone())));
+        self.metrics.register(Box::new(Gauges(world.clone())));
         let owned = Owned::default();
         let follow = owned.clone().follow(self.client.clone(), self.metrics.clone());
         tasks.spawn(async move {
@@ -274,13 +349,13 @@ impl Leader {
         });
         let reconciler = NetworkProberReconciler::new(
             self.client.clone(),
-            self.world.clone(),
+            world.clone(),
             owned.clone(),
             self.certificates.bundle(),
             self.webhook.endpoint(),
         );
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let (world, stop) = (self.world.clone(), self.shutdown.begun());
+        let stop = self.shutdown.begun();
         let mut bundle = self.certificates.bundle();
         tasks.spawn(async move {
             // Without them everything would look as if it had to be made, or was gone.
@@ -294,7 +369,7 @@ impl Leader {
         });
     }
 
-    fn share_streams(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+    fn share_streams(&self, tasks: &mut Tasks) {
         self.metrics.register(Box::new(swarm::Gauges(self.memories.clone())));
         let ground = Ground::default();
         let follow = ground.clone().follow(self.client.clone(), self.metrics.clone());
@@ -326,7 +401,7 @@ impl Leader {
         });
     }
 
-    fn reflect_routes(&self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+    fn reflect_routes(&self, tasks: &mut Tasks) {
         let memories = route_reflector::memory::Memories::default();
         self.metrics.register(Box::new(route_reflector::Gauges(memories.clone())));
         let schedule = Schedule::default();
@@ -356,47 +431,44 @@ impl Leader {
         });
     }
 
-    fn watch_traffic(self, tasks: &mut JoinSet<anyhow::Result<&'static str>>) {
+    fn watch_traffic(&self, tasks: &mut Tasks) {
         let deployments = DeploymentStore::default();
         self.metrics.register_streaming(Box::new(self.decisions.clone()));
         let ceiling = Ceiling::new(self.nodes.clone(), self.max_unfit);
         self.metrics.register(ceiling.gauges(&self.decisions));
-        for what in ["nodes", "deployments", "trafficwatches"] {
-            self.readiness.expect(what);
-        }
         let follow = deployments.clone().follow(self.client.clone(), self.metrics.clone());
         tasks.spawn(async move {
             follow.await;
             Ok("watch of deployments")
         });
+        let schedule = Schedule::default();
+        let reconciler = TrafficWatchReconciler {
+            client: self.client.clone(),
+            nodes: self.nodes.clone(),
+            deployments: deployments.clone(),
+            prometheus: self.endpoints.clone(),
+            own_queries: self.own_queries,
+            node_labels: self.node_labels.clone(),
+            schedule,
+            decisions: self.decisions.clone(),
+            metrics: self.metrics.clone(),
+            label_writes: Semaphore::new(LABEL_CONCURRENCY),
+            ceiling,
+            readings: Shared::default(),
+        };
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (nodes, readiness) = (self.nodes.clone(), self.readiness.clone());
+        let stop = self.shutdown.begun();
         tasks.spawn(async move {
             // Without the nodes every node would look deleted.
-            self.nodes.synced().await;
-            self.readiness.reached("nodes");
+            nodes.synced().await;
+            readiness.reached("nodes");
             deployments.synced().await;
-            self.readiness.reached("deployments");
-            let schedule = Schedule::default();
-            let reconciler = TrafficWatchReconciler {
-                client: self.client.clone(),
-                nodes: self.nodes,
-                deployments,
-                prometheus: self.endpoints,
-                own_queries: self.own_queries,
-                node_labels: self.node_labels,
-                schedule,
-                decisions: self.decisions,
-                metrics: self.metrics.clone(),
-                label_writes: Semaphore::new(LABEL_CONCURRENCY),
-                ceiling,
-                readings: Shared::default(),
-            };
-            let readiness = self.readiness;
+            readiness.reached("deployments");
             let synced = move || readiness.reached("trafficwatches");
-            let stop = self.shutdown.begun();
             // Everything it looks at comes with its own ticks.
             let none = futures::stream::pending();
-            controller::run(self.client, reconciler, schedule, self.metrics, none, synced, stop)
-                .await;
+            controller::run(client, reconciler, schedule, metrics, none, synced, stop).await;
             Ok("controller of trafficwatches")
         });
     }

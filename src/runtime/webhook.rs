@@ -5,9 +5,9 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Api, Client};
 use reqwest::Url;
-use tokio::task::JoinSet;
+use tokio::sync::watch as latest;
 
-use super::{admin::Readiness, shutdown::Shutdown};
+use super::{Tasks, admin::Readiness, first_ended, kinds::Definition, shutdown::Shutdown};
 use crate::{
     metrics::Metrics,
     network_prober::{
@@ -134,17 +134,68 @@ async fn native_sidecars(client: &Client) -> bool {
     }
 }
 
+/// What every replica knows of `NetworkProber`s: nothing until they are served.
+pub(super) type Prober = latest::Receiver<Option<World>>;
+
+/// What every replica starts for `NetworkProber`s.
+pub(super) struct Serving {
+    pub(super) config: WebhookConfig,
+    pub(super) namespace: String,
+    pub(super) client: Client,
+    pub(super) metrics: Metrics,
+    pub(super) nodes: NodeStore,
+    pub(super) readiness: Readiness,
+    pub(super) certificates: Certificates,
+    pub(super) closing: Shutdown,
+}
+
+impl Serving {
+    /// Starts it now if the definition is served, and else when it is; never if the kind does not run.
+    ///
+    /// # Errors
+    /// As [`start`].
+    pub(super) async fn begin(
+        self,
+        definition: Option<Definition>,
+        tasks: &mut Tasks,
+    ) -> anyhow::Result<Prober> {
+        let (tell, prober) = latest::channel(None);
+        match definition {
+            None => {}
+            Some(definition) if definition.is_served() => {
+                tell.send_replace(Some(self.start(tasks).await?));
+            }
+            Some(definition) => {
+                tasks.spawn(async move {
+                    definition.served().await;
+                    let mut tasks = Tasks::new();
+                    tell.send_replace(Some(self.start(&mut tasks).await?));
+                    Err(first_ended(&mut tasks).await)
+                });
+            }
+        }
+        Ok(prober)
+    }
+
+    async fn start(&self, tasks: &mut Tasks) -> anyhow::Result<World> {
+        let about = (&self.client, &self.metrics, &self.certificates);
+        let nodes = self.nodes.clone();
+        let state = (&self.readiness, &self.closing);
+        start(&self.config, &self.namespace, about, nodes, state, tasks).await
+    }
+}
+
 /// Starts what every replica runs, and returns what it knows.
 ///
 /// # Errors
 /// When TLS cannot be set up.
-pub async fn start(
+async fn start(
     config: &WebhookConfig,
     namespace: &str,
     (client, metrics, certificates): (&Client, &Metrics, &Certificates),
     nodes: NodeStore,
     (readiness, closing): (&Readiness, &Shutdown),
-    tasks: &mut JoinSet<anyhow::Result<&'static str>>,
+    tasks: &mut Tasks,
 ) -> anyhow::Result<World> {
     let world = World::new(config.setup(client, namespace).await, nodes);
     tracing::info!(

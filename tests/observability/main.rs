@@ -10,6 +10,7 @@ mod examples;
 mod features;
 mod files;
 mod images;
+mod kinds;
 mod manifests;
 mod names;
 mod objects;

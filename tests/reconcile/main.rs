@@ -12,6 +12,7 @@ mod faults;
 mod fields;
 mod hostile;
 mod judging;
+mod kinds;
 mod leadership;
 mod lifecycle;
 mod limits;

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context;
 use nix::{
     errno::Errno,
     sys::{
@@ -112,8 +113,12 @@ impl Processes {
     }
 
     /// The command for one stream.
-    fn command(&self, stream: &str, epoch: u64) -> Option<Command> {
-        let (program, arguments) = self.0.command.split_first()?;
+    fn command(&self, stream: &str, epoch: u64) -> anyhow::Result<Command> {
+        let (program, arguments) = self.0.command.split_first().context("no command")?;
+        anyhow::ensure!(
+            !becomes_an_option(arguments, stream),
+            "its name would be read as an option of {program}: write -- before {{}}, or read $STREAM"
+        );
         let mut command = Command::new(program);
         command
             .args(arguments.iter().map(|argument| argument.replace("{}", stream)))
@@ -124,8 +129,15 @@ impl Processes {
             // A group of its own: what it starts ends with it.
             .process_group(0)
             .kill_on_drop(true);
-        Some(command)
+        Ok(command)
     }
+}
+
+/// Whether the name of a stream stands where a program looks for options: whoever writes the list must not
+/// write the command line.
+fn becomes_an_option(arguments: &[String], stream: &str) -> bool {
+    let options = arguments.iter().take_while(|argument| *argument != "--");
+    stream.starts_with('-') && options.into_iter().any(|argument| argument.starts_with("{}"))
 }
 
 impl Process {
@@ -147,8 +159,7 @@ impl Process {
     }
 
     fn spawn(&self) -> anyhow::Result<Running> {
-        let command = self.all.command(&self.stream, self.epoch);
-        let child = command.ok_or_else(|| anyhow::anyhow!("no command"))?.spawn()?;
+        let child = self.all.command(&self.stream, self.epoch)?.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = Pid::from_raw(id.ok_or_else(|| anyhow::anyhow!("it has no id"))?);
         self.all.ours().insert(id.as_raw());
@@ -297,6 +308,21 @@ fn backoff(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s17_the_name_of_a_stream_is_never_an_option_of_the_command() {
+        let option = |command: &[&str], stream: &str| {
+            let arguments: Vec<_> = command.iter().map(|&text| text.to_owned()).collect();
+            becomes_an_option(&arguments, stream)
+        };
+        assert!(option(&["{}"], "-i"));
+        assert!(option(&["-v", "{}.ts"], "--output=/etc"));
+        // Behind -- and inside of an argument it is none, and other names are as they were.
+        assert!(!option(&["-v", "--", "{}"], "-i"));
+        assert!(!option(&["--stream={}"], "-i"));
+        assert!(!option(&["{}"], "camera-1"));
+        assert!(!option(&[], "-i"));
+    }
 
     #[test]
     fn a_process_that_ends_is_waited_for_longer_each_time() {

@@ -18,7 +18,7 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use super::{Facts, Right, rights};
+use super::{Facts, Right, rights::rights_of};
 use crate::{
     api::KINDS,
     inspect::{
@@ -27,6 +27,7 @@ use crate::{
     },
     manifests,
     nodes::NodeObject,
+    runtime::kinds::Kinds,
 };
 
 /// How many reviews are asked for at once.
@@ -56,6 +57,7 @@ pub async fn gather(
     user: Option<&str>,
     place: &Place,
     node_labels: &[String],
+    kinds: &Kinds,
 ) -> Facts {
     let mut facts = Facts {
         now: Timestamp::now(),
@@ -87,8 +89,8 @@ pub async fn gather(
     if user.is_none() {
         facts.subject = Subject::Caller(whoami(&asking).await);
     }
-    facts.definitions = definitions(&reading).await;
-    facts.rights = reviews(&asking, &place.namespace).await;
+    facts.definitions = definitions(&reading, kinds).await;
+    facts.rights = reviews(&asking, &place.namespace, kinds).await;
     facts.leadership = leader::leadership(&reading, place).await;
     facts.deployment = deployment(&reading, &place.namespace).await;
     let nodes = Api::<NodeObject>::all(reading.clone()).list(&ListParams::default()).await;
@@ -109,10 +111,10 @@ async fn whoami(client: &Client) -> String {
 type Definitions =
     Vec<(CustomResourceDefinition, Result<Option<CustomResourceDefinition>, String>)>;
 
-async fn definitions(client: &Client) -> Definitions {
+async fn definitions(client: &Client, kinds: &Kinds) -> Definitions {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let mut definitions = Vec::new();
-    for kind in KINDS {
+    for kind in KINDS.iter().filter(|kind| kinds.has(&kind.name())) {
         let ours = (kind.crd)();
         let there = api.get_opt(&ours.name_any()).await;
         definitions.push((ours, there.map_err(|e| describe("get CustomResourceDefinition", e))));
@@ -120,9 +122,13 @@ async fn definitions(client: &Client) -> Definitions {
     definitions
 }
 
-async fn reviews(client: &Client, namespace: &str) -> Vec<(Right, Result<bool, String>)> {
+async fn reviews(
+    client: &Client,
+    namespace: &str,
+    kinds: &Kinds,
+) -> Vec<(Right, Result<bool, String>)> {
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let reviews = stream::iter(rights(namespace)).map(|right| {
+    let reviews = stream::iter(rights_of(kinds, namespace)).map(|right| {
         let api = api.clone();
         async move {
             let review = SelfSubjectAccessReview {

@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{api::KINDS, manifests};
+use crate::{api::KINDS, manifests, runtime::kinds::Kinds};
 
 /// One thing to be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,19 @@ impl fmt::Display for Right {
     }
 }
 
-/// All of them, for an operator in `namespace`; what two kinds need is there once.
+/// All of them, for an operator in `namespace` that runs every kind; what two kinds need is there once.
 #[must_use]
 pub fn rights(namespace: &str) -> Vec<Right> {
+    rights_of(&Kinds::default(), namespace)
+}
+
+/// Those of an operator that runs these kinds.
+#[must_use]
+pub fn rights_of(kinds: &Kinds, namespace: &str) -> Vec<Right> {
     let mut rights = Vec::new();
-    let kinds = KINDS.iter().flat_map(|kind| manifests::roles(kind).documents);
-    for role in manifests::core().into_iter().chain(kinds) {
+    let run = KINDS.iter().filter(|kind| kinds.has(&kind.name()));
+    let roles = run.flat_map(|kind| manifests::roles(kind).documents);
+    for role in manifests::core().into_iter().chain(roles) {
         let of_ours = role["metadata"]["name"].as_str().is_some_and(manifests::is_operators);
         let place = match role["kind"].as_str() {
             Some("ClusterRole") if of_ours => None,

@@ -1,0 +1,195 @@
+//! Which kinds this process runs: those that are asked for, each from when its definition is served.
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+
+use kube::{Client, CustomResourceExt};
+
+use crate::api::{KINDS, NetworkProber, RouteReflectorSet, Swarm, TrafficWatch};
+
+/// How often a definition that is missing is looked for: `GitOps` tools apply the operator before
+/// the definitions, and one small GET in half a minute costs nothing.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// How long after a failure the API server is asked again.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// One word of `--kinds`: `Swarm`, or `-Swarm` for all but this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    name: String,
+    without: bool,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (without, name) = match text.strip_prefix('-') {
+            Some(name) => (true, name),
+            None => (false, text),
+        };
+        let names: Vec<_> = KINDS.iter().map(crate::api::KindInfo::name).collect();
+        match names.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+            Some(known) => Ok(Self { name: known.clone(), without }),
+            None => Err(format!("no such kind; the kinds are {}", names.join(", "))),
+        }
+    }
+}
+
+/// The kinds that are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kinds(BTreeSet<String>);
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self(KINDS.iter().map(crate::api::KindInfo::name).collect())
+    }
+}
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Kinds {
+    /// Those that are named, or all; less those with a minus.
+    ///
+    /// # Errors
+    /// When none is left.
+    pub fn of(choices: &[Choice]) -> Result<Self, String> {
+        let named: BTreeSet<_> =
+            choices.iter().filter(|c| !c.without).map(|c| c.name.clone()).collect();
+        let mut kinds = if named.is_empty() { Self::default() } else { Self(named) };
+        for choice in choices.iter().filter(|choice| choice.without) {
+            kinds.0.remove(&choice.name);
+        }
+        if kinds.0.is_empty() { Err("--kinds leaves none".into()) } else { Ok(kinds) }
+    }
+
+    /// Whether this kind is among them.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+}
+
+/// A kind that is asked for, and whether its definition was served as the process started.
+#[derive(Clone)]
+pub struct Definition {
+    client: Client,
+    name: String,
+    plural: String,
+    group_version: String,
+    served: bool,
+}
+
+impl Definition {
+    /// Looks once whether the definition of a kind is served; says so in the log if it is not. Asks until the
+    /// API server answers. `None` when the kind is not asked for.
+    pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
+        let spec = K::crd().spec;
+        if !kinds.has(&spec.names.kind) {
+            return None;
+        }
+        let version = spec.versions.first().map(|version| version.name.as_str());
+        let mut found = Self {
+            client: client.clone(),
+            name: spec.names.kind,
+            plural: spec.names.plural,
+            group_version: format!("{}/{}", spec.group, version.unwrap_or_default()),
+            served: false,
+        };
+        found.served = found.look().await;
+        if !found.served {
+            tracing::warn!(
+                kind = found.name,
+                "its definition is not installed: off until it is (kubectl apply -k deploy/crds), or \
+                 for good with --kinds=-{}; looking again every {} s",
+                found.name,
+                LOOK_AGAIN.as_secs()
+            );
+        }
+        Some(found)
+    }
+
+    /// Whether it was served as the process started: only then is it waited for.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.served
+    }
+
+    /// Returns when the definition is served.
+    pub async fn served(&self) {
+        if self.served {
+            return;
+        }
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if self.look().await {
+                tracing::info!(kind = self.name, "its definition is there now");
+                return;
+            }
+        }
+    }
+
+    async fn look(&self) -> bool {
+        loop {
+            match self.client.list_api_group_resources(&self.group_version).await {
+                Ok(list) => return list.resources.iter().any(|r| r.name == self.plural),
+                // Of a group that nobody serves; the answer is no Status object, so that it has no reason.
+                Err(kube::Error::Api(status)) if status.code == 404 => return false,
+                Err(error) => {
+                    tracing::warn!(%error, kind = self.name, "discovery failed, trying again");
+                }
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+}
+
+/// The definitions of all kinds that are asked for.
+#[derive(Clone)]
+pub struct Definitions {
+    /// `TrafficWatch`.
+    pub traffic_watch: Option<Definition>,
+    /// `NetworkProber`.
+    pub network_prober: Option<Definition>,
+    /// `Swarm`.
+    pub swarm: Option<Definition>,
+    /// `RouteReflectorSet`.
+    pub route_reflector_set: Option<Definition>,
+}
+
+impl Definitions {
+    /// Looks for each of them once.
+    pub async fn find(client: &Client, kinds: &Kinds) -> Self {
+        let (traffic_watch, network_prober, swarm, route_reflector_set) = tokio::join!(
+            Definition::find::<TrafficWatch>(client, kinds),
+            Definition::find::<NetworkProber>(client, kinds),
+            Definition::find::<Swarm>(client, kinds),
+            Definition::find::<RouteReflectorSet>(client, kinds),
+        );
+        Self { traffic_watch, network_prober, swarm, route_reflector_set }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Result<String, String> {
+        let choices = words.iter().map(|w| w.parse()).collect::<Result<Vec<_>, _>>()?;
+        Kinds::of(&choices).map(|kinds| kinds.to_string())
+    }
+
+    #[test]
+    fn words_add_and_take_away() {
+        let all = "NetworkProber, RouteReflectorSet, Swarm, TrafficWatch";
+        assert_eq!(of(&[]).unwrap(), all);
+        assert_eq!(of(&["Swarm", "trafficwatch"]).unwrap(), "Swarm, TrafficWatch");
+        assert_eq!(of(&["-Swarm", "-NetworkProber"]).unwrap(), "RouteReflectorSet, TrafficWatch");
+        assert_eq!(of(&["Swarm", "TrafficWatch", "-Swarm"]).unwrap(), "TrafficWatch");
+        assert!(of(&["Swarm", "-Swarm"]).unwrap_err().contains("none"));
+        assert!(of(&["Swarms"]).unwrap_err().contains("TrafficWatch, NetworkProber"));
+    }
+}
