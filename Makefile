@@ -105,7 +105,7 @@ docs: protoc ## Build the code's documentation, no warning allowed.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
 .PHONY: deny
-deny: ## Check licences, sources and banned crates of the dependencies.
+deny: ## Check licences, sources, banned crates and advisories of the dependencies.
 	hack/deny
 
 # What the build of the client of etcd runs (cargo feature etcd, on by default).

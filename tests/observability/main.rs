@@ -16,3 +16,4 @@ mod names;
 mod objects;
 mod reading;
 mod roles;
+mod supply;

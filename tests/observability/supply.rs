@@ -1,0 +1,57 @@
+//! What guards the dependencies, and how somebody reports what they let through.
+use std::{
+    os::unix::fs::PermissionsExt,
+    process::{Command, Output},
+};
+
+use crate::files::{Scratch, read, root};
+
+/// `hack/deny` with a program in place of cargo-deny that fails where `refuses` stands in its arguments.
+fn deny(name: &str, refuses: &str, required: bool) -> (bool, String, String) {
+    let dir = Scratch::new(name);
+    let log = dir.0.join("log");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{}'\ncase \"$*\" in *'{refuses}'*) exit 1;; esac\n",
+        log.display()
+    );
+    let program = dir.write("cargo-deny", &script);
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("permissions");
+    let mut command = Command::new(root().join("hack/deny"));
+    command.env("CARGO_DENY", program).env_remove("DENY_ADVISORIES");
+    if required {
+        command.env("DENY_ADVISORIES", "required");
+    }
+    let Output { status, stderr, .. } = command.output().expect("hack/deny");
+    let said = String::from_utf8_lossy(&stderr).into_owned();
+    (status.success(), said, read(&log))
+}
+
+#[test]
+fn s16_advisories_are_checked_where_they_can_be_had_and_never_left_out_in_silence() {
+    let (ok, said, asked) = deny("deny-online", "nothing", false);
+    assert!(ok && said.is_empty(), "{said}");
+    assert!(asked.lines().any(|line| line.starts_with("check") && line.contains("advisories")));
+
+    let (ok, said, asked) = deny("deny-offline", "fetch", false);
+    assert!(ok, "{said}");
+    assert!(said.contains("LEFT OUT: the advisories"), "{said}");
+    assert!(!asked.contains("advisories"), "{asked}");
+
+    let (ok, _, _) = deny("deny-required", "fetch", true);
+    assert!(!ok);
+    // What is found fails, whatever it is.
+    for found in ["bans", "advisories"] {
+        let (ok, _, _) = deny(&format!("deny-{found}"), found, false);
+        assert!(!ok, "{found}");
+    }
+}
+
+#[test]
+fn s16_a_reporter_finds_where_to_report() {
+    let text = read(&root().join("SECURITY.md"));
+    let reporting = text.split("## Reporting").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let reporting = reporting.expect("a section on reporting");
+    assert!(reporting.contains("Report a vulnerability"), "{reporting}");
+    assert!(!reporting.contains('@'), "an address that nobody has made sure of: {reporting}");
+}
