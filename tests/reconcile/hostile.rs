@@ -118,9 +118,10 @@ fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
         bench.watch("web", json!({})).await;
         let lossy = "loss.traffic.example.com/unfit";
         bench.until_label("node-3", lossy, Some("true")).await;
+        // The same node: one of three is what all objects together may mark.
         for (percent, unfit) in [("90", "true"), ("10", "false"), ("90", "true")] {
-            bench.prometheus.set("node-2", Sample::percent(percent));
-            bench.until_label("node-2", KEY, Some(unfit)).await;
+            bench.prometheus.set("node-3", Sample::percent(percent));
+            bench.until_label("node-3", KEY, Some(unfit)).await;
         }
         let over = eventually("a reason of its own", async || {
             let mut all = vec![];
