@@ -1,38 +1,26 @@
 //! One process: client, lease, controllers, servers, and how they end together.
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use axum::Router;
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::Semaphore,
     task::JoinSet,
 };
 
 use crate::{
-    controller::{self, schedule::Schedule},
     metrics::Metrics,
-    network_prober::{Gauges, NetworkProberReconciler, Owned, world::World},
     nodes::NodeStore,
-    prometheus::{self, Endpoints, EndpointsConfig, Shared},
-    route_reflector::{
-        self, RouteReflectorReconciler,
-        datastore::{Datastore, Kubernetes},
-    },
-    swarm::{self, SwarmReconciler, acknowledge::Asker, ground::Ground, memory::Memories},
-    traffic_watch::{
-        Ceiling, Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler,
-        limits::Share,
-    },
-    webhook::certificates::{CertificateKeeper, Certificates},
+    prometheus::{self, Endpoints, EndpointsConfig},
+    swarm::{self, acknowledge::Asker, memory::Memories},
+    traffic_watch::{Decisions, limits::Share},
+    webhook::certificates::Certificates,
 };
 
 pub mod admin;
 pub mod client;
 pub mod kinds;
+mod leader;
 pub mod lease;
 pub mod log;
 pub mod shutdown;
@@ -41,7 +29,8 @@ pub mod watch;
 pub mod webhook;
 
 use admin::{AdminConfig, Readiness};
-use kinds::{Definition, Definitions, Kinds};
+use kinds::{Definitions, Kinds};
+use leader::Leader;
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
 use status_page::Live;
@@ -57,10 +46,6 @@ const LAME_DUCK: Duration = Duration::from_secs(3);
 
 /// For how long answers under way may leave after that.
 const FAREWELL: Duration = Duration::from_millis(200);
-
-/// How long the controller of `NetworkProber`s waits for the webhook's certificate: a deadline of the API
-/// server's calls.
-const CERTIFICATE: Duration = Duration::from_secs(10);
 
 /// What `run` needs to know.
 #[derive(Clone, Debug)]
@@ -229,250 +214,6 @@ fn page(live: &Arc<Live>, memories: &Memories) -> Router {
 
 /// The tasks of a process: any that ends is one too many.
 pub(crate) type Tasks = JoinSet<anyhow::Result<&'static str>>;
-
-/// What only the leader runs.
-struct Leader {
-    client: kube::Client,
-    fence: Fence,
-    metrics: Metrics,
-    live: Arc<Live>,
-    decisions: Decisions,
-    nodes: NodeStore,
-    prober: Prober,
-    definitions: Definitions,
-    memories: Memories,
-    asker: Asker,
-    certificates: Certificates,
-    webhook: WebhookConfig,
-    namespace: String,
-    endpoints: Endpoints,
-    readiness: Readiness,
-    shutdown: Shutdown,
-    node_labels: Vec<String>,
-    own_queries: bool,
-    max_unfit: Share,
-}
-
-impl Leader {
-    /// Waits for the lease, runs the controllers while it is held; returns only why it ended.
-    async fn run(self, candidate: &mut Candidate, readiness: Readiness) -> anyhow::Error {
-        tokio::select! {
-            () = candidate.acquire(|| readiness.reached("lease")) => {}
-            () = self.shutdown.begun() => return anyhow::anyhow!("stopped while following"),
-        }
-        tracing::info!("leading");
-        self.metrics.set_leader(true);
-        self.live.lead();
-        let metrics = self.metrics.clone();
-        let mut tasks = JoinSet::new();
-        self.start(&mut tasks);
-        readiness.reached("lease");
-        let why = tokio::select! {
-            lost = candidate.renew() => anyhow::Error::new(lost),
-            ended = first_ended(&mut tasks) => ended,
-        };
-        metrics.set_leader(false);
-        why
-    }
-
-    /// Starts stores and controllers of the kinds that are asked for; a kind is one more line here.
-    fn start(self, tasks: &mut Tasks) {
-        let leader = Arc::new(self);
-        let definitions = leader.definitions.clone();
-        if definitions.network_prober.is_some() {
-            leader.probe_networks_once_served(tasks);
-        }
-        leader.when_served(definitions.swarm, Self::share_streams, tasks);
-        leader.when_served(definitions.route_reflector_set, Self::reflect_routes, tasks);
-        if definitions.traffic_watch.as_ref().is_some_and(Definition::is_served) {
-            for what in ["nodes", "deployments", "trafficwatches"] {
-                leader.readiness.expect(what);
-            }
-        }
-        leader.when_served(definitions.traffic_watch, Self::watch_traffic, tasks);
-    }
-
-    /// Starts a kind that is asked for: now, or as soon as its definition is served.
-    fn when_served(
-        self: &Arc<Self>,
-        definition: Option<Definition>,
-        start: fn(&Self, &mut Tasks),
-        tasks: &mut Tasks,
-    ) {
-        let Some(definition) = definition else { return };
-        if definition.is_served() {
-            return start(self, tasks);
-        }
-        let leader = Arc::clone(self);
-        tasks.spawn(async move {
-            definition.served().await;
-            let mut tasks = Tasks::new();
-            start(&leader, &mut tasks);
-            Err(first_ended(&mut tasks).await)
-        });
-    }
-
-    /// The same, as soon as this replica serves the webhook.
-    fn probe_networks_once_served(self: &Arc<Self>, tasks: &mut Tasks) {
-        let known = self.prober.borrow().clone();
-        if let Some(known) = known {
-            return self.probe_networks(known, tasks);
-        }
-        let leader = Arc::clone(self);
-        let mut prober = self.prober.clone();
-        tasks.spawn(async move {
-            let known = prober.wait_for(Option::is_some).await.context("webhook")?.clone();
-            let mut tasks = Tasks::new();
-            if let Some(known) = known {
-                leader.probe_networks(known, &mut tasks);
-            }
-            Err(first_ended(&mut tasks).await)
-        });
-    }
-
-    fn probe_networks(&self, world: World, tasks: &mut Tasks) {
-        let names = self.webhook.names(&self.namespace);
-        let keeper = CertificateKeeper::new(
-            self.client.clone(),
-            &self.namespace,
-            self.webhook.lifetimes,
-            names,
-            &self.certificates,
-        );
-        tasks.spawn(async move { match keeper.keep().await {} });
-        self.metrics.register(Box::new(Gauges(world.clone())));
-        let owned = Owned::default();
-        let follow = owned.clone().follow(self.client.clone(), self.metrics.clone());
-        tasks.spawn(async move {
-            follow.await;
-            Ok("watch of agents' objects")
-        });
-        let reconciler = NetworkProberReconciler::new(
-            self.client.clone(),
-            world.clone(),
-            owned.clone(),
-            self.certificates.bundle(),
-            self.webhook.endpoint(),
-        );
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let stop = self.shutdown.begun();
-        let mut bundle = self.certificates.bundle();
-        tasks.spawn(async move {
-            // Without them everything would look as if it had to be made, or was gone.
-            world.synced().await;
-            owned.synced().await;
-            // An authority that cannot be had is told of each object; one that is about to come is not.
-            let _ = tokio::time::timeout(CERTIFICATE, bundle.wait_for(Option::is_some)).await;
-            let (triggers, schedule) = (reconciler.triggers(), Schedule::default());
-            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
-            Ok("controller of networkprobers")
-        });
-    }
-
-    fn share_streams(&self, tasks: &mut Tasks) {
-        self.metrics.register(Box::new(swarm::Gauges(self.memories.clone())));
-        let ground = Ground::default();
-        let follow = ground.clone().follow(self.client.clone(), self.metrics.clone());
-        tasks.spawn(async move {
-            follow.await;
-            Ok("watch of workers")
-        });
-        let schedule = Schedule::default();
-        let reconciler = SwarmReconciler {
-            client: self.client.clone(),
-            ground,
-            nodes: self.nodes.clone(),
-            prometheus: self.endpoints.clone(),
-            own_queries: self.own_queries,
-            asker: self.asker.clone(),
-            memories: self.memories.clone(),
-            schedule,
-            metrics: self.metrics.clone(),
-            measurements: Shared::default(),
-        };
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let (nodes, stop) = (self.nodes.clone(), self.shutdown.begun());
-        tasks.spawn(async move {
-            // Without the nodes every node would look fit.
-            nodes.synced().await;
-            let triggers = reconciler.triggers();
-            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
-            Ok("controller of swarms")
-        });
-    }
-
-    fn reflect_routes(&self, tasks: &mut Tasks) {
-        let memories = route_reflector::memory::Memories::default();
-        self.metrics.register(Box::new(route_reflector::Gauges(memories.clone())));
-        let schedule = Schedule::default();
-        let reconciler = RouteReflectorReconciler {
-            client: self.client.clone(),
-            nodes: self.nodes.clone(),
-            kubernetes: Datastore::Kubernetes(Arc::new(Kubernetes::new(self.client.clone()))),
-            namespace: self.namespace.clone(),
-            fence: self.fence.clone(),
-            others: Mutex::default(),
-            prometheus: self.endpoints.clone(),
-            own_queries: self.own_queries,
-            node_labels: self.node_labels.clone(),
-            memories,
-            schedule,
-            metrics: self.metrics.clone(),
-            measurements: Shared::default(),
-        };
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let (nodes, stop) = (self.nodes.clone(), self.shutdown.begun());
-        tasks.spawn(async move {
-            // Without the nodes every reflector would look gone.
-            nodes.synced().await;
-            let triggers = reconciler.triggers();
-            controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;
-            Ok("controller of routereflectorsets")
-        });
-    }
-
-    fn watch_traffic(&self, tasks: &mut Tasks) {
-        let deployments = DeploymentStore::default();
-        self.metrics.register_streaming(Box::new(self.decisions.clone()));
-        let ceiling = Ceiling::new(self.nodes.clone(), self.max_unfit);
-        self.metrics.register(ceiling.gauges(&self.decisions));
-        let follow = deployments.clone().follow(self.client.clone(), self.metrics.clone());
-        tasks.spawn(async move {
-            follow.await;
-            Ok("watch of deployments")
-        });
-        let schedule = Schedule::default();
-        let reconciler = TrafficWatchReconciler {
-            client: self.client.clone(),
-            nodes: self.nodes.clone(),
-            deployments: deployments.clone(),
-            prometheus: self.endpoints.clone(),
-            own_queries: self.own_queries,
-            node_labels: self.node_labels.clone(),
-            schedule,
-            decisions: self.decisions.clone(),
-            metrics: self.metrics.clone(),
-            label_writes: Semaphore::new(LABEL_CONCURRENCY),
-            ceiling,
-            readings: Shared::default(),
-        };
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let (nodes, readiness) = (self.nodes.clone(), self.readiness.clone());
-        let stop = self.shutdown.begun();
-        tasks.spawn(async move {
-            // Without the nodes every node would look deleted.
-            nodes.synced().await;
-            readiness.reached("nodes");
-            deployments.synced().await;
-            readiness.reached("deployments");
-            let synced = move || readiness.reached("trafficwatches");
-            // Everything it looks at comes with its own ticks.
-            let none = futures::stream::pending();
-            controller::run(client, reconciler, schedule, metrics, none, synced, stop).await;
-            Ok("controller of trafficwatches")
-        });
-    }
-}
 
 /// Any task that ends is one too many: the process ends with it, and is started again.
 async fn first_ended(tasks: &mut JoinSet<anyhow::Result<&'static str>>) -> anyhow::Error {
