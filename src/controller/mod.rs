@@ -8,7 +8,7 @@ use std::{
 use futures::{Stream, StreamExt};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::PatchParams,
+    api::{ListParams, PatchParams},
     core::{ApiResource, DeserializeGuard, DynamicObject},
     runtime::{
         Config, Controller,
@@ -246,8 +246,10 @@ async fn cleanable<R: Reconciler>(
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    let there = api.get_opt(&object.name_any()).await.map_err(Error::kube("get object"))?;
-    let Some(mut there) = there else { return Ok(None) };
+    // A list, because there is no right to get: everything else comes by watches.
+    let this = ListParams::default().fields(&format!("metadata.name={}", object.name_any()));
+    let mut found = api.list(&this).await.map_err(Error::kube("list object"))?;
+    let Some(mut there) = found.items.pop() else { return Ok(None) };
     let Some(spec) = R::Kind::spec_for_cleanup(&there.data["spec"]) else { return Ok(None) };
     there.data["spec"] = spec;
     let read = |object: &DynamicObject| {
