@@ -248,7 +248,8 @@ fn unmarked_room(judged: &Judgement<'_>) -> usize {
 /// because the nodes are not as they should be meanwhile.
 fn due(seen: &Observed, mut writes: Vec<NodeWrite>) -> (Vec<NodeWrite>, Option<Verdict>) {
     let all = writes.len();
-    writes.retain(|write| seen.memory.failed.is_due(&write.node, seen.now));
+    let is_due = seen.memory.failed.due(seen.now);
+    writes.retain(|write| is_due(&write.node));
     let waiting = (writes.len() < all).then(|| seen.memory.failed.why().cloned()).flatten();
     (writes, waiting)
 }

@@ -11,13 +11,19 @@ use crate::controller::Verdict;
 /// The first pause: one judgement of the default interval.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// The longest pause: an API server or admission policy that was mended is noticed within it.
+/// The longest pause of one node: the API server is not asked about thousands of nodes that it refuses.
 const LONGEST: Duration = Duration::from_mins(5);
+
+/// How long no failed write at all is tried: one of them shows within it that rights or a policy were
+/// mended, and then all are due.
+const SCOUT: Duration = Duration::from_secs(15);
 
 /// Nodes whose last write failed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FailedWrites {
     nodes: BTreeMap<Arc<str>, Failed>,
+    /// When a write failed last.
+    last: Option<Timestamp>,
     /// What the last failure said in the condition Ready: it stands until the next try.
     why: Option<Verdict>,
 }
@@ -29,10 +35,15 @@ struct Failed {
 }
 
 impl FailedWrites {
-    /// Whether a node may be written now.
-    #[must_use]
-    pub fn is_due(&self, node: &str, now: Timestamp) -> bool {
-        self.nodes.get(node).is_none_or(|failed| failed.again <= now)
+    /// Which nodes may be written now: those whose pause is over, and one that is tried for all.
+    pub fn due(&self, now: Timestamp) -> impl Fn(&str) -> bool {
+        let rested = self.last.is_none_or(|last| after(last, SCOUT) <= now);
+        let next = self.nodes.iter().min_by_key(|(_, failed)| failed.again);
+        let scout = next.map(|(node, _)| node).filter(|_| rested);
+        move |node| {
+            let Some(failed) = self.nodes.get(node) else { return true };
+            failed.again <= now || scout.is_some_and(|scout| **scout == *node)
+        }
     }
 
     /// Whether none failed.
@@ -50,21 +61,26 @@ impl FailedWrites {
     /// Takes the result of a write: what failed, if it did.
     pub fn take(&mut self, node: &Arc<str>, failure: Option<Verdict>, now: Timestamp) {
         let Some(why) = failure else {
-            self.nodes.remove(node);
+            if self.nodes.remove(node).is_some() {
+                self.nodes.values_mut().for_each(|failed| failed.again = now);
+            }
             return;
         };
-        self.why = Some(why);
+        (self.why, self.last) = (Some(why), Some(now));
         let times = self.nodes.get(node).map_or(0, |known| known.times).saturating_add(1);
         // Ten seconds, doubled: the sixth pause is the longest.
         let pause = FIRST.saturating_mul(1 << (times - 1).min(5)).min(LONGEST);
-        let again = now.checked_add(pause).unwrap_or(now);
-        self.nodes.insert(Arc::clone(node), Failed { times, again });
+        self.nodes.insert(Arc::clone(node), Failed { times, again: after(now, pause) });
     }
 
     /// Drops nodes that are gone.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.nodes.retain(|node, _| keep(node));
     }
+}
+
+fn after(at: Timestamp, pause: Duration) -> Timestamp {
+    at.checked_add(pause).unwrap_or(at)
 }
 
 #[cfg(test)]
@@ -78,17 +94,43 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut failed = FailedWrites::default();
         let node = Arc::from("a");
+        // Another is tried for both, again and again.
+        let scout = Arc::from("b");
         let (mut now, mut pauses) = (0, vec![]);
         for _ in 0..8 {
             failed.take(&node, Some(why()), at(now));
-            let next = (now..now + 1000).find(|second| failed.is_due("a", at(*second))).unwrap();
+            let next = (now..now + 1000).find(|second| {
+                failed.nodes.remove("b");
+                failed.take(&scout, Some(why()), at(*second - 1));
+                failed.due(at(*second))("a")
+            });
+            let next = next.unwrap();
             pauses.push(next - now);
             now = next;
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
-        assert!(failed.is_due("b", at(0)), "others do not wait");
+        assert!(failed.due(at(0))("c"), "others do not wait");
         assert_eq!(failed.why(), Some(&why()));
         failed.take(&node, None, at(now));
+        failed.take(&scout, None, at(now));
         assert!(failed.is_empty() && failed.why().is_none());
+    }
+
+    #[test]
+    fn t10_one_node_shows_within_seconds_that_all_can_be_written_again() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let why = || Error::Refused("no".into()).verdict();
+        let mut failed = FailedWrites::default();
+        let nodes = ["a", "b", "c"].map(Arc::from);
+        for second in [0, 10, 30, 70, 150] {
+            nodes.iter().for_each(|node| failed.take(node, Some(why()), at(second)));
+        }
+        let due = |failed: &FailedWrites, second| {
+            let due = failed.due(at(second));
+            nodes.iter().filter(|node| due(node)).count()
+        };
+        assert_eq!([due(&failed, 164), due(&failed, 165), due(&failed, 300)], [0, 1, 1]);
+        failed.take(&nodes[0], None, at(165));
+        assert_eq!(due(&failed, 165), 3);
     }
 }
