@@ -242,11 +242,14 @@ async fn many_nodes(bench: &Bench) {
         let percent = if i % 10 < 6 { "90" } else { "10" };
         bench.prometheus.set(&name, Sample::percent(percent));
         let labels = json!({"kubernetes.io/os": "linux"});
-        let node: Value = json!({"metadata": {"name": name, "labels": labels}});
+        let node: Value = json!({"metadata": {"name": &name, "labels": labels}});
         let nodes = nodes.clone();
         async move {
             let node = serde_json::from_value(node).expect("node");
             nodes.create(&PostParams::default(), &node).await.expect("create node");
+            // The API server taints each new node until its kubelet says that it is Ready.
+            let open = Patch::Merge(json!({"spec": {"taints": null}}));
+            nodes.patch(&name, &PatchParams::default(), &open).await.expect("untaint");
         }
     });
     stream::iter(creations).buffer_unordered(CONCURRENCY).collect::<Vec<_>>().await;
