@@ -123,7 +123,9 @@ mod tests {
         let mut failed = FailedWrites::default();
         let nodes = ["a", "b", "c"].map(Arc::from);
         for second in [0, 10, 30, 70, 150] {
-            nodes.iter().for_each(|node| failed.take(node, Some(why()), at(second)));
+            for node in &nodes {
+                failed.take(node, Some(why()), at(second));
+            }
         }
         let due = |failed: &FailedWrites, second| {
             let due = failed.due(at(second));
