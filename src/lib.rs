@@ -7,7 +7,7 @@
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, and the one table of errors.
 //! - [`traffic_watch`]: judges nodes by PromQL. Its pure core is `plan`, from `findings` (what each
-//!   measure proves) through `judgement` (with `limits`, `memory`, `claims`) to what is written
+//!   measure proves) through `judgement` (with `limits`, `room`, `memory`, `claims`) to what is written
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
 //!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
