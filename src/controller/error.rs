@@ -19,10 +19,10 @@ pub enum Error {
     /// An object that this one describes is somebody else's; the rest of the object is served.
     #[error("{0}")]
     Taken(String),
-    /// Some of what was decided could not be written; all the rest is, and is to be on record.
+    /// Some of the decided writes failed. All others were made, so the status reports the decision.
     #[error("{}", first(errors))]
     Stages {
-        /// What there is to tell of what was written.
+        /// Events about the writes that were made.
         notices: Vec<Notice>,
         /// What failed, in the order it was tried; never empty.
         errors: Vec<Error>,

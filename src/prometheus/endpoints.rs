@@ -47,7 +47,7 @@ impl Endpoints {
     /// only an administrator makes, may use each of them.
     ///
     /// # Errors
-    /// That there is none, and which there are; or that it is not for this namespace.
+    /// The name is unknown (the message lists the known ones), or not allowed for this namespace.
     pub fn named(
         &self,
         field: &str,

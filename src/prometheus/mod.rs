@@ -83,7 +83,7 @@ impl QueryError {
 /// it stands in a condition, in events and in the log at every pass.
 const MESSAGE: usize = 1000;
 
-/// A text of somebody else's, cut to so many bytes, on one line.
+/// Cuts a text from a server to at most `max` bytes, on one line.
 #[must_use]
 pub fn shortened(mut text: String, max: usize) -> String {
     if text.len() > max {

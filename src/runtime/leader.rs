@@ -175,7 +175,7 @@ impl Leader {
             // Without them everything would look as if it had to be made, or was gone.
             world.synced().await;
             owned.synced().await;
-            // An authority that cannot be had is told of each object; one that is about to come is not.
+            // Reports a missing CA on every object; a CA that is still being issued is not an error.
             let _ = tokio::time::timeout(CERTIFICATE, bundle.wait_for(Option::is_some)).await;
             let (triggers, schedule) = (reconciler.triggers(), Schedule::default());
             controller::run(client, reconciler, schedule, metrics, triggers, || (), stop).await;

@@ -1,5 +1,6 @@
-//! HTTP servers that nobody can exhaust: so many connections in all and of one source, so long for the
-//! head of a request, so long for everything. Whoever is above that is closed at once and counted.
+//! HTTP servers that nobody can exhaust. They limit the number of connections, in total and for each
+//! source, and the time for the head of a request and for the whole connection. A connection above a
+//! limit is closed at once and counted.
 use std::{future::Future, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;

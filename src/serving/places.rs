@@ -1,4 +1,4 @@
-//! Places that clients take: so many in all, and so many of one source.
+//! Limits the number of connections, in total and for each source.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
@@ -50,14 +50,14 @@ pub struct Place {
 }
 
 impl Places {
-    /// `most` places, of which one source gets `of_one_source`; whoever comes above that gets none.
+    /// `most` places in total, `of_one_source` for each source; a connection above that gets none.
     #[must_use]
     pub fn new(most: usize, of_one_source: usize) -> Self {
         Self::with(most, of_one_source, false)
     }
 
-    /// The same, but whoever comes above that gets the place of the oldest: for clients that are done at
-    /// once, and are not to be kept waiting by those that stay.
+    /// The same, but a connection above that takes the place of the oldest: for clients with short
+    /// requests, which must not wait for those that stay.
     #[must_use]
     pub fn newest_wins(most: usize, of_one_source: usize) -> Self {
         Self::with(most, of_one_source, true)

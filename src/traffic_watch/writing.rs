@@ -116,13 +116,11 @@ impl TrafficWatchReconciler {
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": facts.wanted},
         });
-        // A field that two managers own stays when one of them lets go of it.
+        // A field that two managers own stays when one of them lets go of it. Not forced: a conflict
+        // means that the number is known too late, and the next pass knows it.
         let params = PatchParams::apply(children::REPLICAS_MANAGER);
-        match api.patch(&name, &params, &Patch::Apply(&object)).await {
-            // Somebody else owns the number already.
-            Err(kube::Error::Api(s)) if s.is_conflict() => Ok(()),
-            result => result.map(drop).map_err(Error::kube("apply replicas")),
-        }
+        let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
+        applied.map(drop).map_err(Error::kube("apply replicas"))
     }
 
     /// The pods that belong to the Deployment: through a `ReplicaSet` that it owns, not by labels

@@ -239,7 +239,7 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         bench.until_label("node-1", KEY, Some("true")).await;
         bench.until_label("node-3", KEY, Some("false")).await;
         eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
-        // Status and condition say it, judging goes on at its pace, and nothing is told twice.
+        // Status and condition say it, judging goes on at its pace, and no event repeats.
         bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
         let message = bench.condition("web", "Ready", "Unknown", "ApiError").await;
         assert!(message.contains("patch node") && message.contains("not today"), "{message}");
