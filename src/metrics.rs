@@ -15,78 +15,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
+mod names;
+pub use names::NAMES;
+
 /// Prefix of every metric but the standard `process_*`.
 pub const PREFIX: &str = "traffic_operator";
-
-/// Every metric this process exports: the family's name as it is queried, without the suffixes
-/// `_bucket`, `_sum` and `_count` of histograms.
-pub const NAMES: &[&str] = &[
-    "traffic_operator_api_requests_total",
-    "traffic_operator_build_info",
-    "traffic_operator_connections_refused_total",
-    "traffic_operator_events_dropped_total",
-    "traffic_operator_injector_cert_not_after_seconds",
-    "traffic_operator_injector_request_duration_seconds",
-    "traffic_operator_injector_requests_total",
-    "traffic_operator_injector_uncovered_pods",
-    "traffic_operator_leader",
-    "traffic_operator_networkprober_estimated_series",
-    "traffic_operator_networkprober_pinglist_agents",
-    "traffic_operator_networkprober_pinglist_requests_total",
-    "traffic_operator_networkprober_pods",
-    "traffic_operator_prometheus_request_duration_seconds",
-    "traffic_operator_prometheus_requests_total",
-    "traffic_operator_reconcile_duration_seconds",
-    "traffic_operator_reconcile_errors_total",
-    "traffic_operator_reconcile_total",
-    "traffic_operator_routereflector_clients_at_risk",
-    "traffic_operator_routereflector_desired",
-    "traffic_operator_routereflector_foreign_bgppeers",
-    "traffic_operator_routereflector_mesh",
-    "traffic_operator_routereflector_paths",
-    "traffic_operator_routereflector_plan_oracle_failures_total",
-    "traffic_operator_routereflector_routes_missing",
-    "traffic_operator_routereflector_slots",
-    "traffic_operator_routereflector_steps_left",
-    "traffic_operator_routereflector_transitions_total",
-    "traffic_operator_routereflector_waiting_seconds",
-    "traffic_operator_samples_rejected_total",
-    "traffic_operator_scrapes_total",
-    "traffic_operator_store_objects",
-    "traffic_operator_swarm_duplicate_owners",
-    "traffic_operator_swarm_epoch",
-    "traffic_operator_swarm_moves_total",
-    "traffic_operator_swarm_oldest_release_seconds",
-    "traffic_operator_swarm_refreshes_total",
-    "traffic_operator_swarm_stream_unowned_seconds",
-    "traffic_operator_swarm_streams",
-    "traffic_operator_swarm_worker_acked_epoch",
-    "traffic_operator_swarm_worker_load_ratio",
-    "traffic_operator_swarm_workers",
-    "traffic_operator_trafficwatch_above_ceiling",
-    "traffic_operator_trafficwatch_deployment_replicas",
-    "traffic_operator_trafficwatch_evaluations_total",
-    "traffic_operator_trafficwatch_evictions_total",
-    "traffic_operator_trafficwatch_last_success_timestamp_seconds",
-    "traffic_operator_trafficwatch_limit",
-    "traffic_operator_trafficwatch_node_sample_age_seconds",
-    "traffic_operator_trafficwatch_node_state",
-    "traffic_operator_trafficwatch_node_threshold",
-    "traffic_operator_trafficwatch_node_value",
-    "traffic_operator_trafficwatch_nodes",
-    "traffic_operator_trafficwatch_nodes_not_exported",
-    "traffic_operator_trafficwatch_room",
-    "traffic_operator_trafficwatch_suppressed",
-    "traffic_operator_trafficwatch_transitions_total",
-    "traffic_operator_trafficwatch_unknown",
-    "traffic_operator_unfit_nodes",
-    "traffic_operator_unfit_nodes_limit",
-    "traffic_operator_watch_restarts_total",
-    "process_cpu_seconds_total",
-    "process_open_fds",
-    "process_resident_memory_bytes",
-    "process_start_time_seconds",
-];
 
 /// Bounds of what takes a network round trip: 1 ms to 10 s, the deadline of every call.
 const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
