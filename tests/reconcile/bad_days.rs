@@ -9,6 +9,7 @@ use k8s_openapi::{
             ValidatingWebhookConfiguration,
         },
         core::v1::{Pod, ResourceQuota},
+        events::v1::Event,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -299,8 +300,17 @@ fn t12_storage_of_events_that_hangs_delays_no_judgement() {
         let hooks = Api::<ValidatingWebhookConfiguration>::all(bench.client.clone());
         let hook = serde_json::from_value(hook).unwrap();
         hooks.create(&PostParams::default(), &hook).await.expect("webhook");
-        // The webhook is known everywhere a moment later.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let events = Api::<Event>::namespaced(bench.as_operator().await, "default");
+        let event = json!({
+            "metadata": {"name": OBSTACLE}, "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal",
+            "reason": "Test", "action": "Test", "reportingController": "test", "reportingInstance": "test",
+            "regarding": {"kind": "Node", "name": "node-1", "namespace": "default"},
+        });
+        let event: Event = serde_json::from_value(event).expect("event");
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let hangs = async || events.create(&dry_run, &event).await.err();
+        let error = eventually("events to hang", hangs).await.to_string();
+        assert!(error.contains("events.example.com"), "{error}");
         bench.watch("web", json!({})).await;
         let operator = bench.operator();
         bench.until_label("node-1", KEY, Some("false")).await;
