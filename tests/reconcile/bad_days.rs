@@ -214,9 +214,12 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
         let message = eventually("the refusal", refused).await;
         assert!(message.contains("not today"), "{message}");
         bench.clean_obstacles().await;
-        let scale = Patch::Merge(json!({"spec": {"replicas": 7}}));
+        let mut replicas = 7;
         let image = async || {
-            // Until the policy is forgotten everywhere.
+            // Until the policy is forgotten everywhere: another number each time, because what is there
+            // already is no change.
+            replicas += 1;
+            let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
             bench.deployments().patch("web", &PatchParams::default(), &scale).await.ok()?;
             bench.judgements(2).await;
             let spec = bench.deployments().get("web").await.ok()?.spec?;

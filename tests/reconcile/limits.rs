@@ -1,6 +1,6 @@
 //! Sizes: the longest names, the largest objects, thousands of nodes.
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -237,12 +237,18 @@ fn thousands_of_nodes_are_judged_and_a_hundred_listed() {
 /// Nodes with the longest names, six of ten of them busy.
 async fn many_nodes(bench: &Bench) {
     let nodes: Api<Node> = bench.nodes();
+    let now = Timestamp::now().to_string();
     let creations = (0..MANY).map(|i| {
         let name = node_name(i);
         let percent = if i % 10 < 6 { "90" } else { "10" };
         bench.prometheus.set(&name, Sample::percent(percent));
         let labels = json!({"kubernetes.io/os": "linux"});
-        let node: Value = json!({"metadata": {"name": &name, "labels": labels}});
+        // Ready from the start, as a kubelet registers it: the controller-manager marks a node that says
+        // nothing for a minute, and to create all of them may take longer.
+        let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": now,
+                           "lastTransitionTime": now});
+        let node: Value = json!({"metadata": {"name": &name, "labels": labels},
+                                 "status": {"conditions": [ready]}});
         let nodes = nodes.clone();
         async move {
             let node = serde_json::from_value(node).expect("node");
