@@ -52,7 +52,7 @@ pub(super) fn decide(
     if is_claimed(&snapshot.older(&settings.rank), &placed) {
         return Verdict::Skip(SkipReason::OtherProber);
     }
-    if let Some(reason) = injection::skip_reason(pod, recipe) {
+    if let Some(reason) = injection::skip_reason(&placed, recipe) {
         return Verdict::Skip(reason);
     }
     if view.members.is_failing() {

@@ -8,7 +8,8 @@ use super::settings::Settings;
 use crate::webhook::configuration::is_excluded;
 
 /// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in: their
-/// `<namespace>/<name>`, separated by commas, or `*`.
+/// `<namespace>/<name>`, separated by commas, or `*`. With `@sha256:<digest>` behind one of these it
+/// lets in agents of the image of that digest, and no other.
 pub const ALLOW: &str = "probes.bigmikes.io/allow";
 
 /// The annotation, of a namespace or of a pod, that keeps agents out with the value `false`.
@@ -71,16 +72,17 @@ pub enum Standing {
 pub struct Scope(BTreeMap<String, Standing>);
 
 impl Scope {
-    /// Looks at all namespaces.
+    /// Looks at all namespaces; `image` is that of the agents, if it is known.
     #[must_use]
     pub fn of<'a>(
         settings: &Settings,
+        image: Option<&str>,
         tenancy: &Tenancy,
         namespaces: impl IntoIterator<Item = &'a NamespaceFacts>,
     ) -> Self {
         let all = namespaces.into_iter();
         let selected = all.filter_map(|namespace| {
-            standing(settings, tenancy, namespace).map(|s| (namespace.name.clone(), s))
+            standing(settings, image, tenancy, namespace).map(|s| (namespace.name.clone(), s))
         });
         Self(selected.collect())
     }
@@ -101,6 +103,7 @@ impl Scope {
 
 fn standing(
     settings: &Settings,
+    image: Option<&str>,
     tenancy: &Tenancy,
     namespace: &NamespaceFacts,
 ) -> Option<Standing> {
@@ -116,17 +119,40 @@ fn standing(
         Standing::Excluded
     } else if namespace.opted_out {
         Standing::OptedOut
-    } else if own || settings.namespace == tenancy.operator() || consents(settings, namespace) {
+    } else if own
+        || settings.namespace == tenancy.operator()
+        || consents(settings, image, namespace)
+    {
         Standing::Allowed
     } else {
         Standing::NotConsenting
     })
 }
 
-fn consents(settings: &Settings, namespace: &NamespaceFacts) -> bool {
+fn consents(settings: &Settings, image: Option<&str>, namespace: &NamespaceFacts) -> bool {
     let key = settings.key();
-    let allowed = namespace.allow.iter().flat_map(|list| list.split(','));
-    allowed.map(str::trim).any(|one| one == "*" || one == key)
+    let image = image.and_then(digest_of);
+    let mut allowed = namespace.allow.iter().flat_map(|list| list.split(',')).map(str::trim);
+    allowed.any(|one| {
+        let (who, digest) = one.split_once('@').map_or((one, None), |(who, d)| (who, Some(d)));
+        // What is no digest allows no image: a slip of the pen must not open the namespace.
+        let same = digest.is_none_or(|digest| is_digest(digest) && image == Some(digest));
+        (who == "*" || who == key) && same
+    })
+}
+
+/// The digest to which a reference of an image is pinned.
+fn digest_of(image: &str) -> Option<&str> {
+    let (_, digest) = image.rsplit_once('@')?;
+    is_digest(digest).then_some(digest)
+}
+
+/// Whether this is `sha256:` and a hash as image references write it.
+fn is_digest(text: &str) -> bool {
+    let hash = text.strip_prefix("sha256:");
+    // In one case only, so that equal digests are equal texts.
+    let lower = |hash: &str| hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    hash.is_some_and(|hash| hash.len() == 64 && lower(hash))
 }
 
 #[cfg(test)]
@@ -157,7 +183,8 @@ mod tests {
     #[test]
     fn without_a_selector_only_the_own_namespace_is_selected() {
         let all = [namespace("team", None), namespace("other", Some("*"))];
-        let scope = Scope::of(&settings("team", serde_json::json!({})), &Tenancy::of("ops"), &all);
+        let scope =
+            Scope::of(&settings("team", serde_json::json!({})), None, &Tenancy::of("ops"), &all);
         assert_eq!(scope.allowed(), ["team"].into());
         assert_eq!(scope.standing("other"), None);
     }
@@ -176,7 +203,7 @@ mod tests {
             namespace("ops", Some("*")),
         ];
         let tenancy = Tenancy::of("ops");
-        let scope = Scope::of(&settings("team", everywhere.clone()), &tenancy, &all);
+        let scope = Scope::of(&settings("team", everywhere.clone()), None, &tenancy, &all);
         assert_eq!(scope.allowed(), ["by-name", "by-star", "team"].into());
         for (name, standing) in [
             ("silent", Standing::NotConsenting),
@@ -188,8 +215,51 @@ mod tests {
             assert_eq!(scope.standing(name), Some(standing), "{name}");
         }
         // An administrator's, in the operator's namespace, needs no consent; refusals still hold.
-        let scope = Scope::of(&settings("ops", everywhere), &tenancy, &all);
+        let scope = Scope::of(&settings("ops", everywhere), None, &tenancy, &all);
         let allowed = ["by-name", "by-star", "other-name", "silent", "team"];
         assert_eq!(scope.allowed(), allowed.into());
+    }
+
+    #[test]
+    fn s11_consent_to_an_image_is_consent_to_no_other() {
+        let everywhere = serde_json::json!({"namespaceSelector": {}});
+        let (seen, other) = ("a1".repeat(32), "b2".repeat(32));
+        let allowed = |allow: &str, image: Option<&str>| {
+            let all = [namespace("shop", Some(allow))];
+            let settings = settings("team", everywhere.clone());
+            !Scope::of(&settings, image, &Tenancy::of("ops"), &all).allowed().is_empty()
+        };
+        let pinned = format!("registry.invalid:5000/agent:1.0@sha256:{seen}");
+        let same = format!("elsewhere.invalid/copy@sha256:{seen}");
+        let another = format!("registry.invalid/agent@sha256:{other}");
+        let tagged = "registry.invalid/agent:1.0";
+        for allow in [
+            format!("team/np@sha256:{seen}"),
+            format!("x/y, team/np@sha256:{other} ,team/np@sha256:{seen}")
+                .replace(&other, &"c3".repeat(32)),
+            format!("*@sha256:{seen}"),
+        ] {
+            assert!(allowed(&allow, Some(&pinned)), "{allow}");
+            assert!(allowed(&allow, Some(&same)), "{allow}");
+            for image in [Some(&*another), Some(tagged), None] {
+                assert!(!allowed(&allow, image), "{allow} {image:?}");
+            }
+        }
+        // Somebody else's consent, and what is no digest at all.
+        for allow in [
+            format!("team/other@sha256:{seen}"),
+            format!("team/np@sha256:{}", seen.to_uppercase()),
+            format!("team/np@sha256:{seen}0"),
+            format!("team/np@{seen}"),
+            "team/np@sha256:".into(),
+            "team/np@".into(),
+            "*@".into(),
+        ] {
+            assert!(!allowed(&allow, Some(&pinned)), "{allow}");
+            assert!(!allowed(&allow, Some("registry.invalid/agent@sha256:")), "{allow}");
+            assert!(!allowed(&allow, Some("registry.invalid/agent@")), "{allow}");
+        }
+        // Without a digest it stays what it was.
+        assert!(allowed("team/np", Some(tagged)) && allowed("*", Some(&pinned)));
     }
 }

@@ -84,8 +84,9 @@ impl View {
         };
         let Ok(settings) = &view.settings else { return view };
         let setup = surroundings.setup;
-        view.scope = Scope::of(settings, &setup.tenancy, surroundings.namespaces);
         view.recipe = recipe(settings, setup);
+        let image = view.recipe.as_ref().map(|recipe| &*recipe.image);
+        view.scope = Scope::of(settings, image, &setup.tenancy, surroundings.namespaces);
         let Some(pods) = pods else { return view };
         let selection = Selection {
             settings,

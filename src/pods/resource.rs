@@ -22,6 +22,8 @@ pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
 pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
 /// Set by the kubelet on the mirror of a static pod, which nobody can change.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Set by `OpenShift` before webhooks are asked: the security context constraint that admits the pod.
+pub const CONSTRAINT_ANNOTATION: &str = "openshift.io/scc";
 
 /// A Pod without what the operator never looks at.
 ///
@@ -48,6 +50,8 @@ pub struct PodObject {
 pub(super) struct Spec {
     pub node: Option<Box<str>>,
     pub host_network: bool,
+    /// Its containers see each other's processes, or those of the node.
+    pub shares_processes: bool,
     pub windows: bool,
     pub restart_policy: Option<Box<str>>,
     /// The user of every container that names none.
@@ -79,6 +83,8 @@ pub struct Container {
     pub image: Box<str>,
     /// Whether its own restart policy is `Always`, which makes a sidecar of an init container.
     pub restarts_always: bool,
+    /// Its own user, if it names one.
+    pub run_as_user: Option<i64>,
     /// Its declared ports, and those without a name that the kubelet checks: something listens there.
     pub ports: Box<[Port]>,
     pub(super) resources: Resources,
@@ -173,6 +179,12 @@ impl PodObject {
     #[must_use]
     pub fn is_host_network(&self) -> bool {
         self.spec.host_network
+    }
+
+    /// Whether a container of it sees the processes of others: `shareProcessNamespace` or `hostPID`.
+    #[must_use]
+    pub fn shares_processes(&self) -> bool {
+        self.spec.shares_processes
     }
 
     /// Whether it says that it is for Windows, by `os.name` or by its node selector.

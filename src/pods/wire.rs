@@ -47,6 +47,8 @@ struct Annotations {
     hash: Option<String>,
     #[serde(default, rename = "kubernetes.io/config.mirror", deserialize_with = "present")]
     mirror: Option<String>,
+    #[serde(default, rename = "openshift.io/scc", deserialize_with = "present")]
+    constraint: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +69,10 @@ struct Spec {
     node_name: Option<Box<str>>,
     #[serde(default, deserialize_with = "nullable")]
     host_network: bool,
+    #[serde(default, rename = "hostPID", deserialize_with = "nullable")]
+    host_pid: bool,
+    #[serde(default, deserialize_with = "nullable")]
+    share_process_namespace: bool,
     os: Option<Os>,
     node_selector: Option<NodeSelector>,
     restart_policy: Option<Box<str>>,
@@ -106,6 +112,7 @@ struct Container {
     liveness_probe: Option<Check>,
     readiness_probe: Option<Check>,
     startup_probe: Option<Check>,
+    security_context: Option<SecurityContext>,
     #[serde(default, deserialize_with = "nullable")]
     resources: Resources,
 }
@@ -226,6 +233,7 @@ impl From<Metadata> for ObjectMeta {
                 (resource::INJECTED_BY_ANNOTATION, found.by),
                 (resource::HASH_ANNOTATION, found.hash),
                 (resource::MIRROR_ANNOTATION, found.mirror),
+                (resource::CONSTRAINT_ANNOTATION, found.constraint),
             ];
             known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
         });
@@ -268,6 +276,7 @@ impl From<Spec> for resource::Spec {
         Self {
             node: spec.node_name,
             host_network: spec.host_network,
+            shares_processes: spec.host_pid || spec.share_process_namespace,
             windows: [os, selected].iter().flatten().any(|name| &**name == "windows"),
             restart_policy: spec.restart_policy,
             run_as_user: spec.security_context.and_then(|context| context.run_as_user),
@@ -292,6 +301,7 @@ impl From<Container> for resource::Container {
             name: container.name,
             image: container.image,
             restarts_always: container.restart_policy.as_deref() == Some("Always"),
+            run_as_user: container.security_context.and_then(|context| context.run_as_user),
             ports: ports.map(Into::into).collect(),
             resources: container.resources,
         }

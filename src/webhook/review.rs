@@ -161,11 +161,13 @@ fn consider(
     }
     let failed = |what: &str| Outcome::Failed(what.to_owned());
     let object = request.object.ok_or_else(|| failed("the request has no object"))?;
-    let pod: PodObject =
+    let mut pod: PodObject =
         serde_json::from_str(object.get()).map_err(|e| Outcome::Failed(format!("pod: {e}")))?;
     // What is about to be created may name its namespace in the request only.
-    let namespace = request.namespace.as_deref().or(pod.metadata.namespace.as_deref());
-    let recipe = match injector.decide(prober, namespace.unwrap_or_default(), &pod) {
+    if request.namespace.is_some() {
+        pod.metadata.namespace.clone_from(&request.namespace);
+    }
+    let recipe = match injector.decide(prober, pod.namespace(), &pod) {
         Verdict::Inject(recipe) => recipe,
         Verdict::Skip(reason) => return Err(Outcome::Skipped(reason)),
         Verdict::Unknown(why) => return Err(failed(why)),
@@ -203,6 +205,15 @@ mod tests {
     impl Injector for Says {
         fn decide(&self, prober: (&str, &str), namespace: &str, _: &PodObject) -> Verdict {
             assert_eq!((prober, namespace), (("ns", "mesh"), "apps"));
+            self.0.clone()
+        }
+    }
+
+    /// Says the same of every namespace.
+    struct Any(Verdict);
+
+    impl Injector for Any {
+        fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Verdict {
             self.0.clone()
         }
     }
@@ -289,6 +300,23 @@ mod tests {
             assert_eq!((outcome.result(), outcome.skip_reason()), (result, reason), "{request}");
             assert_eq!((response.get("patch"), response.get("patchType")), (None, None));
         }
+    }
+
+    /// The namespace stands in the request; the pod need not repeat it.
+    #[test]
+    fn s11_the_namespace_of_the_request_decides_whose_pod_it_is() {
+        let shared = |namespace: &'static str| {
+            let pod =
+                json!({"spec": {"shareProcessNamespace": true, "containers": [{"name": "app"}]}});
+            let request = request(|r| {
+                r["object"] = pod.clone();
+                r["namespace"] = json!(namespace);
+            });
+            let body = request.to_string();
+            answer(body.as_bytes(), ("ns", "mesh"), &Any(recipe())).unwrap().outcome
+        };
+        assert_eq!(shared("ns"), Outcome::Injected);
+        assert_eq!(shared("apps"), Outcome::Skipped(SkipReason::SharedProcesses));
     }
 
     #[test]

@@ -6,7 +6,10 @@ use serde_json::{Map, Value, json};
 use super::{Delivery, Recipe, Resources};
 use crate::{
     api::parse_quantity,
-    pods::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT, PodObject, Qos},
+    pods::{
+        AGENT_CONTAINER, AGENT_VOLUME, CONSTRAINT_ANNOTATION, METRICS_PORT, PING_PORT, PodObject,
+        Qos,
+    },
 };
 
 /// Where the volume is mounted, as in the original.
@@ -16,7 +19,11 @@ const MOUNT: &str = "/etc/netprober";
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The user `nonroot` of our own image and of the distroless ones.
-const NONROOT: u32 = 65532;
+const NONROOT: i64 = 65532;
+
+/// The constraints of `OpenShift` that admit any user, or any but root, and assign none. All others,
+/// those that an administrator made among them, may hold a pod to users of their choice.
+const ANY_USER: [&str; 5] = ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"];
 
 /// How long the token that shows the pod's identity to the operator is valid, in seconds. An hour;
 /// the kubelet renews it at four fifths, and the server accepts no less than ten minutes.
@@ -82,12 +89,6 @@ pub(super) fn standalone(recipe: &Recipe) -> (Value, Value) {
 
 /// What the Pod Security Standard "restricted" asks of a container.
 ///
-/// The kubelet does not start a container that must not be root and whose user is root, or is not a
-/// number; a native sidecar that does not start keeps the whole pod from starting. So the user is
-/// named where it would be neither our image's number (which the kubelet reads from the image) nor
-/// one that the author chose for the pod: when the pod's is root, and when the image is not ours.
-/// Elsewhere it is left open, because clusters that assign users by namespace (`OpenShift`) refuse a
-/// fixed one.
 fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
     let mut context = json!({
         "allowPrivilegeEscalation": false,
@@ -96,15 +97,38 @@ fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
         "runAsNonRoot": true,
         "seccompProfile": {"type": "RuntimeDefault"},
     });
-    let named = match pod.run_as_user() {
-        Some(user) => user == 0,
-        None => !recipe.own_image,
-    };
-    if named {
-        context["runAsUser"] = json!(NONROOT);
-        context["runAsGroup"] = json!(NONROOT);
+    if let Some(user) = user(pod, recipe) {
+        context["runAsUser"] = json!(user);
+        context["runAsGroup"] = json!(user);
     }
     context
+}
+
+/// The user to name, if one must be.
+///
+/// The kubelet does not start a container that must not be root and whose user is root, or is not a
+/// number; a native sidecar that does not start keeps the whole pod from starting. And a process of the
+/// application's user may signal and trace it and shares its limits. So the user is named where it
+/// would be the pod's, and where the image is not ours; our image has a number of its own, which the
+/// kubelet reads from it.
+///
+/// Where the cluster assigns users by namespace (`OpenShift`) a fixed one would be refused, and with
+/// it the pod. The constraint that admits the pod stands in an annotation before webhooks are
+/// asked, and is applied again after them: the agent gets the namespace's user, as every container.
+fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
+    let constraint = pod.annotation(CONSTRAINT_ANNOTATION);
+    let assigned = constraint.is_some_and(|name| !ANY_USER.contains(&name));
+    let used: Vec<_> = pod
+        .run_as_user()
+        .into_iter()
+        .chain(pod.all_containers().filter_map(|c| c.run_as_user))
+        .collect();
+    let named = match pod.run_as_user() {
+        Some(0) => true,
+        Some(_) => !assigned,
+        None => !assigned && (!recipe.own_image || used.contains(&NONROOT)),
+    };
+    named.then(|| (NONROOT..).take(used.len() + 1).find(|user| !used.contains(user))).flatten()
 }
 
 fn environment(recipe: &Recipe) -> Value {

@@ -71,6 +71,11 @@ pub struct Resources {
 }
 
 impl Recipe {
+    /// Whether the `NetworkProber` stands in this namespace.
+    fn is_at_home(&self, namespace: &str) -> bool {
+        self.prober.split_once('/').is_some_and(|(home, _)| home == namespace)
+    }
+
     /// What a running pod must be restarted for when it changes, as 16 hexadecimal digits.
     ///
     /// Image, ports, delivery and resources; neither the version of the server nor whose recipe it
@@ -98,6 +103,8 @@ pub enum SkipReason {
     PortTaken,
     /// A container or a volume of it has the name of the agent's and is not the agent's.
     NameTaken,
+    /// Its containers see each other's processes, and the agent is another namespace's.
+    SharedProcesses,
     /// The agent is a Linux program.
     Windows,
     /// The mirror of a static pod: the kubelet runs it as it stands in a file.
@@ -122,11 +129,12 @@ pub enum SkipReason {
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::HostNetwork,
         Self::OptedOut,
         Self::PortTaken,
         Self::NameTaken,
+        Self::SharedProcesses,
         Self::Windows,
         Self::MirrorPod,
         Self::JobOnOldServer,
@@ -147,6 +155,7 @@ impl SkipReason {
             Self::OptedOut => "OptedOut",
             Self::PortTaken => "PortTaken",
             Self::NameTaken => "NameTaken",
+            Self::SharedProcesses => "SharedProcesses",
             Self::Windows => "Windows",
             Self::MirrorPod => "MirrorPod",
             Self::JobOnOldServer => "JobOnOldServer",
@@ -205,6 +214,10 @@ pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     let refused = pod.annotation(INJECT_ANNOTATION);
     if preset || refused.is_some_and(|value| value.trim().eq_ignore_ascii_case("false")) {
         return Some(SkipReason::OptedOut);
+    }
+    // Through /proc the agent would be in the application's file system, its token included.
+    if pod.shares_processes() && !recipe.is_at_home(pod.namespace()) {
+        return Some(SkipReason::SharedProcesses);
     }
     if !recipe.native_sidecar && pod.runs_to_completion() {
         return Some(SkipReason::JobOnOldServer);

@@ -80,6 +80,13 @@ fn container() -> BoxedStrategy<Value> {
         ("name", text(&["app", "other", "net-prober"])),
         ("image", text(&["a", "b"])),
         ("restartPolicy", text(&["Always", "Never"])),
+        (
+            "securityContext",
+            fields(vec![(
+                "runAsUser",
+                prop::sample::select(&[0, 65532][..]).prop_map(Value::from).boxed(),
+            )]),
+        ),
         ("ports", list(port, 0)),
         ("resources", resources()),
     ])
@@ -111,7 +118,8 @@ fn pod() -> BoxedStrategy<Value> {
     ]);
     let host = prop_oneof![6 => Just(false), 1 => Just(true)].prop_map(Value::from).boxed();
     let spec = fields(vec![
-        ("hostNetwork", host),
+        ("hostNetwork", host.clone()),
+        ("shareProcessNamespace", host),
         ("os", fields(vec![("name", text(&["linux", "linux", "windows"]))])),
         ("restartPolicy", text(&["Always", "Never"])),
         ("containers", list(container(), 1)),
