@@ -64,6 +64,8 @@ pub struct Bench {
     pub client: Client,
     pub prometheus: Prometheus,
     plane: &'static ControlPlane,
+    /// When this test began: what is older is about another test's objects of the same name.
+    began: Timestamp,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -90,7 +92,13 @@ impl Bench {
             })
             .await;
         let client = plane.client().expect("client");
-        let bench = Self { client, prometheus: Prometheus::start().await, plane, _turn: turn };
+        let bench = Self {
+            client,
+            prometheus: Prometheus::start().await,
+            plane,
+            began: Timestamp::now(),
+            _turn: turn,
+        };
         if !is_whole(&bench.client).await {
             install(&bench.client).await;
         }
@@ -330,15 +338,26 @@ impl Bench {
         self.plane
     }
 
-    /// The reasons of the events about a TrafficWatch.
+    /// Reason and note of each event about an object of this test.
     pub async fn events(&self, name: &str) -> Vec<(String, String)> {
         use k8s_openapi::api::events::v1::Event;
         let events = Api::<Event>::all(self.client.clone());
         let list = events.list(&ListParams::default()).await.expect("events");
         list.into_iter()
             .filter(|e| e.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(name))
+            .filter(|e| e.event_time.as_ref().is_none_or(|time| time.0 >= self.began))
             .map(|e| (e.reason.unwrap_or_default(), e.note.unwrap_or_default()))
             .collect()
+    }
+
+    /// Waits for an event whose note has this text: events are written beside everything else.
+    pub async fn until_event(&self, name: &str, reason: &str, text: &str) {
+        let found = async || {
+            let events = self.events(name).await;
+            events.into_iter().any(|(r, note)| r == reason && note.contains(text)).then_some(())
+        };
+        let otherwise = async || format!("{:?}", self.events(name).await);
+        eventually_or(&format!("event {reason} with {text:?}"), found, otherwise).await;
     }
 }
 

@@ -83,11 +83,15 @@ fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_j
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("54"));
         bench.until_label("node-2", KEY, Some("false")).await;
-        let reasons: Vec<_> = bench.events("web").await.into_iter().map(|(r, _)| r).collect();
-        assert!(reasons.contains(&"NodeUnfit".to_owned()), "{reasons:?}");
-        assert!(reasons.contains(&"NodeFit".to_owned()), "{reasons:?}");
-        let fit = operator.metric("traffic_operator_trafficwatch_nodes", &["state=\"Fit\""]).await;
-        assert!((fit - 3.0).abs() < f64::EPSILON);
+        for reason in ["NodeUnfit", "NodeFit"] {
+            bench.until_event("web", reason, "node-2").await;
+        }
+        let fit = async || {
+            let nodes = "traffic_operator_trafficwatch_nodes";
+            let fit = operator.metric(nodes, &["state=\"Fit\""]).await;
+            ((fit - 3.0).abs() < f64::EPSILON).then_some(())
+        };
+        eventually("three fit nodes in the metrics", fit).await;
         assert_eq!(operator.terminate().await, Some(0));
     });
 }

@@ -27,15 +27,6 @@ async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
 }
 
-async fn has_event(bench: &Bench, name: &str, reason: &str, text: &str) {
-    let what = format!("event {reason} with {text:?}");
-    let found = async || {
-        let events = bench.events(name).await;
-        events.into_iter().any(|(r, note)| r == reason && note.contains(text)).then_some(())
-    };
-    eventually(&what, found).await;
-}
-
 #[test]
 fn an_absolute_threshold_marks_by_bits_per_second_without_any_link_speed() {
     run(async |bench| {
@@ -47,7 +38,7 @@ fn an_absolute_threshold_marks_by_bits_per_second_without_any_link_speed() {
         bench.until_label("node-2", KEY, Some("true")).await;
         let status = bench.until("web", &[("/max", json!("800M"))]).await;
         assert_eq!(status["nodes"]["node-2"]["criteria"][0]["value"], "8.08e+08");
-        has_event(&bench, "web", "NodeUnfit", "uses 808 Mbit/s, above 800M").await;
+        bench.until_event("web", "NodeUnfit", "uses 808 Mbit/s, above 800M").await;
         let labels = ["node=\"node-2\"", "criterion=\"bandwidth\"", "unit=\"bits_per_second\""];
         let value = operator.metric("traffic_operator_trafficwatch_node_value", &labels).await;
         assert!((value - 808e6).abs() < 1.0, "{value}");
@@ -81,7 +72,7 @@ fn a_query_of_the_authors_replaces_the_built_in_one_and_criteria_stand_beside_it
         bench.prometheus.own("sum by (node) (loss)", "node-3", "0.02");
         bench.until_label("node-3", KEY, Some("true")).await;
         bench.until("web", &[("/nodes/node-3/reason", json!("loss"))]).await;
-        has_event(&bench, "web", "NodeUnfit", "has loss 0.02, above 0.01").await;
+        bench.until_event("web", "NodeUnfit", "has loss 0.02, above 0.01").await;
         let message = bench.condition("web", "MetricsAvailable", "True", "Available").await;
         assert!(message.contains("how old the samples of your own queries are"), "{message}");
         let value = operator
@@ -149,7 +140,7 @@ fn what_happens_to_a_node_without_evidence_is_the_authors_choice() {
             let status = bench.until(action, &[("/nodes/node-2/state", json!("Unknown"))]).await;
             assert_eq!(status["nodes"]["node-2"]["unfit"], true, "{action}");
         }
-        has_event(&bench, "fit", "NodeUnknownExpired", "NoSample for 3s").await;
+        bench.until_event("fit", "NodeUnknownExpired", "NoSample for 3s").await;
         let told = bench.events("hold").await;
         assert!(told.iter().all(|(reason, _)| reason != "NodeUnknownExpired"), "{told:?}");
         bench.prometheus.set("node-2", Sample::percent("10"));
@@ -337,11 +328,11 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         let stranger = serde_json::from_value(stranger).unwrap();
         pods.create(&PostParams::default(), &stranger).await.unwrap();
         bench.prometheus.set("node-2", Sample::percent("99"));
-        has_event(&bench, "web", "EvictionRefused", "disruption budget").await;
+        bench.until_event("web", "EvictionRefused", "disruption budget").await;
         assert!(leaving(&bench).await.is_empty());
         assert!(evictions(&operator, "refused").await >= 1.0);
         budgets.delete("web", &DeleteParams::default()).await.unwrap();
-        has_event(&bench, "web", "PodEvicted", "from node node-2, which stays unfit").await;
+        bench.until_event("web", "PodEvicted", "from node node-2, which stays unfit").await;
         // The other waits until the replacement is Ready.
         bench.judgements(4).await;
         let first = leaving(&bench).await;
@@ -401,7 +392,7 @@ fn a_window_that_holds_too_few_scrapes_is_told_and_judged_all_the_same() {
         bench.prometheus.scrapes("2");
         bench.watch("web", json!({"window": "2s"})).await;
         let _operator = bench.operator();
-        has_event(&bench, "web", "WindowTooShort", "spec.window of 2s holds 2 scrapes").await;
+        bench.until_event("web", "WindowTooShort", "spec.window of 2s holds 2 scrapes").await;
         let message = bench.condition("web", "MetricsAvailable", "True", "Available").await;
         assert!(message.contains("fewer than four scrapes"), "{message}");
         bench.until("web", &[("/ready", json!(true))]).await;
