@@ -4,6 +4,7 @@
 //! All of them share one cluster, one after the other. It is started for the first that runs, and
 //! taken down at the end, whatever became of them.
 mod agents;
+mod broken;
 mod insight;
 mod prober;
 mod probing;

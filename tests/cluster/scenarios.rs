@@ -11,6 +11,7 @@ use crate::{
         a_peer_that_does_not_answer_costs_the_others_nothing, a_prober_at_rest_writes_nothing,
         agents_open_no_more_files_however_long_they_probe, series_of_a_dead_peer_vanish,
     },
+    broken::n02_a_broken_network_stays_visible_until_the_alert_has_fired,
     insight::{
         backtest_agrees_with_what_the_operator_did,
         pods_leave_a_node_that_stays_unfit_and_budgets_hold,
@@ -71,6 +72,7 @@ scenarios![
     series_of_a_dead_peer_vanish,
     a_prober_at_rest_writes_nothing,
     agents_open_no_more_files_however_long_they_probe,
+    n02_a_broken_network_stays_visible_until_the_alert_has_fired,
     the_original_swarm_s_layout_runs_verbatim,
     no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
     every_panel_of_the_dashboard_has_data,

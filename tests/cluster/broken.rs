@@ -1,0 +1,213 @@
+//! A network that breaks: what measures it must not go quiet exactly then.
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use lab::Impairment;
+use serde_json::Value;
+
+use crate::{
+    prober::{compare, create, delete, deploy, pod, ready},
+    stage::Stage,
+};
+
+/// The prober's name, and its pods' label.
+const NAME: &str = "broken";
+
+/// What the rules say of it.
+const PROBER: &str = r#"prober="default/broken""#;
+
+/// More than every second packet, each way: the path is bad enough for applications to give up, and
+/// measurements still come through.
+const LOSS: f64 = 0.6;
+
+/// The longest that an impairment lasts, should nobody lift it.
+const IMPAIRED: Duration = Duration::from_mins(15);
+
+/// Until an alert has fired: its window and its `for:` are five minutes each, and Prometheus evaluates
+/// rules every half minute.
+const FIRES: Duration = Duration::from_mins(8);
+
+/// What goes wrong: a node's network loses packets, the application there depends on that path and turns
+/// NotReady, and then the node dies. None of that takes the evidence away.
+pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
+    stage: &Stage,
+) -> Result<()> {
+    let bad = victim(stage)?;
+    create(stage, NAME, "pollingPeriod: 500ms\ntimeout: 400ms").await?;
+    deploy(stage, NAME, 3).await?;
+    ready(stage, NAME, 3).await?;
+    all_measured(stage).await?;
+    a_rollout_is_no_loss(stage).await?;
+    depend_on_the_path(stage, &bad).await?;
+    stage
+        .watch(
+            NAME,
+            &format!(
+                "criteria:\n- {{name: loss, query: 'netprober:node_loss:ratio1m{{{PROBER}}}', max: \"0.05\"}}"
+            ),
+        )
+        .await?;
+    stage.until_label(&bad, NAME, Some("false")).await?;
+
+    let impairment = Impairment { delay: Duration::ZERO, loss: LOSS };
+    let impaired = stage.cluster.impair(&bad, impairment, IMPAIRED).await?;
+    let began = Instant::now();
+    stage.until("the application NotReady", async || Ok(!ready_on(stage, &bad)?)).await?;
+    stage.until_label(&bad, NAME, Some("true")).await?;
+    let marked = began.elapsed().as_secs();
+    // A window of a minute, all of it with an application that is not Ready.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let lossy = loss_of(stage, &bad).await?.context("no loss of a lossy node")?;
+    ensure!(lossy > 0.5, "loss {lossy}: the application is NotReady, its path is as bad as before");
+
+    stage.cluster.kill_node(&bad)?;
+    drop(impaired);
+    let outcome = dead(stage, &bad, began).await;
+    stage.cluster.start_node(&bad)?;
+    stage.cluster.nodes_ready(std::slice::from_ref(&bad)).await?;
+    let (full, fired) = outcome?;
+    compare(
+        "an application that turns NotReady leaves every list, and what was measured of its node ends",
+        &format!(
+            "{bad} marked after {marked} s, loss {lossy:.2} while NotReady, 1 after {full} s, alert after \
+             {fired} s"
+        ),
+    );
+    stage.cluster.operator_ready().await?;
+    ready(stage, NAME, 3).await?;
+    stage.until_label(&bad, NAME, Some("false")).await?;
+    stage.delete(NAME)?;
+    stage.cluster.kubectl(&["delete", "pod", "anchor", "--grace-period=0", "--force"])?;
+    delete(stage, NAME).await
+}
+
+/// Loss rises to 1 and stays there until the alert about this node, and no other, has fired. Returns after how
+/// many seconds each was so.
+async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
+    stage
+        .until("a loss of 1", async || {
+            Ok(loss_of(stage, bad).await?.is_some_and(|loss| loss > 0.99))
+        })
+        .await?;
+    let full = began.elapsed().as_secs();
+    loop {
+        let loss = loss_of(stage, bad).await?;
+        ensure!(
+            loss.is_some_and(|loss| loss > 0.99),
+            "loss {loss:?} after {} s: the evidence is gone before the alert",
+            began.elapsed().as_secs()
+        );
+        for node in stage.cluster.node_names() {
+            let expected = if node == bad { "true" } else { "false" };
+            let label = stage.label(&node, NAME)?;
+            ensure!(label.as_deref() == Some(expected), "{node} is marked {label:?}");
+        }
+        let firing = firing(stage).await?;
+        ensure!(firing.iter().all(|node| node == bad), "{firing:?}");
+        if !firing.is_empty() {
+            return Ok((full, began.elapsed().as_secs()));
+        }
+        ensure!(began.elapsed() < FIRES, "no alert within {FIRES:?}");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}
+
+/// The other side of the rule: agents that are replaced one after the other lose nothing.
+async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
+    let deployment = format!("deployment/{NAME}");
+    stage.cluster.kubectl(&["rollout", "restart", &deployment])?;
+    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=90s"])?;
+    ready(stage, NAME, 3).await?;
+    // What was probed while pods came and went is in these windows.
+    let newest = format!("max(netprober:node_loss:ratio1m{{{PROBER}}})");
+    let alerts = format!("ALERTS{{alertname=~\"NetworkProber.*\", {PROBER}}}");
+    let end = Instant::now() + Duration::from_secs(40);
+    while Instant::now() < end {
+        let loss = stage.cluster.query(&newest).await?.first().map(|sample| sample.1);
+        ensure!(loss.is_none_or(|loss| loss < 0.05), "a rollout is shown as a loss of {loss:?}");
+        let alerts = stage.cluster.query(&alerts).await?;
+        ensure!(alerts.is_empty(), "a rollout brings alerts: {alerts:?}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    Ok(())
+}
+
+/// A node whose loss does not take Prometheus or the peer of the application with it.
+fn victim(stage: &Stage) -> Result<String> {
+    let prometheus = stage.json(&["pod", "prometheus-k8s-0", "-n", "monitoring"])?;
+    let home = prometheus["spec"]["nodeName"].as_str().context("node of Prometheus")?.to_owned();
+    let mut others = stage.cluster.node_names().into_iter().filter(|node| *node != home);
+    others.next_back().context("another node")
+}
+
+/// Gives the application a readiness that depends on the path to another node, as that of an application with a
+/// database has.
+async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
+    let home = stage.cluster.node_names().into_iter().find(|node| node != bad).context("a node")?;
+    let more = format!("nodeName: {home}");
+    pod(stage, "default", "anchor", "anchor", &more).await?;
+    let (pods, _) = ready(stage, "anchor", 1).await?;
+    let address = pods[0]["status"]["podIP"].as_str().context("its address")?.to_owned();
+    stage.cluster.kubectl(&[
+        "exec",
+        "anchor",
+        "--",
+        "busybox",
+        "sh",
+        "-c",
+        "busybox httpd -p 8000 -h /bin",
+    ])?;
+    // Several packets each way: of these hardly any come through.
+    let ask = format!("busybox wget -q -T 1 -O /dev/null http://{address}:8000/busybox");
+    let patch = serde_json::json!({"spec": {"template": {"spec": {"containers": [{
+        "name": "c",
+        "readinessProbe": {
+            "exec": {"command": ["busybox", "sh", "-c", ask]},
+            "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 2,
+        },
+    }]}}}});
+    let deployment = format!("deployment/{NAME}");
+    stage.cluster.kubectl(&["patch", &deployment, "-p", &patch.to_string()])?;
+    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=90s"])?;
+    ready(stage, NAME, 3).await?;
+    all_measured(stage).await
+}
+
+/// Waits until every node has a value.
+async fn all_measured(stage: &Stage) -> Result<()> {
+    let measured = format!("count(netprober:node_loss:ratio1m{{{PROBER}}} == 0)");
+    stage
+        .until("three nodes without loss", async || {
+            let count = stage.cluster.query(&measured).await?;
+            Ok(count.first().is_some_and(|sample| sample.1 > 2.5))
+        })
+        .await
+}
+
+/// Whether the application on a node is Ready.
+fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
+    let pods = stage.json(&["pods", "-l", &format!("app={NAME}")])?;
+    let pods = pods["items"].as_array().context("pods")?;
+    let mut there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node);
+    Ok(there.any(|pod| {
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|c: &Value| c["type"] == "Ready" && c["status"] == "True")
+    }))
+}
+
+/// What Prometheus has of a node now.
+async fn loss_of(stage: &Stage, node: &str) -> Result<Option<f64>> {
+    let query = format!("netprober:node_loss:ratio1m{{{PROBER}, node=\"{node}\"}}");
+    Ok(stage.cluster.query(&query).await?.first().map(|sample| sample.1))
+}
+
+/// The nodes that the alert fires for.
+async fn firing(stage: &Stage) -> Result<Vec<String>> {
+    let query =
+        format!("ALERTS{{alertname=\"NetworkProberLossHigh\", alertstate=\"firing\", {PROBER}}}");
+    let samples = stage.cluster.query(&query).await?;
+    Ok(samples
+        .into_iter()
+        .map(|sample| sample.0.get("node").cloned().unwrap_or_default())
+        .collect())
+}
