@@ -14,6 +14,7 @@ use anyhow::{Context, ensure};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Bytes, client::conn, header};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prometheus_client::metrics::counter::Counter;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -101,7 +102,8 @@ struct Serving {
 fn serve(certificates: &Certificates, started: &mpsc::Sender<Serving>) -> anyhow::Result<()> {
     let thread = format!("/proc/{}", std::fs::read_link("/proc/thread-self")?.display());
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let server = Server::bind(([127, 0, 0, 1], 0).into(), certificates).await?;
+        let server =
+            Server::bind(([127, 0, 0, 1], 0).into(), certificates, Counter::default()).await?;
         started.send(Serving { address: server.address()?, thread })?;
         let router = router(Arc::new(Always(recipe())), Arc::new(Nobody));
         Ok(server.run(router, std::future::pending()).await?)

@@ -152,7 +152,16 @@ async fn measure(
         binary,
         plane.kubeconfig(),
         &lease,
-        &["--prometheus-url", &url, "--admin-address", &admin, "--webhook-address", any],
+        &[
+            "--prometheus-url",
+            &url,
+            "--admin-address",
+            &admin,
+            "--webhook-address",
+            any,
+            "--pinglist-address",
+            any,
+        ],
     )?;
     let scraper = scraper::Scraper::start(format!("http://{admin}/metrics"));
     let summary = async |unfit: u32, fit: u32| {

@@ -192,7 +192,7 @@ impl Bench {
         self.series(count).await?;
         tokio::time::sleep(CALM).await;
         let (series, (alone, _)) = (self.series(count).await?, operator.memory()?);
-        let mut agents = Agents::new(&self.client, self.webhook).await?;
+        let mut agents = Agents::new(&self.client, serving.pinglists).await?;
         let start = Instant::now();
         self.members.iter().cloned().for_each(|member| agents.add(member));
         wait("all lists", async || (agents.told() >= count).then_some(())).await?;

@@ -142,7 +142,16 @@ async fn measure(
         binary,
         plane.kubeconfig(),
         &lease,
-        &["--prometheus-url", &url, "--admin-address", any, "--webhook-address", any],
+        &[
+            "--prometheus-url",
+            &url,
+            "--admin-address",
+            any,
+            "--webhook-address",
+            any,
+            "--pinglist-address",
+            any,
+        ],
     )?;
     let api = Api::<RouteReflectorSet>::all(client.clone());
     let mut spec = spec.clone();

@@ -60,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
         time.as_secs() / 60
     );
     let end = Instant::now() + time;
-    let handshakes = tokio::spawn(handshakes(client.clone(), webhook, end));
+    let handshakes = tokio::spawn(handshakes(client.clone(), serving.pinglists, end));
     let rotations = tokio::spawn(rotations(client.clone(), end));
     let pods = pods(&client, end).await?;
     let (handshakes, rotations) = (handshakes.await??, rotations.await??);
@@ -195,7 +195,7 @@ struct Handshakes {
 /// New connections, each with the `ca.crt` that agents are given at that moment.
 async fn handshakes(
     client: Client,
-    webhook: SocketAddr,
+    pinglists: SocketAddr,
     end: Instant,
 ) -> anyhow::Result<Handshakes> {
     let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
@@ -210,7 +210,7 @@ async fn handshakes(
         let roots = reqwest::Certificate::from_pem_bundle(ca.as_bytes())?;
         let http = reqwest::Client::builder().tls_certs_only(roots).build()?;
         // Without a token the answer is no list; the handshake is what counts.
-        match http.get(format!("https://{webhook}/pinglist")).send().await {
+        match http.get(format!("https://{pinglists}/pinglist")).send().await {
             Ok(_) => all.good += 1,
             Err(error) => {
                 eprintln!("{:.1} s: handshake: {error:?}", begin.elapsed().as_secs_f64());

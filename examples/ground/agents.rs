@@ -68,14 +68,14 @@ pub struct Agents {
 
 impl Agents {
     /// None yet; with what the operator has its agents trust.
-    pub async fn new(client: &Client, webhook: SocketAddr) -> anyhow::Result<Self> {
+    pub async fn new(client: &Client, pinglists: SocketAddr) -> anyhow::Result<Self> {
         let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
         let ca = async || maps.get_opt(NAME).await.ok()??.data?.remove("ca.crt");
         let ca = wait("ca.crt", ca).await?;
         let roots = reqwest::Certificate::from_pem_bundle(ca.as_bytes())?;
         // One connection for each request under way, as that many processes have.
         let http = reqwest::Client::builder().tls_certs_only(roots).http1_only().build()?;
-        let url = format!("https://{webhook}/pinglist?prober={NAMESPACE}/{NAME}");
+        let url = format!("https://{pinglists}/pinglist?prober={NAMESPACE}/{NAME}");
         Ok(Self { http, url, board: Arc::default(), tasks: JoinSet::new() })
     }
 

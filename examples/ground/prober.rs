@@ -25,6 +25,8 @@ pub struct Serving {
     pub operator: Operator,
     /// Where its pages are.
     pub admin: String,
+    /// Where agents ask.
+    pub pinglists: SocketAddr,
 }
 
 impl Serving {
@@ -35,15 +37,17 @@ impl Serving {
         webhook: SocketAddr,
         further: &[&str],
     ) -> anyhow::Result<Self> {
-        let (admin, webhook) = (free_address()?.to_string(), webhook.to_string());
+        let (admin, pinglists) = (free_address()?.to_string(), free_address()?);
+        let (webhook, lists) = (webhook.to_string(), pinglists.to_string());
         let url = format!("https://{webhook}");
         let mut args = vec!["--admin-address", &admin, "--webhook-address", &webhook];
-        args.extend(["--webhook-url", &url, "--agent-image", "registry.example.com/agent:1"]);
+        args.extend(["--webhook-url", &url, "--pinglist-address", &lists]);
+        args.extend(["--agent-image", "registry.example.com/agent:1"]);
         // Nobody asks Prometheus anything here.
         args.extend(["--prometheus-url", "http://127.0.0.1:9"]);
         args.extend(further);
         let operator = Operator::start(binary, plane.kubeconfig(), lease, &args)?;
-        let serving = Self { operator, admin };
+        let serving = Self { operator, admin, pinglists };
         wait("the operator to be ready", async || serving.page("/readyz").await.ok()).await?;
         Ok(serving)
     }

@@ -88,15 +88,26 @@ pub struct RunArgs {
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
 
-    /// Where the webhook and the pinglists are served, over TLS.
+    /// Where the webhook is served, over TLS.
     #[arg(long, env = "TRAFFIC_OPERATOR_WEBHOOK_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:9443")]
     pub webhook_address: SocketAddr,
 
-    /// Where the API server and the agents reach it, for an operator that runs outside of the cluster
+    /// Where the API server reaches it, for an operator that runs outside of the cluster
     /// [default: the Service traffic-operator-webhook].
     #[arg(long, env = "TRAFFIC_OPERATOR_WEBHOOK_URL", value_name = "URL", value_parser = https_url)]
     pub webhook_url: Option<Url>,
+
+    /// Where agents get their pinglists, over TLS.
+    #[arg(long, env = "TRAFFIC_OPERATOR_PINGLIST_ADDRESS", value_name = "ADDRESS:PORT")]
+    #[arg(default_value = "0.0.0.0:9444")]
+    pub pinglist_address: SocketAddr,
+
+    /// Where agents reach them, for an operator that runs outside of the cluster [default: with
+    /// --webhook-url its host and the port of --pinglist-address, else the Service
+    /// traffic-operator-pinglists].
+    #[arg(long, env = "TRAFFIC_OPERATOR_PINGLIST_URL", value_name = "URL", value_parser = https_url)]
+    pub pinglist_url: Option<Url>,
 
     /// The image of agents whose NetworkProber names none [default: that of this operator's own pod].
     #[arg(long, env = "TRAFFIC_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
@@ -155,6 +166,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         webhook: runtime::webhook::WebhookConfig {
             address: args.webhook_address,
             url: args.webhook_url.clone(),
+            pinglist_address: args.pinglist_address,
+            pinglist_url: args.pinglist_url.clone(),
             agent_image: args.agent_image.clone(),
             pod: args.identity.clone(),
             lifetimes: Lifetimes {
@@ -209,6 +222,8 @@ mod tests {
             ("--probe-address", "8081"),
             ("--page-address", "localhost"),
             ("--webhook-url", "http://operator:9443"),
+            ("--pinglist-address", "9444"),
+            ("--pinglist-url", "http://operator:9444"),
             ("--certificate-lifetime", "30s"),
             ("--log-format", "xml"),
             ("--kinds", "TrafficWatches"),

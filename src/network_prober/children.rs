@@ -10,10 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    rules::{self, Pace},
-    settings::Settings,
-};
+use super::{rules, settings::Settings};
 use crate::{
     api::NetworkProber,
     controller::MANAGED_BY,
@@ -289,9 +286,7 @@ impl Family<'_> {
     /// Loss and round-trip time by pair and by node, and alerts on them.
     #[must_use]
     pub fn prometheus_rule(&self) -> Child {
-        let Settings { period, timeout, .. } = *self.settings;
-        let interval = self.settings.monitoring.interval.into();
-        let spec = rules::rules(&self.settings.key(), Pace { period, timeout, interval });
+        let spec = rules::rules(&self.settings.key(), self.settings.period);
         self.monitoring(ChildKind::PrometheusRule, &spec)
     }
 

@@ -40,7 +40,10 @@ pub use gauges::Gauges;
 pub use injector::WorldInjector;
 pub use owned::Owned;
 use plan::{Desired, Observed};
-pub use serving::{AUDIENCE, Agents, PATH as PINGLIST_PATH};
+pub use serving::{
+    AUDIENCE, Agents, LIMITS as PINGLIST_LIMITS, PATH as PINGLIST_PATH, REVIEWS,
+    REVIEWS_OF_ONE_SOURCE,
+};
 use view::{Key, Snapshot, View};
 use world::World;
 

@@ -1,8 +1,5 @@
 //! Who probes whom, as each agent is told.
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use axum::body::Bytes;
 use serde_json::json;
@@ -12,19 +9,29 @@ use super::{
     settings::{LARGEST_MESH, Settings},
 };
 use crate::{
-    agent::{
-        budget::{self, AGENT_SERIES},
-        pinglist::{Peer, Pinglist, PinglistSelf},
-    },
+    agent::pinglist::{Peer, Pinglist, PinglistSelf},
     api::network_prober::Delivery,
     placement::{
         hash,
-        ring::{Bound, Member as Place, Ring, Rotation},
+        ring::{Member as Place, Ring},
     },
 };
 
 #[cfg(test)]
 mod tests;
+
+/// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
+const RTT_SERIES: usize = 20;
+
+/// Beside it, for each protocol: the counters by result and reason (HTTP seven, TCP six, UDP five), the
+/// kernel's figure (TCP), duplicates and reordering (UDP): seven each.
+const OTHER_SERIES: usize = 7;
+
+/// Buckets of the original's histogram with +Inf, sum and count.
+const ORIGINAL_SERIES: usize = 28;
+
+/// What an agent exports whomever it probes: its own process, schedule and list.
+const AGENT_SERIES: usize = 40;
 
 /// The lists of one `NetworkProber`.
 ///
@@ -38,10 +45,6 @@ pub struct Pinglists {
     pub estimated_series: usize,
     /// Whether there are no lists because everybody would probe too many.
     pub refused: bool,
-    /// How many peers an agent probes at a time.
-    pub most: usize,
-    /// What that bound does to the lists.
-    pub rotation: Rotation,
     lists: HashMap<String, List>,
     peers: Vec<Fragment>,
 }
@@ -129,16 +132,13 @@ impl Pinglists {
     }
 
     /// The lists of all agents: the members' from the ring; a pod that does not take part probes
-    /// nobody. None of a full mesh that is refused: its lists are what would be too much. `now` is the
-    /// time since the Unix epoch: where a list has a bound, its peers take turns.
+    /// nobody. None of a full mesh that is refused: its lists are what would be too much.
     #[must_use]
-    pub fn of_members(settings: &Settings, members: &Members, now: Duration) -> Self {
+    pub fn of_members(settings: &Settings, members: &Members) -> Self {
         let series = Series::of(settings, &members.members);
         let all = 0..members.members.len();
-        let most = series.most_peers(settings);
         let mut lists = Self {
             refused: settings.is_full_mesh() && members.members.len() > LARGEST_MESH,
-            most,
             peers: members.members.iter().map(|member| fragment(settings, member)).collect(),
             ..Self::default()
         };
@@ -151,11 +151,7 @@ impl Pinglists {
                 all.map(|place| series.of_everybody_but(place)).sum::<usize>();
         }
         if !lists.refused {
-            let bound = budget::bound(most, settings.period, now);
-            let (targets, rotation) = targets(settings, &members.members, bound);
-            if !everybody {
-                lists.rotation = rotation;
-            }
+            let targets = targets(settings, &members.members).into_iter();
             for (member, targets) in members.members.iter().zip(targets) {
                 if !everybody {
                     lists.estimated_series += series.of_these(&targets);
@@ -196,10 +192,10 @@ fn json(value: &impl serde::Serialize) -> String {
 }
 
 /// Whom each member probes, as indices.
-fn targets(settings: &Settings, members: &[Member], bound: Bound) -> (Vec<Vec<usize>>, Rotation) {
+fn targets(settings: &Settings, members: &[Member]) -> Vec<Vec<usize>> {
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
-    Ring::new(&places, settings.neighbours).bounded(bound).rotation()
+    Ring::new(&places, settings.neighbours).peers()
 }
 
 fn own(member: &Member) -> PinglistSelf {
@@ -261,15 +257,9 @@ impl Series {
             on_node,
             all_addresses: addresses.iter().sum(),
             addresses,
-            per_node: budget::per_node(settings.probes.len()),
-            per_address: budget::per_address(settings.original_metrics),
+            per_node: settings.probes.len() * (RTT_SERIES + OTHER_SERIES),
+            per_address: if settings.original_metrics { ORIGINAL_SERIES } else { 0 },
         }
-    }
-
-    /// How many peers fit into a scrape, whoever they are.
-    fn most_peers(&self, settings: &Settings) -> usize {
-        let addresses = self.addresses.iter().max().copied().unwrap_or(1);
-        budget::most_peers(settings.probes.len(), addresses, settings.original_metrics)
     }
 
     fn count(&self, nodes: usize, addresses: usize) -> usize {

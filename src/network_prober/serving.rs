@@ -1,29 +1,45 @@
 //! Gives each agent its pinglist, from any replica, when it changes.
 //!
-//! An agent shows the token of its pod; the API server says whose it is. Nobody gets another's list.
+//! An agent shows the token of its pod; the API server says whose it is. Nobody gets another's list, and
+//! nobody who has none makes us ask the API server.
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    net::IpAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{RawQuery, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use kube::{Api, Client, api::PostParams};
-use tokio::{sync::Semaphore, time::timeout};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use tokio::time::timeout;
 
 use super::{
     pinglists::{self, Served},
     view::Snapshot,
     world::World,
 };
-use crate::{metrics::Metrics, runtime::shutdown::Shutdown};
+use crate::{
+    metrics::Metrics,
+    runtime::shutdown::Shutdown,
+    serving::{
+        Limits,
+        connections::{Connection, Lasts, Pace},
+    },
+};
+
+mod claims;
+#[cfg(test)]
+mod floods;
+mod tokens;
+
+use tokens::Tokens;
+pub use tokens::{REVIEWS, REVIEWS_OF_ONE_SOURCE};
 
 /// Where pinglists are served.
 pub const PATH: &str = "/pinglist";
@@ -38,19 +54,27 @@ const LONGEST_WAIT: Duration = Duration::from_secs(50);
 /// For how long a pod that is not known yet is waited for: its agent may be quicker than our watch.
 const UNKNOWN_POD: Duration = Duration::from_secs(5);
 
-/// For how long a token is believed after the API server was asked: agents come back every
-/// [`LONGEST_WAIT`], and a pod that is gone has no list whatever its token.
-const BELIEVED: Duration = Duration::from_mins(5);
-
-/// The most tokens that are remembered: twice the largest cluster, 1.2 kB each.
-const TOKENS: usize = 10_000;
-
-/// How many tokens the API server is asked about at once: who sends us nonsense must not make us send
-/// it on as fast.
-const REVIEWS: usize = 16;
-
-/// How long an agent waits for its turn.
-const REVIEW_WAIT: Duration = Duration::from_secs(5);
+/// For agents. In all: 5,000 that came here because the other replica restarts, and half as many of theirs
+/// that are not closed yet; a waiting agent takes 41 to 45 kB (`prober_bench`), and all of them fit in the
+/// memory limit of the Deployment. Of one address: agents may come from behind that of their node, which runs
+/// 250 pods at most, each with a connection and one that is not closed yet. Strangers lose their places to
+/// whoever comes; an agent's next request follows its last one at once, or after a pause of ten seconds.
+pub const LIMITS: Limits = Limits {
+    connections: 7_500,
+    of_one_source: 512,
+    head: Duration::from_secs(100),
+    lasts: Lasts::WhileUsed(Pace {
+        // A handshake over a bad network, and a packet.
+        head: Duration::from_secs(8),
+        // A pod that is not known yet is waited for, and then the turn of its token, for 5 s each; an
+        // answer of the API server may take as long.
+        answer: Duration::from_secs(20),
+        // The longest wait for a change is 50 s, and Go's clients keep a connection for 90 s.
+        idle: Duration::from_secs(100),
+    }),
+    keep_alive: true,
+    newest_wins: true,
+};
 
 /// What answers agents; clones share it.
 #[derive(Clone)]
@@ -58,14 +82,13 @@ pub struct Agents(Arc<Inner>);
 
 struct Inner {
     world: World,
-    client: Client,
     metrics: Metrics,
     shutdown: Shutdown,
-    tokens: Mutex<HashMap<String, (String, Instant)>>,
-    reviews: Semaphore,
+    tokens: Tokens,
 }
 
 /// Why there is no list.
+#[derive(Debug)]
 enum Refusal {
     Unauthorized(&'static str),
     Forbidden,
@@ -74,11 +97,18 @@ enum Refusal {
 }
 
 impl Agents {
-    /// Answers from what this replica knows.
+    /// Answers from what this replica knows. `reviews_of_one_source` tokens of an address are reviewed at a
+    /// time.
     #[must_use]
-    pub fn new(world: World, client: Client, metrics: Metrics, shutdown: Shutdown) -> Self {
-        let (tokens, reviews) = (Mutex::default(), Semaphore::new(REVIEWS));
-        Self(Arc::new(Inner { world, client, metrics, shutdown, tokens, reviews }))
+    pub fn new(
+        world: World,
+        client: Client,
+        metrics: Metrics,
+        shutdown: Shutdown,
+        reviews_of_one_source: usize,
+    ) -> Self {
+        let tokens = Tokens::new(client, reviews_of_one_source);
+        Self(Arc::new(Inner { world, metrics, shutdown, tokens }))
     }
 
     /// The route.
@@ -87,61 +117,48 @@ impl Agents {
     }
 
     /// Whose pod a token is of, by UID.
-    async fn pod_of(&self, token: &str) -> Result<String, Refusal> {
-        if let Some(uid) = self.believed(token) {
+    ///
+    /// A stranger's token costs the API server nothing: it is asked only about a token that says it is for us,
+    /// and of a pod that has an agent. The agent may be quicker than our watch of pods.
+    async fn pod_of(
+        &self,
+        token: &str,
+        source: IpAddr,
+        prober: &(String, String),
+    ) -> Result<String, Refusal> {
+        if let Some(uid) = self.0.tokens.believed(token) {
             return Ok(uid);
         }
-        let Ok(Ok(_permit)) = timeout(REVIEW_WAIT, self.0.reviews.acquire()).await else {
-            return Err(Refusal::Unavailable("too many unknown tokens at once\n".into()));
+        let claimed = claims::pod(token, Timestamp::now().as_second())?;
+        let mut snapshots = self.0.world.subscribe();
+        let known = async {
+            let stranger = |snapshot: &Snapshot| {
+                let found = find(snapshot, prober, &claimed);
+                matches!(found, Err(Refusal::Forbidden | Refusal::NoProber))
+            };
+            // The sender lives in `self`.
+            let _ = snapshots.wait_for(|snapshot| !stranger(snapshot)).await;
         };
-        if let Some(uid) = self.believed(token) {
-            return Ok(uid);
-        }
-        let review = TokenReview {
-            spec: TokenReviewSpec {
-                token: Some(token.to_owned()),
-                audiences: Some(vec![AUDIENCE.to_owned()]),
-            },
-            ..TokenReview::default()
-        };
-        let api = Api::<TokenReview>::all(self.0.client.clone());
-        let review = api.create(&PostParams::default(), &review).await.map_err(|error| {
-            tracing::warn!(%error, "the token of an agent could not be reviewed");
-            Refusal::Unavailable("the API server does not review tokens now\n".into())
-        })?;
-        let status = review.status.unwrap_or_default();
-        let for_us = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
-        if status.authenticated != Some(true) || !for_us {
-            return Err(Refusal::Unauthorized("not a token of this cluster for this service\n"));
-        }
-        let extra = status.user.and_then(|user| user.extra).unwrap_or_default();
-        let uid =
-            extra.get("authentication.kubernetes.io/pod-uid").and_then(|v| v.first().cloned());
-        let uid = uid.ok_or(Refusal::Unauthorized("the token is not bound to a pod\n"))?;
-        let mut tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= TOKENS {
-            tokens.retain(|_, (_, at)| at.elapsed() < BELIEVED);
-        }
-        if tokens.len() < TOKENS {
-            tokens.insert(token.to_owned(), (uid.clone(), Instant::now()));
-        }
-        Ok(uid)
+        // Whether or not it came to be known: the snapshot says what is the matter.
+        let _ = timeout(UNKNOWN_POD, known).await;
+        find(&self.0.world.snapshot(), prober, &claimed).map(drop)?;
+        self.0.tokens.review(token, source, claimed).await
     }
 
-    fn believed(&self, token: &str) -> Option<String> {
-        let tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let (uid, at) = tokens.get(token)?;
-        (at.elapsed() < BELIEVED).then(|| uid.clone())
-    }
-
-    async fn answer(&self, query: Option<String>, headers: HeaderMap) -> Result<Response, Refusal> {
+    async fn answer(
+        &self,
+        connection: &Connection,
+        query: Option<String>,
+        headers: HeaderMap,
+    ) -> Result<Response, Refusal> {
         let request = Request::of(query.as_deref().unwrap_or_default());
         let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
         let known = known.and_then(pinglists::read_etag);
         let Some(token) = bearer(&headers) else {
             return Err(Refusal::Unauthorized("Authorization: Bearer <token of the pod>\n"));
         };
-        let uid = self.pod_of(token).await?;
+        let uid = self.pod_of(token, connection.source(), &request.prober).await?;
+        connection.good();
         // They keep the buffer that they were read into, and thousands wait.
         drop((headers, query));
         let _waiting = Waiting::new(&self.0.metrics);
@@ -233,13 +250,17 @@ fn unchanged(print: u64) -> Response {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
+        // A stranger needs no second request.
+        let close = [(header::CONNECTION, "close")];
         match self {
-            Self::Unauthorized(text) => (StatusCode::UNAUTHORIZED, text).into_response(),
+            Self::Unauthorized(text) => (StatusCode::UNAUTHORIZED, close, text).into_response(),
             Self::Forbidden => {
                 let text = "the NetworkProber has no agent in this pod\n";
-                (StatusCode::FORBIDDEN, text).into_response()
+                (StatusCode::FORBIDDEN, close, text).into_response()
             }
-            Self::NoProber => (StatusCode::NOT_FOUND, "no such NetworkProber\n").into_response(),
+            Self::NoProber => {
+                (StatusCode::NOT_FOUND, close, "no such NetworkProber\n").into_response()
+            }
             Self::Unavailable(text) => (StatusCode::SERVICE_UNAVAILABLE, text).into_response(),
         }
     }
@@ -247,10 +268,11 @@ impl IntoResponse for Refusal {
 
 async fn pinglist(
     State(agents): State<Agents>,
+    Extension(connection): Extension<Connection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let answer = agents.answer(query, headers).await;
+    let answer = agents.answer(&connection, query, headers).await;
     let answer = answer.unwrap_or_else(IntoResponse::into_response);
     agents.0.metrics.pinglist_request(answer.status().as_u16());
     answer

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use futures::{
@@ -66,6 +66,14 @@ impl World {
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.0.setup
+    }
+
+    /// A world that knows this, without a cluster.
+    #[cfg(test)]
+    pub(super) fn knowing(setup: Setup, snapshot: Snapshot) -> Self {
+        let world = Self::new(setup, NodeStore::default());
+        world.0.snapshot.send_replace(Arc::new(snapshot));
+        world
     }
 
     /// What is known now.
@@ -263,7 +271,6 @@ impl Follower {
                 before: &snapshot,
                 namespaces: &namespaces,
                 zone: &|node| self.world.0.nodes.zone(node),
-                now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             };
             let view = View::of(prober, settings, pods.as_deref(), &surroundings);
             let key = (prober.namespace().unwrap_or_default(), prober.name_any());

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::shutdown::Shutdown;
 use crate::{
     metrics::Metrics,
-    serving::{Limits, Server},
+    serving::{Limits, Server, connections::Lasts},
     webhook::certificates::{self, Certificates, Lifetimes},
 };
 
@@ -36,7 +36,7 @@ const PROBES: Limits = Limits {
     connections: 256,
     of_one_source: 64,
     head: Duration::from_secs(2),
-    lifetime: Duration::from_secs(5),
+    lasts: Lasts::AtMost(Duration::from_secs(5)),
     keep_alive: false,
     newest_wins: true,
 };
@@ -47,7 +47,7 @@ const SCRAPES: Limits = Limits {
     connections: 128,
     of_one_source: 8,
     head: Duration::from_secs(5),
-    lifetime: Duration::from_secs(30),
+    lasts: Lasts::AtMost(Duration::from_secs(30)),
     keep_alive: false,
     newest_wins: false,
 };
@@ -57,7 +57,7 @@ const PAGE: Limits = Limits {
     connections: 64,
     of_one_source: 64,
     head: Duration::from_secs(10),
-    lifetime: Duration::from_mins(1),
+    lasts: Lasts::AtMost(Duration::from_mins(1)),
     keep_alive: true,
     newest_wins: false,
 };

@@ -11,11 +11,13 @@ use super::{Tasks, admin::Readiness, first_ended, kinds::Definition, shutdown::S
 use crate::{
     metrics::Metrics,
     network_prober::{
-        Agents, PINGLIST_PATH, WorldInjector, scope::Tenancy, view::Setup, world::World,
+        Agents, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE, WorldInjector,
+        scope::Tenancy, view::Setup, world::World,
     },
     nodes::NodeStore,
+    serving::{self as http, Limits},
     webhook::{
-        certificates::{CertificateKeeper, Certificates, Lifetimes, NAME},
+        certificates::{CertificateKeeper, Certificates, HTTP1, Lifetimes, NAME, PINGLISTS},
         configuration::Endpoint,
         review::Outcome,
         server::{self, Observer, Server},
@@ -39,6 +41,10 @@ pub struct WebhookConfig {
     pub address: SocketAddr,
     /// Where it is reached, if not by its Service.
     pub url: Option<Url>,
+    /// Where pinglists are served.
+    pub pinglist_address: SocketAddr,
+    /// Where those are reached, if not by their Service.
+    pub pinglist_url: Option<Url>,
     /// The image of agents.
     pub agent_image: Option<String>,
     /// The name of the operator's own pod, if it runs in one.
@@ -57,10 +63,21 @@ impl WebhookConfig {
         }
     }
 
+    /// Where agents are sent, outside of the cluster: to the host of the webhook if nothing else is said.
+    fn pinglists(&self) -> Option<Url> {
+        if self.pinglist_url.is_some() {
+            return self.pinglist_url.clone();
+        }
+        let mut url = self.url.clone()?;
+        // An https URL has a port.
+        url.set_port(Some(self.pinglist_address.port())).ok()?;
+        Some(url)
+    }
+
     fn pinglist_url(&self, namespace: &str) -> String {
-        match &self.url {
+        match self.pinglists() {
             Some(url) => format!("{}{PINGLIST_PATH}", url.as_str().trim_end_matches('/')),
-            None => format!("https://{NAME}.{namespace}.svc{PINGLIST_PATH}"),
+            None => format!("https://{PINGLISTS}.{namespace}.svc{PINGLIST_PATH}"),
         }
     }
 
@@ -68,7 +85,11 @@ impl WebhookConfig {
     #[must_use]
     pub fn names(&self, namespace: &str) -> Vec<String> {
         let mut names = CertificateKeeper::service_names(namespace);
-        names.extend(self.url.as_ref().and_then(|url| url.host_str()).map(Into::into));
+        for url in [self.url.clone(), self.pinglists()].into_iter().flatten() {
+            let host = url.host_str().map(ToOwned::to_owned);
+            let new = host.filter(|host| !names.contains(host));
+            names.extend(new);
+        }
         names
     }
 
@@ -237,16 +258,43 @@ async fn start(
             bundle.changed().await.context("the certificates are gone")?;
         }
     });
-    let agents =
-        Agents::new(world.clone(), client.clone(), metrics.clone(), closing.clone()).router();
+    serve_pinglists(config, (&world, client, metrics, certificates), closing, tasks).await?;
     let injector = Arc::new(WorldInjector(world.clone()));
-    let router = server::router(injector, Arc::new(Counted(metrics.clone()))).merge(agents);
+    let router = server::router(injector, Arc::new(Counted(metrics.clone())));
     let address = config.address;
-    let server = Server::bind(address, certificates);
+    let server = Server::bind(address, certificates, metrics.refused_connections("webhook"));
     let server =
         server.await.with_context(|| format!("--webhook-address {address}: cannot listen"))?;
-    tracing::info!(address = %server.address()?, "serving the webhook and pinglists");
+    tracing::info!(address = %server.address()?, "serving the webhook");
     let served = server.run(router, closing.begun());
     tasks.spawn(async move { served.await.context("webhook server").map(|()| "webhook server") });
     Ok(world)
+}
+
+/// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of the API server.
+async fn serve_pinglists(
+    config: &WebhookConfig,
+    (world, client, metrics, certificates): (&World, &Client, &Metrics, &Certificates),
+    closing: &Shutdown,
+    tasks: &mut Tasks,
+) -> anyhow::Result<()> {
+    // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of agents.
+    let by_address = config.pinglists().is_none();
+    let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };
+    let of_one_source =
+        if by_address { PINGLIST_LIMITS.of_one_source } else { PINGLIST_LIMITS.connections };
+    let limits = Limits { of_one_source, ..PINGLIST_LIMITS };
+    let (world, client) = (world.clone(), client.clone());
+    let agents = Agents::new(world, client, metrics.clone(), closing.clone(), reviews);
+    // HTTP/1 is what agents speak; a connection of HTTP/2 would be many of them.
+    let tls = certificates.server_config(&[HTTP1]).context("TLS for pinglists")?;
+    let address = config.pinglist_address;
+    let refused = metrics.refused_connections("pinglists");
+    let server = http::Server::bind(address, limits, Some(tls), refused);
+    let server =
+        server.await.with_context(|| format!("--pinglist-address {address}: cannot listen"))?;
+    tracing::info!(address = %server.address()?, "serving pinglists");
+    let served = server.run(agents.router(), closing.begun());
+    tasks.spawn(async move { served.await.context("pinglists").map(|()| "server of pinglists") });
+    Ok(())
 }

@@ -1,49 +1,116 @@
 //! Connections that take a place, and last no longer than they may.
 use std::{
-    future::{Ready, ready},
+    future::{Future, Ready, ready},
     io,
     net::IpAddr,
     pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum_server::accept::Accept;
+use http::Request;
 use prometheus_client::metrics::counter::Counter;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep_until},
 };
+use tower::Service;
 
 use super::places::{Place, Places};
+
+/// How long a connection lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Lasts {
+    /// So long, whatever it does.
+    AtMost(Duration),
+    /// As long as it is used.
+    WhileUsed(Pace),
+}
+
+/// How soon a connection that stays has to be used.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From when it is accepted to the head of its first request: the handshake of TLS included.
+    pub head: Duration,
+    /// From then until a request was a [good](Connection::good) one.
+    pub answer: Duration,
+    /// From each good request to the next.
+    pub idle: Duration,
+}
+
+/// What a server knows of one connection. Handlers find it among a request's extensions.
+#[derive(Clone, Debug)]
+pub struct Connection(Arc<Known>);
+
+#[derive(Debug)]
+struct Known {
+    place: Place,
+    lasts: Lasts,
+    until: Mutex<Until>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Until {
+    asked: bool,
+    end: Instant,
+}
+
+impl Connection {
+    fn new(place: Place, lasts: Lasts) -> Self {
+        let first = match lasts {
+            Lasts::AtMost(lifetime) => lifetime,
+            Lasts::WhileUsed(pace) => pace.head,
+        };
+        let until = Mutex::new(Until { asked: false, end: Instant::now() + first });
+        Self(Arc::new(Known { place, lasts, until }))
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn source(&self) -> IpAddr {
+        self.0.place.source()
+    }
+
+    /// A request came that only a client that belongs here makes: the connection may stay, and loses its
+    /// place to nobody.
+    pub fn good(&self) {
+        if let Lasts::WhileUsed(pace) = self.0.lasts {
+            self.until().end = Instant::now() + pace.idle;
+            self.0.place.keep();
+        }
+    }
+
+    /// The head of a request came.
+    fn asked(&self) {
+        let mut until = self.until();
+        if let (Lasts::WhileUsed(pace), false) = (self.0.lasts, until.asked) {
+            *until = Until { asked: true, end: Instant::now() + pace.answer };
+        }
+    }
+
+    fn until(&self) -> MutexGuard<'_, Until> {
+        self.0.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Accepts connections while there are places, and closes the others at once: those that are there go
 /// on, and a client that is refused comes again.
 #[derive(Clone, Debug)]
 pub struct Limited {
     places: Places,
-    lifetime: Option<Duration>,
+    lasts: Lasts,
     refused: Counter,
 }
 
 impl Limited {
-    /// As many connections as there are places.
+    /// As many connections as there are places, and no longer than this. Counts those that are refused, or
+    /// lose their place.
     #[must_use]
-    pub fn new(places: Places) -> Self {
-        Self { places, lifetime: None, refused: Counter::default() }
-    }
-
-    /// Ends each connection after this time, whatever it does.
-    #[must_use]
-    pub fn within(self, lifetime: Duration) -> Self {
-        Self { lifetime: Some(lifetime), ..self }
-    }
-
-    /// Counts the connections that are refused, or lose their place.
-    #[must_use]
-    pub fn counting(self, refused: Counter) -> Self {
-        Self { refused, ..self }
+    pub fn new(places: Places, lasts: Lasts, refused: Counter) -> Self {
+        Self { places, lasts, refused }
     }
 
     fn counted(&self, stream: TcpStream) -> io::Result<Counted> {
@@ -55,41 +122,76 @@ impl Limited {
         };
         // Answers are small and awaited: nothing is gained by collecting them.
         stream.set_nodelay(true)?;
-        let end = self.lifetime.map(|lifetime| Box::pin(sleep(lifetime)));
         if place.replaced {
             self.refused.inc();
         }
-        Ok(Counted { stream, end, place })
+        let connection = Connection::new(place, self.lasts);
+        let end = Box::pin(sleep_until(connection.until().end));
+        Ok(Counted { stream, end, connection })
     }
 }
 
 impl<S> Accept<TcpStream, S> for Limited {
     type Stream = Counted;
-    type Service = S;
-    type Future = Ready<io::Result<(Counted, S)>>;
+    type Service = Told<S>;
+    type Future = Ready<io::Result<(Counted, Told<S>)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        ready(self.counted(stream).map(|counted| (counted, service)))
+        ready(self.counted(stream).map(|counted| {
+            let connection = counted.connection.clone();
+            (counted, Told { service, connection })
+        }))
+    }
+}
+
+/// A service that knows of the connection of each request.
+#[derive(Clone, Debug)]
+pub struct Told<S> {
+    service: S,
+    connection: Connection,
+}
+
+impl<S, B> Service<Request<B>> for Told<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        self.connection.asked();
+        request.extensions_mut().insert(self.connection.clone());
+        self.service.call(request)
     }
 }
 
 /// A connection that gives its place back when it ends.
 pub struct Counted {
     stream: TcpStream,
-    end: Option<Pin<Box<Sleep>>>,
-    place: Place,
+    end: Pin<Box<Sleep>>,
+    connection: Connection,
 }
 
 impl Counted {
     /// Fails once its time is over, or its place somebody else's.
     fn in_time(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.place.is_over(cx) {
+        if self.connection.0.place.is_over(cx) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        match self.end.as_mut().map(|end| end.as_mut().poll(cx)) {
-            Some(Poll::Ready(())) => Err(io::ErrorKind::TimedOut.into()),
-            Some(Poll::Pending) | None => Ok(()),
+        while self.end.as_mut().poll(cx).is_ready() {
+            // What was used since has longer.
+            let end = self.connection.until().end;
+            if end <= Instant::now() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.end.as_mut().reset(end);
         }
+        Ok(())
     }
 }
 

@@ -16,17 +16,22 @@ use prometheus_client::metrics::counter::Counter;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
+pub mod budget;
 pub mod connections;
 pub mod places;
 #[cfg(test)]
 mod tests;
 
-use connections::Limited;
+use connections::{Lasts, Limited};
 use places::Places;
 
 /// The largest head of a request, in bytes: a token of a pod is about 1 kB. The libraries' own limit is
 /// 400 kB for each connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
+
+/// How long a TLS handshake may take: several round trips over a bad network, which is what this product
+/// is for.
+pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// How long answers under way may take to end at shutdown: they are made from memory.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -38,13 +43,14 @@ pub struct Limits {
     pub connections: usize,
     /// Those of one address.
     pub of_one_source: usize,
-    /// How long the TLS handshake, and then the head of a request, may take.
+    /// How long the TLS handshake, and then the head of a request, may take; where a connection may bring
+    /// a second request, the pause before it is part of that.
     pub head: Duration,
-    /// How long a connection may last in all, whoever is slow.
-    pub lifetime: Duration,
+    /// How long a connection may last, whoever is slow.
+    pub lasts: Lasts,
     /// Whether a connection may bring a second request.
     pub keep_alive: bool,
-    /// Whether a connection above that takes the place of the oldest, instead of being closed.
+    /// Whether a connection above that takes the place of the oldest stranger, instead of being closed.
     pub newest_wins: bool,
 }
 
@@ -96,14 +102,14 @@ impl Server {
         } else {
             Places::new(limits.connections, limits.of_one_source)
         };
-        let limited = Limited::new(places).within(limits.lifetime).counting(self.refused);
+        let limited = Limited::new(places, limits.lasts, self.refused);
         let handle = Handle::new();
         let server = HttpServer::<SocketAddr>::from_listener(self.listener).handle(handle.clone());
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let mut serving: Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
         if let Some(tls) = self.tls {
             let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(tls))
-                .handshake_timeout(limits.head)
+                .handshake_timeout(limits.head.min(HANDSHAKE))
                 .acceptor(limited);
             // HTTP/1 only: the detection of the version waits for ever for the first bytes.
             let mut server = server.acceptor(acceptor).http1_only();

@@ -26,10 +26,17 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    /// In the order in which they were taken.
-    held: BTreeMap<u64, (IpAddr, Arc<End>)>,
+    all: usize,
     /// Only sources that hold a place: never more than places.
-    by_source: HashMap<IpAddr, BTreeSet<u64>>,
+    by_source: HashMap<IpAddr, Source>,
+    /// Those that a newer connection may take, in the order in which they were taken.
+    loose: BTreeMap<u64, (IpAddr, Arc<End>)>,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    held: usize,
+    loose: BTreeSet<u64>,
 }
 
 /// Says that a place was given to somebody else.
@@ -43,6 +50,7 @@ struct End {
 #[derive(Debug)]
 pub struct Place {
     places: Places,
+    source: IpAddr,
     id: u64,
     end: Arc<End>,
     /// Whether somebody lost it to this one.
@@ -56,8 +64,8 @@ impl Places {
         Self::with(most, of_one_source, false)
     }
 
-    /// The same, but a connection above that takes the place of the oldest: for clients with short
-    /// requests, which must not wait for those that stay.
+    /// The same, but a connection above that takes the place of the oldest that is not [kept](Place::keep):
+    /// for clients with short requests, which must not wait for those that stay.
     #[must_use]
     pub fn newest_wins(most: usize, of_one_source: usize) -> Self {
         Self::with(most, of_one_source, true)
@@ -75,22 +83,25 @@ impl Places {
         let source = source.to_canonical();
         let mut taken = self.taken();
         let own = taken.by_source.get(&source);
-        let oldest = if own.map_or(0, BTreeSet::len) >= self.0.of_one_source {
-            Some(own.and_then(BTreeSet::first).copied())
-        } else if taken.held.len() >= self.0.most {
-            Some(taken.held.first_key_value().map(|(id, _)| *id))
+        let oldest = if own.map_or(0, |own| own.held) >= self.0.of_one_source {
+            Some(own.and_then(|own| own.loose.first()).copied())
+        } else if taken.all >= self.0.most {
+            Some(taken.loose.first_key_value().map(|(id, _)| *id))
         } else {
             None
         };
         if let Some(oldest) = oldest {
             let oldest = oldest.filter(|_| self.0.newest_wins)?;
-            taken.release(oldest).inspect(|end| end.now());
+            taken.evict(oldest);
         }
         let (id, end) = (taken.next, Arc::<End>::default());
         taken.next += 1;
-        taken.held.insert(id, (source, Arc::clone(&end)));
-        taken.by_source.entry(source).or_default().insert(id);
-        Some(Place { places: self.clone(), id, end, replaced: oldest.is_some() })
+        taken.all += 1;
+        taken.loose.insert(id, (source, Arc::clone(&end)));
+        let own = taken.by_source.entry(source).or_default();
+        own.held += 1;
+        own.loose.insert(id);
+        Some(Place { places: self.clone(), source, id, end, replaced: oldest.is_some() })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -99,15 +110,23 @@ impl Places {
 }
 
 impl Taken {
-    fn release(&mut self, id: u64) -> Option<Arc<End>> {
-        let (source, end) = self.held.remove(&id)?;
+    fn evict(&mut self, id: u64) {
+        if let Some((source, end)) = self.loose.get(&id).cloned() {
+            self.release(source, id);
+            end.now();
+        }
+    }
+
+    fn release(&mut self, source: IpAddr, id: u64) {
+        self.loose.remove(&id);
+        self.all = self.all.saturating_sub(1);
         if let Some(own) = self.by_source.get_mut(&source) {
-            own.remove(&id);
-            if own.is_empty() {
+            own.loose.remove(&id);
+            own.held = own.held.saturating_sub(1);
+            if own.held == 0 {
                 self.by_source.remove(&source);
             }
         }
-        Some(end)
     }
 }
 
@@ -125,12 +144,30 @@ impl Place {
         self.end.waker.register(cx.waker());
         self.end.over.load(Ordering::Acquire)
     }
+
+    /// Nobody newer gets it: who has it showed that it is no stranger.
+    pub fn keep(&self) {
+        let mut taken = self.places.taken();
+        taken.loose.remove(&self.id);
+        if let Some(own) = taken.by_source.get_mut(&self.source) {
+            own.loose.remove(&self.id);
+        }
+    }
+
+    /// Who has it.
+    #[must_use]
+    pub fn source(&self) -> IpAddr {
+        self.source
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        let mut taken = self.places.taken();
         // Whoever lost it has nothing to give back.
-        self.places.taken().release(self.id);
+        if !self.end.over.load(Ordering::Acquire) {
+            taken.release(self.source, self.id);
+        }
     }
 }
 
@@ -144,7 +181,7 @@ mod tests {
 
     fn is_empty(places: &Places) -> bool {
         let taken = places.taken();
-        taken.held.is_empty() && taken.by_source.is_empty()
+        taken.all == 0 && taken.loose.is_empty() && taken.by_source.is_empty()
     }
 
     #[test]
@@ -176,8 +213,28 @@ mod tests {
         assert!(other.replaced && over(&first) && !over(&young) && !over(&third));
         // What was lost is not given back a second time.
         drop((first, old));
-        assert_eq!(places.taken().held.len(), 3);
+        assert_eq!(places.taken().all, 3);
         drop((young, third, other));
+        assert!(is_empty(&places));
+    }
+
+    #[test]
+    fn s03_strangers_lose_their_places_and_those_who_are_known_keep_theirs() {
+        let places = Places::newest_wins(3, 2);
+        let [a, b, c] = sources();
+        let cx = Context::from_waker(std::task::Waker::noop());
+        let known = [places.take(a).unwrap(), places.take(a).unwrap()];
+        known.iter().for_each(Place::keep);
+        assert!(places.take(a).is_none(), "a source has its part and no more");
+        let stranger = places.take(b).unwrap();
+        let newer = places.take(c).unwrap();
+        assert!(newer.replaced && stranger.is_over(&cx) && !newer.is_over(&cx));
+        // Whoever lost it keeps nothing.
+        stranger.keep();
+        newer.keep();
+        assert!(places.take(b).is_none(), "nobody is left to lose a place");
+        assert!(known.iter().all(|place| !place.is_over(&cx)));
+        drop((known, stranger, newer));
         assert!(is_empty(&places));
     }
 }

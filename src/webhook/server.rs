@@ -1,4 +1,7 @@
-//! HTTPS on every replica: admission requests of the API server, and whatever is merged beside them.
+//! HTTPS on every replica: admission requests of the API server, and nothing else.
+//!
+//! Anybody may reach the port. Whoever sends no admission request keeps a connection for seconds, and loses it
+//! to the next one that comes; nobody has more than a part of the connections, streams and memory.
 use std::{
     future::Future,
     io,
@@ -8,8 +11,8 @@ use std::{
 };
 
 use axum::{
-    Router,
-    body::{Body, HttpBody, to_bytes},
+    Extension, Router,
+    body::Body,
     extract::{Path, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
@@ -20,46 +23,51 @@ use axum_server::{
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use hyper_util::rt::TokioTimer;
-use tokio::{net::TcpListener, sync::Semaphore};
+use prometheus_client::metrics::counter::Counter;
+use tokio::net::TcpListener;
 
 use super::{
-    certificates::Certificates,
+    certificates::{Certificates, HTTP1, HTTP2},
     review::{self, Injector, Outcome},
 };
-use crate::serving::{HEAD_LIMIT, connections::Limited, places::Places};
+use crate::serving::{
+    HANDSHAKE, HEAD_LIMIT,
+    connections::{Connection, Lasts, Limited, Pace},
+    places::Places,
+};
 
+mod body;
 #[cfg(test)]
 mod tests;
 
-/// The largest body of an admission request. An object in etcd has at most 1.5 MiB, and JSON is
-/// larger than what is stored; the API server sends one object of a creation.
-const BODY_LIMIT: usize = 4 << 20;
+use body::{Bodies, Refused};
 
-/// How many KiB of bodies are in memory at a time: every pod of the cluster can reach this port. A
-/// thousand reviews per second of the usual size are two at a time; the largest are four.
-const BODIES_KIB: usize = 16 * 1024;
-
-/// How long a body may take to arrive, waiting for its turn included. The API server gives up after
-/// two seconds.
-const BODY_DEADLINE: Duration = Duration::from_secs(3);
-
-/// How long a TLS handshake may take: several round trips over a bad network, which is what this
-/// product is for.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
-
-/// How long a connection may wait for the head of its next request. Longer than the 90 s after which
-/// Go's client, which the API server is, closes an idle connection itself: were we first, a request
-/// that is just being sent would be lost.
-const IDLE: Duration = Duration::from_secs(100);
+/// How soon a connection has to be used. A request follows the handshake at once, and its answer takes no
+/// longer than its body. The pause after it is longer than the 90 s after which Go's client, which the API
+/// server is, closes an idle connection itself: were we first, a request that is just being sent would be lost.
+const PACE: Pace = Pace {
+    head: Duration::from_secs(8),
+    answer: Duration::from_secs(5),
+    idle: Duration::from_secs(100),
+};
 
 /// How often an HTTP/2 connection is asked whether it is alive, and how long it may think: the API
 /// server's may have vanished with its node.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// Connections at a time: 5,000 agents that all came here because the other replica restarts, half as
-/// many of theirs that are not closed yet, and the API servers. A waiting agent takes 41 to 45 kB
-/// (`prober_bench`): all of them fit in the memory limit of the Deployment.
-const CONNECTIONS: usize = 7_500;
+/// Connections at a time. An API server keeps clients of 200 webhooks at most, and opens another connection
+/// when the streams of one are used: three of them stay below this.
+const CONNECTIONS: usize = 1024;
+
+/// Those of one address: an API server with all of its clients.
+const OF_ONE_SOURCE: usize = 256;
+
+/// Requests at a time on one HTTP/2 connection; the API server opens another one for more.
+const STREAMS: u32 = 64;
+
+/// Streams that were reset and are not forgotten yet, for each connection: the API server resets one when it
+/// gives a request up. A connection that resets more is cut off.
+const RESETS: usize = 16;
 
 /// How long requests under way may take to end at shutdown: half of the pod's grace period, as
 /// everywhere in this operator.
@@ -68,8 +76,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// The largest head of a request over HTTP/2, in bytes; over HTTP/1 it is [`HEAD_LIMIT`].
 const HEADERS: u32 = 16 * 1024;
 
-/// How much of a body an HTTP/2 connection may send ahead, in bytes: more than almost every Pod has.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// How much of its bodies an HTTP/2 connection may send ahead, in bytes: no budget knows of it before it is
+/// read. The smallest window that the protocol has; all connections together have 64 MiB.
+const WINDOW: u32 = 65_535;
 
 /// How often it is said that pods are admitted without agent: what keeps one from it keeps all of
 /// them, and they are counted.
@@ -81,11 +90,9 @@ pub trait Observer: Send + Sync + 'static {
     fn answered(&self, outcome: &Outcome, took: Duration);
 }
 
-/// The admission endpoint: `POST /mutate/{namespace}/{name}` of a `NetworkProber`. Merge other routers
-/// into it to serve them beside.
+/// The admission endpoint: `POST /mutate/{namespace}/{name}` of a `NetworkProber`.
 pub fn router(injector: Arc<dyn Injector>, observer: Arc<dyn Observer>) -> Router {
-    let bodies = Arc::new(Semaphore::new(BODIES_KIB));
-    let state = Admission { injector, observer, bodies, said: Arc::default() };
+    let state = Admission { injector, observer, bodies: Bodies::default(), said: Arc::default() };
     Router::new().route("/mutate/{namespace}/{name}", post(mutate)).with_state(state)
 }
 
@@ -93,7 +100,7 @@ pub fn router(injector: Arc<dyn Injector>, observer: Arc<dyn Observer>) -> Route
 struct Admission {
     injector: Arc<dyn Injector>,
     observer: Arc<dyn Observer>,
-    bodies: Arc<Semaphore>,
+    bodies: Bodies,
     said: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -118,6 +125,7 @@ impl Admission {
 async fn mutate(
     State(admission): State<Admission>,
     Path((namespace, name)): Path<(String, String)>,
+    Extension(connection): Extension<Connection>,
     body: Body,
 ) -> Response {
     let (start, prober) = (Instant::now(), (&*namespace, &*name));
@@ -126,22 +134,21 @@ async fn mutate(
         admission.answered(prober, &outcome, start.elapsed());
         (status, why).into_response()
     };
-    let read = async {
-        // What is not announced counts as the largest.
-        let kib = body.size_hint().upper().map_or(BODY_LIMIT / 1024, |bytes| {
-            usize::try_from(bytes / 1024 + 1).unwrap_or(usize::MAX)
-        });
-        let kib = u32::try_from(kib.min(BODY_LIMIT / 1024)).unwrap_or(u32::MAX);
-        let place = admission.bodies.acquire_many(kib).await;
-        to_bytes(body, BODY_LIMIT).await.map(|body| (body, place))
+    let body = match admission.bodies.read(body, connection.source()).await {
+        Ok(body) => body,
+        Err(refused) => {
+            let status = match refused {
+                Refused::TooMany => StatusCode::TOO_MANY_REQUESTS,
+                Refused::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+                Refused::TooSlow => StatusCode::REQUEST_TIMEOUT,
+                Refused::Broken => StatusCode::BAD_REQUEST,
+            };
+            return refuse(status, refused.to_string());
+        }
     };
-    let (body, _place) = match tokio::time::timeout(BODY_DEADLINE, read).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(error)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
-        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not arrive".into()),
-    };
-    match review::answer(&body, prober, admission.injector.as_ref()) {
+    match review::answer(&body.bytes, prober, admission.injector.as_ref()) {
         Ok(answer) => {
+            connection.good();
             admission.answered(prober, &answer.outcome, start.elapsed());
             ([(header::CONTENT_TYPE, "application/json")], answer.body).into_response()
         }
@@ -153,19 +160,27 @@ async fn mutate(
 pub struct Server {
     listener: TcpListener,
     config: RustlsConfig,
-    connections: usize,
+    places: Places,
+    pace: Pace,
+    refused: Counter,
 }
 
 impl Server {
-    /// Binds `address`. Handshakes are refused until the first certificate is installed.
+    /// Binds `address`. Handshakes are refused until the first certificate is installed. `refused` counts
+    /// connections that were closed because there were too many.
     ///
     /// # Errors
     /// When the address cannot be bound, or TLS not be set up.
-    pub async fn bind(address: SocketAddr, certificates: &Certificates) -> io::Result<Self> {
-        let config = certificates.server_config().map_err(io::Error::other)?;
+    pub async fn bind(
+        address: SocketAddr,
+        certificates: &Certificates,
+        refused: Counter,
+    ) -> io::Result<Self> {
+        let config = certificates.server_config(&[HTTP2, HTTP1]).map_err(io::Error::other)?;
         let config = RustlsConfig::from_config(Arc::new(config));
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, config, connections: CONNECTIONS })
+        let places = Places::newest_wins(CONNECTIONS, OF_ONE_SOURCE);
+        Ok(Self { listener, config, places, pace: PACE, refused })
     }
 
     /// Where it listens.
@@ -188,18 +203,21 @@ impl Server {
     ) -> io::Result<()> {
         let handle = Handle::new();
         let acceptor = RustlsAcceptor::new(self.config)
-            .handshake_timeout(HANDSHAKE_DEADLINE)
-            // Agents come from behind their node's address: one source may be a node with all its pods.
-            .acceptor(Limited::new(Places::new(self.connections, self.connections)));
+            .handshake_timeout(HANDSHAKE)
+            .acceptor(Limited::new(self.places, Lasts::WhileUsed(self.pace), self.refused));
         let mut server = HttpServer::<SocketAddr>::from_listener(self.listener)
             .acceptor(acceptor)
             .handle(handle.clone());
         let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEAD_LIMIT);
+        let idle = self.pace.idle;
+        http.http1().timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(HEAD_LIMIT);
         http.http2()
             .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAM_WINDOW)
+            .max_concurrent_streams(STREAMS)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(RESETS)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
             .max_header_list_size(HEADERS)
             .keep_alive_interval(PING.0)
             .keep_alive_timeout(PING.1);

@@ -114,7 +114,9 @@ fn the_operator_is_deployed_as_documented() {
             let expected = serde_json::json!({"path": path, "port": "probes"});
             assert_eq!(container[probe]["httpGet"], expected, "{overlay}");
         }
-        for (name, port) in [("metrics", 8080), ("probes", 8081), ("webhook", 9443)] {
+        for (name, port) in
+            [("metrics", 8080), ("probes", 8081), ("webhook", 9443), ("pinglists", 9444)]
+        {
             let ports = container["ports"].as_array().into_iter().flatten();
             let found = ports.clone().find(|port| port["name"] == name);
             assert_eq!(found.map(|found| &found["containerPort"]), Some(&port.into()), "{name}");
@@ -124,6 +126,7 @@ fn the_operator_is_deployed_as_documented() {
         for (service, port, target) in [
             ("traffic-operator-metrics", 8080, "metrics"),
             (traffic_operator::manifests::WEBHOOK, 443, "webhook"),
+            (traffic_operator::webhook::certificates::PINGLISTS, 443, "pinglists"),
         ] {
             let service = rendered.one("Service", service);
             assert!(selects(&service["spec"]["selector"], labels));
@@ -201,7 +204,8 @@ fn nothing_passes_but_what_is_listed() {
         let ingress = passages(&ours, "ingress", "from");
         // The API server has no label, agents are anywhere: both show who they are.
         let scrape = format!("TCP/8080 namespace={monitoring}");
-        assert_eq!(ingress, [scrape, "TCP/9443 anywhere".to_owned()], "{overlay}");
+        let anywhere = [9443, 9444].map(|port| format!("TCP/{port} anywhere"));
+        assert_eq!(ingress, [&[scrape][..], &anywhere].concat(), "{overlay}");
         let egress = passages(&ours, "egress", "to");
         let expected = [
             "TCP/443 anywhere".to_owned(),

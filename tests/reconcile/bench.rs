@@ -365,15 +365,18 @@ impl Bench {
 pub struct Operator {
     pub child: Child,
     pub url: String,
-    /// Where the API server and agents reach it.
+    /// Where the API server reaches it.
     pub webhook: String,
+    /// Where agents reach it.
+    pub pinglists: String,
     log: PathBuf,
 }
 
 impl Operator {
     /// Starts it with its admin server at this address.
     pub fn start_at(address: std::net::SocketAddr, kubeconfig: PathBuf, args: &[&str]) -> Self {
-        let webhook = free_address();
+        // Different ones: whoever binds port 0 may be given the port that another is about to bind.
+        let [webhook, pinglists, probes, page] = free_addresses();
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
@@ -381,13 +384,14 @@ impl Operator {
             .args(["--admin-address", &address.to_string()])
             .args(["--webhook-address", &webhook.to_string()])
             .args(["--webhook-url", &format!("https://{webhook}")])
+            .args(["--pinglist-address", &pinglists.to_string()])
             .args(["--log", "info,traffic_operator=debug"])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
             // Everything in plain HTTP at one address; scraping.rs tries what is deployed.
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
-            .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
-            .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
+            .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", probes.to_string())
+            .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", page.to_string())
             // As in the image, which holds the program and nothing else: no certificates to be found.
             .env("SSL_CERT_FILE", "/dev/null")
             .env("SSL_CERT_DIR", "/nonexistent")
@@ -397,8 +401,9 @@ impl Operator {
             .stderr(File::create(&log).expect("log"))
             .spawn()
             .expect("operator");
-        let (url, webhook) = (format!("http://{address}"), format!("https://{webhook}"));
-        Operator { child, url, webhook, log }
+        let url = format!("http://{address}");
+        let [webhook, pinglists] = [webhook, pinglists].map(|address| format!("https://{address}"));
+        Operator { child, url, webhook, pinglists, log }
     }
 
     pub async fn page(&self, path: &str) -> Option<(u16, String)> {
@@ -471,8 +476,14 @@ fn keep_record(plane: &ControlPlane) {
 
 /// A port that nobody listens on at the moment.
 pub fn free_address() -> std::net::SocketAddr {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("address")
+    let [address] = free_addresses();
+    address
+}
+
+/// Different ports that nobody listens on at the moment.
+pub fn free_addresses<const N: usize>() -> [std::net::SocketAddr; N] {
+    let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+    listeners.map(|listener| listener.local_addr().expect("address"))
 }
 
 /// Polls until there is something; panics with what was waited for.

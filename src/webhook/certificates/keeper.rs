@@ -8,7 +8,9 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::{Certificates, Defect, IssueError, Lifetimes, NAME, State, UnixSeconds, next};
+use super::{
+    Certificates, Defect, IssueError, Lifetimes, NAME, PINGLISTS, State, UnixSeconds, next,
+};
 
 /// The longest sleep. The clock on the wall may be set while the one that sleeps goes on; a look
 /// costs one request.
@@ -58,11 +60,14 @@ impl CertificateKeeper {
         Self { api: Api::namespaced(client, namespace), lifetimes, names, touched }
     }
 
-    /// What the Service is called by the API server (`<name>.<namespace>.svc`) and by pods.
+    /// What the Services are called by the API server (`<name>.<namespace>.svc`) and by pods.
     #[must_use]
     pub fn service_names(namespace: &str) -> Vec<String> {
-        let service = format!("{NAME}.{namespace}.svc");
-        vec![format!("{service}.cluster.local"), service]
+        let names = [NAME, PINGLISTS].into_iter().flat_map(|name| {
+            let service = format!("{name}.{namespace}.svc");
+            [format!("{service}.cluster.local"), service]
+        });
+        names.collect()
     }
 
     /// Keeps it for ever: looks when something is due, and when somebody touched it.

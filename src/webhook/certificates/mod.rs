@@ -16,11 +16,14 @@ mod tests;
 
 pub use issue::IssueError;
 pub use keeper::{CertificateKeeper, KeepError};
-pub use published::{Bundle, Certificates};
+pub use published::{Bundle, Certificates, HTTP1, HTTP2};
 pub use secret::Defect;
 
 /// The name of the Secret and of the Service in front of the webhook.
 pub const NAME: &str = "traffic-operator-webhook";
+
+/// The name of the Service in front of the pinglists, which are served with the same certificate.
+pub const PINGLISTS: &str = "traffic-operator-pinglists";
 
 /// A time: seconds since the Unix epoch.
 pub type UnixSeconds = i64;

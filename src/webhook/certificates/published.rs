@@ -18,6 +18,12 @@ use tokio::sync::watch;
 use super::{Defect, NAME, State, UnixSeconds};
 use crate::{metrics::Metrics, runtime};
 
+/// HTTP/2, as TLS names it.
+pub const HTTP2: &[u8] = b"h2";
+
+/// HTTP/1, as TLS names it.
+pub const HTTP1: &[u8] = b"http/1.1";
+
 /// What clients of this server are to trust, and when that ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
@@ -102,17 +108,17 @@ impl Certificates {
         Ok(())
     }
 
-    /// The configuration of a TLS server that presents whatever is installed; until then it refuses
-    /// every handshake.
+    /// The configuration of a TLS server of these protocols that presents whatever is installed; until then
+    /// it refuses every handshake.
     ///
     /// # Errors
     /// When the versions of TLS and the cryptography do not fit together.
-    pub fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
+    pub fn server_config(&self, protocols: &[&[u8]]) -> Result<ServerConfig, rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::<Current>::clone(&self.current));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(config)
     }
 
@@ -128,7 +134,7 @@ impl Certificates {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(resolver));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(config)
     }
 

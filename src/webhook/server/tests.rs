@@ -1,10 +1,10 @@
-//! A real server: rotation under load, limits, what comes beside admission requests.
+//! A real server: rotation under load, limits, what is no admission request.
 use std::{
     collections::VecDeque,
+    net::Ipv4Addr,
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-use axum::routing::get;
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, body::Bytes, client::conn::http1::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -15,6 +15,7 @@ use rustls::{
     time_provider::TimeProvider,
 };
 use serde_json::{Value, json};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
@@ -26,6 +27,8 @@ use crate::{
         review::Verdict,
     },
 };
+
+mod hostile;
 
 /// 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
@@ -78,14 +81,18 @@ struct Running {
 }
 
 async fn start(connections: usize) -> Running {
+    start_with(|server| server.places = Places::new(connections, connections)).await
+}
+
+async fn start_with(change: impl FnOnce(&mut Server)) -> Running {
     let certificates = Certificates::default();
     let state = next(None, START, lifetimes(), &names()).unwrap().unwrap();
     certificates.install(&state).unwrap();
     let counts = Arc::new(Counts::default());
-    let beside = Router::new().route("/pinglist", get(async || "peers"));
-    let router = router(Arc::new(Refuses), counts.clone()).merge(beside);
-    let mut server = Server::bind(([127, 0, 0, 1], 0).into(), &certificates).await.unwrap();
-    server.connections = connections;
+    let router = router(Arc::new(Refuses), counts.clone());
+    let address = ([127, 0, 0, 1], 0).into();
+    let mut server = Server::bind(address, &certificates, Counter::default()).await.unwrap();
+    change(&mut server);
     let address = server.address().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let served = tokio::spawn(server.run(router, async { drop(stopped.await) }));
@@ -98,7 +105,11 @@ async fn tls(
     bundle: &str,
     clock: &Clock,
     alpn: &[u8],
-) -> anyhow::Result<TlsStream<tokio::net::TcpStream>> {
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    tls_from(1, address, &connector(bundle, clock, alpn)?).await
+}
+
+fn connector(bundle: &str, clock: &Clock, alpn: &[u8]) -> anyhow::Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
         roots.add(certificate?)?;
@@ -109,9 +120,20 @@ async fn tls(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![alpn.to_vec()];
-    let stream = tokio::net::TcpStream::connect(address).await?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// From an address of its own: all of 127.0.0.0/8 is loopback.
+async fn tls_from(
+    source: u8,
+    address: SocketAddr,
+    connector: &TlsConnector,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((Ipv4Addr::new(127, 0, 0, source), 0).into())?;
+    let stream = socket.connect(address).await?;
     let name = ServerName::try_from(names().remove(0))?;
-    Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
+    Ok(connector.connect(name, stream).await?)
 }
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -223,22 +245,18 @@ async fn both_versions_of_http_are_spoken() {
 async fn what_is_no_admission_request_is_answered_and_counted() {
     let running = start(10).await;
     let bundle = running.state.bundle();
-    let large = vec![b' '; BODY_LIMIT + 1];
+    let large = vec![b' '; body::LIMIT + 1];
     for (path, body, status) in [
         ("/mutate/ns/mesh", "{}".into(), StatusCode::BAD_REQUEST),
         ("/mutate/ns/mesh", large.into(), StatusCode::PAYLOAD_TOO_LARGE),
         ("/mutate/ns", Bytes::new(), StatusCode::NOT_FOUND),
-        ("/pinglist", Bytes::new(), StatusCode::METHOD_NOT_ALLOWED),
+        ("/pinglist", Bytes::new(), StatusCode::NOT_FOUND),
     ] {
         let mut sender = connect(running.address, &bundle, &running.clock).await.unwrap();
         let response = sender.send_request(post(path, body)).await.unwrap();
         assert_eq!(response.status(), status, "{path}");
     }
     assert_eq!(*running.counts.0.lock().unwrap(), ["error", "error"]);
-    let mut sender = connect(running.address, &bundle, &running.clock).await.unwrap();
-    let request = Request::get("/pinglist").body(Full::default()).unwrap();
-    let response = sender.send_request(request).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "peers");
 }
 
 #[tokio::test]
@@ -261,7 +279,8 @@ async fn more_connections_than_allowed_are_closed_and_the_others_go_on() {
 #[tokio::test]
 async fn nobody_is_served_before_there_is_a_certificate() {
     let certificates = Certificates::default();
-    let server = Server::bind(([127, 0, 0, 1], 0).into(), &certificates).await.unwrap();
+    let address = ([127, 0, 0, 1], 0).into();
+    let server = Server::bind(address, &certificates, Counter::default()).await.unwrap();
     let address = server.address().unwrap();
     tokio::spawn(server.run(Router::new(), std::future::pending()));
     let clock = Clock(Arc::new(AtomicI64::new(START)));

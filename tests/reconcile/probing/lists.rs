@@ -10,14 +10,14 @@ use super::{selector, with};
 use crate::bench::{Bench, Operator, eventually, run};
 
 /// An agent in a pod, as the operator sees it.
-struct Agent {
+pub struct Agent {
     http: reqwest::Client,
     url: String,
-    token: String,
+    pub token: String,
 }
 
-struct Answer {
-    status: StatusCode,
+pub struct Answer {
+    pub status: StatusCode,
     etag: Option<String>,
     list: Value,
 }
@@ -30,16 +30,16 @@ impl Answer {
 }
 
 impl Agent {
-    async fn of(bench: &Bench, operator: &Operator, pod: &Pod) -> Self {
+    pub async fn of(bench: &Bench, operator: &Operator, pod: &Pod) -> Self {
         let map = bench.maps("default").get("np").await.expect("ConfigMap");
         let ca = map.data.expect("data")["ca.crt"].clone();
         let roots = reqwest::Certificate::from_pem_bundle(ca.as_bytes()).expect("ca.crt");
         let http = reqwest::Client::builder().tls_certs_only(roots).build().expect("client");
         let token = bench.token(pod, "traffic-operator").await;
-        Self { http, url: format!("{}/pinglist", operator.webhook), token }
+        Self { http, url: format!("{}/pinglist", operator.pinglists), token }
     }
 
-    async fn ask(&self, prober: &str, wait: u64, etag: Option<&str>) -> Answer {
+    pub async fn ask(&self, prober: &str, wait: u64, etag: Option<&str>) -> Answer {
         let query = [("prober", prober.to_owned()), ("wait", wait.to_string())];
         let mut request = self.http.get(&self.url).query(&query).bearer_auth(&self.token);
         if let Some(etag) = etag {
@@ -53,7 +53,7 @@ impl Agent {
     }
 
     /// Waits until the list has these peers.
-    async fn until(&self, peers: &[&str]) -> Answer {
+    pub async fn until(&self, peers: &[&str]) -> Answer {
         let holds = async || {
             let answer = self.ask("default/np", 0, None).await;
             (answer.peers() == peers).then_some(answer)
@@ -64,7 +64,7 @@ impl Agent {
 
 impl Bench {
     /// A token bound to a pod, as the kubelet projects it.
-    async fn token(&self, pod: &Pod, audience: &str) -> String {
+    pub async fn token(&self, pod: &Pod, audience: &str) -> String {
         let namespace = pod.namespace().expect("namespace");
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",

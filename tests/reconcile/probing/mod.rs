@@ -15,6 +15,7 @@ use crate::bench::{Bench, Operator, eventually, eventually_or};
 
 mod admission;
 mod children;
+mod flooded;
 mod lists;
 mod originals;
 

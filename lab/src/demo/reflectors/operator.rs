@@ -75,6 +75,7 @@ impl Operator {
             "--page-address=127.0.0.1:0".to_owned(),
             format!("--webhook-address=127.0.0.1:{webhook}"),
             format!("--webhook-url=https://127.0.0.1:{webhook}"),
+            "--pinglist-address=127.0.0.1:0".to_owned(),
             format!("--lease-duration={LEASE}"),
             "--log=info,traffic_operator=debug".to_owned(),
         ];

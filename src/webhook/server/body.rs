@@ -1,0 +1,150 @@
+//! Bodies of admission requests, whose memory is paid for as they arrive.
+//!
+//! Everybody who reaches the port may send one. A budget that is reserved for an announced size is held by
+//! whoever announces much and sends nothing; this one is held by bytes that came. What almost every pod needs
+//! and what the largest need are two budgets, each with a part for every source.
+use std::{net::IpAddr, time::Duration};
+
+use axum::body::{Body, Bytes, HttpBody};
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
+
+use crate::serving::budget::{Budget, Share};
+
+/// The largest body of an admission request. An object in etcd has at most 1.5 MiB, and JSON is
+/// larger than what is stored; the API server sends one object of a creation.
+pub const LIMIT: usize = 4 << 20;
+
+/// What a body may take of the budget of all bodies: more than almost every Pod has.
+const SMALL: usize = 64 << 10;
+
+/// The budget of all bodies, in steps: 8 MiB, 128 of [`SMALL`] at once. A thousand reviews a second of that
+/// size are two at a time.
+const SMALL_IN_ALL: usize = (8 << 20) / STEP;
+
+/// The part of one source: 2 MiB, an API server that sends 32 at once.
+const SMALL_OF_ONE: usize = (2 << 20) / STEP;
+
+/// The budget of what bodies have beyond [`SMALL`], in steps: 8 MiB, two of the largest.
+const LARGE_IN_ALL: usize = (8 << 20) / STEP;
+
+/// The part of one source: 4 MiB, one of the largest.
+const LARGE_OF_ONE: usize = (4 << 20) / STEP;
+
+/// The step in which the budgets are used, in bytes: fewer steps than frames.
+const STEP: usize = 16 << 10;
+
+/// Requests whose bodies are read at once, in all and of one source: what bounds those that wait for a
+/// budget. An API server has as many under way as pods are created in a millisecond.
+const REQUESTS: (usize, usize) = (1024, 256);
+
+/// How long a body may take to arrive, waiting for its turn included: the API server gives up after as long.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// How soon each [`SMALL`] more of a large body has to come: 256 KiB a second, after a packet that was lost
+/// too (the kernel sends it again after 200 ms). Whoever trickles holds the second budget no longer.
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// What all bodies use.
+#[derive(Clone)]
+pub struct Bodies {
+    requests: Budget<IpAddr>,
+    small: Budget<IpAddr>,
+    large: Budget<IpAddr>,
+}
+
+/// A body, and its part of the budgets.
+pub struct Held {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    _shares: [Share; 3],
+}
+
+/// Why a body was not read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The source has too many requests under way, or all together have.
+    #[error("too many requests at once")]
+    TooMany,
+    /// It has more than [`LIMIT`].
+    #[error("the body is larger than {LIMIT} bytes")]
+    TooLarge,
+    /// It came too slowly, or others use the budgets.
+    #[error("the body did not arrive in time")]
+    TooSlow,
+    /// The connection broke.
+    #[error("the body broke off")]
+    Broken,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self {
+            requests: Budget::new(REQUESTS.0, REQUESTS.1),
+            small: Budget::new(SMALL_IN_ALL, SMALL_OF_ONE),
+            large: Budget::new(LARGE_IN_ALL, LARGE_OF_ONE),
+        }
+    }
+}
+
+impl Bodies {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Why it was not read; whatever came of it is dropped.
+    pub async fn read(&self, body: Body, source: IpAddr) -> Result<Held, Refused> {
+        let request = self.requests.take(source, 1).ok_or(Refused::TooMany)?;
+        if body.size_hint().lower() > LIMIT as u64 {
+            return Err(Refused::TooLarge);
+        }
+        let mut reading = Reading {
+            bytes: Vec::new(),
+            small: self.small.none(source),
+            large: self.large.none(source),
+            paid: 0,
+            deadline: Instant::now() + DEADLINE,
+        };
+        reading.all(body).await?;
+        let Reading { bytes, small, large, .. } = reading;
+        Ok(Held { bytes, _shares: [request, small, large] })
+    }
+}
+
+struct Reading {
+    bytes: Vec<u8>,
+    small: Share,
+    large: Share,
+    paid: usize,
+    deadline: Instant,
+}
+
+impl Reading {
+    async fn all(&mut self, mut body: Body) -> Result<(), Refused> {
+        let mut due = self.deadline;
+        let mut mark = SMALL;
+        loop {
+            let frame = timeout_at(due, body.frame()).await.map_err(|_| Refused::TooSlow)?;
+            let Some(frame) = frame else { return Ok(()) };
+            let Ok(chunk) = frame.map_err(|_| Refused::Broken)?.into_data() else { continue };
+            self.add(&chunk).await?;
+            if self.bytes.len() >= mark {
+                mark = self.bytes.len() + SMALL;
+                due = self.deadline.min(Instant::now() + PROGRESS);
+            }
+        }
+    }
+
+    async fn add(&mut self, chunk: &Bytes) -> Result<(), Refused> {
+        let length = self.bytes.len() + chunk.len();
+        if length > LIMIT {
+            return Err(Refused::TooLarge);
+        }
+        while self.paid < length {
+            let budget = if self.paid < SMALL { &mut self.small } else { &mut self.large };
+            timeout_at(self.deadline, budget.grow(1)).await.map_err(|_| Refused::TooSlow)?;
+            self.paid += STEP;
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Whoever reaches the port and is no API server.
+use futures::{StreamExt, stream::BoxStream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::*;
+
+/// Longer than anything here takes on a busy machine: the API server waits for two seconds.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// As served, but tests do not wait as long as clients may.
+async fn hurried() -> Running {
+    start_with(|server| {
+        server.pace.head = Duration::from_secs(3);
+        server.pace.answer = Duration::from_secs(3);
+    })
+    .await
+}
+
+/// An API server that asks twenty times a second while something is going on; each must be answered.
+async fn admitted_beside(running: &Running, attack: impl Future<Output = ()>) {
+    let bundle = running.state.bundle();
+    let mut kept = connect(running.address, &bundle, &running.clock).await.unwrap();
+    let asking = async {
+        let mut clock = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            clock.tick().await;
+            let answer = timeout(PATIENCE, admit(&mut kept)).await;
+            answer.expect("an answer").expect("on the connection that was there before");
+            let new = async {
+                let mut new = connect(running.address, &bundle, &running.clock).await?;
+                admit(&mut new).await
+            };
+            timeout(PATIENCE, new).await.expect("an answer").expect("on a new connection");
+        }
+    };
+    tokio::select! {
+        () = asking => {}
+        done = timeout(2 * PATIENCE, attack) => done.expect("the attack ends"),
+    }
+    assert!(running.counts.0.lock().unwrap().contains(&"skipped"));
+}
+
+fn attacker(running: &Running, alpn: &[u8]) -> TlsConnector {
+    connector(&running.state.bundle(), &running.clock, alpn).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s03_trickling_posts_hold_neither_memory_nor_admission() {
+    let running = hurried().await;
+    let (connector, to) = (attacker(&running, b"http/1.1"), running.address);
+    let attack = async {
+        let mut trickles = JoinSet::new();
+        for number in 0..40_u8 {
+            let connector = connector.clone();
+            trickles.spawn(async move {
+                let mut stream = tls_from(2 + number % 8, to, &connector).await.ok()?;
+                let head =
+                    b"POST /mutate/ns/mesh HTTP/1.1\r\nhost: x\r\ncontent-length: 4194304\r\n\r\n";
+                stream.write_all(head).await.ok()?;
+                // Some send most of it before they trickle.
+                stream.write_all(&vec![b' '; usize::from(number % 4) << 20]).await.ok()?;
+                let begun = Instant::now();
+                while begun.elapsed() < PATIENCE {
+                    stream.write_all(b" ").await.ok()?;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Some(())
+            });
+        }
+        while let Some(done) = trickles.join_next().await {
+            assert_eq!(done.unwrap(), None, "it was not cut off");
+        }
+    };
+    admitted_beside(&running, attack).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s03_eighteen_hundred_idle_connections_are_closed_and_in_nobodys_way() {
+    let running = hurried().await;
+    let (connector, to) = (attacker(&running, b"http/1.1"), running.address);
+    let attack = async {
+        let mut held = Vec::new();
+        for number in 0..1_800_u32 {
+            let source = 2 + u8::try_from(number % 6).unwrap();
+            held.push(tls_from(source, to, &connector).await.unwrap());
+        }
+        // Nothing was sent on any of them after the handshake.
+        for mut stream in held {
+            let mut text = Vec::new();
+            let _ = stream.read_to_end(&mut text).await;
+            assert!(text.is_empty());
+        }
+    };
+    admitted_beside(&running, attack).await;
+}
+
+type Endless = StreamBody<BoxStream<'static, Result<Frame<Bytes>, std::convert::Infallible>>>;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s03_streams_that_never_end_and_resets_without_end_are_in_nobodys_way() {
+    let running = hurried().await;
+    let (connector, to) = (attacker(&running, b"h2"), running.address);
+    let attack = async {
+        let mut attackers = JoinSet::new();
+        for number in 0..12_u8 {
+            let connector = connector.clone();
+            attackers.spawn(async move { junk(number, to, &connector).await.ok() });
+        }
+        while attackers.join_next().await.is_some() {}
+    };
+    admitted_beside(&running, attack).await;
+}
+
+async fn junk(number: u8, to: SocketAddr, connector: &TlsConnector) -> anyhow::Result<()> {
+    let mut stream = tls_from(2 + number % 6, to, connector).await?;
+    if number.is_multiple_of(3) {
+        // The preface, and then frames of no known type, as fast as they are taken.
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
+        for _ in 0..20_000 {
+            stream.write_all(&[0, 0, 5, 0xfa, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5]).await?;
+        }
+        return Ok(());
+    }
+    let io = TokioIo::new(stream);
+    let executor = TokioExecutor::new();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Endless>(executor, io).await?;
+    let connection = tokio::spawn(connection);
+    let mut open = JoinSet::new();
+    for turn in 0..2_000_u32 {
+        // A byte whenever the one before is some time past.
+        let endless = futures::stream::unfold((), async |()| {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Some((Ok(Frame::data(Bytes::from_static(b" "))), ()))
+        });
+        let endless = StreamBody::new(endless.boxed());
+        let request = Request::post("https://webhook/mutate/ns/mesh").body(endless)?;
+        if sender.ready().await.is_err() {
+            break;
+        }
+        let answer = sender.send_request(request);
+        if number % 3 == 1 {
+            open.spawn(answer);
+        } else if turn.is_multiple_of(2) {
+            // Reset as soon as it was sent.
+            let _ = timeout(Duration::from_micros(200), answer).await;
+        }
+    }
+    while open.join_next().await.is_some() {}
+    connection.abort();
+    Ok(())
+}
