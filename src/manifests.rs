@@ -4,7 +4,10 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::{api::KINDS, network_prober::rules::rules};
+use crate::{
+    api::KINDS,
+    network_prober::rules::{Pace, rules},
+};
 
 mod rbac;
 
@@ -21,8 +24,12 @@ pub const NAMESPACE: &str = "traffic-operator-system";
 /// prometheus-operator: not an object of Kubernetes.
 pub const RULES: &str = "monitoring/networkprober.rules.yaml";
 const SAMPLE: &str = "default/networkprober-sample";
-/// The default of `spec.pollingPeriod`.
-const SAMPLE_PERIOD: Duration = Duration::from_secs(10);
+/// The defaults of `spec.pollingPeriod`, `spec.timeout` and `spec.monitoring.interval`.
+const SAMPLE_PACE: Pace = Pace {
+    period: Duration::from_secs(10),
+    timeout: Duration::from_secs(1),
+    interval: Duration::from_secs(30),
+};
 
 /// One generated file.
 pub struct File {
@@ -43,7 +50,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         let name = crd.metadata.name.clone().unwrap_or_default();
         files.push(File { path: format!("crds/{name}.yaml"), text: yaml(&[crd])? });
     }
-    files.push(File { path: RULES.into(), text: yaml(&[rules(SAMPLE, SAMPLE_PERIOD)])? });
+    files.push(File { path: RULES.into(), text: yaml(&[rules(SAMPLE, SAMPLE_PACE)])? });
     files.push(File { path: "rbac/core.yaml".into(), text: yaml(&core())? });
     for kind in KINDS {
         let roles = roles(kind);

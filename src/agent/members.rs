@@ -7,8 +7,11 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::pinglist::{Peer, Pinglist, PinglistSelf, Protocol};
-use crate::placement::ring::{self, Member};
+use super::{
+    budget,
+    pinglist::{Peer, Pinglist, PinglistSelf, Protocol},
+};
+use crate::placement::ring::{self, Bound, Member};
 
 /// What an agent knows of itself without any list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,41 +101,104 @@ const fn yes() -> bool {
     true
 }
 
-/// The list that this agent has by a file.
-///
-/// # Errors
-/// When the file is not JSON of the right shape, or an entry has no usable address or port.
-pub fn pinglist(text: &[u8], who: &Identity, prober: &str) -> anyhow::Result<Pinglist> {
-    let file: File = serde_json::from_slice(text).context("not the JSON of a config.json")?;
-    let mut peers = Vec::new();
-    for (key, endpoint) in file.endpoints_map.unwrap_or_default() {
-        peers.push(peer(&key, endpoint).with_context(|| format!("endpointsMap[{key:?}]"))?);
+/// What a file says.
+#[derive(Clone, Debug)]
+pub struct Members {
+    /// The list, without its peers.
+    list: Pinglist,
+    peers: Vec<Peer>,
+    who: Who,
+}
+
+/// Whom this agent probes by the file, if there were no bound.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// Everybody else, as with the original.
+    Everybody,
+    /// Those that the ring gives to this one of the peers.
+    Ring(ring::Neighbours, usize),
+    /// Nobody: it is not (or no longer) a member, and nobody counts on its probes.
+    Nobody,
+}
+
+impl Members {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it is not JSON of the right shape, or an entry has no usable address or port.
+    pub fn read(text: &[u8], who: &Identity, prober: &str) -> anyhow::Result<Self> {
+        let file: File = serde_json::from_slice(text).context("not the JSON of a config.json")?;
+        let mut peers = Vec::new();
+        for (key, endpoint) in file.endpoints_map.unwrap_or_default() {
+            peers.push(peer(&key, endpoint).with_context(|| format!("endpointsMap[{key:?}]"))?);
+        }
+        let own = peers.iter().position(|peer| is_me(peer, who));
+        let me = own.map(|place| peers[place].clone()).unwrap_or_default();
+        let ring = match (file.neighbours, own) {
+            (None, _) => {
+                peers.retain(|peer| !is_me(peer, who));
+                Who::Everybody
+            }
+            (Some(neighbours), Some(own)) => {
+                let Neighbours { in_zone, per_other_zone } = neighbours;
+                Who::Ring(ring::Neighbours { in_zone, per_other_zone }, own)
+            }
+            (Some(_), None) => Who::Nobody,
+        };
+        let list = Pinglist {
+            prober: prober.to_owned(),
+            own: PinglistSelf {
+                namespace: who.namespace.clone(),
+                name: who.name.clone(),
+                uid: me.uid,
+                node: who.node.clone(),
+                zone: me.zone,
+            },
+            period: nanoseconds("pollingPeriod", file.polling_period)?,
+            timeout: nanoseconds("timeout", file.timeout)?,
+            probes: file.probes,
+            original_metrics: file.original_metrics,
+            peers: Vec::new(),
+        };
+        Ok(Self { list: list.sane(), peers, who: ring })
     }
-    let own = peers.iter().position(|peer| is_me(peer, who));
-    let own_zone = own.map(|place| peers[place].zone.clone()).unwrap_or_default();
-    let own_uid = own.map(|place| peers[place].uid.clone()).unwrap_or_default();
-    let peers = match (file.neighbours, own) {
-        (None, _) => peers.into_iter().filter(|peer| !is_me(peer, who)).collect(),
-        (Some(neighbours), Some(own)) => by_ring(&peers, neighbours, own),
-        // Not (or no longer) a member: nobody counts on our probes.
-        (Some(_), None) => Vec::new(),
-    };
-    let list = Pinglist {
-        prober: prober.to_owned(),
-        own: PinglistSelf {
-            namespace: who.namespace.clone(),
-            name: who.name.clone(),
-            uid: own_uid,
-            node: who.node.clone(),
-            zone: own_zone,
-        },
-        period: nanoseconds("pollingPeriod", file.polling_period)?,
-        timeout: nanoseconds("timeout", file.timeout)?,
-        probes: file.probes,
-        original_metrics: file.original_metrics,
-        peers,
-    };
-    Ok(list.sane())
+
+    /// The list that this agent has at a time since the Unix epoch, and whether it has another one
+    /// at another time.
+    #[must_use]
+    pub fn pinglist(&self, now: Duration) -> (Pinglist, bool) {
+        let most = self.list.most_peers(&self.peers);
+        let bound = budget::bound(most, self.list.period, now);
+        let peers = self.places(bound);
+        let rotates = peers.len() == most && self.places(Bound::NONE).len() > most;
+        let peers = peers.into_iter().filter_map(|place| self.peers.get(place)).cloned().collect();
+        (Pinglist { peers, ..self.list.clone() }.sane(), rotates)
+    }
+
+    /// Which turn it is at a time.
+    #[must_use]
+    pub fn turn(&self, now: Duration) -> u64 {
+        budget::bound(0, self.list.period, now).epoch
+    }
+
+    fn places(&self, bound: Bound) -> Vec<usize> {
+        let id = |peer: &Peer| format!("{}/{}/{}", peer.namespace, peer.name, peer.uid);
+        let member = |peer: &Peer| Member { id: id(peer), zone: peer.zone.clone() };
+        match self.who {
+            Who::Everybody if self.peers.len() <= bound.most => (0..self.peers.len()).collect(),
+            Who::Everybody => {
+                // No peer has this id.
+                let me = Member { id: String::new(), zone: self.list.own.zone.clone() };
+                let members: Vec<_> = self.peers.iter().map(member).chain([me]).collect();
+                ring::peers_of(&members, ring::Neighbours::FULL_MESH, bound, "")
+            }
+            Who::Ring(neighbours, own) => {
+                let members: Vec<_> = self.peers.iter().map(member).collect();
+                ring::peers_of(&members, neighbours, bound, &members[own].id)
+            }
+            Who::Nobody => Vec::new(),
+        }
+    }
 }
 
 fn nanoseconds(field: &str, value: i64) -> anyhow::Result<Duration> {
@@ -169,16 +235,6 @@ fn is_me(peer: &Peer, who: &Identity) -> bool {
         return peer.ips.iter().any(|ip| who.is_at(*ip, peer.port));
     }
     peer.namespace == who.namespace && peer.name == who.name
-}
-
-fn by_ring(peers: &[Peer], neighbours: Neighbours, own: usize) -> Vec<Peer> {
-    let id = |peer: &Peer| format!("{}/{}/{}", peer.namespace, peer.name, peer.uid);
-    let member = |peer: &Peer| Member { id: id(peer), zone: peer.zone.clone() };
-    let members: Vec<_> = peers.iter().map(member).collect();
-    let neighbours =
-        ring::Neighbours { in_zone: neighbours.in_zone, per_other_zone: neighbours.per_other_zone };
-    let places = ring::peers_of(&members, neighbours, &members[own].id);
-    places.into_iter().filter_map(|place| peers.get(place)).cloned().collect()
 }
 
 #[cfg(test)]

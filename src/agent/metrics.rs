@@ -43,10 +43,23 @@ pub const NAMES: &[&str] = &[
     "netprober_pinglist_refreshes_total",
     "netprober_build_info",
     "netprober_interpod_latency_s",
+    "netprober_process_cpu_seconds_total",
+    "netprober_process_open_fds",
+    "netprober_process_resident_memory_bytes",
+    "netprober_process_start_time_seconds",
     "process_cpu_seconds_total",
     "process_open_fds",
     "process_resident_memory_bytes",
     "process_start_time_seconds",
+];
+
+/// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one node)
+/// to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Thresholds stand on bounds only:
+/// whether a percentile is above anything else cannot be known from buckets. 0.25 is one because people
+/// write it.
+pub const RTT_BOUNDS: [f64; 17] = [
+    0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5,
+    1.0, 2.0, 5.0,
 ];
 
 /// Scheduling delays: from what the timer's resolution (1 ms) gives anyway to the longest that is
@@ -333,11 +346,8 @@ fn native() -> NativeHistogramConfig {
     NativeHistogramConfig::new(1.1).max_buckets(160).min_reset_duration(Duration::from_hours(1))
 }
 
-/// From 50 µs (two pods of one node) doubling to 0.8 s; then the default timeout with a lost SYN (1 s,
-/// 3 s) in mind.
 fn rtt_histogram() -> Histogram {
-    let buckets = exponential_buckets(50e-6, 2.0, 15).chain([1.6384, 5.0]);
-    Histogram::new_classic_and_native(buckets, native())
+    Histogram::new_classic_and_native(RTT_BOUNDS, native())
 }
 
 /// The original's buckets, and no others beside them: its dashboards ask for `_bucket`.
@@ -350,6 +360,8 @@ impl Inner {
     fn register(&mut self) {
         self.registry.register_collector(Box::new(Process));
         let r = self.registry.sub_registry_with_prefix("netprober");
+        // Again under the prefix: of what a pod says, the PodMonitor keeps nothing else.
+        r.register_collector(Box::new(Process));
         r.register("rtt_seconds", "Round-trip time of answered probes", self.rtt.clone());
         r.register("probes", "Probes by result; each ends in exactly one", self.probes.clone());
         r.register("udp_duplicates", "Echoes that came again", self.duplicates.clone());

@@ -4,6 +4,7 @@
 //! Read in this order:
 //!
 //! - [`pinglist`]: whom to probe, as the operator serves it; [`members`]: the same from a file.
+//! - [`budget`]: how many peers a list has at most.
 //! - [`source`]: how lists come here. They are all that the outside decides.
 //! - [`target`]: what a list means: addresses, protocols, labels, and which series are stale.
 //! - [`schedule`]: when each target is due.
@@ -29,6 +30,7 @@ use self::{
     source::pull::{self, Pull},
 };
 
+pub mod budget;
 mod clock;
 pub mod echo;
 pub mod file;

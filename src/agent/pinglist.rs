@@ -3,6 +3,7 @@ use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::budget;
 pub use crate::api::network_prober::Protocol;
 
 /// The least period: what `spec.pollingPeriod` allows at least, so that no list makes an agent flood
@@ -86,7 +87,8 @@ pub struct Peer {
 impl Pinglist {
     /// The same list with figures that can be worked with: a period or timeout of zero is the
     /// default, the period has a least and a greatest value, the timeout is at most the period, no protocol is
-    /// HTTP as in the original, and nothing is there twice.
+    /// HTTP as in the original, nothing is there twice, and there are no more peers than an agent may
+    /// probe: whoever sends more costs no memory by it.
     #[must_use]
     pub fn sane(mut self) -> Self {
         if self.period.is_zero() {
@@ -104,7 +106,19 @@ impl Pinglist {
         self.probes.dedup();
         self.peers.sort_unstable();
         self.peers.dedup();
+        let most = self.most_peers(&self.peers);
+        self.peers.truncate(most);
+        // What was longer is given back.
+        self.peers.shrink_to_fit();
         self
+    }
+
+    /// How many of these peers an agent may probe at a time by this list.
+    #[must_use]
+    pub fn most_peers(&self, of: &[Peer]) -> usize {
+        // One of each family.
+        let addresses = of.iter().map(|peer| peer.ips.len().min(2)).max().unwrap_or(1);
+        budget::most_peers(self.probes.len().max(1), addresses, self.original_metrics)
     }
 }
 
@@ -166,6 +180,18 @@ mod tests {
         assert_eq!(none.probes, [Protocol::Http]);
         let peers = vec![list.peers[0].clone(), list.peers[0].clone()];
         assert_eq!(Pinglist { peers, ..list }.sane().peers.len(), 1);
+    }
+
+    #[test]
+    fn n01_no_list_makes_an_agent_probe_more_than_it_may() {
+        let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
+        let peer = |i: usize| Peer { key: format!("pod-{i}"), ..list.peers[0].clone() };
+        let peers: Vec<_> = (0..5000).map(peer).collect();
+        // Three protocols, two families, the original's metric: the least that there is.
+        assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 14);
+        let cheap =
+            Pinglist { peers, probes: vec![Protocol::Tcp], original_metrics: false, ..list };
+        assert_eq!(cheap.sane().peers.len(), 72);
     }
 
     proptest! {

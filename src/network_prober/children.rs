@@ -10,7 +10,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{rules, settings::Settings};
+use super::{
+    rules::{self, Pace},
+    settings::Settings,
+};
 use crate::{
     api::NetworkProber,
     controller::MANAGED_BY,
@@ -286,7 +289,9 @@ impl Family<'_> {
     /// Loss and round-trip time by pair and by node, and alerts on them.
     #[must_use]
     pub fn prometheus_rule(&self) -> Child {
-        let spec = rules::rules(&self.settings.key(), self.settings.period);
+        let Settings { period, timeout, .. } = *self.settings;
+        let interval = self.settings.monitoring.interval.into();
+        let spec = rules::rules(&self.settings.key(), Pace { period, timeout, interval });
         self.monitoring(ChildKind::PrometheusRule, &spec)
     }
 

@@ -1,5 +1,8 @@
 //! Who probes whom, as each agent is told.
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use axum::body::Bytes;
 use serde_json::json;
@@ -9,29 +12,19 @@ use super::{
     settings::{LARGEST_MESH, Settings},
 };
 use crate::{
-    agent::pinglist::{Peer, Pinglist, PinglistSelf},
+    agent::{
+        budget::{self, AGENT_SERIES},
+        pinglist::{Peer, Pinglist, PinglistSelf},
+    },
     api::network_prober::Delivery,
     placement::{
         hash,
-        ring::{Member as Place, Ring},
+        ring::{Bound, Member as Place, Ring, Rotation},
     },
 };
 
 #[cfg(test)]
 mod tests;
-
-/// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
-const RTT_SERIES: usize = 20;
-
-/// Beside it, for each protocol: the counters by result and reason (HTTP seven, TCP six, UDP five), the
-/// kernel's figure (TCP), duplicates and reordering (UDP): seven each.
-const OTHER_SERIES: usize = 7;
-
-/// Buckets of the original's histogram with +Inf, sum and count.
-const ORIGINAL_SERIES: usize = 28;
-
-/// What an agent exports whomever it probes: its own process, schedule and list.
-const AGENT_SERIES: usize = 40;
 
 /// The lists of one `NetworkProber`.
 ///
@@ -45,6 +38,10 @@ pub struct Pinglists {
     pub estimated_series: usize,
     /// Whether there are no lists because everybody would probe too many.
     pub refused: bool,
+    /// How many peers an agent probes at a time.
+    pub most: usize,
+    /// What that bound does to the lists.
+    pub rotation: Rotation,
     lists: HashMap<String, List>,
     peers: Vec<Fragment>,
 }
@@ -132,13 +129,16 @@ impl Pinglists {
     }
 
     /// The lists of all agents: the members' from the ring; a pod that does not take part probes
-    /// nobody. None of a full mesh that is refused: its lists are what would be too much.
+    /// nobody. None of a full mesh that is refused: its lists are what would be too much. `now` is the
+    /// time since the Unix epoch: where a list has a bound, its peers take turns.
     #[must_use]
-    pub fn of_members(settings: &Settings, members: &Members) -> Self {
+    pub fn of_members(settings: &Settings, members: &Members, now: Duration) -> Self {
         let series = Series::of(settings, &members.members);
         let all = 0..members.members.len();
+        let most = series.most_peers(settings);
         let mut lists = Self {
             refused: settings.is_full_mesh() && members.members.len() > LARGEST_MESH,
+            most,
             peers: members.members.iter().map(|member| fragment(settings, member)).collect(),
             ..Self::default()
         };
@@ -151,7 +151,11 @@ impl Pinglists {
                 all.map(|place| series.of_everybody_but(place)).sum::<usize>();
         }
         if !lists.refused {
-            let targets = targets(settings, &members.members).into_iter();
+            let bound = budget::bound(most, settings.period, now);
+            let (targets, rotation) = targets(settings, &members.members, bound);
+            if !everybody {
+                lists.rotation = rotation;
+            }
             for (member, targets) in members.members.iter().zip(targets) {
                 if !everybody {
                     lists.estimated_series += series.of_these(&targets);
@@ -192,10 +196,10 @@ fn json(value: &impl serde::Serialize) -> String {
 }
 
 /// Whom each member probes, as indices.
-fn targets(settings: &Settings, members: &[Member]) -> Vec<Vec<usize>> {
+fn targets(settings: &Settings, members: &[Member], bound: Bound) -> (Vec<Vec<usize>>, Rotation) {
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
-    Ring::new(&places, settings.neighbours).peers()
+    Ring::new(&places, settings.neighbours).bounded(bound).rotation()
 }
 
 fn own(member: &Member) -> PinglistSelf {
@@ -257,9 +261,15 @@ impl Series {
             on_node,
             all_addresses: addresses.iter().sum(),
             addresses,
-            per_node: settings.probes.len() * (RTT_SERIES + OTHER_SERIES),
-            per_address: if settings.original_metrics { ORIGINAL_SERIES } else { 0 },
+            per_node: budget::per_node(settings.probes.len()),
+            per_address: budget::per_address(settings.original_metrics),
         }
+    }
+
+    /// How many peers fit into a scrape, whoever they are.
+    fn most_peers(&self, settings: &Settings) -> usize {
+        let addresses = self.addresses.iter().max().copied().unwrap_or(1);
+        budget::most_peers(settings.probes.len(), addresses, settings.original_metrics)
     }
 
     fn count(&self, nodes: usize, addresses: usize) -> usize {

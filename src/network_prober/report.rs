@@ -1,11 +1,13 @@
 //! What is told: status, conditions, events.
 use super::{children::ChildKind, plan::Observed, settings::Settings, view::View};
 use crate::{
+    agent::budget,
     api::{
         NetworkProber, NetworkProberStatus,
         network_prober::{Mode, NotInjected},
     },
     controller::{Notice, Verdict},
+    placement::ring::Rotation,
 };
 
 /// How many pods the status lists: it is to stay readable, and small to write.
@@ -78,11 +80,32 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
                     probes.bigmikes.io/allow";
         return verdict("Ready", Some(false), "NoNamespace", text.into());
     }
-    let text = match settings.mode {
+    let mut text = String::from(match settings.mode {
         Mode::Sidecar => "new pods get an agent, and agents their peers",
         Mode::DaemonSet => "nodes have an agent, and agents their peers",
-    };
-    verdict("Ready", Some(true), "Serving", text.into())
+    });
+    if let Some(turns) = turns(settings, view) {
+        text.push_str(&turns);
+    }
+    verdict("Ready", Some(true), "Serving", text)
+}
+
+/// That agents have more peers than they may probe at a time.
+fn turns(settings: &Settings, view: &View) -> Option<String> {
+    let lists = &view.pinglists;
+    let Rotation { members, wanted, epochs } = lists.rotation;
+    (members > 0).then(|| {
+        let turn = budget::turn(settings.period);
+        let all = turn.saturating_mul(u32::try_from(epochs).unwrap_or(u32::MAX));
+        format!(
+            "; {members} lists would have up to {wanted} peers by zones and spec.neighbours: their \
+             agents probe {} at a time ({} series each), in turns of {}, all within {}",
+            lists.most,
+            budget::SERIES,
+            humantime::format_duration(turn),
+            humantime::format_duration(all),
+        )
+    })
 }
 
 fn covered(view: &View) -> Verdict {

@@ -15,13 +15,17 @@
 //! **Absence is never a verdict.** Who is not probed has no value, neither 0 nor 1. Who is probed and never
 //! answers has a loss of 1, although it has no round-trip time and may not be scraped itself.
 //!
+//! **Limits stand on the bounds of buckets.** A percentile of a classic histogram is known to lie between two
+//! bounds and no better; what `histogram_quantile` says between them is a guess. It is above a bound exactly
+//! when more than one answer in a hundred is, so a comparison with a bound is a fact.
+//!
 //! Everything is said twice: over five minutes for people and alerts, over one for who has to act
 //! (criteria of a `TrafficWatch`), which needs scrapes at most 30 seconds apart.
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::prometheus::promql::string;
+use crate::{agent::metrics::RTT_BOUNDS, prometheus::promql::string};
 
 /// The label of everything recorded: which prober measured it, as `<namespace>/<name>`.
 pub const PROBER: &str = "prober";
@@ -52,8 +56,13 @@ const PAIR: &str = "src_node, src_zone, dst_node, dst_zone";
 /// window of one pair must not be enough.
 const LOSS: f64 = 0.05;
 
-/// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one second.
-const LATENCY: Duration = Duration::from_millis(100);
+/// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one second. In
+/// seconds, and a bound of a bucket.
+const LATENCY: f64 = 0.1;
+
+/// The longest time from one evaluation to the next. Prometheus forgets a value that is five minutes old,
+/// and an alert that is looked at less often than this is late.
+const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
 
 /// An agent does not get the processor time it needs: every twentieth probe is not sent in time. What it
 /// does measure then says more about its own node than about the network.
@@ -65,12 +74,24 @@ const LAST_LIST: (Duration, u32) = (Duration::from_mins(10), 10);
 /// Where the runbooks are served.
 const RUNBOOKS: &str = "https://traffic.example.com/docs/runbooks";
 
+/// The times that the rules depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From one probe of a peer to the next. Probes that are more than half a window apart leave that
+    /// window empty.
+    pub period: Duration,
+    /// A probe without an answer for this long has failed.
+    pub timeout: Duration,
+    /// From one scrape to the next.
+    pub interval: Duration,
+}
+
 /// The `spec` of a `PrometheusRule`, which is also a whole rule file of Prometheus.
 ///
-/// `prober` is `<namespace>/<name>`, which is the job of its agents too; `period` is the time from one
-/// probe of a peer to the next. Probes that are more than half a window apart leave that window empty.
+/// `prober` is `<namespace>/<name>`, which is the job of its agents too.
 #[must_use]
-pub fn rules(prober: &str, period: Duration) -> Value {
+pub fn rules(prober: &str, pace: Pace) -> Value {
+    let Pace { period, .. } = pace;
     let job = format!("job={}", string(prober));
     let mut recorded = Vec::new();
     for (window, suffix) in WINDOWS {
@@ -81,14 +102,37 @@ pub fn rules(prober: &str, period: Duration) -> Value {
         ];
         for (name, expr) in pairs {
             let node = name.replace(":pair_", ":node_");
-            let blame = blame(&format!("{name}{{{PROBER}={}}}", string(prober)));
+            // One path between two nodes, whatever zones it names: each has one voice.
+            let paths =
+                format!("max by (src_node, dst_node) ({name}{{{PROBER}={}}})", string(prober));
+            let blame = blame(&paths);
             recorded.push(json!({"record": name, "expr": expr, "labels": {PROBER: prober}}));
             recorded.push(json!({"record": node, "expr": blame, "labels": {PROBER: prober}}));
         }
     }
     // One group: the rules of a group see what those before them have just recorded.
-    recorded.extend(alerts(prober, &job, period));
-    json!({"groups": [{"name": "networkprober", "rules": recorded}]})
+    recorded.extend(alerts(prober, &job, pace));
+    json!({"groups": [{
+        "name": "networkprober",
+        // As often as there is something new, so that each recorded value is another measurement.
+        "interval": interval(pace.interval.min(LONGEST_INTERVAL)),
+        "rules": recorded,
+    }]})
+}
+
+/// A duration as Prometheus writes it, to the millisecond: `1m30s`.
+#[must_use]
+pub fn interval(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    humantime::format_duration(Duration::from_millis(millis)).to_string().replace(' ', "")
+}
+
+/// The latency that is alerted on, in seconds: a bound of a bucket, and no more than half of the timeout,
+/// because a probe that takes longer than that is lost and not slow.
+fn latency_limit(timeout: Duration) -> f64 {
+    let most = LATENCY.min(timeout.as_secs_f64() / 2.0);
+    let bound = RTT_BOUNDS.into_iter().rev().find(|bound| *bound <= most);
+    bound.unwrap_or(RTT_BOUNDS[0])
 }
 
 /// Probes of a pair and protocol without which a window says nothing: half of what one pair of pods
@@ -144,9 +188,9 @@ fn blame(pairs: &str) -> String {
     format!("max by (node) ({} or {})", of("dst_node"), of("src_node"))
 }
 
-fn alerts(prober: &str, job: &str, period: Duration) -> Vec<Value> {
+fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
     let of = format!("{{{PROBER}={}}}", string(prober));
-    let latency = LATENCY.min(period / 2).as_secs_f64();
+    let latency = latency_limit(pace.timeout);
     vec![
         Alert {
             name: "NetworkProberLossHigh",
@@ -185,7 +229,7 @@ fn alerts(prober: &str, job: &str, period: Duration) -> Vec<Value> {
         },
         Alert {
             name: "NetworkProberSilent",
-            expr: silent(job, period),
+            expr: silent(job, pace.period),
             wait: "10m",
             summary: format!("Agents of NetworkProber {prober} probe nobody."),
             description: format!(
@@ -214,19 +258,24 @@ fn starved(job: &str) -> String {
 ///
 /// - Only our own agents count their probes and have `netprober_build_info`.
 /// - Who just started has no rate yet; in a long rollout there is always somebody who just started.
-/// - Who is alone, or on no circle of the ring, is told so by a list without peers. When the list is
-///   too old, there are no peers either: that is the silence that is meant.
+/// - A list without peers is right for an agent that is alone, or on no circle of the ring. When none of
+///   several agents has a peer, no list is right. When the list is too old, there are no peers either: that
+///   is the silence that is meant.
 fn silent(job: &str, period: Duration) -> String {
     let quiet = LONG.max(period.saturating_mul(3));
     let quiet = quiet.as_secs();
     let list = LAST_LIST.0.max(period.saturating_mul(LAST_LIST.1)).as_secs();
     let by = "namespace, pod";
+    let agents = format!(
+        "(group by ({by}) (netprober_build_info{{{job}}}) \
+         and on ({by}) (time() - netprober_process_start_time_seconds{{{job}}} > {quiet}))"
+    );
     format!(
-        "count(group by ({by}) (netprober_build_info{{{job}}}) \
-         and on ({by}) (time() - process_start_time_seconds{{{job}}} > {quiet}) \
+        "count({agents} \
          unless on ({by}) sum by ({by}) (increase(netprober_probes_total{{{job}}}[{quiet}s])) > 0 \
          unless on ({by}) (netprober_peers{{{job}}} == 0 \
-         and on ({by}) netprober_pinglist_age_seconds{{{job}}} < {list})) > 0"
+         and on ({by}) netprober_pinglist_age_seconds{{{job}}} < {list} \
+         and on () (count({agents}) < 2 or sum(netprober_peers{{{job}}}) > 0))) > 0"
     )
 }
 
@@ -264,9 +313,14 @@ mod tests {
     use super::*;
     use crate::prometheus::promql::check_vector;
 
+    fn pace(period: Duration) -> Pace {
+        let second = Duration::from_secs(1);
+        Pace { period, timeout: period.min(second), interval: 30 * second }
+    }
+
     /// Every rule: its name and its expression.
     fn all(prober: &str, period: Duration) -> Vec<(String, String)> {
-        let rules = rules(prober, period);
+        let rules = rules(prober, pace(period));
         let groups = rules["groups"].as_array().unwrap().iter();
         let rules = groups.flat_map(|group| group["rules"].as_array().unwrap().clone());
         let text = |rule: &Value, key: &str| rule[key].as_str().unwrap_or_default().to_owned();
@@ -314,15 +368,39 @@ mod tests {
         }
     }
 
-    /// A threshold above the timeout would never be reached.
     #[test]
-    fn fast_probes_are_judged_by_their_own_period() {
-        let of = |period| {
-            let rules = all("shop/web", period);
-            rules.into_iter().find(|(name, _)| name == "NetworkProberLatencyHigh").unwrap().1
-        };
-        assert!(of(Duration::from_secs(10)).ends_with("> 0.1"));
-        assert!(of(Duration::from_millis(100)).ends_with("> 0.05"));
+    fn n06_limits_are_bounds_of_buckets_below_the_timeout() {
+        for (millis, limit) in [
+            (60_000, 0.1),
+            (1000, 0.1),
+            (200, 0.1),
+            (199, 0.05),
+            (100, 0.05),
+            (50, 0.02),
+            (1, 0.0005),
+            (0, 0.00005),
+        ] {
+            let timeout = Duration::from_millis(millis);
+            assert!(RTT_BOUNDS.contains(&limit));
+            let pace = Pace { timeout, ..pace(Duration::from_mins(1)) };
+            let rules = rules("shop/web", pace)["groups"][0]["rules"].clone();
+            let mut rules = rules.as_array().unwrap().iter();
+            let alert = rules.find(|rule| rule["alert"] == "NetworkProberLatencyHigh").unwrap();
+            assert_eq!(
+                alert["expr"].as_str().unwrap().split("> ").last(),
+                Some(&*limit.to_string())
+            );
+        }
+    }
+
+    #[test]
+    fn n08_rules_are_evaluated_as_often_as_agents_are_scraped() {
+        let second = Duration::from_secs(1);
+        for (interval, text) in [(2 * second, "2s"), (30 * second, "30s"), (600 * second, "1m")] {
+            let rules = rules("shop/web", Pace { interval, ..pace(10 * second) });
+            assert_eq!(rules["groups"][0]["interval"], text);
+        }
+        assert_eq!(interval(Duration::from_nanos(1_500_000_001)), "1s500ms");
     }
 
     /// The periods of a day and more, which nothing forbids.

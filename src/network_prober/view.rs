@@ -1,6 +1,6 @@
 //! One `NetworkProber` as it stands, and all of them at one moment: what follows from specs, namespaces and
 //! pods. Pure.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::ResourceExt;
 
@@ -60,6 +60,8 @@ pub struct Surroundings<'a> {
     pub namespaces: &'a [NamespaceFacts],
     /// The zone of a node.
     pub zone: &'a dyn Fn(&str) -> String,
+    /// The time since the Unix epoch.
+    pub now: Duration,
 }
 
 impl View {
@@ -96,7 +98,7 @@ impl View {
             pods,
         };
         view.members = members::members(&selection, surroundings.zone);
-        view.pinglists = Pinglists::of_members(settings, &view.members);
+        view.pinglists = Pinglists::of_members(settings, &view.members, surroundings.now);
         view
     }
 

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use futures::{
@@ -271,6 +271,7 @@ impl Follower {
                 before: &snapshot,
                 namespaces: &namespaces,
                 zone: &|node| self.world.0.nodes.zone(node),
+                now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             };
             let view = View::of(prober, settings, pods.as_deref(), &surroundings);
             let key = (prober.namespace().unwrap_or_default(), prober.name_any());

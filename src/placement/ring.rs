@@ -30,9 +30,29 @@
 //! | ring, three zones, `{8, 2}` | 12..12 | 8..22 | at most 16 |
 //!
 //! Sorting costs O(n log n) for each zone, all else is proportional to the edges.
+//!
+//! # The bound
+//!
+//! An exact in-degree has no bound of the out-degree: the only member of a zone probes every target
+//! of every other one. Hence [`Ring::bounded`]. As long as no list would be longer than
+//! [`Bound::most`], nothing is changed. A list that would be longer is cut, and only that one:
+//!
+//! - Targets of the own zone come first; a quarter of the list is left to other zones, as far as
+//!   there are targets. The other zones share evenly what is left; where there are more zones than
+//!   places, one target of each of some zones.
+//! - The targets of a cut list take turns, by [`Bound::epoch`]. Of `d` targets of a zone that share
+//!   `a` places each is probed within fewer than `2 * ceil(d / a)` consecutive epochs;
+//!   [`Rotation::epochs`] says in how many all of them are. One member more or less moves each
+//!   window by one target.
+//! - What is cut depends on nothing but the list: so who makes one list needs no other, and two
+//!   that disagree on the epoch for a moment disagree on nothing else.
 use std::collections::BTreeMap;
 
 use super::hash;
+
+mod bound;
+use bound::Turn;
+pub use bound::{Bound, Rotation};
 
 /// Somebody who probes and is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +92,7 @@ pub struct Ring {
     /// The zone of each member.
     zone_of: Vec<usize>,
     neighbours: Neighbours,
+    bound: Bound,
 }
 
 impl Ring {
@@ -86,6 +107,7 @@ impl Ring {
             zones: Vec::new(),
             zone_of: Vec::with_capacity(members.len()),
             neighbours,
+            bound: Bound::NONE,
         };
         let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
         for place in order {
@@ -106,16 +128,31 @@ impl Ring {
         ring
     }
 
+    /// The same ring with lists that have a bound.
+    #[must_use]
+    pub fn bounded(self, bound: Bound) -> Self {
+        Self { bound, ..self }
+    }
+
     /// Whom each probes: for each place of the slice given to [`Ring::new`] the places of its peers, in the
     /// order of their ids.
     #[must_use]
     pub fn peers(&self) -> Vec<Vec<usize>> {
+        self.rotation().0
+    }
+
+    /// The same, and what the bound did.
+    #[must_use]
+    pub fn rotation(&self) -> (Vec<Vec<usize>>, Rotation) {
+        let mut rotation = Rotation { epochs: 1, ..Rotation::default() };
         let mut lists = vec![Vec::new(); self.members.len()];
-        for source in 0..self.zones.len() {
-            self.edges_from_zone(source, |from, to| lists[from].push(to));
+        for zone in 0..self.zones.len() {
+            self.turns_of_zone(zone, None, |from, turn| {
+                rotation.note(&turn);
+                lists[from] = self.places(turn.peers);
+            });
         }
-        let lists: Vec<_> = lists.into_iter().map(|list| self.places(list)).collect();
-        self.ranks.iter().map(|&rank| lists[rank].clone()).collect()
+        (self.ranks.iter().map(|&rank| lists[rank].clone()).collect(), rotation)
     }
 
     /// Whom the member at one place of the slice probes: the same as that list of [`Ring::peers`], without
@@ -124,11 +161,7 @@ impl Ring {
     pub fn peers_at(&self, place: usize) -> Vec<usize> {
         let Some(&rank) = self.ranks.get(place) else { return Vec::new() };
         let mut list = Vec::new();
-        self.edges_from_zone(self.zone_of[rank], |from, to| {
-            if from == rank {
-                list.push(to);
-            }
-        });
+        self.turns_of_zone(self.zone_of[rank], Some(rank), |_, turn| list = turn.peers);
         self.places(list)
     }
 
@@ -138,18 +171,40 @@ impl Ring {
         ranks.into_iter().map(|rank| self.members[rank].0).collect()
     }
 
-    /// Visits every edge whose prober is in a zone, as ranks.
-    fn edges_from_zone(&self, source: usize, mut visit: impl FnMut(usize, usize)) {
-        let sources = &self.zones[source].1;
+    /// Visits the list of each member of a zone, or of one of them. Only one zone's lists are in memory
+    /// before they are cut.
+    fn turns_of_zone(&self, zone: usize, only: Option<usize>, mut visit: impl FnMut(usize, Turn)) {
+        let sources = &self.zones[zone].1;
+        let wanted = |from: usize| only.is_none_or(|only| only == from);
         if self.neighbours == Neighbours::FULL_MESH {
-            for &from in sources {
-                (0..self.members.len()).filter(|&to| to != from).for_each(|to| visit(from, to));
+            for &from in sources.iter().filter(|&&from| wanted(from)) {
+                let others = self.zones.iter().enumerate().flat_map(|(zone, (_, members))| {
+                    members.iter().filter(|&&to| to != from).map(move |&to| (zone, to))
+                });
+                visit(from, self.turn(from, &others.collect::<Vec<_>>()));
             }
             return;
         }
-        for (target, (_, targets)) in self.zones.iter().enumerate() {
-            let circle = hash::combine(self.zones[source].0, self.zones[target].0);
-            let probers = if source == target {
+        let mut lists = vec![Vec::new(); sources.len()];
+        self.edges_from_zone(zone, |source, target, to| {
+            if wanted(sources[source]) {
+                lists[source].push((target, to));
+            }
+        });
+        for (source, list) in lists.into_iter().enumerate() {
+            if wanted(sources[source]) {
+                visit(sources[source], self.turn(sources[source], &list));
+            }
+        }
+    }
+
+    /// Visits every edge whose prober is in a zone: the prober's place in that zone, the target's
+    /// zone and rank; zone by zone, along the circle.
+    fn edges_from_zone(&self, source: usize, mut visit: impl FnMut(usize, usize, usize)) {
+        let sources = &self.zones[source].1;
+        for (zone, (_, targets)) in self.zones.iter().enumerate() {
+            let circle = hash::combine(self.zones[source].0, self.zones[zone].0);
+            let probers = if source == zone {
                 self.neighbours.in_zone.min(sources.len() - 1)
             } else {
                 self.neighbours.per_other_zone.min(sources.len())
@@ -160,22 +215,28 @@ impl Ring {
             let sources = self.positions(circle, sources);
             // How many sources precede this target; a source that is the target does not.
             let mut before = 0;
-            for target in self.positions(circle, targets) {
-                while sources.get(before).is_some_and(|source| *source < target) {
+            for (position, to) in self.positions(circle, targets) {
+                let to = targets[to];
+                let precedes = |&(at, place): &(u64, usize)| {
+                    (at, self.zones[source].1[place]) < (position, to)
+                };
+                while sources.get(before).is_some_and(precedes) {
                     before += 1;
                 }
                 for step in 1..=probers {
                     let index = (before + sources.len() - step) % sources.len();
-                    visit(sources[index].1, target.1);
+                    visit(sources[index].1, zone, to);
                 }
             }
         }
     }
 
-    /// Members along a circle.
+    /// Members of a zone along a circle, as places in that zone: they are in the order of ranks, so
+    /// that ties go by it.
     fn positions(&self, circle: u64, ranks: &[usize]) -> Vec<(u64, usize)> {
-        let position = |&rank: &usize| (hash::combine(circle, self.members[rank].1), rank);
-        let mut positions: Vec<_> = ranks.iter().map(position).collect();
+        let position =
+            |(place, &rank): (usize, &usize)| (hash::combine(circle, self.members[rank].1), place);
+        let mut positions: Vec<_> = ranks.iter().enumerate().map(position).collect();
         positions.sort_unstable();
         positions
     }
@@ -183,9 +244,10 @@ impl Ring {
 
 /// Whom one member probes, as places in `members`; nobody if it is not among them.
 #[must_use]
-pub fn peers_of(members: &[Member], neighbours: Neighbours, who: &str) -> Vec<usize> {
+pub fn peers_of(members: &[Member], neighbours: Neighbours, bound: Bound, who: &str) -> Vec<usize> {
     let place = members.iter().position(|member| member.id == who);
-    place.map_or_else(Vec::new, |place| Ring::new(members, neighbours).peers_at(place))
+    let ring = |place| Ring::new(members, neighbours).bounded(bound).peers_at(place);
+    place.map_or_else(Vec::new, ring)
 }
 
 #[cfg(test)]

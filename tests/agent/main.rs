@@ -7,6 +7,7 @@ mod exposition;
 mod file;
 mod isolation;
 mod lifecycle;
+mod limits;
 mod originals;
 mod packets;
 mod page;

@@ -2,6 +2,8 @@
 //!
 //! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
 //! resets, duplicates. Prometheus itself computes the answers.
+mod probing;
+
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 
 use serde::Deserialize;

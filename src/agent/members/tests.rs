@@ -10,6 +10,10 @@ fn me(name: &str, ips: &[&str]) -> Identity {
     }
 }
 
+fn pinglist(text: &[u8], who: &Identity, prober: &str) -> anyhow::Result<Pinglist> {
+    Ok(Members::read(text, who, prober)?.pinglist(Duration::ZERO).0)
+}
+
 fn keys(list: &Pinglist) -> Vec<&str> {
     list.peers.iter().map(|peer| peer.key.as_str()).collect()
 }
@@ -122,4 +126,52 @@ fn only_families_that_both_have_are_probed() {
     let both = me("", &["10.0.0.1", "fd00::1"]);
     assert!(both.reaches(ip("fd00::2")) && both.reaches(ip("10.9.9.9")));
     assert!(me("", &[]).reaches(ip("fd00::2")));
+}
+
+/// A file of many members, all on nodes of their own, of which the first is alone in its zone.
+fn crowd(count: usize, neighbours: &str) -> String {
+    let endpoint = |i: usize| {
+        let zone = if i == 0 { "small" } else { "large" };
+        format!(
+            r#""pod-{i}":{{"ip":"10.0.{}.{}","port":"9090","namespace":"a","name":"pod-{i}","uid":"u{i}","node":"n{i}","zone":"{zone}"}}"#,
+            i / 250,
+            i % 250 + 1
+        )
+    };
+    let all: Vec<_> = (0..count).map(endpoint).collect();
+    let probes = r#""probes":["HTTP","TCP","UDP"]"#;
+    format!(r#"{{"endpointsMap":{{{}}},{probes}{neighbours}}}"#, all.join(","))
+}
+
+/// The file is the same for all, and each agent finds its bounded list in it; so does one that reads a
+/// file of the original, which asks for a full mesh.
+#[test]
+fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
+    let ring = r#","neighbours":{"inZone":8,"perOtherZone":2}"#;
+    for (neighbours, who) in [
+        (ring, me("pod-0", &[])),
+        ("", me("pod-0", &[])),
+        ("", me("", &["10.9.9.9"])),
+        (r#","neighbours":{"inZone":0,"perOtherZone":0}"#, me("pod-0", &[])),
+    ] {
+        let text = crowd(300, neighbours);
+        let members = Members::read(text.as_bytes(), &who, "").unwrap();
+        let (mut seen, mut all) = (std::collections::BTreeSet::new(), 299);
+        if who.name.is_empty() {
+            all += 1;
+        }
+        for epoch in 0..64 {
+            let now = budget::turn(Duration::from_secs(10)) * epoch;
+            let (list, rotates) = members.pinglist(now);
+            // Three protocols and the original's metric: 109 series for each peer.
+            assert_eq!((list.peers.len(), rotates), (17, true), "{neighbours}");
+            seen.extend(list.peers.into_iter().map(|peer| peer.key));
+        }
+        assert_eq!(seen.len(), all, "{neighbours}");
+    }
+    let members = crowd(300, ring);
+    let members = Members::read(members.as_bytes(), &me("pod-7", &[]), "").unwrap();
+    let (list, rotates) = members.pinglist(Duration::ZERO);
+    // Eight of its zone, and perhaps the one of the other.
+    assert!(!rotates && (8..=9).contains(&list.peers.len()), "{}", list.peers.len());
 }

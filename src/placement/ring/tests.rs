@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod bound;
+
 type Edges = BTreeSet<(String, String)>;
 
 fn member(id: impl Into<String>, zone: impl Into<String>) -> Member {
@@ -110,7 +112,7 @@ proptest! {
         // The lists are the same word for word, not only as sets.
         for who in &members {
             let names = |all: &[Member]| -> Vec<String> {
-                peers_of(all, k, &who.id).into_iter().map(|place| all[place].id.clone()).collect()
+                peers_of(all, k, Bound::NONE, &who.id).into_iter().map(|place| all[place].id.clone()).collect()
             };
             prop_assert_eq!(names(&members), names(&shuffled));
         }
@@ -182,7 +184,7 @@ proptest! {
         prop_assert_eq!(lists.len(), members.len());
         for (place, list) in lists.iter().enumerate() {
             prop_assert_eq!(&ring.peers_at(place), list);
-            prop_assert_eq!(&peers_of(&members, k, &members[place].id), list);
+            prop_assert_eq!(&peers_of(&members, k, Bound::NONE, &members[place].id), list);
         }
     }
 
@@ -211,7 +213,7 @@ fn no_neighbours_is_the_full_mesh() {
     for (place, list) in lists.iter().enumerate() {
         assert_eq!(list.len(), 6);
         assert!(!list.contains(&place));
-        assert_eq!(*list, peers_of(&all, Neighbours::FULL_MESH, &all[place].id));
+        assert_eq!(*list, peers_of(&all, Neighbours::FULL_MESH, Bound::NONE, &all[place].id));
     }
 }
 
@@ -223,7 +225,7 @@ fn few_members_and_strangers_are_no_trouble() {
     assert_eq!(Ring::new(&members(1, 1), k).peers(), [Vec::<usize>::new()]);
     assert_eq!(Ring::new(&members(2, 1), k).peers(), [vec![1], vec![0]]);
     assert_eq!(Ring::new(&members(2, 2), k).peers(), [vec![1], vec![0]]);
-    assert!(peers_of(&members(5, 1), k, "somebody else").is_empty());
+    assert!(peers_of(&members(5, 1), k, Bound::NONE, "somebody else").is_empty());
 }
 
 /// How many lists hold each member, and how long each list is: the least and the most.

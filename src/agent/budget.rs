@@ -1,0 +1,69 @@
+//! What an agent may cost whoever scrapes it and the pod it runs in, and so how many peers it
+//! probes at most. The operator and the agent reckon with the same numbers.
+use std::time::Duration;
+
+use crate::placement::ring::Bound;
+
+/// The most series an agent exports: a page of some 400 kB, which is made and scraped in
+/// milliseconds, and with which an agent stays below 20 MiB. A thousand agents are two million
+/// series, the size of a large Prometheus.
+pub const SERIES: usize = 2000;
+
+/// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
+pub const RTT_SERIES: usize = 20;
+
+/// Beside it, for each protocol: the counters by result and reason (HTTP seven, TCP six, UDP five),
+/// the kernel's figure (TCP), duplicates and reordering (UDP): seven each.
+pub const OTHER_SERIES: usize = 7;
+
+/// Buckets of the original's histogram with +Inf, sum and count.
+pub const ORIGINAL_SERIES: usize = 28;
+
+/// What an agent exports whomever it probes: its own process, schedule and list.
+pub const AGENT_SERIES: usize = 40;
+
+/// The shortest turn of peers that do not fit into a list at the same time. A rule over five
+/// minutes says something after half of them, the alerts wait for five more; a turn has room for
+/// both, and as much again before it ends.
+const TURN: Duration = Duration::from_mins(15);
+
+/// With long periods a turn is so many of them: fewer probes than ten are no evidence
+/// for the rules either.
+const PERIODS: u32 = 10;
+
+/// How many series there are for each node that is probed.
+#[must_use]
+pub const fn per_node(protocols: usize) -> usize {
+    protocols * (RTT_SERIES + OTHER_SERIES)
+}
+
+/// How many there are for each address that is probed.
+#[must_use]
+pub const fn per_address(original_metrics: bool) -> usize {
+    if original_metrics { ORIGINAL_SERIES } else { 0 }
+}
+
+/// How many peers an agent may have, each on a node of its own and with so many addresses: from 14
+/// (three protocols, two families, the original's metric) to 72.
+#[must_use]
+pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bool) -> usize {
+    let each = per_node(protocols) + addresses * per_address(original_metrics);
+    match (SERIES - AGENT_SERIES).checked_div(each) {
+        Some(peers) => peers,
+        // Nothing is measured by no protocol.
+        None => 0,
+    }
+}
+
+/// How long a turn is.
+#[must_use]
+pub fn turn(period: Duration) -> Duration {
+    TURN.max(period.saturating_mul(PERIODS))
+}
+
+/// The bound of the lists at a time, counted from the Unix epoch.
+#[must_use]
+pub fn bound(most: usize, period: Duration, now: Duration) -> Bound {
+    // A turn is never shorter than minutes.
+    Bound { most, epoch: now.as_secs() / turn(period).as_secs().max(1) }
+}
