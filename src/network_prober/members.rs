@@ -11,10 +11,16 @@ use super::{
 };
 use crate::{
     api::network_prober::Mode,
-    pods::address::is_probeable,
+    nodes::Readiness,
     pods::{AgentFacts, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject},
     webhook::injection::{self, Recipe, SkipReason},
 };
+
+mod presence;
+#[cfg(test)]
+mod tests;
+
+use presence::{Addresses, Presence, presence};
 
 /// What the kubelet says of a container that is on its way.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
@@ -45,6 +51,12 @@ impl Member {
         format!("{}/{}/{}", self.namespace, self.name, self.uid)
     }
 
+    /// Whether it has an address, and a node that its probes can be told apart by.
+    #[must_use]
+    pub fn can_be_reached(&self) -> bool {
+        !self.ips.is_empty() && !self.node.is_empty()
+    }
+
     /// What the original's file and metric call it: its name, with its namespace before it if that is
     /// not the `NetworkProber`'s, because two pods of one name were one there.
     #[must_use]
@@ -68,8 +80,10 @@ pub struct Members {
     pub need_restart: usize,
     /// Why the others have none.
     pub not_injected: BTreeMap<&'static str, usize>,
-    /// The pods that take part, by namespace, name and UID.
+    /// The pods that take part, by namespace, name and UID. No two have an address in common.
     pub members: Vec<Member>,
+    /// Whether these are those of before, because now no agent runs anywhere.
+    pub held: bool,
     /// Pods with an agent that do not take part (yet), by UID.
     pub guests: BTreeMap<String, Member>,
     /// Namespaces of selected pods.
@@ -107,23 +121,65 @@ pub struct Selection<'a> {
     pub older: &'a [(&'a Settings, &'a Scope)],
     /// The pods that the selector matches, in any order.
     pub pods: &'a [Arc<PodObject>],
+    /// Where they run.
+    pub nodes: &'a Nodes<'a>,
+    /// What was found the last time.
+    pub last: Option<&'a Members>,
+    /// Now, in seconds since 1970.
+    pub now: i64,
 }
 
-/// Looks at every selected pod; `zone` is that of a node.
-pub fn members(selection: &Selection<'_>, zone: impl Fn(&str) -> String) -> Members {
+/// What is asked about nodes, by name.
+pub struct Nodes<'a> {
+    /// The zone of a node; "" if it has none.
+    pub zone: &'a dyn Fn(&str) -> String,
+    /// Whether a node is Ready; `None` if there is no such node.
+    pub readiness: &'a dyn Fn(&str) -> Option<Readiness>,
+}
+
+/// Looks at every selected pod.
+#[must_use]
+pub fn members(selection: &Selection<'_>) -> Members {
     let mut found = Members::default();
     let hash = selection.recipe.map(Recipe::hash);
-    for pod in selection.pods {
-        let Some(standing) = selection.scope.standing(pod.namespace()) else { continue };
-        if pod.is_finished() || pod.is_terminating() || !is_ours_to_count(selection.settings, pod) {
+    let ours = selection.pods.iter().filter_map(|pod| {
+        let standing = selection.scope.standing(pod.namespace())?;
+        is_ours_to_count(selection.settings, pod).then_some((&**pod, standing))
+    });
+    let ours: Vec<_> = ours.collect();
+    let allowed = ours.iter().filter(|(_, standing)| *standing == Standing::Allowed);
+    let addresses = Addresses::of(allowed.map(|(pod, _)| *pod));
+    for (pod, standing) in ours {
+        let node = pod.node().and_then(selection.nodes.readiness);
+        let presence = presence(pod, node, selection.now);
+        if presence == Presence::Gone {
+            continue;
+        }
+        let agent = look(selection, pod, standing);
+        let member = |agent: &AgentFacts<'_>| Member {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
+            ips: addresses.own(pod),
+            port: agent.ping_port,
+            node: pod.node().unwrap_or_default().to_owned(),
+            zone: pod.node().map(selection.nodes.zone).unwrap_or_default(),
+        };
+        if presence == Presence::Stranded {
+            // It counts no more, it is only still probed.
+            let running = agent.ok().filter(|agent| agent.running);
+            found.members.extend(running.map(|a| member(&a)).filter(Member::can_be_reached));
             continue;
         }
         found.selected += 1;
         if standing == Standing::Allowed {
             found.namespaces.insert(pod.namespace().to_owned());
         }
-        match look(selection, pod, standing) {
-            Ok(agent) => found.take(hash.as_deref(), pod, &agent, &zone),
+        match agent {
+            Ok(agent) => {
+                found.count(hash.as_deref(), pod, &agent);
+                found.place(agent.running, member(&agent));
+            }
             Err(reason) => *found.not_injected.entry(reason).or_default() += 1,
         }
     }
@@ -133,6 +189,7 @@ pub fn members(selection: &Selection<'_>, zone: impl Fn(&str) -> String) -> Memb
         // Whether they were there before or were passed over since: a restart would not help them.
         found.not_injected.insert(SkipReason::AgentFailing.as_str(), count);
     }
+    found.hold(selection.last);
     found
         .members
         .sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
@@ -201,13 +258,7 @@ pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
 }
 
 impl Members {
-    fn take(
-        &mut self,
-        hash: Option<&str>,
-        pod: &PodObject,
-        agent: &AgentFacts<'_>,
-        zone: impl Fn(&str) -> String,
-    ) {
+    fn count(&mut self, hash: Option<&str>, pod: &PodObject, agent: &AgentFacts<'_>) {
         self.injected += 1;
         let current = hash.is_none_or(|hash| pod.annotation(HASH_ANNOTATION) == Some(hash));
         if !current {
@@ -220,21 +271,29 @@ impl Members {
             *count += 1;
         }
         self.any_runs |= current && agent.running;
-        let node = pod.node().unwrap_or_default();
-        let member = Member {
-            namespace: pod.namespace().to_owned(),
-            name: pod.name().to_owned(),
-            uid: pod.uid().to_owned(),
-            ips: pod.ips().iter().copied().filter(is_probeable).collect(),
-            port: agent.ping_port,
-            node: node.to_owned(),
-            zone: zone(node),
-        };
-        let takes_part = pod.is_ready() && !member.ips.is_empty() && !node.is_empty();
-        if takes_part {
+    }
+
+    /// Among those who are probed, if its agent runs and it can be reached at all.
+    fn place(&mut self, runs: bool, member: Member) {
+        if runs && member.can_be_reached() {
             self.members.push(member);
         } else {
             self.guests.insert(member.uid.clone(), member);
+        }
+    }
+
+    /// That all agents end at one moment says more of whoever reports it than of the agents: who was
+    /// probed before and is still there is probed on, and what is lost is seen.
+    fn hold(&mut self, last: Option<&Self>) {
+        if !self.members.is_empty() {
+            return;
+        }
+        for was in last.iter().flat_map(|last| &last.members) {
+            let there = self.guests.get(&was.uid).is_some_and(Member::can_be_reached);
+            if let Some(member) = there.then(|| self.guests.remove(&was.uid)).flatten() {
+                self.members.push(member);
+                self.held = true;
+            }
         }
     }
 }

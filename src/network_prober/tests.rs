@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     children::{ChildKey, ChildKind},
     injector::decide,
-    members::Member,
+    members::{Member, Nodes},
     pinglists::config_json,
     plan::{Observed, plan},
     scope::{NamespaceFacts, Tenancy},
@@ -23,6 +23,7 @@ use crate::{
     agent::pinglist::Pinglist,
     api::NetworkProber,
     controller::Error,
+    nodes::Readiness,
     pods::PodObject,
     webhook::{configuration::Endpoint, injection::SkipReason, review::Verdict},
 };
@@ -53,12 +54,13 @@ fn namespaces() -> Vec<NamespaceFacts> {
     vec![named("team"), named("silent"), named("kube-system")]
 }
 
-/// A pod with the agent of `by` in it, running, with a change.
+/// A pod with the agent of `by` in it, running, with a change; its address follows from its name.
 pub(super) fn pod(name: &str, by: Option<&str>, change: &Value) -> Value {
+    let [high, low, ..] = crate::placement::hash::of(name).to_be_bytes();
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "labels": {"app": "a"}},
         "spec": {"nodeName": "n1", "containers": [{"name": "app", "image": "app"}]},
-        "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}],
+        "status": {"phase": "Running", "podIPs": [{"ip": format!("10.0.{high}.{low}")}],
             "conditions": [{"type": "Ready", "status": "True"}]},
     });
     if let Some(by) = by {
@@ -88,10 +90,13 @@ pub(super) fn view_among(
         setup,
         before,
         namespaces: &namespaces(),
-        zone: &|node| format!("zone-of-{node}"),
+        nodes: Nodes {
+            zone: &|node| format!("zone-of-{node}"),
+            readiness: &|_| Some(Readiness::Ready),
+        },
         now: Duration::ZERO,
     };
-    View::of(prober, Settings::of(prober, &setup.tenancy), Some(&pods), &surroundings)
+    View::of(prober, Settings::of(prober, &setup.tenancy), Some(&pods), None, &surroundings)
 }
 
 pub(super) fn view(spec: &Value, pods: &[Value]) -> View {
@@ -181,31 +186,6 @@ fn each_pod_without_an_agent_has_a_reason() {
     }
 }
 
-#[test]
-fn who_has_an_agent_takes_part_as_soon_as_it_is_ready() {
-    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    for (change, takes_part) in [
-        (json!({}), true),
-        (unready, false),
-        (json!({"status": {"podIPs": null}}), false),
-        (json!({"spec": {"nodeName": null}}), false),
-    ] {
-        let view = view(&json!({}), &[pod("p", Some("team/np"), &change)]);
-        assert_eq!((view.members.selected, view.members.injected), (1, 1), "{change}");
-        assert_eq!(view.members.members.len(), usize::from(takes_part), "{change}");
-        // Its agent may ask: it probes nobody until it takes part.
-        assert!(view.pinglists.of("uid-p").is_some());
-    }
-    for gone in [
-        json!({"status": {"phase": "Failed"}}),
-        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
-    ] {
-        let view = view(&json!({}), &[pod("p", Some("team/np"), &gone)]);
-        assert_eq!(view.members.selected, 0);
-        assert!(view.pinglists.of("uid-p").is_none());
-    }
-}
-
 /// An original operator's pods are taken over, as such that need a restart.
 #[test]
 fn agents_of_the_original_operator_are_taken_over() {
@@ -213,6 +193,7 @@ fn agents_of_the_original_operator_are_taken_over() {
         "metadata": {"annotations": {"netprober-container-deployed": "true"}},
         "spec": {"containers": [{"name": "app"}, {"name": "net-prober", "image": "old",
             "ports": [{"name": "np-ping", "containerPort": 9090}]}]},
+        "status": {"containerStatuses": [{"name": "net-prober", "state": {"running": {}}}]},
     });
     let members = view(&json!({}), &[pod("p", None, &original)]).members;
     assert_eq!((members.injected, members.need_restart), (1, 1));

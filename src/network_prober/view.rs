@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use kube::ResourceExt;
 
 use super::{
-    members::{self, Members, Selection},
+    members::{self, Members, Nodes, Selection},
     pinglists::Pinglists,
     scope::{NamespaceFacts, Scope, Tenancy},
     settings::{Rank, Settings},
@@ -58,20 +58,21 @@ pub struct Surroundings<'a> {
     pub before: &'a Snapshot,
     /// All namespaces.
     pub namespaces: &'a [NamespaceFacts],
-    /// The zone of a node.
-    pub zone: &'a dyn Fn(&str) -> String,
+    /// What is asked about nodes.
+    pub nodes: Nodes<'a>,
     /// The time since the Unix epoch.
     pub now: Duration,
 }
 
 impl View {
     /// What follows from an object and the pods that its selector matches; `None` until these were
-    /// listed.
+    /// listed. `last` is what followed the last time.
     #[must_use]
     pub fn of(
         prober: &NetworkProber,
         settings: Result<Settings, crate::controller::Error>,
         pods: Option<&[Arc<PodObject>]>,
+        last: Option<&Self>,
         surroundings: &Surroundings<'_>,
     ) -> Self {
         let mut view = Self {
@@ -96,8 +97,11 @@ impl View {
             scope: &view.scope,
             older: &surroundings.before.older(&settings.rank),
             pods,
+            nodes: &surroundings.nodes,
+            last: last.filter(|last| last.uid == view.uid).map(|last| &last.members),
+            now: i64::try_from(surroundings.now.as_secs()).unwrap_or(i64::MAX),
         };
-        view.members = members::members(&selection, surroundings.zone);
+        view.members = members::members(&selection);
         view.pinglists = Pinglists::of_members(settings, &view.members, surroundings.now);
         view
     }

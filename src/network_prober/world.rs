@@ -26,6 +26,7 @@ use kube::{
 use tokio::{sync::watch as signal, time::Instant};
 
 use super::{
+    members::Nodes,
     scope::{ALLOW, INJECT, NamespaceFacts},
     settings::Settings,
     view::{Key, Setup, Snapshot, Surroundings, View},
@@ -42,7 +43,8 @@ const COLLECT: Duration = Duration::from_millis(200);
 /// for each pod. (Agents do not wait for it: their lists come from the snapshot.)
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the nodes' zones are looked at again though no pod changed.
+/// How often it is looked again though no pod changed: at the nodes' zones and readiness, and at the
+/// clock, by which pods leave whose node is dead.
 const REFRESH: Duration = Duration::from_secs(30);
 
 /// The snapshot and what keeps it up to date; clones share it.
@@ -155,7 +157,7 @@ struct Follower {
     /// What was seen last of the `NetworkProber`s: their status is ours, and changes nothing here.
     specs: BTreeSet<Spec>,
     /// When the snapshot is made anew.
-    due: Option<Instant>,
+    due: Instant,
 }
 
 /// Something that a watch has brought.
@@ -199,16 +201,15 @@ impl Follower {
             pods: HashMap::new(),
             synced: (false, false),
             specs: BTreeSet::new(),
-            due: None,
+            due: Instant::now() + REFRESH,
         }
     }
 
     async fn step(&mut self) {
-        let due = self.due.unwrap_or_else(|| Instant::now() + REFRESH);
         tokio::select! {
             Some(seen) = self.objects.next() => self.take(seen),
-            () = tokio::time::sleep_until(due) => {
-                self.due = None;
+            () = tokio::time::sleep_until(self.due) => {
+                self.due = Instant::now() + REFRESH;
                 // With thousands of pods this takes longer than an admission may wait.
                 tokio::task::block_in_place(|| self.publish());
             }
@@ -237,7 +238,7 @@ impl Follower {
                 return;
             }
         }
-        self.due.get_or_insert_with(|| Instant::now() + COLLECT);
+        self.due = self.due.min(Instant::now() + COLLECT);
     }
 
     /// Makes the snapshot anew, if anything in it changed.
@@ -262,6 +263,7 @@ impl Follower {
         let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
         let namespaces: Vec<_> = stay.map(|namespace| facts(namespace)).collect();
         let before = self.world.snapshot();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
         for (prober, settings) in read {
             let watch = settings.as_ref().ok().and_then(|s| self.pods.get(&watched(s)));
@@ -270,11 +272,15 @@ impl Follower {
                 setup: &setup,
                 before: &snapshot,
                 namespaces: &namespaces,
-                zone: &|node| self.world.0.nodes.zone(node),
-                now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+                nodes: Nodes {
+                    zone: &|node| self.world.0.nodes.zone(node),
+                    readiness: &|node| self.world.0.nodes.readiness(node),
+                },
+                now,
             };
-            let view = View::of(prober, settings, pods.as_deref(), &surroundings);
             let key = (prober.namespace().unwrap_or_default(), prober.name_any());
+            let last = before.views.get(&key).map(|view| &**view);
+            let view = View::of(prober, settings, pods.as_deref(), last, &surroundings);
             let view = match before.views.get(&key) {
                 Some(old) if old.is_same(&view) => Arc::clone(old),
                 _ => Arc::new(view),

@@ -6,7 +6,7 @@ use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Census, Identity, Marked, NodeFacts, NodeObject, Speaker,
+    Carrier, Census, Identity, Marked, NodeFacts, NodeObject, Readiness, Speaker,
     state::{State, Stored, is_unfit, version},
 };
 use crate::{metrics::Metrics, runtime::watch, selector::Selector};
@@ -190,6 +190,12 @@ impl NodeStore {
         let state = self.read();
         let zone = state.nodes.get(node).and_then(|node| node.label(ZONE_LABEL));
         zone.map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Whether a node is Ready; `None` if there is no such node.
+    #[must_use]
+    pub fn readiness(&self, node: &str) -> Option<Readiness> {
+        self.read().nodes.get(node).map(|node| node.readiness)
     }
 
     /// The nodes that carry `key` as a label or taint, by name.

@@ -218,3 +218,46 @@ fn node_and_zone_of_both_ends_are_told() {
         assert_eq!((&peer["node"], &peer["zone"]), (&json!("node-2"), &json!("west")));
     });
 }
+
+/// An application that is not ready, a node that fell silent, a pod that nobody can end: these are what
+/// there is to measure. A pod that is replaced is not.
+#[test]
+fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        for node in ["node-1", "node-2"] {
+            bench.node(node).await;
+        }
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        let pod = bench.running_pod("a", "10.1.0.1").await;
+        let grace = json!({"spec": {"terminationGracePeriodSeconds": 60}});
+        for (name, node, ip) in [("b", "node-2", "10.1.0.2"), ("c", "node-1", "10.1.0.3")] {
+            bench.pod("default", name, grace.clone()).await;
+            bench.bind("default", name, node).await;
+            bench.says("default", name, super::running(ip)).await;
+        }
+        let agent = Agent::of(&bench, &operator, &pod).await;
+        agent.until(&["b", "c"]).await;
+        // The network of its node is bad: the application says so first, the node controller next.
+        let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
+        bench.says("default", "b", unready).await;
+        bench.set_ready("node-2", false).await;
+        // Both are deleted, the one by an eviction that its kubelet never hears of. Once the list shows
+        // the second deletion, it has seen the first.
+        for name in ["b", "c"] {
+            bench.pods("default").delete(name, &DeleteParams::default()).await.expect("delete");
+        }
+        let list = agent.until(&["b"]).await.list;
+        assert_eq!(list["peers"][0]["node"], "node-2");
+        bench.until_prober("np", &[("/selected", json!(1)), ("/pods", json!(["a", "b"]))]).await;
+        // The address is given again: it is its new pod's.
+        bench.running_pod("d", "10.1.0.2").await;
+        agent.until(&["d"]).await;
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        bench.pods("default").delete("d", &now).await.expect("delete");
+        agent.until(&["b"]).await;
+        bench.pods("default").delete("b", &now).await.expect("delete");
+        agent.until(&[]).await;
+    });
+}

@@ -224,8 +224,10 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
             .patch("unlabelled", &PatchParams::default(), &patch)
             .await
             .expect("patch");
-        bench.until_listed("default", "np", &["stays 10.1.0.1:9090"]).await;
-        // Finished and terminating ones are not selected any more; one that is not Ready is.
+        // One that is not Ready takes part: its agent runs.
+        let left = ["stays 10.1.0.1:9090", "unready 10.1.0.4:9090"];
+        bench.until_listed("default", "np", &left).await;
+        // Finished and terminating ones are not selected any more.
         bench.until_prober("np", &[("/selected", json!(2)), ("/injected", json!(2))]).await;
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         bench

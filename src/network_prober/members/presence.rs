@@ -1,0 +1,87 @@
+//! Which pods with an agent are probed. What counts is that the agent runs, by the last word of its
+//! kubelet: an application that is not ready because the network is bad, and a node that died, are what
+//! there is to measure.
+use std::{collections::HashMap, net::IpAddr};
+
+use crate::{
+    nodes::Readiness,
+    pods::{PodObject, address::is_probeable},
+};
+
+/// How long a pod that is being deleted stays on a node that is not Ready, in seconds. Loss over five
+/// minutes and an alert `for: 5m` take ten; what is left is for the steps of scraping and of rules. A
+/// node that stays dead longer has had its alert, and its pods, which nobody can end, are measured no
+/// more.
+pub const EVIDENCE_SECONDS: i64 = 15 * 60;
+
+/// What a pod is to probing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is not there any more, or soon will not be.
+    Gone,
+    /// It stays, by the book at least: nobody can end it on a node that does not answer.
+    Stranded,
+    /// It is there.
+    There,
+}
+
+/// Looks at a pod; `node` is the state of its node, if there is such a node, `now` seconds since 1970.
+///
+/// A pod that is being deleted leaves at once, so that a rollout costs no packet. On a node that is not
+/// Ready it has not ended: evictions begin five minutes after the node fell silent, which is before the
+/// alert on its loss.
+#[must_use]
+pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence {
+    if pod.is_finished() {
+        return Presence::Gone;
+    }
+    if !pod.is_terminating() {
+        return Presence::There;
+    }
+    match node {
+        // A clock that is behind ours by a little must not matter, nor one that is ahead.
+        Some(Readiness::NotReady(Some(since))) if now.saturating_sub(since) < EVIDENCE_SECONDS => {
+            Presence::Stranded
+        }
+        // A node that never said anything has no pods that ran.
+        _ => Presence::Gone,
+    }
+}
+
+/// Whose each address is.
+///
+/// The network gives an address again when the kubelet no longer holds it, or thinks so: the pod on a dead
+/// node still claims it, and its successor would be measured under the name of the dead one. So an
+/// address is the newest pod's, whether that one has an agent or not.
+pub struct Addresses<'a>(HashMap<IpAddr, Claim<'a>>);
+
+/// When a pod was made, and its UID, which decides in the same second.
+type Claim<'a> = (i64, &'a str);
+
+impl<'a> Addresses<'a> {
+    /// Of these pods; those that have ended have given theirs back.
+    #[must_use]
+    pub fn of(pods: impl Iterator<Item = &'a PodObject>) -> Self {
+        let mut newest = HashMap::new();
+        // A node's address is that of all its pods on the host network.
+        for pod in pods.filter(|pod| !pod.is_finished() && !pod.is_host_network()) {
+            for ip in pod.ips() {
+                let held = newest.entry(*ip).or_insert_with(|| claim(pod));
+                *held = claim(pod).max(*held);
+            }
+        }
+        Self(newest)
+    }
+
+    /// Those of a pod that nobody else has, and that agents may be sent to.
+    #[must_use]
+    pub fn own(&self, pod: &PodObject) -> Vec<IpAddr> {
+        let ips = pod.ips().iter().copied().filter(is_probeable);
+        ips.filter(|ip| self.0.get(ip).is_none_or(|held| *held == claim(pod))).collect()
+    }
+}
+
+fn claim(pod: &PodObject) -> Claim<'_> {
+    let created = pod.metadata.creation_timestamp.as_ref();
+    (created.map_or(0, |time| time.0.as_second()), pod.uid())
+}

@@ -1,0 +1,201 @@
+//! Who is probed, and for how long.
+use serde_json::{Value, json};
+
+use super::{presence::EVIDENCE_SECONDS, *};
+use crate::network_prober::{
+    scope::NamespaceFacts,
+    tests::{pod, prober, setup},
+};
+
+/// Now, in these tests: 2026-01-01T12:00:00Z.
+const NOON: i64 = 1_767_268_800;
+
+fn at(seconds_before_noon: i64) -> String {
+    k8s_openapi::jiff::Timestamp::from_second(NOON - seconds_before_noon).unwrap().to_string()
+}
+
+/// What follows from pods, the state of every node, and what was before.
+fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Members>) -> Members {
+    let prober = prober("np", "2026-01-01T00:00:00Z", spec);
+    let setup = setup(Some("operator"));
+    let settings = Settings::of(&prober, &setup.tenancy).unwrap();
+    let team = NamespaceFacts { name: "team".into(), ..NamespaceFacts::default() };
+    let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
+    members(&Selection {
+        settings: &settings,
+        recipe: None,
+        scope: &Scope::of(&settings, &setup.tenancy, [&team]),
+        older: &[],
+        pods: &pods.iter().map(read).collect::<Vec<_>>(),
+        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node },
+        last,
+        now: NOON,
+    })
+}
+
+fn names(members: &Members) -> Vec<&str> {
+    members.members.iter().map(|member| member.name.as_str()).collect()
+}
+
+fn is_member(change: &Value, node: Option<Readiness>) -> bool {
+    let members = found(&json!({}), &[pod("p", Some("team/np"), change)], node, None);
+    names(&members) == ["p"]
+}
+
+fn not_ready(seconds: i64) -> Option<Readiness> {
+    Some(Readiness::NotReady(Some(NOON - seconds)))
+}
+
+/// What the kubelet says of an agent that is in this state.
+fn agent(state: &Value) -> Value {
+    json!({"status": {"initContainerStatuses": [{"name": "net-prober", "state": state}]}})
+}
+
+#[test]
+fn n02_whose_agent_runs_is_probed_whatever_its_application_says() {
+    let ready = Some(Readiness::Ready);
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    let pending = json!({"status": {"phase": "Pending", "conditions": null}});
+    let crashed = json!({"waiting": {"reason": "CrashLoopBackOff"}, "running": null});
+    let ended = json!({"terminated": {"exitCode": 137}, "running": null});
+    for (what, change, node, expected) in [
+        ("all is well", json!({}), ready, true),
+        ("its application is not ready", unready.clone(), ready, true),
+        ("its application is still being started", pending, ready, true),
+        ("its node fell silent", unready.clone(), not_ready(60), true),
+        ("its node is long dead, and nobody deletes it", unready, not_ready(86_400), true),
+        ("its node is not known here yet", json!({}), None, true),
+        ("its agent crashes", agent(&crashed), ready, false),
+        ("its agent has ended", agent(&ended), ready, false),
+        ("nothing is said of its agent", json!({"status": {"initContainerStatuses": null}}), ready, false),
+        ("it has no address", json!({"status": {"podIPs": null}}), ready, false),
+        ("it has no node", json!({"spec": {"nodeName": null}}), ready, false),
+    ] {
+        assert_eq!(is_member(&change, node), expected, "{what}");
+        // Its agent may ask for its list either way; without a place it has no peers.
+        let members = found(&json!({}), &[pod("p", Some("team/np"), &change)], node, None);
+        assert_eq!((members.selected, members.injected), (1, 1), "{what}");
+        assert_eq!(members.guests.len(), usize::from(!expected), "{what}");
+    }
+}
+
+/// A rollout costs no packet; the pods of a dead node are seen to be lost for as long as it takes an
+/// alert to say so.
+#[test]
+fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
+    let deleted = json!({"metadata": {"deletionTimestamp": at(0)}});
+    let crashed = agent(&json!({"waiting": {"reason": "CrashLoopBackOff"}, "running": null}));
+    let mut crashed_and_deleted = crashed;
+    json_patch::merge(&mut crashed_and_deleted, &deleted);
+    let failed = json!({"metadata": {"deletionTimestamp": at(0)}, "status": {"phase": "Failed"}});
+    for (what, change, node, expected) in [
+        ("a rollout", &deleted, Some(Readiness::Ready), false),
+        ("it is evicted from a dead node", &deleted, not_ready(300), true),
+        ("the window of loss and the alert's `for` have passed", &deleted, not_ready(600), true),
+        ("the alert has fired long ago", &deleted, not_ready(EVIDENCE_SECONDS), false),
+        ("the clock of the one who says so is ahead", &deleted, not_ready(-30), true),
+        ("the node was deleted", &deleted, None, false),
+        ("the node never said anything", &deleted, Some(Readiness::NotReady(None)), false),
+        ("its agent had crashed before", &crashed_and_deleted, not_ready(60), false),
+        ("it has ended", &failed, not_ready(60), false),
+    ] {
+        assert_eq!(is_member(change, node), expected, "{what}");
+        // Either way it is no pod to be covered any more.
+        let members = found(&json!({}), &[pod("p", Some("team/np"), change)], node, None);
+        assert_eq!((members.selected, members.injected), (0, 0), "{what}");
+        assert!(members.guests.is_empty() && members.not_injected.is_empty(), "{what}");
+    }
+}
+
+/// The alert on a dead node: loss over five minutes, `for: 5m`.
+const _: () = assert!(EVIDENCE_SECONDS >= 2 * 5 * 60);
+
+#[test]
+fn n02_the_same_holds_for_agents_of_their_own() {
+    let spec = json!({"mode": "DaemonSet"});
+    let owned = json!({
+        "metadata": {"ownerReferences": [
+            {"kind": "DaemonSet", "name": "np", "uid": "d", "controller": true}]},
+        "status": {"conditions": [{"type": "Ready", "status": "False"}]},
+    });
+    let mut deleted = owned.clone();
+    deleted["metadata"]["deletionTimestamp"] = at(0).into();
+    for (change, node, expected) in [
+        (&owned, Some(Readiness::Ready), true),
+        (&owned, not_ready(300), true),
+        (&deleted, Some(Readiness::Ready), false),
+        (&deleted, not_ready(300), true),
+    ] {
+        let pods = [pod("p", Some("team/np"), change)];
+        let members = found(&spec, &pods, node, None);
+        assert_eq!(names(&members) == ["p"], expected, "{change} {node:?}");
+    }
+}
+
+/// The pod of a dead node still claims the address that its successor has: it must not be measured as
+/// the dead one, nor the dead one as alive.
+#[test]
+fn n02_an_address_is_the_newest_pods() {
+    let with = |name: &str, created: i64, ips: &[&str], by: Option<&str>| {
+        let ips: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+        let change = json!({
+            "metadata": {"creationTimestamp": at(created)}, "status": {"podIPs": ips},
+        });
+        pod(name, by, &change)
+    };
+    let ours = Some("team/np");
+    let (dead, next) =
+        (with("dead", 3600, &["10.0.0.7"], ours), with("next", 60, &["10.0.0.7"], ours));
+    let addresses = |pods: &[Value]| {
+        let members = found(&json!({}), pods, Some(Readiness::Ready), None);
+        let of = |m: &Member| format!("{} {:?}", m.name, m.ips);
+        members.members.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(addresses(&[dead.clone(), next.clone()]), ["next [10.0.0.7]"]);
+    assert_eq!(addresses(&[next.clone(), dead.clone()]), ["next [10.0.0.7]"]);
+    assert_eq!(addresses(std::slice::from_ref(&dead)), ["dead [10.0.0.7]"]);
+    // One without an agent answers there as well as any other.
+    assert!(addresses(&[dead.clone(), with("bare", 60, &["10.0.0.7"], None)]).is_empty());
+    // An agent that is not up yet: nobody would answer for the dead one.
+    let mut starting = next.clone();
+    starting["status"]["initContainerStatuses"] = Value::Null;
+    assert!(addresses(&[dead.clone(), starting]).is_empty());
+    // One of two addresses is lost, the other stays.
+    let both = with("dead", 3600, &["10.0.0.7", "fd00::7"], ours);
+    assert_eq!(addresses(&[both, next.clone()]), ["dead [fd00::7]", "next [10.0.0.7]"]);
+    // Of the same second one of them has it, not both and not neither.
+    let twin = with("twin", 60, &["10.0.0.7"], ours);
+    assert_eq!(addresses(&[next.clone(), twin]).len(), 1);
+    // Who has ended has given it back, and who has the node's has not taken it.
+    let mut ended = next.clone();
+    ended["status"]["phase"] = "Succeeded".into();
+    assert_eq!(addresses(&[dead.clone(), ended]), ["dead [10.0.0.7]"]);
+    let mut on_host = next;
+    on_host["spec"]["hostNetwork"] = true.into();
+    assert_eq!(addresses(&[dead, on_host]), ["dead [10.0.0.7]"]);
+}
+
+/// That all agents end at once is an outage of something else: the lists stay.
+#[test]
+fn n02_lists_are_not_emptied_by_an_outage() {
+    let ready = Some(Readiness::Ready);
+    let runs = |name: &str| pod(name, Some("team/np"), &json!({}));
+    let down = |name: &str| pod(name, Some("team/np"), &agent(&json!({"running": null})));
+    let before = found(&json!({}), &[runs("a"), runs("b")], ready, None);
+    assert!(!before.held);
+    let out = found(&json!({}), &[down("a"), down("b"), down("new")], ready, Some(&before));
+    assert_eq!((names(&out), out.held), (vec!["a", "b"], true));
+    assert_eq!(out.guests.len(), 1, "one that was never probed is not probed now");
+    // For as long as it lasts, and no longer.
+    let still = found(&json!({}), &[down("a"), down("b")], ready, Some(&out));
+    assert_eq!((names(&still), still.held), (vec!["a", "b"], true));
+    let back = found(&json!({}), &[runs("a"), down("b")], ready, Some(&still));
+    assert_eq!((names(&back), back.held), (vec!["a"], false));
+    // Who is gone is gone, and has no address that could be asked.
+    let left = found(&json!({}), &[down("b")], ready, Some(&before));
+    assert_eq!(names(&left), ["b"]);
+    let mut bare = down("b");
+    bare["status"]["podIPs"] = Value::Null;
+    assert!(found(&json!({}), &[bare], ready, Some(&before)).members.is_empty());
+    assert!(found(&json!({}), &[], ready, Some(&before)).members.is_empty());
+}
