@@ -43,7 +43,11 @@ const COLLECT: Duration = Duration::from_millis(200);
 /// for each pod. (Agents do not wait for it: their lists come from the snapshot.)
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is looked again though no pod changed: at the nodes' zones and readiness, and at the
+/// How long changes of nodes are collected: a node that fell silent is known before its pods leave the
+/// lists, and nodes that are labelled one after the other are not one look each.
+const COLLECT_NODES: Duration = Duration::from_secs(2);
+
+/// How often it is looked again though no pod changed: at the
 /// clock, by which pods leave whose node is dead.
 const REFRESH: Duration = Duration::from_secs(30);
 
@@ -156,6 +160,7 @@ struct Follower {
     synced: (bool, bool),
     /// What was seen last of the `NetworkProber`s: their status is ours, and changes nothing here.
     specs: BTreeSet<Spec>,
+    nodes: signal::Receiver<u64>,
     /// When the snapshot is made anew.
     due: Instant,
 }
@@ -182,6 +187,7 @@ fn seen<K>(
 
 impl Follower {
     fn new(world: World, client: Client, metrics: Metrics) -> Self {
+        let nodes = world.0.nodes.changes();
         let (probers, prober_writer) = reflector::store();
         let (namespaces, namespace_writer) = reflector::store();
         let mut objects = SelectAll::new();
@@ -201,6 +207,7 @@ impl Follower {
             pods: HashMap::new(),
             synced: (false, false),
             specs: BTreeSet::new(),
+            nodes,
             due: Instant::now() + REFRESH,
         }
     }
@@ -208,6 +215,9 @@ impl Follower {
     async fn step(&mut self) {
         tokio::select! {
             Some(seen) = self.objects.next() => self.take(seen),
+            Ok(()) = self.nodes.changed() => {
+                self.due = self.due.min(Instant::now() + COLLECT_NODES);
+            }
             () = tokio::time::sleep_until(self.due) => {
                 self.due = Instant::now() + REFRESH;
                 // With thousands of pods this takes longer than an admission may wait.

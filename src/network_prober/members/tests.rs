@@ -38,12 +38,14 @@ fn names(members: &Members) -> Vec<&str> {
 }
 
 fn is_member(change: &Value, node: Option<Readiness>) -> bool {
-    let members = found(&json!({}), &[pod("p", Some("team/np"), change)], node, None);
+    let pods = [pod("p", Some("team/np"), change)];
+    let members = found(&json!({}), &pods, node, None);
     names(&members) == ["p"]
 }
 
-fn not_ready(seconds: i64) -> Option<Readiness> {
-    Some(Readiness::NotReady(Some(NOON - seconds)))
+/// The state of a node that stopped being Ready so long ago.
+fn not_ready(seconds: i64) -> Readiness {
+    Readiness::NotReady(Some(NOON - seconds))
 }
 
 /// What the kubelet says of an agent that is in this state.
@@ -62,12 +64,17 @@ fn n02_whose_agent_runs_is_probed_whatever_its_application_says() {
         ("all is well", json!({}), ready, true),
         ("its application is not ready", unready.clone(), ready, true),
         ("its application is still being started", pending, ready, true),
-        ("its node fell silent", unready.clone(), not_ready(60), true),
-        ("its node is long dead, and nobody deletes it", unready, not_ready(86_400), true),
+        ("its node fell silent", unready.clone(), Some(not_ready(60)), true),
+        ("its node is long dead, and nobody deletes it", unready, Some(not_ready(86_400)), true),
         ("its node is not known here yet", json!({}), None, true),
         ("its agent crashes", agent(&crashed), ready, false),
         ("its agent has ended", agent(&ended), ready, false),
-        ("nothing is said of its agent", json!({"status": {"initContainerStatuses": null}}), ready, false),
+        (
+            "nothing is said of its agent",
+            json!({"status": {"initContainerStatuses": null}}),
+            ready,
+            false,
+        ),
         ("it has no address", json!({"status": {"podIPs": null}}), ready, false),
         ("it has no node", json!({"spec": {"nodeName": null}}), ready, false),
     ] {
@@ -90,14 +97,19 @@ fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
     let failed = json!({"metadata": {"deletionTimestamp": at(0)}, "status": {"phase": "Failed"}});
     for (what, change, node, expected) in [
         ("a rollout", &deleted, Some(Readiness::Ready), false),
-        ("it is evicted from a dead node", &deleted, not_ready(300), true),
-        ("the window of loss and the alert's `for` have passed", &deleted, not_ready(600), true),
-        ("the alert has fired long ago", &deleted, not_ready(EVIDENCE_SECONDS), false),
-        ("the clock of the one who says so is ahead", &deleted, not_ready(-30), true),
+        ("it is evicted from a dead node", &deleted, Some(not_ready(300)), true),
+        (
+            "the window of loss and the alert's `for` have passed",
+            &deleted,
+            Some(not_ready(600)),
+            true,
+        ),
+        ("the alert has fired long ago", &deleted, Some(not_ready(EVIDENCE_SECONDS)), false),
+        ("the clock of the one who says so is ahead", &deleted, Some(not_ready(-30)), true),
         ("the node was deleted", &deleted, None, false),
         ("the node never said anything", &deleted, Some(Readiness::NotReady(None)), false),
-        ("its agent had crashed before", &crashed_and_deleted, not_ready(60), false),
-        ("it has ended", &failed, not_ready(60), false),
+        ("its agent had crashed before", &crashed_and_deleted, Some(not_ready(60)), false),
+        ("it has ended", &failed, Some(not_ready(60)), false),
     ] {
         assert_eq!(is_member(change, node), expected, "{what}");
         // Either way it is no pod to be covered any more.
@@ -122,9 +134,9 @@ fn n02_the_same_holds_for_agents_of_their_own() {
     deleted["metadata"]["deletionTimestamp"] = at(0).into();
     for (change, node, expected) in [
         (&owned, Some(Readiness::Ready), true),
-        (&owned, not_ready(300), true),
+        (&owned, Some(not_ready(300)), true),
         (&deleted, Some(Readiness::Ready), false),
-        (&deleted, not_ready(300), true),
+        (&deleted, Some(not_ready(300)), true),
     ] {
         let pods = [pod("p", Some("team/np"), change)];
         let members = found(&spec, &pods, node, None);
