@@ -55,8 +55,8 @@ pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence 
 /// address is the newest pod's, whether that one has an agent or not.
 pub struct Addresses<'a>(HashMap<IpAddr, Claim<'a>>);
 
-/// When a pod was made, and its UID, which decides in the same second.
-type Claim<'a> = (i64, &'a str);
+/// When a pod was made; of those of one second, whether it is to stay, and its UID.
+type Claim<'a> = (i64, bool, &'a str);
 
 impl<'a> Addresses<'a> {
     /// Of these pods; those that have ended have given theirs back.
@@ -83,5 +83,5 @@ impl<'a> Addresses<'a> {
 
 fn claim(pod: &PodObject) -> Claim<'_> {
     let created = pod.metadata.creation_timestamp.as_ref();
-    (created.map_or(0, |time| time.0.as_second()), pod.uid())
+    (created.map_or(0, |time| time.0.as_second()), !pod.is_terminating(), pod.uid())
 }

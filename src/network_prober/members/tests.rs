@@ -24,7 +24,7 @@ fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Me
     members(&Selection {
         settings: &settings,
         recipe: None,
-        scope: &Scope::of(&settings, &setup.tenancy, [&team]),
+        scope: &Scope::of(&settings, None, &setup.tenancy, [&team]),
         older: &[],
         pods: &pods.iter().map(read).collect::<Vec<_>>(),
         nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node },
@@ -177,7 +177,14 @@ fn n02_an_address_is_the_newest_pods() {
     assert_eq!(addresses(&[both, next.clone()]), ["dead [fd00::7]", "next [10.0.0.7]"]);
     // Of the same second one of them has it, not both and not neither.
     let twin = with("twin", 60, &["10.0.0.7"], ours);
-    assert_eq!(addresses(&[next.clone(), twin]).len(), 1);
+    assert_eq!(addresses(&[next.clone(), twin.clone()]).len(), 1);
+    // The one that stays, if only one does.
+    for (leaves, stays) in [(&next, &twin), (&twin, &next)] {
+        let mut leaves = leaves.clone();
+        leaves["metadata"]["deletionTimestamp"] = at(0).into();
+        let name = stays["metadata"]["name"].as_str().unwrap();
+        assert_eq!(addresses(&[leaves, stays.clone()]), [format!("{name} [10.0.0.7]")]);
+    }
     // Who has ended has given it back, and who has the node's has not taken it.
     let mut ended = next.clone();
     ended["status"]["phase"] = "Succeeded".into();
