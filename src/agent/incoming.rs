@@ -9,28 +9,39 @@ const MOST: usize = 4096;
 
 /// When each address was heard last.
 #[derive(Debug, Default)]
-pub(super) struct Incoming(HashMap<IpAddr, Instant>);
+pub(super) struct Incoming {
+    last: HashMap<IpAddr, Instant>,
+    pruned: Option<Instant>,
+}
+
+/// How often room is made for strangers: looking through all addresses for each packet of a made-up
+/// one would be what a flood is after.
+const PRUNE: Duration = Duration::from_secs(1);
 
 impl Incoming {
     /// Notes that somebody was heard; `window` is how long that counts.
     pub fn note(&mut self, from: IpAddr, now: Instant, window: Duration) {
-        if self.0.len() >= MOST && !self.0.contains_key(&from) {
+        if self.last.len() >= MOST && !self.last.contains_key(&from) {
+            if self.pruned.is_some_and(|last| now.saturating_duration_since(last) < PRUNE) {
+                return;
+            }
             self.prune(now, window);
-            if self.0.len() >= MOST {
+            if self.last.len() >= MOST {
                 return;
             }
         }
-        self.0.insert(from, now);
+        self.last.insert(from, now);
     }
 
     /// How many were heard within the window; the others are forgotten.
     pub fn count(&mut self, now: Instant, window: Duration) -> usize {
         self.prune(now, window);
-        self.0.len()
+        self.last.len()
     }
 
     fn prune(&mut self, now: Instant, window: Duration) {
-        self.0.retain(|_, last| now.saturating_duration_since(*last) <= window);
+        self.pruned = Some(now);
+        self.last.retain(|_, last| now.saturating_duration_since(*last) <= window);
     }
 }
 

@@ -84,6 +84,8 @@ pub enum Skipped {
     Starved,
     /// The probe before was still under way.
     Busy,
+    /// The probe could not be made here.
+    Local,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -129,6 +131,7 @@ struct Inner {
     delay: Histogram,
     starved: Counter,
     busy: Counter,
+    local: Counter,
     peers: Gauge,
     incoming: Gauge,
     age: Seconds,
@@ -176,6 +179,7 @@ impl Metrics {
             delay: Histogram::new_classic_and_native(DELAYS, native()),
             starved: Counter::default(),
             busy: Counter::default(),
+            local: Counter::default(),
             peers: Gauge::default(),
             incoming: Gauge::default(),
             age: Seconds::default(),
@@ -253,6 +257,7 @@ impl Metrics {
         match why {
             Skipped::Starved => self.0.starved.inc_by(count),
             Skipped::Busy => self.0.busy.inc_by(count),
+            Skipped::Local => self.0.local.inc_by(count),
         };
     }
 
@@ -373,6 +378,7 @@ impl Inner {
         let skipped = Family::<Why, Counter>::default();
         self.starved = skipped.get_or_create_owned(&Why { reason: "starved" });
         self.busy = skipped.get_or_create_owned(&Why { reason: "busy" });
+        self.local = skipped.get_or_create_owned(&Why { reason: "local" });
         r.register("skipped_probes", "Slots without a result, and why", skipped);
         r.register("peers", "Peers that are probed", self.peers.clone());
         let help = "Addresses that probed this agent within the last three periods";

@@ -32,6 +32,7 @@ use self::{
 
 pub mod budget;
 mod clock;
+mod descriptors;
 pub mod echo;
 pub mod file;
 mod incoming;
@@ -88,6 +89,7 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
     if config.who.ips.is_empty() {
         config.who.ips = local_addresses();
     }
+    let descriptors = descriptors::raise();
     let metrics = Metrics::new();
     let tcp = server::listen(port).await.with_context(|| taken("HTTP_PORT", port, "TCP"))?;
     let udp = server::echo::listen(port).await.with_context(|| taken("HTTP_PORT", port, "UDP"))?;
@@ -105,7 +107,8 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
     let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
         tasks.spawn(async move { (name, task.await) });
     };
-    part("ping server", Box::pin(server::serve(tcp, server::Ping(metrics.clone()), server::PINGS)));
+    let pings = server::PINGS.within(descriptors);
+    part("ping server", Box::pin(server::serve(tcp, server::Ping(metrics.clone()), pings)));
     part("UDP echo", Box::pin(server::echo::serve(udp, metrics.clone())));
     let serving = server::serve(scrapes, server::Scrape(metrics.clone()), server::SCRAPES);
     part("metrics server", Box::pin(serving));

@@ -1,6 +1,7 @@
 //! One probe: what it may come to, and how long it took.
 use std::{io, net::SocketAddr, time::Duration};
 
+use nix::libc;
 use tokio::{
     net::TcpStream,
     time::{Instant, timeout_at},
@@ -25,8 +26,55 @@ pub enum Reason {
     Reset,
     /// An HTTP status other than 200.
     Status,
-    /// Anything else, such as no file descriptor left.
+    /// Anything else.
     Other,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The probe was made, and failed.
+    Failed(Reason),
+    /// It could not be made: this process or its node has no descriptor, port or memory left, or
+    /// forbids it. That says nothing about the way to the peer.
+    Local,
+}
+
+impl From<Reason> for Unanswered {
+    fn from(reason: Reason) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+impl Unanswered {
+    /// What an error of a socket to this address means.
+    #[must_use]
+    pub fn of(error: &io::Error, to: SocketAddr) -> Self {
+        if is_local(error, to) { Self::Local } else { Self::Failed(Reason::of(error)) }
+    }
+}
+
+/// Whether an error arose here, before anything could be lost on the way.
+fn is_local(error: &io::Error, to: SocketAddr) -> bool {
+    match error.raw_os_error() {
+        // No descriptors, no buffers, no memory, no port or address of ours to send from; and a
+        // filter of this host (netfilter, eBPF, a security module).
+        Some(
+            libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::EADDRNOTAVAIL
+            | libc::EADDRINUSE
+            | libc::EAGAIN
+            | libc::EAFNOSUPPORT
+            | libc::EPERM,
+        ) => true,
+        // Of IPv4 a route of this host that prohibits it. Of IPv6 it is also what a router far away
+        // says (ICMPv6, "administratively prohibited"), and that is no way.
+        Some(libc::EACCES) => to.is_ipv4(),
+        _ => error.kind() == io::ErrorKind::OutOfMemory,
+    }
 }
 
 impl Reason {
@@ -65,9 +113,11 @@ impl Reason {
             // The kernel's own: it gave up sending again.
             Kind::TimedOut => Self::Timeout,
             Kind::ConnectionRefused => Self::Refused,
-            Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
-                Self::Unreachable
-            }
+            Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            // See `is_local`.
+            | Kind::PermissionDenied => Self::Unreachable,
             Kind::ConnectionReset
             | Kind::ConnectionAborted
             | Kind::BrokenPipe
@@ -94,6 +144,8 @@ pub enum Outcome {
     Success(Answer),
     /// Not.
     Failure(Reason),
+    /// It could not be made.
+    Local,
     /// This process was away while it waited: the answer may have come in time.
     Void,
 }
@@ -127,7 +179,7 @@ impl Probe {
         judge(answer.ok(), started.elapsed(), timeout, patience)
     }
 
-    async fn answer(&mut self) -> Result<Answer, Reason> {
+    async fn answer(&mut self) -> Result<Answer, Unanswered> {
         match self {
             Self::Http(address) => http::get(*address).await,
             Self::Tcp(address) => connect(*address).await,
@@ -147,7 +199,7 @@ impl Probe {
 
 /// `answer` is `None` when time was up.
 fn judge(
-    answer: Option<Result<Answer, Reason>>,
+    answer: Option<Result<Answer, Unanswered>>,
     took: Duration,
     timeout: Duration,
     patience: Duration,
@@ -159,14 +211,16 @@ fn judge(
         // What is there when time is up is still taken: it may be older than the timer.
         Some(Ok(answer)) if answer.rtt <= timeout => Outcome::Success(answer),
         Some(Ok(_)) | None => Outcome::Failure(Reason::Timeout),
-        Some(Err(reason)) => Outcome::Failure(reason),
+        Some(Err(Unanswered::Failed(reason))) => Outcome::Failure(reason),
+        Some(Err(Unanswered::Local)) => Outcome::Local,
     }
 }
 
 /// The time of `connect()` is one round trip without any application; the connection is closed.
-async fn connect(address: SocketAddr) -> Result<Answer, Reason> {
+async fn connect(address: SocketAddr) -> Result<Answer, Unanswered> {
     let started = Instant::now();
-    let stream = TcpStream::connect(address).await.map_err(|error| Reason::of(&error))?;
+    let stream =
+        TcpStream::connect(address).await.map_err(|error| Unanswered::of(&error, address))?;
     let rtt = started.elapsed();
     Ok(Answer { rtt, smoothed: kernel::smoothed_rtt(&stream) })
 }

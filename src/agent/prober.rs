@@ -230,6 +230,7 @@ impl Slots {
                     lost = Skipped::Busy;
                     self.series.failure(reason);
                 }
+                Outcome::Local => self.metrics.skipped(Skipped::Local, 1),
                 Outcome::Void => self.metrics.skipped(Skipped::Starved, 1),
             },
         }

@@ -28,7 +28,7 @@ use self::{
 };
 use super::{
     file::{self, Found},
-    server,
+    server::{self, Limits},
 };
 
 pub mod ledger;
@@ -44,8 +44,9 @@ mod streams;
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Connections at a time: the operator, the kubelet's probes, some replicas of Prometheus, and somebody
-/// who looks.
-pub(super) const CONNECTIONS: usize = 64;
+/// who looks. Connections are kept between requests, for as long as the original's server keeps them.
+pub(super) const CONNECTIONS: Limits =
+    Limits { connections: 64, of_one_source: 16, headers: Duration::from_secs(10) };
 
 /// How often orphans that ended are taken leave of.
 const REAP: Duration = Duration::from_secs(1);

@@ -1,9 +1,26 @@
 //! What an agent costs at most, whatever it is given to probe, and what others can do to it.
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::AsRawFd,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
+use nix::sys::{
+    resource::{Resource, getrlimit, setrlimit},
+    socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket},
+};
 use traffic_operator::agent::budget;
 
-use crate::stage::{ALL, Agent};
+use crate::stage::{ALL, Agent, BlackHole, Page, command, config, entry, eventually, get};
 
 /// Members on nodes of their own, with names as long as they are in clusters; the first is alone in
 /// its zone.
@@ -50,4 +67,169 @@ fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
             memory >> 20
         );
     }
+}
+
+/// Holds connections that say nothing, from an address of its own; one that is closed is opened again at
+/// once. Ends with the test.
+struct Idle {
+    over: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Idle {
+    fn hold(count: usize, from: [u8; 4], to: u16) -> Self {
+        let (over, open) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
+        let (end, opened) = (Arc::clone(&over), Arc::clone(&open));
+        let thread = thread::spawn(move || {
+            let mut held: Vec<TcpStream> = Vec::new();
+            while !end.load(Ordering::Relaxed) {
+                held.retain_mut(|stream| {
+                    let read = stream.read(&mut [0]);
+                    read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+                });
+                for _ in held.len()..count {
+                    if let Ok(stream) = connect_from(from, to) {
+                        held.push(stream);
+                        opened.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                // Not as fast as it could: it is to be idle connections that do harm, not this load.
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Self { over, open, thread: Some(thread) }
+    }
+
+    /// How many there were so far.
+    fn opened(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn connect_from(from: [u8; 4], to: u16) -> io::Result<TcpStream> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let [a, b, c, d] = from;
+    bind(socket.as_raw_fd(), &SockaddrIn::new(a, b, c, d, 0))?;
+    connect(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, to))?;
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+/// Whether the page came within a second.
+fn scraped_in_time(port: u16) -> bool {
+    let ask = || -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        Ok(page)
+    };
+    ask().is_ok_and(|page| page.ends_with("# EOF\n"))
+}
+
+/// For the sockets of this test.
+fn allow_many_descriptors() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+}
+
+/// One client without any credentials made a node look as if it lost packets, and silenced its metrics.
+#[test]
+fn n04_idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
+    allow_many_descriptors();
+    let (agent, peer) = (Agent::start(), Agent::start());
+    let pings = Idle::hold(1800, [127, 0, 0, 9], peer.port);
+    let scrapes = Idle::hold(40, [127, 0, 0, 9], peer.metrics_port);
+    eventually("they are held", || (pings.opened() >= 1800).then_some(()));
+    eventually("they are held", || (scrapes.opened() >= 40).then_some(()));
+    agent.publish(&config(500, 500, ALL, &[entry("b", "127.0.0.1", peer.port)]));
+    let page =
+        agent.page_with("sixty probes", |page| page.successes("b") + page.failures("b") >= 60);
+    assert_eq!(page.failures("b"), 0, "{}", page.text);
+    let mut in_time = 0;
+    eventually("ten scrapes", || {
+        in_time += usize::from(scraped_in_time(peer.metrics_port));
+        (in_time >= 10).then_some(())
+    });
+    println!(
+        "{} idle connections to the ping port, {} to the metrics: {} of {} probes answered",
+        pings.opened(),
+        scrapes.opened(),
+        page.successes("b"),
+        page.probes("b", &[]),
+    );
+}
+
+/// An agent that is started with a limit of the shell.
+fn limited(limit: &str, port: u16, metrics_port: u16) -> Command {
+    let agent = command(port, metrics_port);
+    let variables = agent.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("{limit} && exec \"$@\""), "sh"])
+        .arg(agent.get_program())
+        .args(agent.get_args())
+        .env_clear()
+        .envs(variables)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    command
+}
+
+/// An agent that has no descriptors left says so, and blames no peer.
+#[test]
+fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
+    let (peer, hole) = (Agent::start(), BlackHole::new());
+    // As few as it needs to start, and some for probes.
+    let agent = Agent::of(|port, metrics_port| limited("ulimit -n 40", port, metrics_port));
+    let mut entries = vec![entry("healthy", "127.0.0.2", peer.port)];
+    // Each of them holds a descriptor for most of the time.
+    entries.extend((0..30).map(|i| entry(&format!("d{i}"), &format!("127.0.1.{i}"), hole.port)));
+    agent.publish(&config(1000, 900, r#"["HTTP","TCP"]"#, &entries));
+    let local = |page: &Page| page.sum("netprober_skipped_probes_total", &[("reason", "local")]);
+    let page = agent.page_with("it lacks descriptors", |page| local(page) >= 50);
+    assert_eq!(page.failures("healthy"), 0, "{}", page.text);
+    assert_eq!(page.sum("netprober_probes_total", &[("reason", "other")]), 0, "{}", page.text);
+    // As soon as there are some it probes.
+    agent.publish(&config(1000, 900, r#"["HTTP","TCP"]"#, &entries[..1]));
+    let page = agent.page_with("it goes on", |page| page.successes("healthy") >= 3);
+    println!("{} skipped, {} answered", local(&page), page.successes("healthy"));
+}
+
+/// The soft limit is what programs of long ago could bear, the hard one is what the node allows.
+#[test]
+fn n04_an_agent_may_open_as_many_files_as_the_node_allows() {
+    let agent = Agent::of(|port, metrics_port| limited("ulimit -S -n 99", port, metrics_port));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", agent.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|i| line.split_whitespace().nth(i).unwrap());
+    assert_eq!(soft, hard, "{line}");
+}
+
+/// The standard library lets 128 connections wait, of which one stranger can take all.
+#[test]
+fn n09_connections_wait_while_the_agent_is_not_run() {
+    let agent = Agent::start();
+    let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    if most.trim().parse::<usize>().unwrap() < 1024 {
+        eprintln!("SKIPPED: this host lets only {most} connections wait");
+        return;
+    }
+    agent.signal("STOP");
+    let at = SocketAddr::from(([127, 0, 0, 1], agent.port));
+    let waiting: Vec<_> =
+        (0..300).map(|_| TcpStream::connect_timeout(&at, Duration::from_secs(2))).collect();
+    agent.signal("CONT");
+    assert!(waiting.iter().all(Result::is_ok));
+    eventually("it answers", || get(agent.port, "/ping", ""));
 }

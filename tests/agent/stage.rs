@@ -168,13 +168,19 @@ impl Agent {
 
     /// With more variables and flags.
     pub fn with(variables: &[(&str, &str)], flags: &[&str]) -> Self {
+        Self::of(|port, metrics_port| {
+            let mut command = command(port, metrics_port);
+            command.args(flags).envs(variables.iter().copied());
+            command
+        })
+    }
+
+    /// By a command of its own.
+    pub fn of(how: impl FnOnce(u16, u16) -> Command) -> Self {
         let (port, metrics_port) = (free_port(), free_port());
         let directory = Directory::new();
-        let mut command = command(port, metrics_port);
-        command
-            .args(flags)
-            .env("NET_PROBER_CONFIG_FILE", directory.path("config.json"))
-            .envs(variables.iter().copied());
+        let mut command = how(port, metrics_port);
+        command.env("NET_PROBER_CONFIG_FILE", directory.path("config.json"));
         let program = Program::start(&mut command, directory);
         let agent = Self { port, metrics_port, program };
         eventually("the agent serves", || agent.scrape());

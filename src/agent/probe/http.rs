@@ -10,18 +10,20 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::Instant};
 
-use super::{Answer, Reason};
+use super::{Answer, Reason, Unanswered};
 
 /// How much of a body is read before the connection is closed: the agent's is 5 bytes, and
 /// whatever else answers there shall not send us its front page.
 const BODY: usize = 4096;
 
 /// One request on a connection of its own, which is closed in any case when this ends.
-pub(super) async fn get(address: SocketAddr) -> Result<Answer, Reason> {
+pub(super) async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
     let started = Instant::now();
-    let stream = TcpStream::connect(address).await.map_err(|error| Reason::of(&error))?;
+    let unanswered = |error: &io::Error| Unanswered::of(error, address);
+    let reason = |error: &hyper::Error| reason(error, address);
+    let stream = TcpStream::connect(address).await.map_err(|error| unanswered(&error))?;
     // Nothing follows the request that it could be sent together with.
-    stream.set_nodelay(true).map_err(|error| Reason::of(&error))?;
+    stream.set_nodelay(true).map_err(|error| unanswered(&error))?;
     let (mut sender, connection) =
         http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|e| reason(&e))?;
     // `SocketAddr` writes IPv6 addresses in brackets.
@@ -35,11 +37,11 @@ pub(super) async fn get(address: SocketAddr) -> Result<Answer, Reason> {
         let response = sender.send_request(request).await.map_err(|error| reason(&error))?;
         let rtt = started.elapsed();
         let status = response.status();
-        drain(response.into_body()).await?;
+        drain(response.into_body()).await.map_err(|error| reason(&error))?;
         if status == StatusCode::OK {
             Ok(Answer { rtt, smoothed: None })
         } else {
-            Err(Reason::Status)
+            Err(Reason::Status.into())
         }
     });
     let mut connection = pin!(connection);
@@ -55,10 +57,10 @@ pub(super) async fn get(address: SocketAddr) -> Result<Answer, Reason> {
     }
 }
 
-async fn drain(mut body: Incoming) -> Result<(), Reason> {
+async fn drain(mut body: Incoming) -> Result<(), hyper::Error> {
     let mut read = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| reason(&error))?;
+        let frame = frame?;
         read += frame.data_ref().map_or(0, Bytes::len);
         if read > BODY {
             break;
@@ -67,13 +69,13 @@ async fn drain(mut body: Incoming) -> Result<(), Reason> {
     Ok(())
 }
 
-fn reason(error: &hyper::Error) -> Reason {
+fn reason(error: &hyper::Error, to: SocketAddr) -> Unanswered {
     if let Some(error) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
-        return Reason::of(error);
+        return Unanswered::of(error, to);
     }
     // The peer closed the connection in the middle of its answer, or before it.
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
-        return Reason::Reset;
+        return Reason::Reset.into();
     }
-    Reason::Other
+    Reason::Other.into()
 }

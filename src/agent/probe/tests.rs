@@ -24,11 +24,12 @@ fn a_probe_ends_in_exactly_one_way() {
         (Some(Ok(answer(MS(1001)))), 1001, timed_out),
         (None, 1001, timed_out),
         (None, 1500, timed_out),
-        (Some(Err(Reason::Refused)), 1, Outcome::Failure(Reason::Refused)),
+        (Some(Err(Reason::Refused.into())), 1, Outcome::Failure(Reason::Refused)),
+        (Some(Err(Unanswered::Local)), 1, Outcome::Local),
         // We were away.
         (None, 1501, Outcome::Void),
         (Some(Ok(answer(MS(1501)))), 1501, Outcome::Void),
-        (Some(Err(Reason::Reset)), 9000, Outcome::Void),
+        (Some(Err(Reason::Reset.into())), 9000, Outcome::Void),
     ] {
         assert_eq!(judge(given, MS(took), timeout, patience), expected, "{given:?} {took}");
     }
@@ -43,14 +44,43 @@ fn errors_of_sockets_have_reasons() {
         (ErrorKind::NetworkUnreachable, Reason::Unreachable),
         (ErrorKind::ConnectionReset, Reason::Reset),
         (ErrorKind::BrokenPipe, Reason::Reset),
-        (ErrorKind::PermissionDenied, Reason::Other),
+        (ErrorKind::InvalidInput, Reason::Other),
     ] {
         assert_eq!(Reason::of(&kind.into()), reason, "{kind:?}");
     }
-    // No file descriptor left.
-    assert_eq!(Reason::of(&io::Error::from_raw_os_error(nix::libc::EMFILE)), Reason::Other);
     let labels: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.label()).collect();
     assert_eq!(labels.len(), Reason::ALL.len());
+}
+
+/// What this host cannot do says nothing about the network; what the network says does.
+#[test]
+fn n04_what_this_host_cannot_do_is_no_loss() {
+    let v4 = SocketAddr::from(([10, 0, 0, 1], 1));
+    let v6: SocketAddr = "[fd00::1]:1".parse().unwrap();
+    let of = |number, to| Unanswered::of(&io::Error::from_raw_os_error(number), to);
+    for number in [
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+        libc::EADDRNOTAVAIL,
+        libc::EADDRINUSE,
+        libc::EPERM,
+    ] {
+        assert_eq!(of(number, v4), Unanswered::Local, "{number}");
+        assert_eq!(of(number, v6), Unanswered::Local, "{number}");
+    }
+    assert_eq!(of(libc::EACCES, v4), Unanswered::Local);
+    assert_eq!(of(libc::EACCES, v6), Unanswered::Failed(Reason::Unreachable));
+    for (number, reason) in [
+        (libc::ECONNREFUSED, Reason::Refused),
+        (libc::EHOSTUNREACH, Reason::Unreachable),
+        (libc::ENETUNREACH, Reason::Unreachable),
+        (libc::ECONNRESET, Reason::Reset),
+        (libc::ETIMEDOUT, Reason::Timeout),
+    ] {
+        assert_eq!(of(number, v4), Unanswered::Failed(reason), "{number}");
+    }
 }
 
 fn target(protocol: Protocol, address: SocketAddr) -> Target {

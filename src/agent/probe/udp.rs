@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Answer, Reason};
+use super::{Answer, Reason, Unanswered};
 use crate::agent::echo::{self, Packet, Replies, Reply};
 
 /// A socket that reports errors without end is not read faster than this between probes: ICMP errors
@@ -30,9 +30,16 @@ impl Udp {
         Self { address, socket: None, replies: Replies::new(echo::nonce()), strays }
     }
 
-    pub(super) async fn echo(&mut self) -> Result<Answer, Reason> {
-        let answer = self.exchange().await.map_err(|error| Reason::of(&error));
-        if matches!(answer, Err(Reason::Unreachable | Reason::Other)) {
+    pub(super) async fn echo(&mut self) -> Result<Answer, Unanswered> {
+        let answer = self.exchange().await;
+        let answer = answer.map_err(|error| Unanswered::of(&error, self.address));
+        let anew = |why| {
+            matches!(
+                why,
+                Unanswered::Local | Unanswered::Failed(Reason::Unreachable | Reason::Other)
+            )
+        };
+        if answer.is_err_and(anew) {
             // The way or our own address may have changed: the next probe chooses anew.
             self.socket = None;
         }

@@ -4,6 +4,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     net::{SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::AsRawFd,
+    time::Instant,
 };
 
 use nix::{
@@ -14,8 +15,9 @@ use nix::{
         recvmsg, sendmsg, setsockopt, sockopt,
     },
 };
-use tokio::{io::Interest, net::UdpSocket};
+use tokio::{io::Interest, net::UdpSocket, time::sleep};
 
+use super::rates::Rates;
 use crate::agent::{
     echo::{LENGTH, Packet},
     metrics::Metrics,
@@ -60,15 +62,24 @@ pub async fn listen(port: u16) -> io::Result<UdpSocket> {
 /// # Errors
 /// When the socket is broken.
 pub async fn serve(socket: UdpSocket, metrics: Metrics) -> anyhow::Result<()> {
+    let mut rates = Rates::new(Instant::now());
     loop {
         let received = match socket.async_io(Interest::READABLE, || receive(&socket)).await {
             Ok(received) => received,
             // An earlier reply could not be delivered.
             Err(error) if is_about_a_packet(&error) => continue,
+            // The node has no memory now; it will.
+            Err(error) if is_about_memory(&error) => {
+                sleep(super::FULL).await;
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         let Some(reply) = received.packet.and_then(|packet| packet.answer()) else { continue };
         if let Some(from) = address(&received.from) {
+            if !rates.admit(from.ip(), Instant::now()) {
+                continue;
+            }
             metrics.heard(from.ip());
         }
         // A reply that cannot be sent now is lost, as on the wire: nobody waits for a full queue.
@@ -89,6 +100,10 @@ fn is_about_a_packet(error: &io::Error) -> bool {
             | Kind::NetworkUnreachable
             | Kind::Interrupted
     )
+}
+
+fn is_about_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(nix::libc::ENOBUFS | nix::libc::ENOMEM))
 }
 
 fn receive(socket: &UdpSocket) -> io::Result<Received> {

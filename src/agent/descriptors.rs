@@ -1,0 +1,21 @@
+//! How many files and sockets this process may open.
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// What a process may open if the system does not say: the limit that most of them begin with.
+const USUAL: u64 = 1024;
+
+/// Raises the soft limit to the hard one, and says what is allowed now. The soft one exists for
+/// programs that use `select()`; the hard one is what whoever runs the node means.
+pub(super) fn raise() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL };
+    if soft >= hard {
+        return soft;
+    }
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(error) => {
+            tracing::warn!(%error, soft, hard, "the limit of open files stays");
+            soft
+        }
+    }
+}

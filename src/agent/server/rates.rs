@@ -1,0 +1,81 @@
+//! How many packets of each source are answered.
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+/// Within which time packets are counted.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Packets of one source that are answered in a second. Behind one address may be a node full of agents:
+/// 110 pods, each with one packet in the shortest period of 100 ms, are 1,100. More than that is not a
+/// prober's, and an answer costs three times what it costs to drop it.
+const OF_ONE_SOURCE: u32 = 2048;
+
+/// Sources that are told apart in a second: as many as an agent remembers as its probers. Those beyond
+/// share one count: addresses are easily made up.
+const SOURCES: usize = 4096;
+
+/// What came in the present second.
+#[derive(Debug)]
+pub(super) struct Rates {
+    since: Instant,
+    of: HashMap<IpAddr, u32>,
+    of_others: u32,
+}
+
+impl Rates {
+    pub fn new(now: Instant) -> Self {
+        Self { since: now, of: HashMap::new(), of_others: 0 }
+    }
+
+    /// Whether one more packet of a source is answered.
+    pub fn admit(&mut self, from: IpAddr, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) >= WINDOW {
+            *self = Self { since: now, of: std::mem::take(&mut self.of), of_others: 0 };
+            self.of.clear();
+        }
+        let from = from.to_canonical();
+        let count = if self.of.len() < SOURCES || self.of.contains_key(&from) {
+            self.of.entry(from).or_default()
+        } else {
+            &mut self.of_others
+        };
+        *count = count.saturating_add(1);
+        *count <= OF_ONE_SOURCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn n04_a_source_that_floods_is_not_answered_and_others_are() {
+        let start = Instant::now();
+        let mut rates = Rates::new(start);
+        let [loud, quiet] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+        let mapped = "::ffff:10.0.0.1".parse().unwrap();
+        let mut count = |from, now| (0..10_000).filter(|_| rates.admit(from, now)).count();
+        assert_eq!(count(loud, start), OF_ONE_SOURCE as usize);
+        assert_eq!(count(mapped, start), 0);
+        assert_eq!(count(quiet, start), OF_ONE_SOURCE as usize);
+        // The next second.
+        assert_eq!(count(loud, start + WINDOW), OF_ONE_SOURCE as usize);
+    }
+
+    #[test]
+    fn n04_made_up_sources_cost_a_bounded_memory_and_known_ones_are_answered() {
+        let start = Instant::now();
+        let mut rates = Rates::new(start);
+        let known = "10.0.0.1".parse().unwrap();
+        assert!(rates.admit(known, start));
+        let admitted =
+            (0..100_000_u32).filter(|i| rates.admit(Ipv4Addr::from(*i).into(), start)).count();
+        assert!(admitted < SOURCES + OF_ONE_SOURCE as usize);
+        assert!(rates.of.len() <= SOURCES && rates.admit(known, start));
+    }
+}
