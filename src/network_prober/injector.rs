@@ -1,4 +1,6 @@
 //! What the webhook does with a pod, decided from what this replica knows.
+use futures::future::{BoxFuture, FutureExt};
+
 use super::{members::is_claimed, scope::Standing, view::Snapshot, world::World};
 use crate::{
     pods::PodObject,
@@ -15,6 +17,17 @@ impl Injector for WorldInjector {
     fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Verdict {
         decide(&self.0.snapshot(), prober, namespace, pod)
     }
+
+    fn changed(&self) -> BoxFuture<'static, ()> {
+        let mut snapshots = self.0.subscribe();
+        async move {
+            // Nothing changes any more where nobody follows the cluster.
+            if snapshots.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        .boxed()
+    }
 }
 
 pub(super) fn decide(
@@ -24,10 +37,10 @@ pub(super) fn decide(
     pod: &PodObject,
 ) -> Verdict {
     if !snapshot.synced {
-        return Verdict::Unknown("this replica has not listed the NetworkProbers yet");
+        return Verdict::NotYet("this replica has not listed the NetworkProbers yet");
     }
     let Some(view) = snapshot.get(prober_namespace, prober) else {
-        return Verdict::Unknown("no such NetworkProber");
+        return Verdict::NotYet("no such NetworkProber");
     };
     let Ok(settings) = &view.settings else {
         return Verdict::Unknown("the spec of the NetworkProber is invalid");
@@ -42,9 +55,11 @@ pub(super) fn decide(
         Some(Standing::NotConsenting) => return Verdict::Skip(SkipReason::NamespaceNotConsenting),
         Some(Standing::Excluded) => return Verdict::Skip(SkipReason::NamespaceExcluded),
         Some(Standing::OptedOut) => return Verdict::Skip(SkipReason::OptedOut),
-        Some(Standing::Allowed) | None => {
+        Some(Standing::Allowed) => {
             return Verdict::Unknown("the pod is not selected any more");
         }
+        // Its labels may be as new as the pod.
+        None => return Verdict::NotYet("the namespace is not selected"),
     }
     // A pod that is being created may not say in which namespace.
     let mut placed = pod.clone();

@@ -14,7 +14,7 @@ use crate::{
         network_prober::{Delivery, Mode},
     },
     controller::{Error, Plan},
-    webhook::configuration::{Endpoint, Interception},
+    webhook::configuration::{Endpoint, Interception, Namespaces},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -190,12 +190,17 @@ fn children(
         Mode::Sidecar => {
             if let Some(bundle) = ca {
                 let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
+                // An administrator's needs nobody's consent: its labels are all there is to know.
+                let labels = settings.namespace_selector.as_ref();
+                let labels =
+                    labels.filter(|_| settings.namespace == observed.setup.tenancy.operator());
+                let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labelled);
                 children.extend(family.webhook(&Interception {
                     object: &family.webhook_name(),
                     labels: &BTreeMap::new(),
                     prober: (&settings.namespace, &settings.name),
                     pod_selector: &settings.pod_selector,
-                    namespaces: &allowed,
+                    namespaces: asked,
                     operator_namespace: observed.setup.tenancy.operator(),
                     endpoint: &observed.endpoint,
                     ca_bundle: bundle,

@@ -41,6 +41,8 @@ pub struct Settings {
     pub pod_selector: LabelSelector,
     /// The namespaces; `None` is its own.
     pub namespaces: Option<Selector>,
+    /// That selector as it was written, for the API server.
+    pub namespace_selector: Option<LabelSelector>,
     /// Where agents run.
     pub mode: Mode,
     /// Where agents answer probes.
@@ -138,6 +140,7 @@ impl Settings {
             pods,
             pod_selector: spec.pod_selector.clone(),
             namespaces,
+            namespace_selector: spec.namespace_selector.clone(),
             mode: spec.mode,
             http_port,
             prometheus_port,

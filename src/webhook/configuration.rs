@@ -10,6 +10,9 @@ use crate::api::network_prober::FailurePolicy;
 /// Namespaces whose pods are never asked about: a cluster must come up without us.
 const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
 
+/// The label that each namespace has its name in; nobody can change it.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
 /// How long the API server waits, in seconds. With `Ignore` every creation takes this long while the
 /// webhook hangs, and there is no circuit breaker; an answer takes about a millisecond.
 const TIMEOUT_SECONDS: u32 = 2;
@@ -26,6 +29,16 @@ pub enum Endpoint {
     Url(String),
 }
 
+/// In which namespaces the API server asks.
+#[derive(Clone, Debug)]
+pub enum Namespaces<'a> {
+    /// In those that consent now. One that is new consents to nothing before its annotation was read.
+    Named(&'a BTreeSet<String>),
+    /// In those with these labels, the system's apart: where nobody needs to consent, the API server knows by
+    /// itself that a namespace is there, in the moment in which it is.
+    Labelled(&'a LabelSelector),
+}
+
 /// All that one configuration depends on.
 #[derive(Clone, Debug)]
 pub struct Interception<'a> {
@@ -37,8 +50,8 @@ pub struct Interception<'a> {
     pub prober: (&'a str, &'a str),
     /// Which pods.
     pub pod_selector: &'a LabelSelector,
-    /// In which namespaces: those that consent now.
-    pub namespaces: &'a BTreeSet<String>,
+    /// In which namespaces.
+    pub namespaces: Namespaces<'a>,
     /// The operator's own namespace, which is never asked about.
     pub operator_namespace: &'a str,
     /// Where the webhook is.
@@ -59,11 +72,7 @@ pub fn is_excluded(namespace: &str, operator_namespace: &str) -> bool {
 /// ask about (an empty list would be refused, and no list would be all namespaces).
 #[must_use]
 pub fn configuration(of: &Interception<'_>) -> Option<Value> {
-    let asked = of.namespaces.iter().filter(|name| !is_excluded(name, of.operator_namespace));
-    let namespaces: Vec<_> = asked.collect();
-    if namespaces.is_empty() {
-        return None;
-    }
+    let namespaces = namespaces(&of.namespaces, of.operator_namespace)?;
     let (namespace, name) = of.prober;
     let path = format!("/mutate/{namespace}/{name}");
     let mut client = match of.endpoint {
@@ -87,9 +96,7 @@ pub fn configuration(of: &Interception<'_>) -> Option<Value> {
                 "operations": ["CREATE"], "scope": "Namespaced"
             }],
             "objectSelector": of.pod_selector,
-            "namespaceSelector": {"matchExpressions": [{
-                "key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces
-            }]},
+            "namespaceSelector": namespaces,
             "failurePolicy": match of.failure_policy {
                 FailurePolicy::Ignore => "Ignore",
                 FailurePolicy::Fail => "Fail",
@@ -102,6 +109,32 @@ pub fn configuration(of: &Interception<'_>) -> Option<Value> {
             "admissionReviewVersions": ["v1"]
         }]
     }))
+}
+
+/// The selector of namespaces; `None` for none.
+fn namespaces(asked: &Namespaces<'_>, operator_namespace: &str) -> Option<Value> {
+    let by_name = |operator: &str, names: &[&str]| json!({"key": NAME_LABEL, "operator": operator, "values": names});
+    match asked {
+        Namespaces::Named(names) => {
+            let names = names.iter().map(String::as_str);
+            let asked: Vec<_> =
+                names.filter(|name| !is_excluded(name, operator_namespace)).collect();
+            (!asked.is_empty()).then(|| json!({"matchExpressions": [by_name("In", &asked)]}))
+        }
+        Namespaces::Labelled(selector) => {
+            let mut selector = json!(selector);
+            let mut never: BTreeSet<_> = NEVER.into();
+            never.insert(operator_namespace);
+            let never: Vec<_> = never.into_iter().collect();
+            let mut expressions = selector["matchExpressions"].take();
+            if !expressions.is_array() {
+                expressions = json!([]);
+            }
+            expressions.as_array_mut()?.push(by_name("NotIn", &never));
+            selector["matchExpressions"] = expressions;
+            Some(selector)
+        }
+    }
 }
 
 /// The name of the webhook: a domain name that says whose it is. The name of an object alone may be
@@ -125,6 +158,11 @@ mod tests {
     use super::*;
 
     fn build(namespaces: &[&str], endpoint: &Endpoint, name: &str) -> Option<Value> {
+        let namespaces = namespaces.iter().map(|&name| name.to_owned()).collect();
+        build_in(Namespaces::Named(&namespaces), endpoint, name)
+    }
+
+    fn build_in(namespaces: Namespaces<'_>, endpoint: &Endpoint, name: &str) -> Option<Value> {
         let selector = LabelSelector {
             match_labels: Some([("app".to_owned(), "a".to_owned())].into()),
             ..LabelSelector::default()
@@ -134,7 +172,7 @@ mod tests {
             labels: &[("owner".to_owned(), "probing.mesh".to_owned())].into(),
             prober: ("probing", name),
             pod_selector: &selector,
-            namespaces: &namespaces.iter().map(|&name| name.to_owned()).collect(),
+            namespaces,
             operator_namespace: "traffic-operator-system",
             endpoint,
             ca_bundle: "PEM",
@@ -179,6 +217,27 @@ mod tests {
         assert_eq!(selector[0]["values"], json!(["apps"]));
         assert_eq!(build(&all[..4], &Endpoint::Service, "mesh"), None);
         assert_eq!(build(&[], &Endpoint::Service, "mesh"), None);
+    }
+
+    #[test]
+    fn n07_where_nobody_consents_the_api_server_knows_new_namespaces_by_their_labels() {
+        let never =
+            json!(["kube-node-lease", "kube-public", "kube-system", "traffic-operator-system"]);
+        let not_ours =
+            json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never});
+        let zone = json!({"key": "zone", "operator": "Exists"});
+        for (written, asked) in [
+            (json!({}), json!({"matchExpressions": [not_ours]})),
+            (
+                json!({"matchLabels": {"a": "b"}, "matchExpressions": [zone]}),
+                json!({"matchLabels": {"a": "b"}, "matchExpressions": [zone, not_ours]}),
+            ),
+        ] {
+            let selector: LabelSelector = serde_json::from_value(written).unwrap();
+            let built =
+                build_in(Namespaces::Labelled(&selector), &Endpoint::Service, "mesh").unwrap();
+            assert_eq!(built["webhooks"][0]["namespaceSelector"], asked);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `AdmissionReview` in, `AdmissionReview` out. The answer is always "allowed": what measures the
 //! network must not keep anybody's pod from being created.
+use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,6 +16,11 @@ pub trait Injector: Send + Sync + 'static {
     ///
     /// What the pod itself says ([`injection::skip_reason`]) is asked afterwards.
     fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Verdict;
+
+    /// Resolves when what is known is other than it was at this call: a verdict may be another one then.
+    fn changed(&self) -> BoxFuture<'static, ()> {
+        std::future::pending().boxed()
+    }
 }
 
 /// What an [`Injector`] says.
@@ -24,8 +30,10 @@ pub enum Verdict {
     Inject(Box<Recipe>),
     /// It gets none.
     Skip(SkipReason),
-    /// Nothing is known of this prober: there is none, or the operator has not read everything yet.
+    /// It gets none, because of an error.
     Unknown(&'static str),
+    /// The operator has not read of the prober or of the namespace, which may be as new as the pod.
+    NotYet(&'static str),
 }
 
 /// What became of a request.
@@ -70,6 +78,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What became of it.
     pub outcome: Outcome,
+    /// Whether another one may be due in a moment: see [`Verdict::NotYet`].
+    pub not_yet: bool,
 }
 
 /// A request without a uid cannot be answered: the API server compares it.
@@ -134,7 +144,8 @@ pub fn answer(
 ) -> Result<Answer, Unreadable> {
     let review: ReviewIn = serde_json::from_slice(body).map_err(|e| Unreadable(e.to_string()))?;
     let request = review.request.ok_or_else(|| Unreadable("it has no request".into()))?;
-    let (patch, outcome) = match consider(&request, prober, injector) {
+    let mut not_yet = false;
+    let (patch, outcome) = match consider(&request, prober, injector, &mut not_yet) {
         Ok(patch) => (Some(patch), Outcome::Injected),
         Err(outcome) => (None, outcome),
     };
@@ -147,7 +158,7 @@ pub fn answer(
     let review =
         ReviewOut { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", response };
     let body = serde_json::to_vec(&review).map_err(|e| Unreadable(e.to_string()))?;
-    Ok(Answer { body, outcome })
+    Ok(Answer { body, outcome, not_yet })
 }
 
 /// The patch, or why there is none.
@@ -155,6 +166,7 @@ fn consider(
     request: &Request<'_>,
     prober: (&str, &str),
     injector: &dyn Injector,
+    not_yet: &mut bool,
 ) -> Result<Vec<u8>, Outcome> {
     if !request.is_creation_of_a_pod() {
         return Err(Outcome::NotAPod);
@@ -171,6 +183,10 @@ fn consider(
         Verdict::Inject(recipe) => recipe,
         Verdict::Skip(reason) => return Err(Outcome::Skipped(reason)),
         Verdict::Unknown(why) => return Err(failed(why)),
+        Verdict::NotYet(why) => {
+            *not_yet = true;
+            return Err(failed(why));
+        }
     };
     if let Some(reason) = injection::skip_reason(&pod, &recipe) {
         return Err(Outcome::Skipped(reason));
@@ -287,6 +303,7 @@ mod tests {
             (&plain, skip(SkipReason::OtherProber)),
             (&plain, skip(SkipReason::NamespaceNotConsenting)),
             (&plain, (Verdict::Unknown("not synced"), "error", "")),
+            (&plain, (Verdict::NotYet("not synced"), "error", "")),
             (&sub, (recipe(), "skipped", "NotAPod")),
             (&update, (recipe(), "skipped", "NotAPod")),
             (&other, (recipe(), "skipped", "NotAPod")),

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 
 use super::{
     certificates::{Certificates, HTTP1, HTTP2},
-    review::{self, Injector, Outcome},
+    review::{self, Answer, Injector, Outcome, Unreadable},
 };
 use crate::serving::{
     HANDSHAKE, HEAD_LIMIT,
@@ -80,6 +80,10 @@ const HEADERS: u32 = 16 * 1024;
 /// read. The smallest window that the protocol has; all connections together have 64 MiB.
 const WINDOW: u32 = 65_535;
 
+/// How long a pod waits for news of a namespace that is as new as itself: a watch brings it in some
+/// milliseconds, and a fifth of a second later it is known. The API server waits for two seconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// How often it is said that pods are admitted without agent: what keeps one from it keeps all of
 /// them, and they are counted.
 const SAID: Duration = Duration::from_secs(10);
@@ -105,6 +109,19 @@ struct Admission {
 }
 
 impl Admission {
+    /// The answer, as soon as everything is known that it depends on, or [`PATIENCE`] is over.
+    async fn settled(&self, body: &[u8], prober: (&str, &str)) -> Result<Answer, Unreadable> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            // Before the look: what is learned meanwhile is not missed.
+            let changed = self.injector.changed();
+            let answer = review::answer(body, prober, self.injector.as_ref())?;
+            if !answer.not_yet || tokio::time::timeout_at(end, changed).await.is_err() {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// Counts an answer, and says in the log what went wrong.
     fn answered(&self, prober: (&str, &str), outcome: &Outcome, took: Duration) {
         self.observer.answered(outcome, took);
@@ -146,7 +163,7 @@ async fn mutate(
             return refuse(status, refused.to_string());
         }
     };
-    match review::answer(&body.bytes, prober, admission.injector.as_ref()) {
+    match admission.settled(&body.bytes, prober).await {
         Ok(answer) => {
             connection.good();
             admission.answered(prober, &answer.outcome, start.elapsed());

@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod hostile;
+mod waiting;
 
 /// 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
@@ -85,11 +86,15 @@ async fn start(connections: usize) -> Running {
 }
 
 async fn start_with(change: impl FnOnce(&mut Server)) -> Running {
+    serve(Arc::new(Refuses), change).await
+}
+
+async fn serve(injector: Arc<dyn Injector>, change: impl FnOnce(&mut Server)) -> Running {
     let certificates = Certificates::default();
     let state = next(None, START, lifetimes(), &names()).unwrap().unwrap();
     certificates.install(&state).unwrap();
     let counts = Arc::new(Counts::default());
-    let router = router(Arc::new(Refuses), counts.clone());
+    let router = router(injector, counts.clone());
     let address = ([127, 0, 0, 1], 0).into();
     let mut server = Server::bind(address, &certificates, Counter::default()).await.unwrap();
     change(&mut server);

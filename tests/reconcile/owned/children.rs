@@ -215,6 +215,11 @@ fn s08_webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods
             with(of_a_prober(), &json!({"webhooks": [with(webhook, &change)]}))
         };
         all.create("new", &webhook(json!({}))).await.expect("its own");
+        let never = ["kube-node-lease", "kube-public", "kube-system", "traffic-operator-system"];
+        let by_labels = json!({"namespaceSelector": {"matchExpressions": [
+            {"key": "zone", "operator": "Exists"},
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never}]}});
+        all.create("by-labels", &webhook(by_labels)).await.expect("its own, by labels");
         let rule = |group: &str, resource: &str, operation: &str| {
             json!({"rules": [{"apiGroups": [group], "apiVersions": ["v1"],
                 "resources": [resource], "operations": [operation]}]})
@@ -227,7 +232,7 @@ fn s08_webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods
             let service = json!({"namespace": namespace, "name": name});
             json!({"clientConfig": {"service": service}})
         };
-        let (pods, named, own) = ("creations of pods", "for named namespaces", "its own Service");
+        let (pods, named, own) = ("creations of pods", "that name namespaces", "its own Service");
         for (change, text) in [
             (rule("", "secrets", "CREATE"), pods),
             (rule("", "pods", "UPDATE"), pods),
@@ -235,6 +240,7 @@ fn s08_webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods
             (rule("apps", "deployments", "CREATE"), pods),
             (json!({"namespaceSelector": null}), named),
             (namespaces("NotIn", json!(["default"])), named),
+            (namespaces("NotIn", json!(&never[..3])), named),
             (namespaces("In", json!(["default", "kube-system"])), named),
             (namespaces("In", json!(["traffic-operator-system"])), named),
             (service("default", "traffic-operator-webhook"), own),

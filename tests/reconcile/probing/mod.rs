@@ -17,6 +17,7 @@ mod admission;
 mod children;
 mod flooded;
 mod lists;
+mod namespaces;
 mod originals;
 
 /// What every test selects.
