@@ -32,6 +32,10 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
+/// The most `NetworkProber`s that have a webhook, the older ones first. For every pod that is created the API
+/// server looks at all of them, one after the other asks those that select it, and keeps clients of 200.
+pub const WEBHOOKS: usize = 100;
+
 /// What the controller read.
 pub struct Observed {
     /// The object as every replica knows it; `None` until the snapshot has its generation.
@@ -187,6 +191,12 @@ fn children(
         children.extend(namespaces.iter().map(|namespace| family.config_map(namespace, &content)));
     }
     match settings.mode {
+        Mode::Sidecar if view.injectors_before >= WEBHOOKS => {
+            problem = problem.or(Some(format!(
+                "spec.mode: {WEBHOOKS} older NetworkProbers of mode Sidecar have a webhook, which is as \
+                 many as there may be; delete one, or use one for several namespaces (namespaceSelector)"
+            )));
+        }
         Mode::Sidecar => {
             if let Some(bundle) = ca {
                 let allowed = view.scope.allowed().into_iter().map(Into::into).collect();

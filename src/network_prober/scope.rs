@@ -93,6 +93,12 @@ impl Scope {
         self.0.get(namespace).copied()
     }
 
+    /// Whether pods of any namespace get agents.
+    #[must_use]
+    pub fn allows_any(&self) -> bool {
+        self.0.values().any(|standing| *standing == Standing::Allowed)
+    }
+
     /// The namespaces whose pods get agents.
     #[must_use]
     pub fn allowed(&self) -> BTreeSet<&str> {

@@ -14,7 +14,7 @@ use super::{
     injector::decide,
     members::{Member, Nodes},
     pinglists::config_json,
-    plan::{Observed, plan},
+    plan::{Observed, WEBHOOKS, plan},
     scope::{NamespaceFacts, Tenancy},
     settings::Settings,
     view::{Setup, Snapshot, Surroundings, View},
@@ -437,6 +437,39 @@ fn a_refused_mesh_has_no_edges_and_keeps_its_webhook() {
     );
     let kinds: Vec<_> = decided.desired.apply.iter().map(|child| child.key.kind).collect();
     assert_eq!(kinds, [ChildKind::ConfigMap, ChildKind::Webhook], "certificates go on");
+}
+
+/// Each creation of a pod costs the API server a look at every webhook.
+#[test]
+fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
+    let mut all = Snapshot { synced: true, ..Snapshot::default() };
+    let webhook = |decided: &crate::controller::Plan<_, _>| {
+        let desired: &super::plan::Desired = &decided.desired;
+        desired.apply.iter().any(|child| child.key.kind == ChildKind::Webhook)
+    };
+    for number in 0..=WEBHOOKS {
+        let prober = prober(&format!("np-{number:03}"), "2026-01-01T00:00:00Z", &json!({}));
+        let view = view_among(&prober, &all, &[], &setup(Some("operator")));
+        all.views.insert(("team".into(), format!("np-{number:03}")), Arc::new(view));
+    }
+    let last = prober("np-100", "2026-01-01T00:00:00Z", &json!({}));
+    let decide = |all: &Snapshot| {
+        plan(&last, &observed(view_among(&last, all, &[], &setup(Some("operator"))))).unwrap()
+    };
+    let mut older = all.clone();
+    older.views.remove(&("team".into(), "np-100".into()));
+    let beyond = decide(&older);
+    assert!(!webhook(&beyond), "one too many");
+    let condition = &beyond.conditions[0];
+    assert_eq!((condition.status, condition.reason), (Some(false), "InvalidSpec"));
+    assert!(condition.message.contains("100 older NetworkProbers"), "{}", condition.message);
+    // As soon as one of the older ones is gone, or runs on nodes.
+    older.views.pop_first();
+    let decided = decide(&older);
+    assert!(webhook(&decided) && decided.conditions[0].reason != "InvalidSpec");
+    let before = view_among(&last, &all, &[], &setup(Some("operator")));
+    let after = view_among(&last, &older, &[], &setup(Some("operator")));
+    assert!(!before.is_same(&after), "the last one has to hear of it");
 }
 
 /// The file of many pods is not written at each of their changes.

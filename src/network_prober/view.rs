@@ -11,7 +11,10 @@ use super::{
     settings::{Rank, Settings},
 };
 use crate::{
-    api::{NetworkProber, network_prober::Delivery},
+    api::{
+        NetworkProber,
+        network_prober::{Delivery, Mode},
+    },
     pods::PodObject,
     webhook::injection::{self, Recipe},
 };
@@ -40,6 +43,8 @@ pub struct View {
     pub settings: Result<Settings, String>,
     /// Its namespaces.
     pub scope: Scope,
+    /// How many older ones have a webhook.
+    pub injectors_before: usize,
     /// What it injects, if an image is known.
     pub recipe: Option<Recipe>,
     /// Whether its pods were listed.
@@ -80,6 +85,7 @@ impl View {
             generation: prober.metadata.generation,
             settings: settings.map_err(|error| error.to_text()),
             scope: Scope::default(),
+            injectors_before: surroundings.before.injectors(),
             recipe: None,
             synced: pods.is_some(),
             members: Members::default(),
@@ -115,6 +121,7 @@ impl View {
             && self.scope == other.scope
             && self.members == other.members
             && self.pinglists.version == other.pinglists.version
+            && self.injectors_before == other.injectors_before
     }
 }
 
@@ -135,6 +142,16 @@ impl Snapshot {
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<View>> {
         self.views.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// How many have a webhook, or would have one if there were not too many.
+    #[must_use]
+    pub fn injectors(&self) -> usize {
+        let injects = |view: &Arc<View>| {
+            view.settings.as_ref().is_ok_and(|settings| settings.mode == Mode::Sidecar)
+                && view.scope.allows_any()
+        };
+        self.views.values().filter(|view| injects(view)).count()
     }
 
     /// The older ones than `rank`, whose pods are theirs.
