@@ -35,6 +35,22 @@ pub const OWNER: &str = "probes.bigmikes.io/owner";
 /// third more, and names and `ca.crt` have to fit beside it.
 pub const LARGEST_FILE: usize = 700_000;
 
+/// What one scrape may bring: twice what an agent of a full mesh of 100 pods exports, 10,831 series. An image of
+/// the author's, the original's for one, may probe everybody, at 28 series each: it may have five times this.
+const SAMPLES: u32 = 20_000;
+
+/// As text: 400 bytes a sample, which is twice what names of usual length take.
+const BODY: &str = "8MB";
+
+/// Labels of one series: ours have at most 16, those of the target among them.
+const LABELS: u32 = 32;
+
+/// Ours are shorter than 20 bytes.
+const LABEL_NAME: u32 = 64;
+
+/// A namespace and the name of a pod have 317.
+const LABEL_VALUE: u32 = 512;
+
 /// The kinds of children.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChildKind {
@@ -252,35 +268,48 @@ impl Family<'_> {
     pub fn pod_monitor<'n>(&self, namespaces: impl IntoIterator<Item = &'n str>) -> Child {
         let settings = self.settings;
         let names: Vec<_> = namespaces.into_iter().collect();
-        let interval = humantime::format_duration(settings.monitoring.interval.into()).to_string();
+        let (samples, bytes) = match settings.image {
+            None => (SAMPLES, BODY),
+            Some(_) => (5 * SAMPLES, "40MB"),
+        };
         let mut spec = json!({
             "selector": settings.pod_selector,
             "namespaceSelector": {"matchNames": names},
+            "sampleLimit": samples,
+            "labelLimit": LABELS,
+            "labelNameLengthLimit": LABEL_NAME,
+            "labelValueLengthLimit": LABEL_VALUE,
             "podMetricsEndpoints": [{
                 "port": METRICS_PORT,
-                "interval": interval.replace(' ', ""),
+                "interval": rules::interval(settings.monitoring.interval.into()),
                 "honorLabels": false,
                 "relabelings": [
-                    // Another's agents may have the same labels and the same port; those that the
-                    // original operator has injected name nobody.
+                    // Another's agents may have the same labels and the same port, and so may anything
+                    // else: who is scraped names this prober.
                     {
                         "action": "keep",
                         "sourceLabels": [
                             "__meta_kubernetes_pod_annotation_probes_bigmikes_io_injected_by",
                         ],
-                        "regex": format!("({})?", settings.key().replace('.', "\\.")),
+                        "regex": settings.key().replace('.', "\\."),
                     },
                     {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
                     // Where a probe came from is what Kubernetes says, not what the agent says: the
                     // owner of a pod can speak for its own node only.
                     {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "src_node"},
                 ],
-                "metricRelabelings": [{"action": "labeldrop", "regex": "exported_src_node"}],
+                "metricRelabelings": [
+                    // What a pod serves is its owner's choice; nothing but probes is believed. Not what is
+                    // recorded of them either: those names have a colon.
+                    {"action": "keep", "sourceLabels": ["__name__"], "regex": "netprober_.*"},
+                    {"action": "labeldrop", "regex": "exported_.*"},
+                ],
             }],
         });
         let old = spec.clone();
         // Rules and dashboards read the classic buckets; the native ones stand beside them.
         spec["scrapeClassicHistograms"] = true.into();
+        spec["bodySizeLimit"] = bytes.into();
         let mut child = self.monitoring(ChildKind::PodMonitor, &spec);
         child.fallback = Some(self.monitoring(ChildKind::PodMonitor, &old).object);
         child

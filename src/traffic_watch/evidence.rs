@@ -23,7 +23,7 @@ pub struct Evidence {
     pub device: Option<Arc<str>>,
     /// Bytes sent since the counters began.
     pub total: Option<f64>,
-    /// Seconds since the sample; not known of queries of the author's.
+    /// Seconds since the sample; of queries of the author's known only of selectors.
     pub age: Option<f64>,
 }
 
@@ -118,7 +118,8 @@ impl Rules {
         }
     }
 
-    /// A query of the author's: one number, whose age is not known.
+    /// A query of the author's: one number. How old it is says only whether it was seen before, where it
+    /// is known at all: the author knows how often there is another.
     fn own(
         &self,
         reading: &NodeReading,
@@ -130,7 +131,11 @@ impl Rules {
             Unit::BitsPerSecond => capacity.ok().flatten().map(|capacity| value / capacity * 100.0),
             Unit::Own => None,
         };
-        Ok(Evidence { value, percent, device, total: None, age: None })
+        let age = match reading.get(Measure::OwnAge) {
+            Value::One(age, _) if age.is_finite() => Some(age.max(0.0)),
+            _ => None,
+        };
+        Ok(Evidence { value, percent, device, total: None, age })
     }
 
     fn built_in(

@@ -23,13 +23,17 @@ use crate::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
     prometheus::{
         Payer,
-        promql::{duration, string},
+        promql::{duration, is_selector, string},
     },
 };
 
 /// The measure that is about the answer and not about a node: the scrapes in the window of the target
 /// that has most of them.
 pub const SCRAPES: &str = "scrapes";
+
+/// The label, and its value, of how old a sample is that a query of the author's selects. Not
+/// [`MEASURE`], which may be a label of the author's series.
+pub const OWN_AGE: (&str, &str) = ("traffic_operator_measure", "age");
 
 /// The label that tells the measures of one answer apart.
 pub const MEASURE: &str = "measure";
@@ -138,11 +142,13 @@ pub enum Measure {
     Age,
     /// What a query of the author's says.
     Own,
+    /// Seconds since its sample, where the query selects one.
+    OwnAge,
 }
 
 impl Measure {
     /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::TransmitPercent,
         Self::ReceivePercent,
         Self::TransmitBytes,
@@ -152,6 +158,7 @@ impl Measure {
         Self::Total,
         Self::Age,
         Self::Own,
+        Self::OwnAge,
     ];
 
     /// The value of [`MEASURE`].
@@ -167,6 +174,7 @@ impl Measure {
             Self::Total => "total",
             Self::Age => "age",
             Self::Own => "own",
+            Self::OwnAge => "own_age",
         }
     }
 
@@ -188,12 +196,25 @@ impl Question {
     #[must_use]
     pub fn promql(&self, node_labels: &[String]) -> String {
         match self {
-            Self::Own(text) => text.as_ref().to_owned(),
+            Self::Own(text) => own(text),
             Self::BuiltIn { devices, direction, window } => {
                 built_in(devices, *direction, *window, node_labels)
             }
         }
     }
+}
+
+/// A selector reads a stored sample, which is the same one until the next scrape or evaluation: its age is
+/// asked for in the same request. What is computed is new each time, for all that can be known.
+fn own(text: &str) -> String {
+    if !is_selector(text) {
+        return text.to_owned();
+    }
+    let (label, value) = OWN_AGE;
+    // The lines end comments.
+    format!(
+        "{text}\nor label_replace(time() - timestamp({text}\n), \"{label}\", \"{value}\", \"\", \"\")"
+    )
 }
 
 fn built_in(
@@ -270,6 +291,24 @@ mod tests {
             assert_eq!(Measure::from_name(measure.name()), Some(measure));
         }
         assert_eq!(Measure::from_name("other"), None);
+    }
+
+    #[test]
+    fn n08_the_age_of_a_selected_sample_is_asked_for_with_it() {
+        let ask = |text: &str| Question::Own(text.into()).promql(&[]);
+        for text in
+            [r#"loss:1m{prober="a/b"}"#, "loss # of links", "loss offset 1m", r#"{__name__="a"}"#]
+        {
+            let promql = ask(text);
+            assert!(promql.starts_with(text) && promql.contains("timestamp("), "{promql}");
+            crate::prometheus::promql::check_vector(&promql).unwrap();
+        }
+        // Computed, at a fixed time, or perhaps of two names.
+        for text in
+            ["max by (node) (loss)", "loss > 1", "loss @ 1000", r#"{__name__=~"a|b"}"#, "-loss"]
+        {
+            assert_eq!(ask(text), text);
+        }
     }
 
     #[test]

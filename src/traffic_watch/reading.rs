@@ -1,7 +1,7 @@
 //! One answer of Prometheus, sorted by node.
 use std::{collections::HashMap, sync::Arc};
 
-use super::query::{MEASURE, Measure, Question, SCRAPES};
+use super::query::{MEASURE, Measure, OWN_AGE, Question, SCRAPES};
 use crate::{
     nodes::{Identity, Resolution, ShortNames},
     prometheus::{
@@ -40,10 +40,11 @@ pub struct Reading {
 pub struct NodeReading {
     built_in: Option<Box<[Value; BUILT_IN]>>,
     own: Value,
+    own_age: Value,
 }
 
-/// How many measures the built-in query has: all but [`Measure::Own`], which is the last.
-const BUILT_IN: usize = Measure::ALL.len() - 1;
+/// How many measures the built-in query has: all but [`Measure::Own`] and [`Measure::OwnAge`], the last.
+const BUILT_IN: usize = Measure::ALL.len() - 2;
 
 static ABSENT: Value = Value::Absent;
 
@@ -65,6 +66,7 @@ impl NodeReading {
     pub fn get(&self, measure: Measure) -> &Value {
         match &self.built_in {
             _ if measure == Measure::Own => &self.own,
+            _ if measure == Measure::OwnAge => &self.own_age,
             Some(values) => &values[measure.index()],
             None => &ABSENT,
         }
@@ -74,6 +76,7 @@ impl NodeReading {
     pub fn put(&mut self, measure: Measure, value: Value) {
         let slot = match measure {
             Measure::Own => &mut self.own,
+            Measure::OwnAge => &mut self.own_age,
             measure => &mut self.built_in.get_or_insert_default()[measure.index()],
         };
         *slot = if *slot == Value::Absent { value } else { Value::Unusable };
@@ -228,6 +231,7 @@ impl Names<'_> {
     /// When it was not asked for.
     pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
         let measure = match question {
+            Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Measure::OwnAge,
             Question::Own(_) => Measure::Own,
             Question::BuiltIn { .. } => match labels.get(MEASURE) {
                 Some(SCRAPES) => return Ok(Subject::Scrapes),

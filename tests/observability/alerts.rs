@@ -51,6 +51,7 @@ const GAPS: &[(&str, &str)] = &[
     ("labels cannot be written", "TrafficOperatorNodeWriteErrors"),
     ("passes fail", "TrafficOperatorReconcileErrors"),
     ("pods start without an agent", "TrafficOperatorPodsUncovered"),
+    ("agents cannot start", "NetworkProberAgentsFailing"),
     ("nobody will trust the webhook", "TrafficOperatorWebhookCertificateExpiring"),
     ("a node loses packets", "NetworkProberLossHigh"),
     ("a node is slow", "NetworkProberLatencyHigh"),
@@ -144,6 +145,20 @@ fn every_alert_of_a_prober_names_it() {
             alert.expr
         );
     }
+}
+
+/// Among the tests in `alerts_test.yml`: agents run elsewhere, and the alert fires all the same.
+#[test]
+fn n03_agents_that_cannot_start_fire_whatever_runs_elsewhere() {
+    let alerts = operator_alerts();
+    let alert = alerts.iter().find(|alert| alert.name == "NetworkProberAgentsFailing");
+    assert!(!alert.expect("the alert").expr.contains("injected"));
+    let tests = alert_tests();
+    let test = tests.iter().find(|test| {
+        test.name == "NetworkProberAgentsFailing fires while agents run elsewhere and resolves"
+    });
+    assert!(test.expect("the test").alert_rule_test.iter().any(|t| !t.exp_alerts.is_empty()));
+    promtool_accepts_and_tests_the_rules();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
 //! resets, duplicates. Prometheus itself computes the answers.
 mod probing;
+mod scraping;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 

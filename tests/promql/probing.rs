@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use traffic_operator::{
     agent::metrics::RTT_BOUNDS,
     network_prober::rules::{Pace, rules},
+    traffic_watch::query::{OWN_AGE, Question},
 };
 
 const PROBER: &str = "shop/web";
@@ -289,4 +290,34 @@ fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
         }
     }
     checked("s04-zones", PACE, &series, &[(20, "NetworkProberLossHigh", &["a"])]);
+}
+
+/// The values of a rule that is evaluated every 30 seconds, between two evaluations.
+#[test]
+fn n08_prometheus_says_how_old_a_recorded_value_is() {
+    let text = r#"netprober:node_loss:ratio1m{prober="shop/web"} # loss"#;
+    let query = Question::Own(text.into()).promql(&["node".into()]);
+    let name = "n08-age";
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probing").join(name);
+    fs::create_dir_all(&scratch).expect("a directory for promtool");
+    let series = r#"netprober:node_loss:ratio1m{prober="shop/web",node="a"}"#;
+    let own = json!({"labels": series, "value": 0.25});
+    let aged = |age: u32| {
+        let (label, value) = OWN_AGE;
+        let labels = format!(r#"{{prober="shop/web",node="a",{label}="{value}"}}"#);
+        json!({"labels": labels, "value": age})
+    };
+    let at = |time: &str, age: u32| json!({"eval_time": time, "expr": query, "exp_samples": [own, aged(age)]});
+    let file = scratch.join("test.yml");
+    let test = json!({"evaluation_interval": "30s", "tests": [{
+        "name": name, "interval": "30s",
+        "input_series": [{"series": series, "values": "0.25x20"}],
+        "promql_expr_test": [at("60s", 0), at("70s", 10), at("80s", 20), at("90s", 0)],
+    }]});
+    fs::write(&file, serde_yaml::to_string(&test).expect("YAML")).expect("a file");
+    let promtool = lab::tools::ensure("promtool").unwrap_or_else(|error| panic!("{error:#}"));
+    let output = Command::new(promtool).args(["test", "rules"]).arg(file).output();
+    let output = output.expect("promtool");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use lrpar::{Lexeme, Lexer};
+use promql_parser::label::{MatchOp, Matcher};
 use promql_parser::parser::{
     self, Expr,
     token::{
@@ -83,6 +84,30 @@ struct Word {
     kind: TokenId,
     start: usize,
     end: usize,
+}
+
+/// The longest text that is looked at as a selector, in bytes: a name and some labels.
+const LONGEST_SELECTOR: usize = 1000;
+
+/// Whether a query is nothing but the selector of one metric, and at no fixed time: its elements are
+/// stored samples. By one name only: `timestamp` drops it, and two names may have the same labels.
+#[must_use]
+pub fn is_selector(text: &str) -> bool {
+    // Asked at each request, and the time a parser takes grows with the text; a selector is short.
+    if text.len() > LONGEST_SELECTOR {
+        return false;
+    }
+    let Ok(words) = words(text) else { return false };
+    match parser::parse(&without_regexes(text, &words)) {
+        Ok(Expr::VectorSelector(selector)) => {
+            let by_name =
+                |matcher: &Matcher| matcher.name == "__name__" && matcher.op == MatchOp::Equal;
+            selector.at.is_none()
+                && selector.matchers.or_matchers.is_empty()
+                && (selector.name.is_some() || selector.matchers.matchers.iter().any(by_name))
+        }
+        _ => false,
+    }
 }
 
 /// Checks that a query can be parsed and gives an instant vector.

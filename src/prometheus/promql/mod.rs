@@ -2,5 +2,5 @@
 mod check;
 mod text;
 
-pub use check::{MAX_BYTES, Position, PromqlError, check_vector};
+pub use check::{MAX_BYTES, Position, PromqlError, check_vector, is_selector};
 pub use text::{duration, string};

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{Author, Kind, SET, SWARM, WATCH, bind_everywhere, cluster_role, kinds, rule};
+use super::{Author, Kind, PROBER, SET, SWARM, WATCH, bind_everywhere, cluster_role, kinds, rule};
 use crate::{
     bench::{Bench, eventually, run},
     judging::deployment,
@@ -33,13 +33,16 @@ async fn granted(bench: &Bench, user: &str) {
         (WATCH, json!({"deployment": deployment()})),
         (WATCH, json!({"criteria": [{"name": "loss", "query": "loss", "max": 1}]})),
         (WATCH, json!({"label": "platform"})),
+        // One command for both objects.
+        (PROBER, json!({"monitoring": null})),
+        (PROBER, json!({"mode": "DaemonSet"})),
         // Before the right to nodes, which is one to queries of the whole cluster.
         (SET, json!({"transition": {"query": "x"}})),
         (WATCH, json!({"taint": "NoSchedule"})),
     ] {
         commands += grant(bench, &author, kind, spec).await;
     }
-    assert_eq!(commands, 5);
+    assert_eq!(commands, 7);
     for (kind, spec) in [
         (WATCH, json!({"maxUnfit": "100%", "minFit": 0, "label": "platform"})),
         (SWARM, json!({"weights": {"query": "x"}})),

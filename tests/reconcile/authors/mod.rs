@@ -18,6 +18,7 @@ mod deployments;
 mod grants;
 mod labels;
 mod limits;
+mod probers;
 mod queries;
 mod types;
 mod updates;
@@ -32,15 +33,26 @@ pub const LABEL: &str = "web.team-a";
 /// One of our kinds.
 #[derive(Clone, Copy)]
 pub struct Kind {
+    group: &'static str,
     name: &'static str,
     plural: &'static str,
     namespaced: bool,
 }
 
-pub const WATCH: Kind = Kind { name: "TrafficWatch", plural: "trafficwatches", namespaced: true };
-pub const SWARM: Kind = Kind { name: "Swarm", plural: "swarms", namespaced: true };
-pub const SET: Kind =
-    Kind { name: "RouteReflectorSet", plural: "routereflectorsets", namespaced: false };
+const GROUP: &str = "traffic.example.com";
+const PROBES: &str = "probes.bigmikes.io";
+
+pub const WATCH: Kind =
+    Kind { group: GROUP, name: "TrafficWatch", plural: "trafficwatches", namespaced: true };
+pub const SWARM: Kind = Kind { group: GROUP, name: "Swarm", plural: "swarms", namespaced: true };
+pub const SET: Kind = Kind {
+    group: GROUP,
+    name: "RouteReflectorSet",
+    plural: "routereflectorsets",
+    namespaced: false,
+};
+pub const PROBER: Kind =
+    Kind { group: PROBES, name: "NetworkProber", plural: "networkprobers", namespaced: true };
 
 /// Whoever writes objects.
 pub struct Author {
@@ -55,7 +67,7 @@ pub fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
 
 /// Everything about our namespaced kinds.
 pub fn kinds() -> Value {
-    json!({"apiGroups": ["traffic.example.com"], "resources": ["trafficwatches", "swarms"],
+    json!({"apiGroups": [GROUP, PROBES], "resources": ["trafficwatches", "swarms", "networkprobers"],
         "verbs": ["*"]})
 }
 
@@ -123,7 +135,7 @@ impl Author {
     }
 
     pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", kind.name);
+        let gvk = GroupVersionKind::gvk(kind.group, "v1alpha1", kind.name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
         if kind.namespaced {
             Api::namespaced_with(self.client.clone(), TENANT, &resource)
@@ -143,7 +155,7 @@ impl Author {
 
     async fn post(&self, kind: Kind, name: &str, spec: Value, more: &str) -> Result<(), String> {
         let within = if kind.namespaced { format!("/namespaces/{TENANT}") } else { String::new() };
-        let path = format!("/apis/traffic.example.com/v1alpha1{within}/{}", kind.plural);
+        let path = format!("/apis/{}/v1alpha1{within}/{}", kind.group, kind.plural);
         let request = http::Request::post(format!("{path}?fieldValidation=Strict{more}"));
         let request = request.header("Content-Type", "application/json");
         let body = serde_json::to_vec(&object(kind, name, &spec)).expect("JSON");
@@ -180,11 +192,16 @@ pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
         "TrafficWatch" => {
             json!({"maxBandwidthPercent": "60", "interval": "1s", "window": "4s", "label": LABEL})
         }
+        // What needs no right.
+        "NetworkProber" => json!({
+            "podSelector": {"matchLabels": {"app": "web"}},
+            "monitoring": {"podMonitor": false, "prometheusRule": false},
+        }),
         "Swarm" => json!({"workload": {"name": "workers"}, "jobs": ["stream:1"]}),
         _ => json!({}),
     };
     let mut object = json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": kind.name,
+        "apiVersion": format!("{}/v1alpha1", kind.group), "kind": kind.name,
         "metadata": {"name": name}, "spec": with(least, spec),
     });
     if kind.namespaced {

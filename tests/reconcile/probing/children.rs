@@ -28,9 +28,12 @@ async fn install_monitoring(bench: &Bench, with_histograms: bool) {
             "namespaceSelector": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
             "podMetricsEndpoints": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
             "groups": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            "sampleLimit": {"type": "integer"}, "labelLimit": {"type": "integer"},
+            "labelNameLengthLimit": {"type": "integer"}, "labelValueLengthLimit": {"type": "integer"},
         });
         if with_histograms {
             spec["scrapeClassicHistograms"] = json!({"type": "boolean"});
+            spec["bodySizeLimit"] = json!({"type": "string"});
         }
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -81,6 +84,7 @@ fn prometheus_is_told_by_objects_that_are_owned() {
         assert_eq!(spec["podMetricsEndpoints"][0]["port"], "np-prometheus");
         assert_eq!(spec["podMetricsEndpoints"][0]["interval"], "15s");
         assert_eq!(spec["scrapeClassicHistograms"], true);
+        assert_eq!((&spec["sampleLimit"], &spec["bodySizeLimit"]), (&json!(20_000), &json!("8MB")));
         let rule = monitoring(&bench, "PrometheusRule").get("np").await.expect("PrometheusRule");
         let text = rule.data["spec"].to_string();
         assert!(
@@ -126,6 +130,8 @@ fn an_older_definition_gets_what_it_knows() {
         let there = async || monitoring(&bench, "PodMonitor").get_opt("np").await.ok().flatten();
         let monitor = eventually("the PodMonitor", there).await;
         assert!(monitor.data["spec"].get("scrapeClassicHistograms").is_none());
+        assert!(monitor.data["spec"].get("bodySizeLimit").is_none());
+        assert_eq!(monitor.data["spec"]["sampleLimit"], 20_000);
         bench.until_told("np", "Ready", "True", "Serving").await;
         uninstall_monitoring(&bench).await;
     });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::figures::Links;
+use super::figures::{Links, agrees, round_trips_lost};
 use super::stage::{PATIENCE, PROBER, Stage};
 use crate::cluster::Impairment;
 use crate::demo::Check;
@@ -16,6 +16,8 @@ const SLOW: &str = "node-3";
 const DELAY: Duration = Duration::from_millis(300);
 /// Lost in each direction: of the round trips 19 %.
 const LOSS: f64 = 0.1;
+/// For how long what the agents count and what the link counts are compared: some 700 round trips.
+const COMPARED: Duration = Duration::from_mins(2);
 /// Both criteria of the demo's `TrafficWatch`. On a machine with two cores and a load of 19, healthy links were seen with
 /// a p99 of 0.38 s: an agent that must wait for a core measures that too.
 const MOST_LOSS: f64 = 0.05;
@@ -55,12 +57,23 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     let found = watch(stage, "true").await?;
     stage.say(&format!("==> {SLOW} is unfit after {found:.1} s"));
     checks.push(Check::within("impaired link: its node is unfit", found, FOUND));
-    // Ten more seconds of it: the figures are those of the link and not of the moment it changed.
-    let after = settle(stage, Duration::from_secs(10)).await?;
+    // The agents' counters and the link's are compared over the same time, when nothing of before is in it.
+    let before = impaired.counts()?;
+    let after = settle(stage, COMPARED).await?;
     let counts = impaired.counts()?;
+    let dropped = round_trips_lost(before, counts);
+    let measured = measured(stage).await?;
     stage.say(&format!(
         "    packets of the pods on {SLOW}: {} held, {} lost",
         counts.held, counts.lost
+    ));
+    let percent = |share: Option<f64>| {
+        share.map_or_else(|| "?".to_owned(), |share| format!("{:.1} %", share * 100.0))
+    };
+    checks.push(Check::new(
+        "impaired link: measured loss is what the link dropped (± 5 %)",
+        agrees(measured, dropped),
+        format!("measured {}, dropped {} of the round trips", percent(measured), percent(dropped)),
     ));
     let (loss, p99) = (after.loss.get(SLOW).copied(), after.p99.get(SLOW).copied());
     let (other_loss, other_p99) = after.worst_but(SLOW);
@@ -122,6 +135,22 @@ async fn settle(stage: &Stage<'_>, time: Duration) -> Result<Links> {
             return Ok(links);
         }
     }
+}
+
+/// The share of UDP probes to and from the node that failed in that time: each is one packet there and one back, and none
+/// is sent again. None crosses the link on the node itself.
+async fn measured(stage: &Stage<'_>) -> Result<Option<f64>> {
+    let seconds = COMPARED.as_secs();
+    let probes = |more: &str| {
+        let of = |end: &str, other: &str| {
+            format!(
+                r#"sum(increase(netprober_probes_total{{job="{PROBER}",protocol="udp",{end}="{SLOW}",{other}!="{SLOW}"{more}}}[{seconds}s]))"#
+            )
+        };
+        format!("({} + {})", of("src_node", "dst_node"), of("dst_node", "src_node"))
+    };
+    let query = format!("{} / {}", probes(r#",result="failure""#), probes(""));
+    Ok(stage.by(&[], &query).await?.into_values().next())
 }
 
 async fn links(stage: &Stage<'_>) -> Result<Links> {

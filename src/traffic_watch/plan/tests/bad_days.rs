@@ -257,6 +257,40 @@ fn t14_a_replaced_node_inherits_nothing() {
     );
 }
 
+/// Rules are evaluated every 30 seconds, and nodes judged every 10.
+#[test]
+fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
+    let criteria = json!([{"name": "loss", "query": "node:loss:ratio1m", "max": "0.05"}]);
+    let mut w = World::new(&["a", "b"], json!({"interval": "10s", "criteria": criteria}));
+    let mut judge = |loss: f64, age: Option<f64>| {
+        w.tick += 1;
+        w.second += 10;
+        let of = |value| {
+            let mut node = NodeReading::default();
+            node.put(Measure::Own, reading::Value::One(value, None));
+            if let Some(age) = age {
+                node.put(Measure::OwnAge, reading::Value::One(age, None));
+            }
+            node
+        };
+        let nodes = [("a".into(), of(loss)), ("b".into(), of(0.0))];
+        w.pass(vec![Ok(Reading::of(BTreeMap::from(nodes)))]);
+        w.label("a").map(str::to_owned)
+    };
+    judge(0.0, Some(0.0));
+    judge(0.0, Some(10.0));
+    judge(0.0, Some(20.0));
+    assert_eq!(judge(0.0, Some(0.0)).as_deref(), Some("false"));
+    // One value of one evaluation, read three times.
+    for age in [0.0, 10.0, 20.0] {
+        assert_eq!(judge(0.3, Some(age)).as_deref(), Some("false"), "at an age of {age} s");
+    }
+    assert_eq!(judge(0.3, Some(0.0)).as_deref(), Some("true"), "another evaluation");
+    // What is computed has no age: each answer counts.
+    judge(0.0, None);
+    assert_eq!(judge(0.0, None).as_deref(), Some("false"));
+}
+
 #[test]
 fn t14_one_scrape_counts_once_however_often_it_is_judged() {
     let mut w = World::new(&["a", "b"], json!({"interval": "1s"}));
