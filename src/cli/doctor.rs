@@ -14,7 +14,7 @@ use super::{
 use crate::{
     inspect::doctor::{self, Verdict},
     metrics::Metrics,
-    prometheus::Endpoints,
+    prometheus::{DEFAULT, Endpoints},
 };
 
 /// Flags of `doctor`.
@@ -56,6 +56,9 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
             let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
             let watches = watches.unwrap_or_default();
+            if let Some(probing) = facts.probing.as_mut().filter(|_| client.name() == DEFAULT) {
+                doctor::gather_figures(probing, client).await;
+            }
             facts.endpoints.push(doctor::gather_endpoint(client, labels, watches).await);
         }
         anyhow::Ok(doctor::checks(&facts))

@@ -5,8 +5,13 @@ use clap::{Args, Subcommand};
 use super::{
     cluster::{ClusterArgs, OperatorArgs, TextOrJson},
     output,
+    prometheus::PrometheusArgs,
 };
-use crate::inspect::explain;
+use crate::{
+    inspect::{explain, probing},
+    metrics::Metrics,
+    prometheus::{self, Endpoints},
+};
 
 /// Flags of `explain`.
 #[derive(Args, Clone, Debug)]
@@ -22,6 +27,66 @@ enum What {
     /// Reads the Node and every TrafficWatch from the API server, and the judgement of this moment
     /// from the operator's leader, through the API server. Changes nothing.
     Node(NodeArgs),
+
+    /// Which pods of a NetworkProber have an agent, which have none and why, which paths are bad, and which
+    /// nodes are to blame.
+    ///
+    /// Reads the object from the API server, and pods, lists and figures from the operator. Changes
+    /// nothing.
+    Prober(ProbingArgs),
+
+    /// Why a pod has no agent; or whom its agent probes, and why its paths are bad.
+    ///
+    /// Reads the Pod, its Namespace and every NetworkProber from the API server, and its list and figures
+    /// from the operator. Changes nothing.
+    Pod(ProbingArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct ProbingArgs {
+    /// Its name.
+    #[arg(value_parser = name)]
+    name: String,
+
+    /// Its namespace [default: that of the kubeconfig's context].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
+    namespace: Option<String>,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+
+    /// The endpoint `default` of these is asked for figures, in place of the operator, where one of them
+    /// is given.
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+impl ProbingArgs {
+    /// The Prometheus that this command asks itself, if one was named.
+    fn asked(&self) -> anyhow::Result<probing::Asked> {
+        let PrometheusArgs { prometheus_url, prometheus_config, .. } = &self.prometheus;
+        if prometheus_url.is_none() && prometheus_config.is_none() {
+            return Ok(None);
+        }
+        let endpoints = Endpoints::new(&self.prometheus.endpoints()?, Metrics::new())?;
+        Ok(endpoints.get(prometheus::DEFAULT).cloned())
+    }
+}
+
+/// A name as Kubernetes has them; others would change the path of a request.
+fn name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    if text.is_empty() || text.len() > 253 || !text.chars().all(allowed) {
+        return Err("must be a name: lower-case letters, digits, '-' and '.'".into());
+    }
+    Ok(text.to_owned())
 }
 
 #[derive(Args, Clone, Debug)]
@@ -61,7 +126,46 @@ fn namespaced(text: &str) -> Result<Namespaced, String> {
 
 /// Explains.
 pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
-    let What::Node(args) = args.what;
+    match args.what {
+        What::Node(args) => node(&args),
+        What::Prober(args) => prober(&args),
+        What::Pod(args) => pod(&args),
+    }
+}
+
+fn prober(args: &ProbingArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let access = args.cluster.access();
+        let namespace = access.namespace(args.namespace.as_deref()).await?;
+        let (client, place) = (access.reading().await?, args.operator.place());
+        let of = (namespace.as_str(), args.name.as_str());
+        let facts = probing::gather(&client, &place, of, &args.asked()?).await?;
+        let explanation = probing::explain(&facts);
+        match args.output {
+            TextOrJson::Text => output::text(&probing::text(&explanation)),
+            TextOrJson::Json => output::json(&explanation),
+        }
+    })
+    .with_context(|| format!("explain prober {}", args.name))
+}
+
+fn pod(args: &ProbingArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let access = args.cluster.access();
+        let namespace = access.namespace(args.namespace.as_deref()).await?;
+        let (client, place) = (access.reading().await?, args.operator.place());
+        let of = (namespace.as_str(), args.name.as_str());
+        let facts = probing::gather_pod(&client, &place, of, &args.asked()?).await?;
+        let explanation = probing::explain_pod(&facts);
+        match args.output {
+            TextOrJson::Text => output::text(&probing::pod_text(&explanation)),
+            TextOrJson::Json => output::json(&explanation),
+        }
+    })
+    .with_context(|| format!("explain pod {}", args.name))
+}
+
+fn node(args: &NodeArgs) -> anyhow::Result<()> {
     output::block_on(async {
         let client = args.cluster.access().reading().await?;
         let only = args.watch.as_ref().map(|w| (w.namespace.as_str(), w.name.as_str()));

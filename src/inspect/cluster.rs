@@ -46,6 +46,17 @@ impl Access {
         client::with_config(config, Fence::open(), Metrics::new())
     }
 
+    /// The namespace that is meant: the one that is given, or that of the context.
+    ///
+    /// # Errors
+    /// When there is no such cluster in the configuration.
+    pub async fn namespace(&self, given: Option<&str>) -> anyhow::Result<String> {
+        match given {
+            Some(namespace) => Ok(namespace.to_owned()),
+            None => Ok(self.config().await?.default_namespace),
+        }
+    }
+
     async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..Default::default() };
         match &self.kubeconfig {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 
 use super::{
     cluster::describe,
@@ -69,18 +70,31 @@ pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leaders
 /// # Errors
 /// Why it cannot be had, and what would help.
 pub async fn view(client: &Client, place: &Place, node: &str) -> Result<View, String> {
-    let query = format!("/api/v1/trafficwatches?node={node}");
-    let (text, whom) = match &place.url {
-        Some(url) => (direct(url, &query).await?, url.clone()),
-        None => through_the_api_server(client, place, &query).await?,
-    };
-    let view: View = serde_json::from_str(&text)
-        .map_err(|error| format!("{whom} answers what this version cannot read: {error}"))?;
+    let (view, whom) =
+        ask::<View>(client, place, &format!("/api/v1/trafficwatches?node={node}")).await?;
     if view.leader {
         Ok(view)
     } else {
         Err(format!("{whom} does not lead: only the leader knows; ask that one"))
     }
+}
+
+/// What the leader's status page answers to a path, and who that was.
+///
+/// # Errors
+/// Why it cannot be had, and what would help.
+pub async fn ask<T: DeserializeOwned>(
+    client: &Client,
+    place: &Place,
+    path: &str,
+) -> Result<(T, String), String> {
+    let (text, whom) = match &place.url {
+        Some(url) => (direct(url, path).await?, url.clone()),
+        None => through_the_api_server(client, place, path).await?,
+    };
+    let answer = serde_json::from_str(&text)
+        .map_err(|error| format!("{whom} answers what this version cannot read: {error}"))?;
+    Ok((answer, whom))
 }
 
 async fn direct(url: &str, query: &str) -> Result<String, String> {
@@ -131,7 +145,7 @@ fn unreachable(
     error: ForwardError,
 ) -> String {
     let inside = format!(
-        "kubectl -n {namespace} exec {holder} -- /traffic-operator explain node NAME --operator-url \
+        "kubectl -n {namespace} exec {holder} -- /traffic-operator explain … --operator-url \
          http://127.0.0.1:{port}"
     );
     match error {

@@ -5,6 +5,7 @@
 //!
 //! - [`doctor`]: is everything there that the operator needs?
 //! - [`explain`]: why is this node what it is?
+//! - [`probing`]: why has this pod no agent, why is this path bad?
 //! - [`evaluate`]: what would be judged now?
 //! - [`backtest`]: what would have been judged, and with other thresholds?
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
@@ -20,6 +21,7 @@ pub mod forward;
 pub mod leader;
 pub mod measures;
 pub mod population;
+pub mod probing;
 pub mod reasons;
 pub mod spec;
 pub mod table;

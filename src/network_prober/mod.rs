@@ -23,10 +23,14 @@ use crate::{
 pub mod children;
 mod gauges;
 mod injector;
+pub mod live;
+pub mod measurement;
 pub mod members;
+pub mod overview;
 mod owned;
 pub mod pinglists;
 mod plan;
+pub mod reasons;
 mod report;
 pub mod rules;
 pub mod scope;

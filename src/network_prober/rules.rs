@@ -54,7 +54,7 @@ const PAIR: &str = "src_node, src_zone, dst_node, dst_zone";
 /// A node loses too much: every twentieth probe on more than half of its paths. A healthy network loses one in
 /// ten thousand or less (Pingmesh), TCP slows down from one in a hundred; one lost probe of the 30 in the
 /// window of one pair must not be enough.
-const LOSS: f64 = 0.05;
+pub(super) const LOSS: f64 = 0.05;
 
 /// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one second. In
 /// seconds, and a bound of a bucket.
@@ -129,7 +129,7 @@ pub fn interval(duration: Duration) -> String {
 
 /// The latency that is alerted on, in seconds: a bound of a bucket, and no more than half of the timeout,
 /// because a probe that takes longer than that is lost and not slow.
-fn latency_limit(timeout: Duration) -> f64 {
+pub(super) fn latency_limit(timeout: Duration) -> f64 {
     let most = LATENCY.min(timeout.as_secs_f64() / 2.0);
     let bound = RTT_BOUNDS.into_iter().rev().find(|bound| *bound <= most);
     bound.unwrap_or(RTT_BOUNDS[0])
@@ -262,6 +262,11 @@ fn starved(job: &str) -> String {
 ///   several agents has a peer, no list is right. When the list is too old, there are no peers either: that
 ///   is the silence that is meant.
 fn silent(job: &str, period: Duration) -> String {
+    format!("count({}) > 0", silent_agents(job, period))
+}
+
+/// Which agents these are.
+pub(super) fn silent_agents(job: &str, period: Duration) -> String {
     let quiet = LONG.max(period.saturating_mul(3));
     let quiet = quiet.as_secs();
     let list = LAST_LIST.0.max(period.saturating_mul(LAST_LIST.1)).as_secs();
@@ -271,11 +276,11 @@ fn silent(job: &str, period: Duration) -> String {
          and on ({by}) (time() - netprober_process_start_time_seconds{{{job}}} > {quiet}))"
     );
     format!(
-        "count({agents} \
+        "{agents} \
          unless on ({by}) sum by ({by}) (increase(netprober_probes_total{{{job}}}[{quiet}s])) > 0 \
          unless on ({by}) (netprober_peers{{{job}}} == 0 \
          and on ({by}) netprober_pinglist_age_seconds{{{job}}} < {list} \
-         and on () (count({agents}) < 2 or sum(netprober_peers{{{job}}}) > 0))) > 0"
+         and on () (count({agents}) < 2 or sum(netprober_peers{{{job}}}) > 0))"
     )
 }
 

@@ -10,6 +10,7 @@ use tokio::{
 
 use crate::{
     metrics::Metrics,
+    network_prober::live::LiveProbers,
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig},
     swarm::{self, acknowledge::Asker, memory::Memories},
@@ -101,11 +102,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let (identity, labels) = (config.lease.identity.clone(), config.node_labels.clone());
     let live = Arc::new(Live::new(identity, labels, decisions.clone()));
     let memories = Memories::default();
+    let probers = Arc::new(LiveProbers::new(&config.lease.identity, &endpoints));
     let certificates = Certificates::default();
     let sources = admin::Sources {
         metrics: metrics.clone(),
         readiness: readiness.clone(),
-        page: page(&live, &memories),
+        page: page(&live, &memories, &probers),
         client: client.clone(),
         certificates: certificates.clone(),
     };
@@ -136,7 +138,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         } => started?,
     };
 
-    let known = prober.clone();
+    let known = probers.follow(&prober);
     let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence.clone());
     let leader = Leader {
         client,
@@ -206,10 +208,11 @@ async fn farewell(prober: &Prober, closing: &Shutdown) {
 }
 
 /// What this replica decides, for people.
-fn page(live: &Arc<Live>, memories: &Memories) -> Router {
+fn page(live: &Arc<Live>, memories: &Memories, probers: &Arc<LiveProbers>) -> Router {
     let leading = Arc::clone(live);
     let swarms = swarm::router(memories.clone(), move || leading.leads());
-    status_page::router(Arc::<Live>::clone(live)).merge(swarms)
+    let probers = status_page::probers_router(Arc::<LiveProbers>::clone(probers));
+    status_page::router(Arc::<Live>::clone(live)).merge(swarms).merge(probers)
 }
 
 /// The tasks of a process: any that ends is one too many.

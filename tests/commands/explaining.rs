@@ -25,13 +25,13 @@ use crate::program::{Outcome, run};
 const SYSTEM: &str = "traffic-operator-system";
 
 #[derive(Clone, Default)]
-struct ApiServer {
+pub struct ApiServer {
     answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
-    url: String,
+    pub url: String,
 }
 
 impl ApiServer {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("non-blocking");
         let url = format!("http://{}", listener.local_addr().expect("address"));
@@ -47,11 +47,16 @@ impl ApiServer {
         this
     }
 
-    fn set(&self, path: &str, status: u16, body: Value) {
+    pub fn set(&self, path: &str, status: u16, body: Value) {
         self.answers.lock().expect("lock").insert(path.to_owned(), (status, body));
     }
 
     fn explain(&self, name: &str, more: &[&str]) -> Outcome {
+        self.explain_what(name, &[&["node", "node-2"], more].concat())
+    }
+
+    /// `explain` of anything.
+    pub fn explain_what(&self, name: &str, what: &[&str]) -> Outcome {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -60,8 +65,8 @@ impl ApiServer {
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}]
         });
         std::fs::write(&path, kubeconfig.to_string()).expect("kubeconfig");
-        let args = ["explain", "node", "node-2", "--kubeconfig", path.to_str().expect("path")];
-        run(&[&args[..], more].concat())
+        let cluster = ["--kubeconfig", path.to_str().expect("path")];
+        run(&[&["explain"], what, &cluster[..]].concat())
     }
 }
 
@@ -127,7 +132,7 @@ fn plain(uri: &Uri, known: Option<(u16, Value)>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-fn refusal(code: u16, reason: &str, message: &str) -> Value {
+pub fn refusal(code: u16, reason: &str, message: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason,
         "message": message

@@ -29,6 +29,8 @@ struct Inner {
     history: BTreeMap<String, Vec<Option<f64>>>,
     /// The answer to one's own query, by instance.
     own: BTreeMap<String, f64>,
+    /// Answers to queries with a text in them: labels and values.
+    answers: Vec<(String, Vec<(Value, f64)>)>,
     ranges: Vec<(i64, i64)>,
     refusals: usize,
 }
@@ -65,6 +67,11 @@ impl Prometheus {
 
     pub fn own(&self, instance: &str, value: f64) {
         self.inner.lock().expect("lock").own.insert(instance.into(), value);
+    }
+
+    /// Answers queries with `text` in them.
+    pub fn answer(&self, text: &str, rows: Vec<(Value, f64)>) {
+        self.inner.lock().expect("lock").answers.push((text.into(), rows));
     }
 
     /// Fails the next range queries as one that loads too many samples.
@@ -129,7 +136,11 @@ fn measures(instance: &str, percent: f64) -> [(Value, f64); 4] {
 
 fn instant(inner: &Inner, form: &BTreeMap<String, String>) -> Value {
     let query = &form["query"];
-    let result: Vec<_> = if query.contains("probe_loss") {
+    let known = inner.answers.iter().find(|(text, _)| query.contains(text));
+    let result: Vec<_> = if let Some((_, rows)) = known {
+        let rows = rows.iter();
+        rows.map(|(labels, v)| json!({"metric": labels, "value": [0, v.to_string()]})).collect()
+    } else if query.contains("probe_loss") {
         let own = inner.own.iter();
         own.map(|(i, v)| json!({"metric": {"instance": i}, "value": [0, v.to_string()]})).collect()
     } else {

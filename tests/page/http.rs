@@ -33,6 +33,7 @@ pub async fn every_file_is_served_under_a_strict_policy() -> Result<()> {
         ("/", "text/html; charset=utf-8"),
         ("/page.css", "text/css; charset=utf-8"),
         ("/page.js", "text/javascript; charset=utf-8"),
+        ("/shared.js", "text/javascript; charset=utf-8"),
         (STATE_PATH, "application/json"),
     ] {
         let (status, headers, body) = ask(vec![night()], Method::GET, path).await?;
@@ -58,7 +59,7 @@ pub async fn every_file_is_served_under_a_strict_policy() -> Result<()> {
 
 /// Nothing is fetched from elsewhere: the page works where the cluster has no way out.
 pub async fn the_files_name_no_other_host() -> Result<()> {
-    for path in ["/", "/page.css", "/page.js"] {
+    for path in ["/", "/page.css", "/page.js", "/shared.js"] {
         let (_, _, body) = ask(vec![night()], Method::GET, path).await?;
         let body = body.replace("http://www.w3.org/2000/svg", "");
         for sign in ["http://", "https://", "src=\"//", "url(", "@import", "innerHTML"] {

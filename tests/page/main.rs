@@ -6,6 +6,7 @@
 mod fixtures;
 mod http;
 mod looks;
+mod probers;
 mod stage;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
@@ -21,19 +22,34 @@ type Look = fn(PathBuf) -> BoxFuture<'static, Result<()>>;
 type Request = fn() -> BoxFuture<'static, Result<()>>;
 
 macro_rules! looks {
-    ($($name:ident),* $(,)?) => {
-        const LOOKS: &[(&str, Look)] =
-            &[$((stringify!($name), |browser| Box::pin(looks::$name(browser)))),*];
+    ($list:ident of $module:ident: $($name:ident),* $(,)?) => {
+        const $list: &[(&str, Look)] =
+            &[$((stringify!($name), |browser| Box::pin($module::$name(browser)))),*];
     };
 }
 
 macro_rules! requests {
-    ($($name:ident),* $(,)?) => {
-        const REQUESTS: &[(&str, Request)] = &[$((stringify!($name), || Box::pin(http::$name()))),*];
+    ($list:ident of $module:ident: $($name:ident),* $(,)?) => {
+        const $list: &[(&str, Request)] = &[$((stringify!($name), || Box::pin($module::$name()))),*];
     };
 }
 
 requests![
+    OF_PROBERS of probers:
+    probers_are_served_under_the_same_policy_and_name_no_other_host,
+    figures_are_given_for_one_prober_at_a_time,
+];
+
+looks![
+    AT_PROBERS of probers:
+    three_nodes_are_a_matrix_with_numbers,
+    sixty_nodes_fit_and_are_read_by_their_titles,
+    names_of_probers_and_nodes_are_never_markup,
+    what_is_missing_is_said_in_words,
+];
+
+requests![
+    REQUESTS of http:
     every_file_is_served_under_a_strict_policy,
     the_files_name_no_other_host,
     only_reading_is_served,
@@ -44,6 +60,7 @@ requests![
 ];
 
 looks![
+    LOOKS of looks:
     what_is_wrong_stands_first_with_its_numbers,
     every_state_and_unit_is_told_in_words,
     names_are_never_markup_and_never_too_long,
@@ -80,13 +97,13 @@ fn main() -> ExitCode {
         }
     };
     let mut trials = Vec::new();
-    for (name, request) in REQUESTS {
+    for (name, request) in REQUESTS.iter().chain(OF_PROBERS) {
         let runtime = Arc::clone(&runtime);
         trials.push(Trial::test(*name, move || {
             runtime.block_on(request()).map_err(|error| format!("{error:#}").into())
         }));
     }
-    for (name, look) in LOOKS {
+    for (name, look) in LOOKS.iter().chain(AT_PROBERS) {
         let (runtime, browser) = (Arc::clone(&runtime), browser.clone());
         let trial = Trial::test(*name, {
             let browser = browser.clone();
@@ -102,7 +119,7 @@ fn main() -> ExitCode {
         println!(
             "LEFT OUT: {} looks at the status page need Chromium: install it, or run as root and \
              it is installed",
-            LOOKS.len()
+            LOOKS.len() + AT_PROBERS.len()
         );
     }
     conclusion.exit_code()

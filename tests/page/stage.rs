@@ -23,7 +23,7 @@ use traffic_operator::{
     traffic_watch::view::{Filter, View},
 };
 
-use crate::fixtures::filtered;
+use crate::{fixtures::filtered, probers::Known};
 
 /// Longer than Chromium takes on a busy machine with two cores.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -64,9 +64,20 @@ impl Drop for Stage {
 impl Stage {
     /// Serves the views one after the other; after `answers` questions the API fails, if that is given.
     pub async fn set(browser: &Path, views: Vec<View>, answers: Option<usize>) -> Result<Self> {
+        Self::set_with(browser, views, answers, Known(vec![])).await
+    }
+
+    /// The same, with objects of kind `NetworkProber`.
+    pub async fn set_with(
+        browser: &Path,
+        views: Vec<View>,
+        answers: Option<usize>,
+        probers: Known,
+    ) -> Result<Self> {
         let left = Arc::new(AtomicUsize::new(answers.unwrap_or(usize::MAX)));
         let source = Script::new(views);
         let app = status_page::router(source.clone())
+            .merge(status_page::probers_router(Arc::new(probers)))
             .layer(from_fn_with_state(left, fail_later))
             .route("/measure", get(async || Html(include_str!("measure.html"))));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

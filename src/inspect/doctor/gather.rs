@@ -70,6 +70,7 @@ pub async fn gather(
         namespace: place.namespace.clone(),
         nodes: Ok(vec![]),
         watches: Ok(Watches::default()),
+        probing: None,
         node_labels: node_labels.to_vec(),
         endpoints: vec![],
     };
@@ -95,6 +96,9 @@ pub async fn gather(
     facts.deployment = deployment(&reading, &place.namespace).await;
     let nodes = Api::<NodeObject>::all(reading.clone()).list(&ListParams::default()).await;
     facts.nodes = nodes.map(|list| list.items).map_err(|e| describe("list nodes", e));
+    if kinds.has("NetworkProber") {
+        facts.probing = Some(super::probing::gather(&reading, &place.namespace).await);
+    }
     facts.watches = watches(&reading).await.map_err(|e| describe("list TrafficWatches", e));
     facts
 }

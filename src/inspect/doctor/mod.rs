@@ -13,6 +13,7 @@ use crate::{nodes::NodeObject, prometheus::QueryError};
 mod cluster;
 mod duplicates;
 mod gather;
+mod probing;
 mod rights;
 mod scrape;
 mod series;
@@ -20,6 +21,7 @@ mod text;
 mod watches;
 
 pub use gather::{Subject, gather};
+pub use probing::{Probing, figures as gather_figures};
 pub use rights::{Right, rights};
 pub use scrape::gather as gather_endpoint;
 pub use text::text;
@@ -51,6 +53,8 @@ pub struct Facts {
     pub nodes: Result<Vec<NodeObject>, String>,
     /// The objects.
     pub watches: Result<Watches, String>,
+    /// The `NetworkProber`s; absent where the kind does not run.
+    pub probing: Option<Probing>,
     /// Labels of series that may name a node, beside `instance`.
     pub node_labels: Vec<String>,
     /// What each Prometheus says.
@@ -170,6 +174,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
         checks.extend(series::checks(facts, endpoint));
     }
     checks.extend(watches::checks(facts));
+    checks.extend(facts.probing.iter().flat_map(probing::checks));
     checks
 }
 

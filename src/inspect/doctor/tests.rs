@@ -79,6 +79,7 @@ fn healthy() -> Facts {
             node("node-2", "10.0.0.2", json!({})),
         ]),
         watches: Ok(Watches { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
+        probing: None,
         node_labels: vec!["node".into()],
         endpoints: vec![Endpoint {
             name: "default".into(),

@@ -21,14 +21,19 @@ use crate::traffic_watch::{
     view::{Filter, View},
 };
 
+mod probers;
+
+pub use probers::{PROBERS_PATH, router as probers_router};
+
 /// Where the state is served.
 pub const STATE_PATH: &str = "/api/v1/trafficwatches";
 
 const PAGE: &str = include_str!("index.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+const SHARED: &str = include_str!("shared.js");
 
-/// Nothing but our own three files; nobody else may frame the page.
+/// Nothing but our own files; nobody else may frame the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
@@ -81,11 +86,12 @@ impl StateSource for Live {
     }
 }
 
-/// The routes `/`, `/page.css`, `/page.js` and [`STATE_PATH`].
+/// The routes `/`, `/page.css`, `/shared.js`, `/page.js` and [`STATE_PATH`].
 pub fn router(source: Arc<dyn StateSource>) -> Router {
     Router::new()
         .route("/", get(async || file("text/html; charset=utf-8", PAGE)))
         .route("/page.css", get(async || file("text/css; charset=utf-8", STYLE)))
+        .route("/shared.js", get(async || file("text/javascript; charset=utf-8", SHARED)))
         .route("/page.js", get(async || file("text/javascript; charset=utf-8", SCRIPT)))
         .route(STATE_PATH, get(state).with_state(source))
 }
@@ -113,7 +119,7 @@ fn answer(status: StatusCode, kind: &'static str, body: impl IntoResponse) -> Re
     (status, safety(), kind, body).into_response()
 }
 
-/// `no-store`: after an update of the operator the three files must fit each other.
+/// `no-store`: after an update of the operator the files must fit each other.
 fn safety() -> [(HeaderName, HeaderValue); 4] {
     [
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),

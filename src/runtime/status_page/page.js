@@ -1,5 +1,5 @@
 "use strict";
-// Names and messages come from the API server: they become text nodes and attributes, never markup.
+// The TrafficWatches. What it shares with the other page is in shared.js.
 
 const PERIOD = 5000; // between two questions
 const PATIENCE = 10000; // for one answer
@@ -24,7 +24,6 @@ const REASONS = {
   MetricsUnavailable: "no answer from Prometheus",
 };
 
-const byId = (id) => document.getElementById(id);
 const parameters = new URLSearchParams(location.search);
 const wanted = { text: parameters.get("q") ?? "", state: parameters.get("state") ?? "", limit: 0 };
 const sections = new Map(); // what is on the page, by watch
@@ -38,16 +37,6 @@ let asking = false;
 
 const parse = (time) => Date.parse(time.replace(/(\.\d{3})\d+/, "$1"));
 const now = () => parse(view.now) + (performance.now() - answeredAt);
-
-function span(milliseconds) {
-  const seconds = Math.max(0, Math.round(milliseconds / 1000));
-  if (seconds < 100) return `${seconds} s`;
-  if (seconds < 6000) return `${Math.floor(seconds / 60)} min`;
-  const hours = Math.floor(seconds / 3600);
-  return hours < 48 ? `${hours} h ${Math.floor((seconds % 3600) / 60)} min` : `${Math.floor(hours / 24)} days`;
-}
-
-const rounded = (value, most) => value.toLocaleString("en", { maximumFractionDigits: most });
 
 function inUnit(value, unit, exact) {
   const size = Math.abs(value);
@@ -77,21 +66,6 @@ const inWords = (reason) => (REASONS[reason] ? `${reason}: ${REASONS[reason]}` :
 const keyOf = (watch) => `${watch.namespace}/${watch.name}`;
 
 // --- Elements ---------------------------------------------------------------------------------
-
-function el(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) made.setAttribute(name, value);
-  made.append(...children.filter((child) => child !== null && child !== ""));
-  return made;
-}
-
-// Builds anew only what has changed, so that a selection or a place in the page survives an answer.
-function fill(element, content, build) {
-  const key = JSON.stringify(content);
-  if (element.shows === key) return;
-  element.shows = key;
-  element.replaceChildren(...build());
-}
 
 function time(stamp, lead, tail) {
   const made = el("time", { datetime: stamp, title: stamp });

@@ -1,0 +1,192 @@
+//! Reads what the checks of `NetworkProber`s need.
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::MutatingWebhookConfiguration,
+        core::v1::{Pod, Service},
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+    core::DeserializeGuard,
+};
+
+use super::{Probing, Shown, Trouble, Webhook, handshake};
+use crate::{
+    api::NetworkProber,
+    inspect::cluster::{describe, name_of},
+    network_prober::{
+        children::ChildKind,
+        measurement::{self, Asker, Subject},
+        overview::Measured,
+    },
+    prometheus,
+};
+
+/// How many replicas are looked at: more than anybody runs.
+const REPLICAS: usize = 5;
+
+/// Reads everything but Prometheus.
+pub async fn gather(client: &Client, operator: &str) -> Probing {
+    let probers = Api::<DeserializeGuard<NetworkProber>>::all(client.clone());
+    let probers = probers.list(&ListParams::default()).await;
+    let probers = probers.map_err(|error| describe("list NetworkProbers", error));
+    let probers = probers.map(|list| list.into_iter().filter_map(|p| p.0.ok()).collect::<Vec<_>>());
+    let mut found = Probing {
+        probers,
+        webhooks: Ok(vec![]),
+        shown: vec![],
+        monitoring: BTreeMap::new(),
+        measured: BTreeMap::new(),
+    };
+    // Who has none needs none of this.
+    if found.probers.as_ref().is_ok_and(Vec::is_empty) {
+        return found;
+    }
+    found.webhooks = webhooks(client, operator).await;
+    found.shown = shown(client, found.webhooks.as_deref().unwrap_or_default()).await;
+    for prober in found.probers.as_deref().unwrap_or_default() {
+        let namespace = prober.namespace().unwrap_or_default();
+        for kind in ChildKind::MONITORING {
+            let resource = kind.resource();
+            let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
+            let there = match api.get_metadata_opt(&prober.name_any()).await {
+                Ok(there) => Ok(there.is_some()),
+                // Of a group that nobody serves.
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                Err(error) => Err(describe("get", error)),
+            };
+            found.monitoring.insert((kind, name_of(prober)), there);
+        }
+    }
+    found
+}
+
+/// Asks Prometheus about each.
+pub async fn figures(probing: &mut Probing, client: &prometheus::Client) {
+    for prober in probing.probers.as_deref().unwrap_or_default() {
+        let name = name_of(prober);
+        let subject = Subject::of(prober);
+        let asker = Asker::Command(client.clone());
+        let (figures, problem) = match measurement::measure(&asker, &subject).await {
+            Ok(figures) => (Some(figures), None),
+            Err(error) => (None, Some(error.message)),
+        };
+        let endpoint = client.name().to_owned();
+        probing.measured.insert(name, Measured { endpoint, problem, figures });
+    }
+}
+
+/// The entries whose Service is in the operator's namespace, and those of our own objects.
+async fn webhooks(client: &Client, operator: &str) -> Result<Vec<Webhook>, String> {
+    let api = Api::<MutatingWebhookConfiguration>::all(client.clone());
+    let all = api.list(&ListParams::default()).await;
+    let all = all.map_err(|error| describe("list MutatingWebhookConfigurations", error))?;
+    let mut found = Vec::new();
+    for object in all {
+        let by = object.labels().get("app.kubernetes.io/managed-by").cloned();
+        let ours = by.as_deref() == Some("traffic-operator");
+        let name = object.name_any();
+        for entry in object.webhooks.into_iter().flatten() {
+            let service = entry.client_config.service;
+            let leads_to_us = service.as_ref().is_some_and(|service| service.namespace == operator);
+            let by_url = ours && service.is_none();
+            if !leads_to_us && !by_url {
+                continue;
+            }
+            let path = service.as_ref().and_then(|service| service.path.clone());
+            found.push(Webhook {
+                object: name.clone(),
+                name: entry.name,
+                path: path.or(entry.client_config.url).unwrap_or_default(),
+                service: service.map(|s| (s.namespace, s.name, s.port.unwrap_or(443))),
+                bundle: entry
+                    .client_config
+                    .ca_bundle
+                    .map(|bundle| bundle.0)
+                    .filter(|b| !b.is_empty()),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// One handshake for each replica and bundle.
+async fn shown(client: &Client, webhooks: &[Webhook]) -> Vec<Shown> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    for webhook in webhooks {
+        let (Some((namespace, name, port)), Some(bundle)) = (&webhook.service, &webhook.bundle)
+        else {
+            continue;
+        };
+        if !seen.insert((namespace, name, port, bundle)) {
+            continue;
+        }
+        let service = format!("{namespace}/{name}");
+        let one = |pod: String, result| Shown {
+            service: service.clone(),
+            pod,
+            object: webhook.object.clone(),
+            result,
+        };
+        match replicas(client, namespace, name, *port).await {
+            Err(trouble) => found.push(one(String::new(), Err(trouble))),
+            Ok(replicas) => {
+                for (pod, port) in replicas.into_iter().take(REPLICAS) {
+                    let host = format!("{name}.{namespace}.svc");
+                    let result = handshake::shake(client, (namespace, &pod, port), &host, bundle);
+                    let result = result.await;
+                    found.push(one(pod, result));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The ready pods behind a Service, with the port that it leads to.
+async fn replicas(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    port: i32,
+) -> Result<Vec<(String, u16)>, Trouble> {
+    let unread = |action, error| Trouble::NotReached(describe(action, error));
+    let service = Api::<Service>::namespaced(client.clone(), namespace).get_opt(name).await;
+    let service = service.map_err(|error| unread("get Service", error))?;
+    let Some(spec) = service.and_then(|service| service.spec) else {
+        return Err(Trouble::NoPod("there is no such Service".into()));
+    };
+    let labels = spec.selector.unwrap_or_default();
+    let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let target = spec.ports.into_iter().flatten().find(|one| one.port == port);
+    let target = target.and_then(|one| one.target_port).unwrap_or(IntOrString::Int(port));
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let pods = pods.list(&ListParams::default().labels(&labels.join(","))).await;
+    let pods = pods.map_err(|error| unread("list pods", error))?;
+    let ready = |pod: &Pod| {
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
+    };
+    let of = |pod: &Pod| Some((pod.name_any(), number(pod, &target)?));
+    let found: Vec<_> = pods.iter().filter(|pod| ready(pod)).filter_map(of).collect();
+    if found.is_empty() {
+        return Err(Trouble::NoPod(format!("no ready pod has the labels {}", labels.join(","))));
+    }
+    Ok(found)
+}
+
+fn number(pod: &Pod, target: &IntOrString) -> Option<u16> {
+    let name = match target {
+        IntOrString::Int(number) => return u16::try_from(*number).ok(),
+        IntOrString::String(name) => name,
+    };
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_ref() == Some(name))?;
+    u16::try_from(port.container_port).ok()
+}

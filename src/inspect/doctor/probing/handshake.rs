@@ -1,0 +1,71 @@
+//! A TLS handshake with a pod, by a port-forward through the API server: whether it shows a certificate
+//! that a bundle trusts.
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+
+use super::Trouble;
+use crate::inspect::cluster::describe;
+
+/// The longest it may take, the way there included: a handshake takes milliseconds.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Shakes hands with a port of a pod, as the API server does with the webhook.
+///
+/// # Errors
+/// Why the API server would not.
+pub(super) async fn shake(
+    client: &Client,
+    (namespace, pod, port): (&str, &str, u16),
+    host: &str,
+    bundle: &[u8],
+) -> Result<(), Trouble> {
+    let shaken = async {
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        let forward = pods.portforward(pod, &[port]).await;
+        let mut forward =
+            forward.map_err(|error| Trouble::NotReached(describe("forward a port", error)))?;
+        let nothing = || Trouble::NotReached(format!("port {port} is not forwarded"));
+        let stream = forward.take_stream(port).ok_or_else(nothing)?;
+        let result = trusts(stream, host, bundle).await.map_err(Trouble::Refused);
+        forward.abort();
+        result
+    };
+    let late = Trouble::Refused(format!("no answer within {} s", DEADLINE.as_secs()));
+    tokio::time::timeout(DEADLINE, shaken).await.unwrap_or(Err(late))
+}
+
+/// Whether who is at the other end is trusted by the bundle under this name.
+pub(super) async fn trusts(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    bundle: &[u8],
+) -> Result<(), String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(bundle) {
+        let certificate =
+            certificate.map_err(|error| format!("the caBundle is no PEM: {error}"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("the caBundle holds no authority: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("the caBundle is empty".into());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    connected.map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,327 @@
+//! Checks of the `NetworkProber`s: the webhook that injects agents, what Prometheus is given, and the
+//! agents.
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+
+use super::{Check, some};
+use crate::{
+    api::{
+        NetworkProber,
+        network_prober::{Mode, NotInjected},
+    },
+    inspect::cluster::name_of,
+    network_prober::{
+        children::ChildKind,
+        overview::{Measured, Uncovered},
+    },
+};
+
+mod gather;
+mod handshake;
+#[cfg(test)]
+mod tests;
+
+pub use gather::{figures, gather};
+
+/// What is known of the `NetworkProber`s.
+#[derive(Clone, Debug)]
+pub struct Probing {
+    /// The objects.
+    pub probers: Result<Vec<NetworkProber>, String>,
+    /// The webhooks that lead to the operator.
+    pub webhooks: Result<Vec<Webhook>, String>,
+    /// What the replicas behind them showed: by pod and webhook configuration.
+    pub shown: Vec<Shown>,
+    /// Which monitoring objects there are: by kind and object.
+    pub monitoring: BTreeMap<(ChildKind, String), Result<bool, String>>,
+    /// The figures of each, by name; empty where Prometheus was not asked.
+    pub measured: BTreeMap<String, Measured>,
+}
+
+/// One entry of a `MutatingWebhookConfiguration` that leads to the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Webhook {
+    /// The configuration.
+    pub object: String,
+    /// The entry.
+    pub name: String,
+    /// The namespace, name and port of the Service; none where it is reached by a URL.
+    pub service: Option<(String, String, i32)>,
+    /// The path or URL.
+    pub path: String,
+    /// The certificates that the API server trusts, as PEM.
+    pub bundle: Option<Vec<u8>>,
+}
+
+impl Webhook {
+    /// Whether it is of this `NetworkProber`.
+    fn is_of(&self, prober: &NetworkProber) -> bool {
+        let (namespace, name) = (prober.namespace().unwrap_or_default(), prober.name_any());
+        self.path.ends_with(&format!("/{namespace}/{name}"))
+    }
+}
+
+/// A certificate that a replica showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The Service through which the API server reaches it.
+    pub service: String,
+    /// The pod; empty where there is none.
+    pub pod: String,
+    /// The configuration whose bundle it was compared with.
+    pub object: String,
+    /// What came of it.
+    pub result: Result<(), Trouble>,
+}
+
+/// Why a certificate was not seen, or not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nobody is behind the Service.
+    NoPod(String),
+    /// It could not be reached from here.
+    NotReached(String),
+    /// The API server does not trust what it shows, or nothing answers there.
+    Refused(String),
+}
+
+/// All checks.
+pub(super) fn checks(probing: &Probing) -> Vec<Check> {
+    let probers = match &probing.probers {
+        Ok(probers) => probers,
+        Err(error) => {
+            let fix = "ask for the right to list networkprobers in all namespaces";
+            return vec![Check::warn("probers", format!("cannot be listed: {error}"), fix)];
+        }
+    };
+    if probers.is_empty() {
+        return vec![Check::ok("probers", "there is no NetworkProber")];
+    }
+    let mut checks = webhooks(probing, probers);
+    checks.extend(certificates(probing));
+    checks.extend(probers.iter().flat_map(|prober| monitoring(probing, prober)));
+    checks.extend(probers.iter().map(|prober| agents(probing, prober)));
+    checks.extend(probers.iter().map(coverage));
+    checks
+}
+
+/// Whether the API server asks us about the pods of each.
+fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
+    let check = "webhook";
+    let sidecars: Vec<_> = probers.iter().filter(|p| p.spec.mode == Mode::Sidecar).collect();
+    if sidecars.is_empty() {
+        return vec![];
+    }
+    let entries = match &probing.webhooks {
+        Ok(entries) => entries,
+        Err(error) => {
+            let fix = "ask for the right to list mutatingwebhookconfigurations";
+            return vec![Check::warn(check, format!("cannot be looked at: {error}"), fix)];
+        }
+    };
+    let absent: Vec<_> = sidecars
+        .iter()
+        .filter(|prober| !entries.iter().any(|entry| entry.is_of(prober)))
+        .map(|prober| name_of(*prober))
+        .collect();
+    let mut checks = Vec::new();
+    if let Some(first) = absent.first() {
+        let (namespace, name) = first.split_once('/').unwrap_or_default();
+        let message = format!(
+            "no MutatingWebhookConfiguration has an entry for {}: new pods get no agents",
+            some(&absent)
+        );
+        let fix = format!(
+            "kubectl -n {namespace} describe networkprober {name}; its condition Ready says why, else the \
+             log of the leader"
+        );
+        checks.push(Check::fail(check, message, fix).with(absent));
+    }
+    let untrusted = entries.iter().filter(|entry| entry.bundle.is_none());
+    let untrusted: Vec<_> = untrusted.map(|entry| entry.name.clone()).collect();
+    if !untrusted.is_empty() {
+        let message =
+            format!("{} has no caBundle: the API server trusts nobody there", some(&untrusted));
+        let fix = "see the log of the leader: it writes the bundle when it has a certificate";
+        checks.push(Check::fail(check, message, fix).with(untrusted));
+    }
+    if checks.is_empty() {
+        let message = format!("{} entries for {} NetworkProbers", entries.len(), sidecars.len());
+        checks.push(Check::ok(check, message));
+    }
+    checks
+}
+
+/// Whether the replicas show certificates that the API server trusts.
+fn certificates(probing: &Probing) -> Vec<Check> {
+    let check = "webhook";
+    let mut checks = Vec::new();
+    for Shown { service, pod, object, result } in &probing.shown {
+        let made = match result {
+            Ok(()) => continue,
+            Err(Trouble::NoPod(why)) => {
+                let (namespace, _) = service.split_once('/').unwrap_or_default();
+                let message = format!("nobody answers behind the Service {service}: {why}");
+                Check::fail(
+                    check,
+                    message,
+                    format!("kubectl -n {namespace} get pods,endpointslices"),
+                )
+            }
+            Err(Trouble::NotReached(why)) => {
+                let message = format!("the certificate of pod {pod} was not looked at: {why}");
+                let fix = "ask for the right to get and create pods/portforward there";
+                Check::warn(check, message, fix)
+            }
+            Err(Trouble::Refused(why)) => {
+                let (namespace, _) = service.split_once('/').unwrap_or_default();
+                let message = format!(
+                    "pod {pod} shows no certificate that the caBundle of {object} trusts ({why}): the API \
+                     server's questions fail, and pods get no agents"
+                );
+                let fix = format!(
+                    "kubectl -n {namespace} logs {pod}; deleting the Secret traffic-operator-webhook makes \
+                     another authority and certificate at once"
+                );
+                Check::fail(check, message, fix)
+            }
+        };
+        checks.push(made);
+    }
+    if checks.is_empty() && !probing.shown.is_empty() {
+        let mut pods: Vec<_> = probing.shown.iter().map(|shown| shown.pod.clone()).collect();
+        pods.sort();
+        pods.dedup();
+        let message = format!("{} show a certificate that the API server trusts", some(&pods));
+        checks.push(Check::ok(check, message));
+    }
+    checks
+}
+
+/// Whether Prometheus is given what it needs, and takes it.
+fn monitoring(probing: &Probing, prober: &NetworkProber) -> Vec<Check> {
+    let check = "monitoring";
+    let (name, wanted) = (name_of(prober), &prober.spec.monitoring);
+    let kinds = [
+        (ChildKind::PodMonitor, wanted.pod_monitor),
+        (ChildKind::PrometheusRule, wanted.prometheus_rule),
+    ];
+    let mut checks = Vec::new();
+    for (kind, _) in kinds.into_iter().filter(|(_, wanted)| *wanted) {
+        match probing.monitoring.get(&(kind, name.clone())) {
+            Some(Ok(false)) => {
+                let fix = "install the prometheus-operator (then it is made within 30 s), or set \
+                           spec.monitoring to false and scrape the port np-prometheus yourself";
+                let message = format!("{name} has no {}", kind.as_str());
+                checks.push(Check::warn(check, message, fix));
+            }
+            Some(Err(error)) => {
+                let message = format!("{} {name} cannot be looked at: {error}", kind.as_str());
+                checks.push(Check::warn(check, message, "ask for the right to get it"));
+            }
+            Some(Ok(true)) | None => {}
+        }
+    }
+    let Some(measured) = probing.measured.get(&name) else { return checks };
+    let (Some(figures), injected) =
+        (&measured.figures, prober.status.as_ref().map_or(0, |status| status.injected))
+    else {
+        if let Some(problem) = &measured.problem {
+            let message = format!("{name}: no figures from {}: {problem}", measured.endpoint);
+            checks.push(Check::warn(check, message, "see the check of prometheus above"));
+        }
+        return checks;
+    };
+    let (namespace, own) = name.split_once('/').unwrap_or_default();
+    if figures.scraped == 0 && injected > 0 {
+        let message =
+            format!("{} scrapes none of the {injected} agents of {name}", measured.endpoint);
+        let fix = format!(
+            "kubectl -n {namespace} get podmonitor {own}; the Prometheus has to select it \
+             (podMonitorSelector, podMonitorNamespaceSelector), may list pods there, and reaches np-prometheus"
+        );
+        checks.push(Check::fail(check, message, fix));
+    } else if figures.nodes.is_empty() && injected > 1 {
+        let message =
+            format!("{} scrapes agents of {name}, and records no path", measured.endpoint);
+        let fix = format!(
+            "kubectl -n {namespace} get prometheusrule {own}; the Prometheus has to select it (ruleSelector, \
+             ruleNamespaceSelector)"
+        );
+        checks.push(Check::warn(check, message, fix));
+    } else if checks.is_empty() {
+        let message = format!(
+            "{name}: {} of {injected} agents scraped, paths between {} nodes recorded",
+            figures.scraped, figures.measured_nodes
+        );
+        checks.push(Check::ok(check, message));
+    }
+    checks
+}
+
+/// Whether agents start, and probe.
+fn agents(probing: &Probing, prober: &NetworkProber) -> Check {
+    let check = "agents";
+    let name = name_of(prober);
+    let (namespace, own) = name.split_once('/').unwrap_or_default();
+    let Some(status) = &prober.status else {
+        let message = format!("{name} has no status: the operator has not looked at it");
+        return Check::fail(check, message, "is the operator running, and with this kind?");
+    };
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    if let Some(ready) = ready.filter(|condition| condition.status != "True") {
+        let message = format!("{name}: Ready={} {}: {}", ready.status, ready.reason, ready.message);
+        return match ready.reason.as_str() {
+            "AgentFailing" => {
+                let fix = "kubectl describe one of the pods: image, registry, and its credentials";
+                Check::fail(check, message, fix)
+            }
+            "Starting" | "CertificatePending" => {
+                Check::warn(check, message, "wait a moment; else the log of the leader says why")
+            }
+            _ => Check::fail(check, message, "see the message"),
+        };
+    }
+    let figures = probing.measured.get(&name).and_then(|measured| measured.figures.as_ref());
+    if let Some(figures) = figures.filter(|figures| figures.silent_agents > 0) {
+        let silent: Vec<_> = figures
+            .silent
+            .iter()
+            .map(|agent| format!("{}/{}", agent.namespace, agent.pod))
+            .collect();
+        let message =
+            format!("{name}: {} agents probe nobody: {}", figures.silent_agents, some(&silent));
+        let fix = figures.silent.first().map_or_else(
+            || format!("explain prober -n {namespace} {own}"),
+            |agent| format!("explain pod -n {} {}", agent.namespace, agent.pod),
+        );
+        return Check::warn(check, message, fix).with(silent);
+    }
+    Check::ok(check, format!("{name}: {} pods have one, and all start", status.injected))
+}
+
+/// Which of the selected pods have no agent.
+fn coverage(prober: &NetworkProber) -> Check {
+    let check = "coverage";
+    let (name, status) = (name_of(prober), prober.status.clone().unwrap_or_default());
+    let (namespace, own) = name.split_once('/').unwrap_or_default();
+    if status.selected == 0 {
+        let fix =
+            format!("correct spec.podSelector: kubectl -n {namespace} get pods --show-labels");
+        return Check::warn(check, format!("{name} selects no pod"), fix);
+    }
+    if status.not_injected.is_empty() {
+        let message = format!("{name}: all {} selected pods have an agent", status.selected);
+        return Check::ok(check, message);
+    }
+    let told = |one: &NotInjected| {
+        let count = usize::try_from(one.count).unwrap_or_default();
+        let Uncovered { reason, count, meaning, .. } = Uncovered::of(&one.reason, count);
+        format!("{count} {reason}: {meaning}")
+    };
+    let details = status.not_injected.iter().map(told).collect();
+    let message =
+        format!("{name}: {} of {} selected pods have an agent", status.injected, status.selected);
+    Check::warn(check, message, format!("explain prober -n {namespace} {own}")).with(details)
+}

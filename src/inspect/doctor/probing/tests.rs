@@ -1,0 +1,249 @@
+#![expect(clippy::needless_pass_by_value, reason = "JSON literals are written in place")]
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer},
+};
+use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::{
+    inspect::doctor::{Verdict, text},
+    network_prober::measurement::{Measurement, NodeFigures, Silent},
+};
+
+fn prober(status: Value) -> NetworkProber {
+    serde_json::from_value(json!({
+        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
+        "metadata": {"name": "mesh", "namespace": "probing"},
+        "spec": {"podSelector": {"matchLabels": {"app": "web"}}}, "status": status,
+    }))
+    .unwrap()
+}
+
+fn status(ready: (&str, &str), not_injected: Value) -> Value {
+    json!({"selected": 3, "injected": 3, "notInjected": not_injected, "conditions": [
+        {"type": "Ready", "status": ready.0, "reason": ready.1, "message": "said",
+         "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+}
+
+fn webhook() -> Webhook {
+    Webhook {
+        object: "traffic-operator".into(),
+        name: "mesh.probing.probes.bigmikes.io".into(),
+        service: Some(("ns".into(), "traffic-operator-webhook".into(), 443)),
+        path: "/mutate/probing/mesh".into(),
+        bundle: Some(b"PEM".to_vec()),
+    }
+}
+
+fn shown(result: Result<(), Trouble>) -> Shown {
+    Shown {
+        service: "ns/traffic-operator-webhook".into(),
+        pod: "op-1".into(),
+        object: "traffic-operator".into(),
+        result,
+    }
+}
+
+fn measured(figures: Measurement) -> BTreeMap<String, Measured> {
+    let measured = Measured { endpoint: "default".into(), problem: None, figures: Some(figures) };
+    [("probing/mesh".to_owned(), measured)].into()
+}
+
+fn figures() -> Measurement {
+    let node = NodeFigures {
+        node: "n".into(),
+        zone: String::new(),
+        loss: Some(0.0),
+        p99: None,
+        bad: false,
+    };
+    Measurement { scraped: 3, measured_nodes: 1, nodes: vec![node], ..Measurement::default() }
+}
+
+fn healthy() -> Probing {
+    let there = ChildKind::MONITORING.map(|kind| ((kind, "probing/mesh".to_owned()), Ok(true)));
+    Probing {
+        probers: Ok(vec![prober(status(("True", "Serving"), json!([])))]),
+        webhooks: Ok(vec![webhook()]),
+        shown: vec![shown(Ok(()))],
+        monitoring: there.into(),
+        measured: measured(figures()),
+    }
+}
+
+#[test]
+fn all_as_it_should_be() {
+    let checks = checks(&healthy());
+    let text = text(&checks);
+    assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{text}");
+    for expected in [
+        "1 entries for 1 NetworkProbers",
+        "op-1 show a certificate that the API server trusts",
+        "probing/mesh: 3 of 3 agents scraped, paths between 1 nodes recorded",
+        "probing/mesh: 3 pods have one, and all start",
+        "probing/mesh: all 3 selected pods have an agent",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+    let none = Probing { probers: Ok(vec![]), ..healthy() };
+    assert_eq!(super::checks(&none)[0].message, "there is no NetworkProber");
+}
+
+#[test]
+fn a_certificate_that_the_api_server_does_not_trust_is_named_with_its_pod() {
+    let refused = |text: &str| Err(Trouble::Refused(text.to_owned()));
+    let mut untrusted = healthy();
+    untrusted.shown = vec![shown(refused("UnknownIssuer"))];
+    let found = text(&checks(&untrusted));
+    assert!(found.contains("FAIL  webhook     pod op-1 shows no certificate"), "{found}");
+    assert!(found.contains("UnknownIssuer") && found.contains("logs op-1"), "{found}");
+}
+
+type Break = fn(&mut Probing);
+
+#[test]
+fn what_is_broken_is_found_and_says_what_next() {
+    let cases: [(&str, Verdict, Break, &[&str]); 11] = [
+        (
+            "webhook",
+            Verdict::Fail,
+            |p| p.webhooks = Ok(vec![]),
+            &[
+                "no MutatingWebhookConfiguration has an entry for probing/mesh",
+                "describe networkprober mesh",
+            ],
+        ),
+        (
+            "webhook",
+            Verdict::Warn,
+            |p| p.webhooks = Err("forbidden".into()),
+            &["forbidden", "ask for"],
+        ),
+        (
+            "webhook",
+            Verdict::Fail,
+            |p| p.webhooks.as_mut().unwrap()[0].bundle = None,
+            &["has no caBundle"],
+        ),
+        (
+            "webhook",
+            Verdict::Fail,
+            |p| p.shown[0].result = Err(Trouble::NoPod("no ready pod".into())),
+            &["nobody answers behind the Service ns/traffic-operator-webhook: no ready pod"],
+        ),
+        (
+            "webhook",
+            Verdict::Warn,
+            |p| p.shown[0].result = Err(Trouble::NotReached("you may not".into())),
+            &["you may not", "pods/portforward"],
+        ),
+        (
+            "monitoring",
+            Verdict::Warn,
+            |p| p.monitoring.values_mut().for_each(|there| *there = Ok(false)),
+            &["probing/mesh has no PodMonitor", "probing/mesh has no PrometheusRule"],
+        ),
+        (
+            "monitoring",
+            Verdict::Fail,
+            |p| p.measured = measured(Measurement::default()),
+            &["default scrapes none of the 3 agents", "get podmonitor mesh"],
+        ),
+        (
+            "monitoring",
+            Verdict::Warn,
+            |p| p.measured = measured(Measurement { scraped: 3, ..Measurement::default() }),
+            &["records no path", "get prometheusrule mesh"],
+        ),
+        (
+            "agents",
+            Verdict::Fail,
+            |p| p.probers = Ok(vec![prober(status(("False", "AgentFailing"), json!([])))]),
+            &["Ready=False AgentFailing: said", "kubectl describe"],
+        ),
+        (
+            "agents",
+            Verdict::Warn,
+            |p| {
+                let agent = Silent { namespace: "shop".into(), pod: "web-1".into(), peers: 3 };
+                p.measured =
+                    measured(Measurement { silent_agents: 1, silent: vec![agent], ..figures() });
+            },
+            &["1 agents probe nobody: shop/web-1", "explain pod -n shop web-1"],
+        ),
+        (
+            "coverage",
+            Verdict::Warn,
+            |p| {
+                let why = json!([{"reason": "SharedProcesses", "count": 2}]);
+                p.probers = Ok(vec![prober(status(("True", "Serving"), why))]);
+            },
+            &[
+                "3 of 3 selected pods",
+                "explain prober -n probing mesh",
+                "2 SharedProcesses: its containers",
+            ],
+        ),
+    ];
+    for (name, verdict, break_it, expected) in cases {
+        let mut probing = healthy();
+        break_it(&mut probing);
+        let found: Vec<_> = checks(&probing)
+            .into_iter()
+            .filter(|check| check.name == name && check.verdict == verdict)
+            .collect();
+        let text = text(&found);
+        for expected in expected {
+            assert!(text.contains(expected), "{name}: {expected:?} is not in\n{text}");
+        }
+        assert!(found.iter().all(|check| check.fix.is_some()), "{text}");
+    }
+}
+
+/// A server with a certificate, and the authority that signed it as PEM.
+fn server(host: &str) -> (TlsAcceptor, String) {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let authority = params.self_signed(&key).unwrap();
+    let issuer = Issuer::new(params, key);
+    let own = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec![host.to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&own, &issuer).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from(leaf.der().to_vec())],
+            PrivatePkcs8KeyDer::from(own.serialize_der()).into(),
+        )
+        .unwrap();
+    (TlsAcceptor::from(std::sync::Arc::new(config)), authority.pem())
+}
+
+#[tokio::test]
+async fn a_certificate_is_believed_only_under_its_name_and_by_its_authority() {
+    let host = "traffic-operator-webhook.ns.svc";
+    let (acceptor, authority) = server(host);
+    let (_, other) = server(host);
+    let ask = async |host: &str, bundle: &str| {
+        let (near, far) = tokio::io::duplex(16 << 10);
+        let acceptor = acceptor.clone();
+        let served = tokio::spawn(async move { acceptor.accept(far).await.map(drop) });
+        let result = handshake::trusts(near, host, bundle.as_bytes()).await;
+        let _ = served.await;
+        result
+    };
+    assert_eq!(ask(host, &authority).await, Ok(()));
+    // While authorities change, both are in the bundle.
+    assert_eq!(ask(host, &format!("{other}{authority}")).await, Ok(()));
+    let refused = ask(host, &other).await.unwrap_err();
+    assert!(refused.contains("invalid peer certificate"), "{refused}");
+    assert!(ask("other.ns.svc", &authority).await.is_err());
+    assert_eq!(ask(host, "").await.unwrap_err(), "the caBundle is empty");
+}

@@ -1,0 +1,166 @@
+//! Reads what is to be explained.
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+
+use super::{Facts, Live, PodFacts};
+use crate::{
+    api::NetworkProber,
+    inspect::{
+        cluster::{describe, name_of},
+        leader::{self, Place},
+    },
+    network_prober::{
+        measurement::{self, Asker, Subject},
+        overview::{Measured, Overview, PodView},
+        scope::{ALLOW, INJECT, NamespaceFacts},
+    },
+    pods::{INJECTED_BY_ANNOTATION, PodObject},
+    prometheus,
+    runtime::status_page::PROBERS_PATH,
+};
+
+/// A Prometheus that a command asks itself.
+pub type Asked = Option<prometheus::Client>;
+
+/// Reads everything about one `NetworkProber`.
+///
+/// # Errors
+/// When it is not there, or the API server refuses.
+pub async fn gather(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+    asked: &Asked,
+) -> anyhow::Result<Facts> {
+    let api = Api::<NetworkProber>::namespaced(client.clone(), namespace);
+    let found = api.get_opt(name).await;
+    let found = found.map_err(|error| anyhow::anyhow!(describe("get NetworkProber", error)))?;
+    let Some(prober) = found else {
+        anyhow::bail!(no_such_prober(client, namespace, name).await);
+    };
+    let live = live(client, place, Some((namespace, name))).await.map(|overview| Live {
+        identity: overview.identity,
+        version: overview.version,
+        prober: overview.probers.into_iter().next(),
+    });
+    let asked = match asked {
+        Some(client) => Some(measure(client, &prober).await),
+        None => None,
+    };
+    Ok(Facts { prober, live, asked })
+}
+
+/// Which there are instead.
+async fn no_such_prober(client: &Client, namespace: &str, name: &str) -> String {
+    // Without the right to list there is nothing to suggest.
+    let all = Api::<NetworkProber>::all(client.clone()).list_metadata(&ListParams::default()).await;
+    let all: Vec<_> = all.iter().flatten().map(name_of).collect();
+    let elsewhere = all.iter().find(|other| other.ends_with(&format!("/{name}")));
+    let hint = match (elsewhere.and_then(|other| other.split_once('/')), all.len()) {
+        (Some((other, _)), _) => format!("there is one in namespace {other}: -n {other}"),
+        (None, 0) => "there is none: kubectl get networkprobers -A".into(),
+        (None, _) => {
+            format!("there are {}", all.iter().take(5).cloned().collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("there is no NetworkProber {name:?} in namespace {namespace:?}; {hint}")
+}
+
+/// Reads everything about one pod.
+///
+/// # Errors
+/// When it is not there, or the API server refuses.
+pub async fn gather_pod(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+    asked: &Asked,
+) -> anyhow::Result<PodFacts> {
+    let api = Api::<PodObject>::namespaced(client.clone(), namespace);
+    let pod = api.get_opt(name).await;
+    let pod = pod.map_err(|error| anyhow::anyhow!(describe("get Pod", error)))?;
+    let Some(pod) = pod else {
+        anyhow::bail!(
+            "there is no pod {name:?} in namespace {namespace:?}; kubectl -n {namespace} get pods"
+        );
+    };
+    let all = Api::<DeserializeGuard<NetworkProber>>::all(client.clone());
+    let all = all.list(&ListParams::default()).await;
+    let all = all.map_err(|error| anyhow::anyhow!(describe("list NetworkProbers", error)))?;
+    let (mut probers, mut unreadable) = (vec![], vec![]);
+    for one in all {
+        let name = format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any());
+        match one.0 {
+            Ok(prober) => probers.push(prober),
+            Err(invalid) => unreadable.push((name, invalid.error)),
+        }
+    }
+    let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await;
+    let of_namespace = of_namespace.map(|n| facts(&n)).map_err(|e| describe("get Namespace", e));
+    // Whoever has it; the operator may know better.
+    let by = pod.annotation(INJECTED_BY_ANNOTATION).map(str::to_owned);
+    let live = match live(client, place, None).await {
+        Ok(overview) => {
+            let path = format!("{PROBERS_PATH}/pods/{namespace}/{name}");
+            let view = leader::ask::<PodView>(client, place, &path).await;
+            view.map(|(view, _)| (overview, view))
+        }
+        Err(because) => Err(because),
+    };
+    let by = live.as_ref().ok().and_then(|(_, view)| view.prober.clone()).or(by);
+    let by = by.as_deref().and_then(|by| by.split_once('/'));
+    let (mut measured, mut agent) = (None, None);
+    if let Some((home, prober)) = by {
+        let is =
+            |p: &&NetworkProber| (p.namespace().as_deref(), &*p.name_any()) == (Some(home), prober);
+        match (asked, probers.iter().find(is)) {
+            (Some(client), Some(prober)) => {
+                measured = Some(measure(client, prober).await);
+                let asker = Asker::Command(client.clone());
+                let figures =
+                    measurement::agent(&asker, &Subject::of(prober), (namespace, name)).await;
+                agent = Some(figures.map_err(|error| error.message));
+            }
+            _ if live.is_ok() => {
+                let one = self::live(client, place, Some((home, prober))).await.ok();
+                measured = one.and_then(|one| one.probers.into_iter().next()?.measured);
+            }
+            _ => {}
+        }
+    }
+    let operator = place.namespace.clone();
+    let namespace = of_namespace;
+    Ok(PodFacts { pod, namespace, probers, unreadable, operator, live, measured, agent })
+}
+
+async fn live(
+    client: &Client,
+    place: &Place,
+    one: Option<(&str, &str)>,
+) -> Result<Overview, String> {
+    let path = match one {
+        // Names in Kubernetes need no escapes.
+        Some((namespace, name)) => format!("{PROBERS_PATH}?namespace={namespace}&name={name}"),
+        None => PROBERS_PATH.to_owned(),
+    };
+    leader::ask::<Overview>(client, place, &path).await.map(|(overview, _)| overview)
+}
+
+async fn measure(client: &prometheus::Client, prober: &NetworkProber) -> Measured {
+    let asker = Asker::Command(client.clone());
+    let (figures, problem) = match measurement::measure(&asker, &Subject::of(prober)).await {
+        Ok(figures) => (Some(figures), None),
+        Err(error) => (None, Some(error.message)),
+    };
+    Measured { endpoint: client.name().to_owned(), problem, figures }
+}
+
+fn facts(namespace: &Namespace) -> NamespaceFacts {
+    let annotation = |key: &str| namespace.annotations().get(key).cloned();
+    NamespaceFacts {
+        name: namespace.name_any(),
+        labels: namespace.labels().clone(),
+        allow: annotation(ALLOW),
+        opted_out: annotation(INJECT).is_some_and(|v| v.trim().eq_ignore_ascii_case("false")),
+    }
+}

@@ -1,0 +1,261 @@
+//! `explain prober` and `explain pod`: who probes whom, who does not and why, and why a path is bad.
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::explain::Source;
+use crate::{
+    api::NetworkProber,
+    network_prober::{
+        measurement::{Blame, Measurement},
+        overview::{Measured, NodeAgents, ProberView, Uncovered},
+    },
+};
+
+mod gather;
+mod pod;
+mod pod_text;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use gather::{Asked, gather, gather_pod};
+pub use pod::{PodExplanation, PodFacts, Standpoint, explain_pod};
+pub use pod_text::text as pod_text;
+pub use text::text;
+
+/// How many nodes are named in one sentence.
+const NAMED: usize = 5;
+
+/// What is known of a `NetworkProber` before explaining.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The object.
+    pub prober: NetworkProber,
+    /// What the operator says, with its name and version; or why it cannot be asked.
+    pub live: Result<Live, String>,
+    /// What Prometheus said, where it was asked directly.
+    pub asked: Option<Measured>,
+}
+
+/// What a replica says of one `NetworkProber`.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Its name.
+    pub identity: String,
+    /// Its version.
+    pub version: String,
+    /// The object, if it knows it.
+    pub prober: Option<ProberView>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// `namespace/name`.
+    pub prober: String,
+    /// How it measures, in words.
+    pub how: String,
+    /// Where coverage is from.
+    pub source: Source,
+    /// How many pods are selected.
+    pub selected: usize,
+    /// How many of them have an agent.
+    pub injected: usize,
+    /// How many have one of an earlier spec.
+    pub need_restart: usize,
+    /// Why the others have none.
+    pub not_injected: Vec<Uncovered>,
+    /// Agents that cannot start: how many, and why.
+    pub failing: Option<(usize, String)>,
+    /// The nodes with agents, those with the fewest first; only where the operator was asked.
+    pub agents: Vec<NodeAgents>,
+    /// Conditions that are not true.
+    pub conditions: Vec<String>,
+    /// What Prometheus says.
+    pub measured: Option<Measured>,
+    /// What to look at next, the most important first.
+    pub next: Vec<Advice>,
+}
+
+/// Something that is not as it should be, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What was found.
+    pub what: String,
+    /// The next step.
+    pub next: String,
+}
+
+impl Advice {
+    pub(super) fn of(what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { what: what.into(), next: next.into() }
+    }
+}
+
+/// Explains one `NetworkProber`.
+#[must_use]
+pub fn explain(facts: &Facts) -> Explanation {
+    let status = facts.prober.status.clone().unwrap_or_default();
+    let live = facts.live.as_ref().ok();
+    let view = live.and_then(|live| live.prober.as_ref()).filter(|view| view.listed);
+    let source = match (&facts.live, view) {
+        (Ok(live), Some(_)) => {
+            Source::Leader { identity: live.identity.clone(), version: live.version.clone() }
+        }
+        (Ok(live), None) => {
+            Source::Status { because: format!("{} does not know it yet", live.identity) }
+        }
+        (Err(because), _) => Source::Status { because: because.clone() },
+    };
+    let number = |number: i64| usize::try_from(number).unwrap_or_default();
+    let mut made = Explanation {
+        prober: super::cluster::name_of(&facts.prober),
+        how: how(&facts.prober),
+        source,
+        selected: number(status.selected),
+        injected: number(status.injected),
+        need_restart: number(status.need_restart),
+        not_injected: status
+            .not_injected
+            .iter()
+            .map(|one| Uncovered::of(&one.reason, number(one.count)))
+            .collect(),
+        failing: None,
+        agents: vec![],
+        conditions: status.conditions.iter().filter(|c| c.status != "True").map(told).collect(),
+        measured: facts.asked.clone(),
+        next: vec![],
+    };
+    if let Some(view) = view {
+        made.selected = view.selected;
+        made.injected = view.injected;
+        made.need_restart = view.need_restart;
+        made.not_injected.clone_from(&view.not_injected);
+        made.failing.clone_from(&view.failing);
+        made.agents.clone_from(&view.agents);
+        made.measured = made.measured.or_else(|| view.measured.clone());
+    }
+    made.next = next(facts, &made);
+    made
+}
+
+fn how(prober: &NetworkProber) -> String {
+    let spec = &prober.spec;
+    let probes: Vec<_> =
+        spec.probes.iter().map(|probe| format!("{probe:?}").to_uppercase()).collect();
+    let period = std::time::Duration::from(spec.polling_period);
+    let period = humantime::format_duration(period);
+    format!("mode {:?}, {} every {period}", spec.mode, probes.join(", "))
+}
+
+fn told(condition: &Condition) -> String {
+    let Condition { type_, status, reason, message, .. } = condition;
+    format!("{type_}={status} {reason}: {message}")
+}
+
+fn next(facts: &Facts, made: &Explanation) -> Vec<Advice> {
+    let (namespace, name) = (facts.prober.namespace().unwrap_or_default(), facts.prober.name_any());
+    let mut next = Vec::new();
+    let invalid =
+        made.conditions.iter().find(|c| c.starts_with("Ready=") && c.contains("InvalidSpec"));
+    if let Some(invalid) = invalid {
+        next.push(Advice::of(invalid, "correct the field that the message names"));
+    }
+    if let Some((count, why)) = &made.failing {
+        let what = format!("{count} agents cannot start: {why}");
+        let fix = "kubectl describe pod of one of them names the image and the error; correct \
+                   spec.agentImage, or the registry's credentials";
+        next.push(Advice::of(what, fix));
+    }
+    next.extend(of_figures(made, &namespace, &name));
+    for one in &made.not_injected {
+        let Some(remedy) = one.remedy.as_ref().filter(|remedy| *remedy != "leave it") else {
+            continue;
+        };
+        let what =
+            format!("{} without an agent ({}): {}", pods(one.count), one.reason, one.meaning);
+        next.push(Advice::of(what, remedy));
+    }
+    if made.need_restart > 0 {
+        let what = format!("{} with an agent of an earlier spec", pods(made.need_restart));
+        next.push(Advice::of(what, "restart them when it suits you: kubectl rollout restart"));
+    }
+    next
+}
+
+fn of_figures(made: &Explanation, namespace: &str, name: &str) -> Vec<Advice> {
+    let Some(measured) = &made.measured else {
+        let what = "Prometheus was not asked: the operator could not be reached";
+        let fix = "give its address: --prometheus-url";
+        return vec![Advice::of(what, fix)];
+    };
+    if let Some(problem) = &measured.problem {
+        let what = format!("no figures from Prometheus {:?}: {problem}", measured.endpoint);
+        return vec![Advice::of(what, "`doctor` asks Prometheus itself")];
+    }
+    let Some(figures) = &measured.figures else { return vec![] };
+    let mut next = Vec::new();
+    let injected = u64::try_from(made.injected).unwrap_or(u64::MAX);
+    if figures.scraped == 0 && injected > 0 {
+        let fix = format!(
+            "kubectl -n {namespace} get podmonitor {name}; then its Prometheus has to select it \
+             (podMonitorSelector, podMonitorNamespaceSelector) and may list pods: `doctor`"
+        );
+        next.push(Advice::of("Prometheus scrapes none of the agents", fix));
+    } else if figures.nodes.is_empty() && injected > 1 {
+        let fix = format!(
+            "kubectl -n {namespace} get prometheusrule {name}; then its Prometheus has to select it \
+             (ruleSelector, ruleNamespaceSelector); paths appear some minutes after the first probes"
+        );
+        let what = format!("{} agents are scraped, and no path is recorded", figures.scraped);
+        next.push(Advice::of(what, fix));
+    } else if figures.scraped < injected {
+        let what = format!("Prometheus scrapes {} of {injected} agents", figures.scraped);
+        let fix = "look at its page of targets: network policies have to admit it to the port \
+                   np-prometheus";
+        next.push(Advice::of(what, fix));
+    }
+    if let Some(agent) = figures.silent.first() {
+        let what = format!("{} agents have probed nobody for five minutes", figures.silent_agents);
+        let fix = format!("explain pod -n {} {}", agent.namespace, agent.pod);
+        next.push(Advice::of(what, fix));
+    }
+    next.extend(of_nodes(figures));
+    next
+}
+
+fn of_nodes(figures: &Measurement) -> Vec<Advice> {
+    let mut next = Vec::new();
+    let bad: Vec<_> = figures.nodes.iter().filter(|node| node.bad).collect();
+    if let Some(first) = bad.first() {
+        let names: Vec<_> = bad.iter().take(NAMED).map(|node| node.node.as_str()).collect();
+        let more = bad.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let what = format!("most paths of {}{more} are bad", names.join(", "));
+        let fix = format!(
+            "look at that node's link, its errors and its load (kubectl describe node {}); \
+             docs/runbooks/NetworkProberLossHigh.md; a TrafficWatch marks such nodes \
+             (deploy/samples/fitness-by-network.yaml)",
+            first.node
+        );
+        next.push(Advice::of(what, fix));
+    }
+    let between = figures.worst.iter().find(|path| path.blame == Blame::Between && path.bad);
+    if let Some(path) = between {
+        let what = format!(
+            "{} → {} is bad, most other paths of both are good: what lies between",
+            path.from, path.to
+        );
+        let fix = "compare with other paths of the same racks and zones; a switch or a route between \
+                   the two, or a network policy that refuses one of the ports";
+        next.push(Advice::of(what, fix));
+    }
+    next
+}
+
+fn pods(count: usize) -> String {
+    if count == 1 { "1 pod".into() } else { format!("{count} pods") }
+}

@@ -1,0 +1,374 @@
+//! `explain pod`: why has this pod no agent, and why are its paths bad?
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::Advice;
+use crate::{
+    api::NetworkProber,
+    inspect::explain::Source,
+    network_prober::{
+        measurement::{AgentFigures, Blame, Measurement, PathFigures},
+        members::Nodes,
+        overview::{Measured, Overview, PodView},
+        reasons,
+        scope::{NamespaceFacts, Scope, Standing, Tenancy},
+        settings::Settings,
+        view::{Setup, Snapshot, Surroundings, View},
+    },
+    pods::PodObject,
+    webhook::injection::SkipReason,
+};
+
+/// How many of its paths are named.
+const PATHS: usize = 10;
+
+/// After how long without an answer a list is old: agents that wait for changes ask every 50 seconds, and
+/// the kubelet brings files within a minute or two.
+const OLD_LIST: f64 = 180.0;
+
+/// What is known before explaining.
+pub struct PodFacts {
+    /// The pod, reduced to what the operator looks at.
+    pub pod: PodObject,
+    /// Its namespace, or why it cannot be read.
+    pub namespace: Result<NamespaceFacts, String>,
+    /// All `NetworkProber`s that can be read.
+    pub probers: Vec<NetworkProber>,
+    /// The names of those that cannot, and why.
+    pub unreadable: Vec<(String, String)>,
+    /// The operator's namespace.
+    pub operator: String,
+    /// What the operator says of all `NetworkProber`s and of the pod; or why it cannot be asked.
+    pub live: Result<(Overview, PodView), String>,
+    /// The figures of the `NetworkProber` that has the pod.
+    pub measured: Option<Measured>,
+    /// What its agent says of itself, where Prometheus was asked directly.
+    pub agent: Option<Result<AgentFigures, String>>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodExplanation {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Its node.
+    pub node: Option<String>,
+    /// The `NetworkProber` whose agent it has.
+    pub agent_of: Option<String>,
+    /// Whether it probes and is probed; absent where only the operator knows.
+    pub takes_part: Option<bool>,
+    /// Whom its list names, by node.
+    pub peers: BTreeMap<String, Vec<String>>,
+    /// What its agent says of itself.
+    pub agent: Option<AgentFigures>,
+    /// What each `NetworkProber` makes of it.
+    pub standpoints: Vec<Standpoint>,
+    /// Paths from and to its node: the bad ones, else the worst.
+    pub paths: Vec<PathFigures>,
+    /// Where this is from.
+    pub source: Source,
+    /// What to do, the most important first.
+    pub next: Vec<Advice>,
+}
+
+/// What one `NetworkProber` makes of the pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standpoint {
+    /// `namespace/name`.
+    pub prober: String,
+    /// Whether it selects the pod and its namespace.
+    pub selects: bool,
+    /// Why the pod has no agent of it, by the word of status and metrics.
+    pub reason: Option<String>,
+    /// In words.
+    pub because: String,
+}
+
+/// Explains one pod.
+#[must_use]
+pub fn explain_pod(facts: &PodFacts) -> PodExplanation {
+    let pod = &facts.pod;
+    let standpoints = standpoints(facts);
+    let live = facts.live.as_ref().ok();
+    let by = standpoints.iter().find(|one| one.selects && one.reason.is_none());
+    let agent_of = by.map(|one| one.prober.clone());
+    let source = match &facts.live {
+        Ok((overview, _)) => Source::Leader {
+            identity: overview.identity.clone(),
+            version: overview.version.clone(),
+        },
+        Err(because) => Source::Status { because: because.clone() },
+    };
+    let mut peers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for peer in live.iter().flat_map(|(_, view)| &view.peers) {
+        let names = peers.entry(peer.node.clone()).or_default();
+        names.push(format!("{}/{}", peer.namespace, peer.name));
+    }
+    let figures = facts.measured.as_ref().and_then(|measured| measured.figures.as_ref());
+    let node = pod.node().map(str::to_owned);
+    let paths = match (figures, &node) {
+        (Some(figures), Some(node)) => paths(figures, node),
+        _ => vec![],
+    };
+    let agent = match &facts.agent {
+        Some(agent) => agent.as_ref().ok().cloned(),
+        None => live.and_then(|(_, view)| view.agent.clone()),
+    };
+    let mut made = PodExplanation {
+        pod: format!("{}/{}", pod.namespace(), pod.name()),
+        node,
+        takes_part: live.filter(|_| agent_of.is_some()).map(|(_, view)| view.takes_part),
+        agent_of,
+        peers,
+        agent,
+        standpoints,
+        paths,
+        source,
+        next: vec![],
+    };
+    made.next = next(facts, &made);
+    made
+}
+
+/// What each `NetworkProber` makes of it, older ones first: by the operator's own code.
+fn standpoints(facts: &PodFacts) -> Vec<Standpoint> {
+    let tenancy = Tenancy::of(&facts.operator);
+    let mut read: Vec<_> =
+        facts.probers.iter().map(|prober| (prober, Settings::of(prober, &tenancy))).collect();
+    read.sort_by_key(|(p, _)| (p.creation_timestamp(), p.namespace(), p.name_any()));
+    let mut before = Snapshot { synced: true, ..Snapshot::default() };
+    let mut all = Vec::new();
+    for (prober, settings) in read {
+        let name = super::super::cluster::name_of(prober);
+        let absent = |because: String| Standpoint {
+            prober: name.clone(),
+            selects: false,
+            reason: None,
+            because,
+        };
+        let settings = match settings {
+            Ok(settings) => settings,
+            Err(error) => {
+                all.push(absent(format!("its spec cannot stand: {}", error.to_text())));
+                continue;
+            }
+        };
+        if !settings.pods.matches(|key| facts.pod.label(key)) {
+            all.push(absent(format!("its podSelector wants {}", settings.pods)));
+            continue;
+        }
+        let namespace = match &facts.namespace {
+            Ok(namespace) => namespace,
+            Err(error) => {
+                all.push(absent(format!("its namespace cannot be looked at: {error}")));
+                continue;
+            }
+        };
+        all.push(standpoint(facts, &mut before, prober, settings, namespace));
+    }
+    all.extend(facts.unreadable.iter().map(|(name, error)| Standpoint {
+        prober: name.clone(),
+        selects: false,
+        reason: None,
+        because: format!("it cannot be read: {error}"),
+    }));
+    all
+}
+
+fn standpoint(
+    facts: &PodFacts,
+    before: &mut Snapshot,
+    prober: &NetworkProber,
+    settings: Settings,
+    namespace: &NamespaceFacts,
+) -> Standpoint {
+    let key = (settings.namespace.clone(), settings.name.clone());
+    let live = facts.live.as_ref().ok().and_then(|(overview, _)| {
+        overview.probers.iter().find(|p| (&p.namespace, &p.name) == (&key.0, &key.1))
+    });
+    // Only the operator knows its own image; which one it is decides on consent to a digest.
+    let image = live.and_then(|prober| prober.image.clone());
+    let setup = Setup {
+        tenancy: Tenancy::of(&facts.operator),
+        own_image: image.or_else(|| Some("unknown".into())),
+        pinglist_url: String::new(),
+        native_sidecars: true,
+    };
+    let pods = [std::sync::Arc::new(facts.pod.clone())];
+    let surroundings = Surroundings {
+        setup: &setup,
+        before,
+        namespaces: std::slice::from_ref(namespace),
+        // Which of its pods take part is not decided here.
+        nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None },
+        // Whose turn it is concerns lists, which are not made here.
+        now: std::time::Duration::ZERO,
+    };
+    let name = settings.key();
+    let view = View::of(prober, Ok(settings), Some(&pods), None, &surroundings);
+    let found = found(facts, &view, namespace, live.is_some_and(|prober| prober.paused));
+    before.views.insert(key, std::sync::Arc::new(view));
+    match found {
+        Found::NotSelected => Standpoint {
+            prober: name,
+            selects: false,
+            reason: None,
+            because: "it does not select this namespace (spec.namespaceSelector)".into(),
+        },
+        Found::HasAgent => Standpoint {
+            prober: name,
+            selects: true,
+            reason: None,
+            because: "it has its agent in this pod".into(),
+        },
+        Found::Without(reason) => Standpoint {
+            prober: name,
+            selects: true,
+            because: reasons::meaning(&reason).to_owned(),
+            reason: Some(reason),
+        },
+    }
+}
+
+/// What a `NetworkProber` has to do with a pod.
+enum Found {
+    NotSelected,
+    HasAgent,
+    /// Why it has none, in the word of status and metrics.
+    Without(String),
+}
+
+fn found(facts: &PodFacts, view: &View, namespace: &NamespaceFacts, paused: bool) -> Found {
+    let scope: &Scope = &view.scope;
+    let word = |reason: SkipReason| Found::Without(reason.as_str().to_owned());
+    match scope.standing(&namespace.name) {
+        None => return Found::NotSelected,
+        Some(Standing::NotConsenting) => return word(SkipReason::NamespaceNotConsenting),
+        Some(Standing::Excluded) => return word(SkipReason::NamespaceExcluded),
+        Some(Standing::OptedOut) => return word(SkipReason::OptedOut),
+        Some(Standing::Allowed) => {}
+    }
+    if facts.pod.is_finished() || facts.pod.is_terminating() {
+        return Found::Without("Ended".into());
+    }
+    match view.members.not_injected.keys().next() {
+        Some(reason) if *reason == SkipReason::CreatedBefore.as_str() && paused => {
+            word(SkipReason::AgentFailing)
+        }
+        Some(reason) => Found::Without((*reason).to_string()),
+        None if view.members.selected == 0 => Found::NotSelected,
+        None => Found::HasAgent,
+    }
+}
+
+/// The bad paths from and to a node, else its worst.
+fn paths(figures: &Measurement, node: &str) -> Vec<PathFigures> {
+    let bad = |i: usize| figures.nodes[i].bad;
+    let Some(own) = figures.nodes.iter().position(|one| one.node == node) else { return vec![] };
+    let field = |matrix: &[Vec<Option<f64>>], from: usize, to: usize| {
+        matrix.get(from).and_then(|row| row.get(to)).copied().flatten()
+    };
+    let ends = (0..figures.nodes.len()).flat_map(|other| [(own, other), (other, own)]);
+    let mut paths: Vec<_> = ends
+        .filter(|(from, to)| from != to)
+        .filter_map(|(from, to)| {
+            let (loss, p99) = (field(&figures.loss, from, to), field(&figures.p99, from, to));
+            let path = PathFigures {
+                from: figures.nodes[from].node.clone(),
+                from_zone: figures.nodes[from].zone.clone(),
+                to: figures.nodes[to].node.clone(),
+                to_zone: figures.nodes[to].zone.clone(),
+                loss,
+                p99,
+                bad: loss.is_some_and(|loss| loss > figures.lossy)
+                    || p99.is_some_and(|p99| p99 > figures.slow),
+                blame: Blame::of(bad(from), bad(to)),
+            };
+            (loss.is_some() || p99.is_some()).then_some(path)
+        })
+        .collect();
+    paths.sort_by(|a, b| {
+        let key = |p: &PathFigures| (p.loss.unwrap_or(0.0), p.p99.unwrap_or(0.0));
+        let ((x, y), (v, w)) = (key(b), key(a));
+        x.total_cmp(&v).then(y.total_cmp(&w))
+    });
+    paths.truncate(PATHS);
+    paths
+}
+
+fn next(facts: &PodFacts, made: &PodExplanation) -> Vec<Advice> {
+    let mut next = Vec::new();
+    if made.agent_of.is_none() {
+        let selecting = made.standpoints.iter().filter(|one| one.selects);
+        for one in selecting {
+            let Some(reason) = &one.reason else { continue };
+            let remedy = reasons::remedy(reason).unwrap_or("nothing: it has ended or ends");
+            let remedy = remedy
+                .replace(
+                    "allow=NAMESPACE/NAME of the NetworkProber",
+                    &format!("allow={}", one.prober),
+                )
+                .replace("namespace NAMESPACE", &format!("namespace {}", facts.pod.namespace()));
+            next.push(Advice::of(format!("{}: {}", one.prober, one.because), remedy));
+        }
+        if next.is_empty() {
+            let fix = "label the pod, or widen the selector of a NetworkProber";
+            next.push(Advice::of("no NetworkProber selects it", fix));
+        }
+        return next;
+    }
+    next.extend(of_agent(facts, made));
+    let node = made.node.as_deref().unwrap_or_default();
+    let bad: Vec<_> = made.paths.iter().filter(|path| path.bad).collect();
+    let ours = bad.iter().filter(|path| {
+        matches!(path.blame, Blame::Both)
+            || (path.blame == Blame::From && path.from == node)
+            || (path.blame == Blame::To && path.to == node)
+    });
+    if ours.count() > 0 {
+        let what = format!("most paths of its node {node} are bad: the node is to blame");
+        let fix = format!("kubectl describe node {node}; docs/runbooks/NetworkProberLossHigh.md");
+        next.push(Advice::of(what, fix));
+    } else if let Some(path) = bad.first() {
+        let what = format!("{} → {} is bad; to blame: {}", path.from, path.to, path.to_blame());
+        let prober = made.agent_of.as_deref().and_then(|of| of.split_once('/')).unwrap_or_default();
+        next.push(Advice::of(what, format!("explain prober -n {} {}", prober.0, prober.1)));
+    }
+    next
+}
+
+fn of_agent(facts: &PodFacts, made: &PodExplanation) -> Vec<Advice> {
+    let (namespace, pod) = (facts.pod.namespace(), facts.pod.name());
+    let logs = format!("kubectl -n {namespace} logs {pod} -c net-prober");
+    let mut next = Vec::new();
+    let agent = facts.pod.agent();
+    if let Some(why) = agent.and_then(|agent| agent.waiting) {
+        let fix = format!("kubectl -n {namespace} describe pod {pod}");
+        next.push(Advice::of(format!("its agent does not run: {why}"), fix));
+        return next;
+    }
+    let Some(figures) = &made.agent else { return next };
+    let Some(age) = figures.list_age else {
+        let fix = "`doctor`; a network policy has to admit Prometheus to the port np-prometheus";
+        next.push(Advice::of("Prometheus does not scrape its agent", fix));
+        return next;
+    };
+    if age > OLD_LIST {
+        let what = format!("its list was confirmed {age:.0} s ago: it does not reach the operator");
+        let fix = format!(
+            "{logs}; a network policy has to admit it to the Service traffic-operator-pinglists"
+        );
+        next.push(Advice::of(what, fix));
+    }
+    let listed: usize = made.peers.values().map(Vec::len).sum();
+    if figures.probes.is_empty() && listed > 0 {
+        let what =
+            format!("its agent is silent: it has {listed} peers and has probed none of them");
+        next.push(Advice::of(what, logs));
+    }
+    next
+}

@@ -1,0 +1,84 @@
+//! A pod explained, as a person reads it.
+use std::fmt::Write;
+
+use super::{
+    PodExplanation,
+    pod::Standpoint,
+    pods,
+    text::{paths, source},
+};
+use crate::inspect::figures::number;
+
+/// How many nodes of peers are named.
+const NODES: usize = 8;
+
+/// The explanation as text, with a line break at its end.
+#[must_use]
+pub fn text(made: &PodExplanation) -> String {
+    let node = made.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+    let mut text = match &made.agent_of {
+        Some(prober) => format!("{}{node} has an agent of {prober}\n", made.pod),
+        None => format!("{}{node} has no agent\n", made.pod),
+    };
+    let mut line = |name: &str, told: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<12} {told}");
+    };
+    for one in made.standpoints.iter().filter(|one| one.selects) {
+        line(&one.prober, &why(one));
+    }
+    if let Some(takes_part) = made.takes_part {
+        line("takes part", if takes_part { "yes: it probes and is probed" } else { "not yet" });
+    }
+    if !made.peers.is_empty() {
+        let all: usize = made.peers.values().map(Vec::len).sum();
+        let nodes = made.peers.iter().take(NODES);
+        let mut nodes: Vec<_> =
+            nodes.map(|(node, pods)| format!("{node} {}", pods.len())).collect();
+        if made.peers.len() > NODES {
+            nodes.push(format!("{} more", made.peers.len() - NODES));
+        }
+        let told = format!("{} on {} nodes: {}", pods(all), made.peers.len(), nodes.join(", "));
+        line("probes", &told);
+    }
+    if let Some(agent) = &made.agent {
+        if let Some(age) = agent.list_age {
+            let peers = agent.peers.map(|peers| format!(", {peers} peers")).unwrap_or_default();
+            line("list", &format!("confirmed {} s ago{peers}", number(age.round())));
+        }
+        for probes in &agent.probes {
+            let reason = if probes.reason.is_empty() { &probes.result } else { &probes.reason };
+            let count = number(probes.count.round());
+            line("results", &format!("{} {reason}: {count} in five minutes", probes.protocol));
+        }
+        for (reason, count) in &agent.skipped {
+            line("not sent", &format!("{reason}: {}", number(count.round())));
+        }
+    }
+    let others: Vec<_> = made.standpoints.iter().filter(|one| !one.selects).collect();
+    if !others.is_empty() {
+        text.push_str("\nNot selected by\n");
+        for one in others {
+            let _ = writeln!(text, "  {:<12} {}", one.prober, one.because);
+        }
+    }
+    if !made.paths.is_empty() {
+        let _ = writeln!(text, "\nPaths of its node, the worst first, over five minutes");
+        text.push_str(&paths(made.paths.iter()));
+    }
+    if !made.next.is_empty() {
+        text.push_str("\nNext\n");
+        for advice in &made.next {
+            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
+        }
+    }
+    text.push_str(&source(&made.source));
+    text
+}
+
+fn why(one: &Standpoint) -> String {
+    match &one.reason {
+        Some(reason) => format!("{reason}: {}", one.because),
+        None => one.because.clone(),
+    }
+}

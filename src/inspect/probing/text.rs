@@ -1,0 +1,118 @@
+//! A `NetworkProber` explained, as a person reads it.
+use std::fmt::Write;
+
+use super::{Explanation, pods};
+use crate::{
+    inspect::{explain::Source, figures::number, table::table},
+    network_prober::measurement::{Measurement, PathFigures},
+};
+
+/// How many nodes are listed with their agents.
+const NODES: usize = 10;
+
+/// The explanation as text, with a line break at its end.
+#[must_use]
+pub fn text(made: &Explanation) -> String {
+    let mut text = format!(
+        "{} ({}): {} of {} selected pods have an agent\n",
+        made.prober, made.how, made.injected, made.selected
+    );
+    let mut line = |name: &str, told: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<12} {told}");
+    };
+    for condition in &made.conditions {
+        line("condition", condition);
+    }
+    if let Some((count, why)) = &made.failing {
+        line("failing", &format!("{count} agents cannot start: {why}"));
+    }
+    for one in &made.not_injected {
+        line("without", &format!("{} {}: {}", one.count, one.reason, one.meaning));
+    }
+    if made.need_restart > 0 {
+        line("restart", &format!("{} with an agent of an earlier spec", pods(made.need_restart)));
+    }
+    if !made.agents.is_empty() {
+        let listed = made.agents.iter().take(NODES);
+        let mut nodes: Vec<_> = listed.map(|n| format!("{} {}", n.node, n.agents)).collect();
+        if made.agents.len() > NODES {
+            nodes.push(format!("{} more nodes", made.agents.len() - NODES));
+        }
+        line("agents", &nodes.join(", "));
+    }
+    if let Some(figures) = made.measured.as_ref().and_then(|measured| measured.figures.as_ref()) {
+        line("scraped", &format!("{} agents, by Prometheus", figures.scraped));
+        text.push_str(&in_tables(figures));
+    }
+    if !made.next.is_empty() {
+        text.push_str("\nNext\n");
+        for advice in &made.next {
+            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
+        }
+    }
+    text.push_str(&source(&made.source));
+    text
+}
+
+/// Where the answer is from.
+pub(super) fn source(source: &Source) -> String {
+    match source {
+        Source::Leader { identity, version } => {
+            format!("\nFrom the operator, {identity} (version {version}), just now\n")
+        }
+        Source::Status { because } => {
+            format!("\nFrom what the API server has; the operator was not asked: {because}\n")
+        }
+    }
+}
+
+fn in_tables(figures: &Measurement) -> String {
+    let mut text = String::new();
+    let bad = figures.nodes.iter().filter(|node| node.bad);
+    let rows: Vec<_> = bad
+        .map(|node| [node.node.clone(), zone(&node.zone), loss(node.loss), p99(node.p99)])
+        .collect();
+    if !rows.is_empty() {
+        text.push_str("\nNodes to blame: most of their paths are bad\n");
+        text.push_str(&table(["NODE", "ZONE", "LOSS", "P99"], &rows));
+    }
+    if !figures.worst.is_empty() {
+        text.push_str("\nWorst paths, over five minutes\n");
+        text.push_str(&paths(figures.worst.iter()));
+    }
+    if !figures.silent.is_empty() {
+        let _ = writeln!(text, "\nSilent agents: {} probe nobody", figures.silent_agents);
+        let silent = figures.silent.iter();
+        let rows: Vec<_> = silent
+            .map(|agent| [format!("{}/{}", agent.namespace, agent.pod), agent.peers.to_string()])
+            .collect();
+        text.push_str(&table(["POD", "PEERS"], &rows));
+    }
+    text
+}
+
+/// Paths in a table, with the end that is to blame.
+pub(super) fn paths<'a>(paths: impl Iterator<Item = &'a PathFigures>) -> String {
+    let rows: Vec<_> = paths
+        .map(|path| {
+            let blame = if path.bad { path.to_blame() } else { "-".into() };
+            [path.from.clone(), path.to.clone(), loss(path.loss), p99(path.p99), blame]
+        })
+        .collect();
+    table(["FROM", "TO", "LOSS", "P99", "TO BLAME"], &rows)
+}
+
+fn zone(zone: &str) -> String {
+    if zone.is_empty() { "-".into() } else { zone.to_owned() }
+}
+
+/// A loss in percent.
+pub(super) fn loss(loss: Option<f64>) -> String {
+    loss.map_or("-".into(), |loss| format!("{} %", number((loss * 1000.0).round() / 10.0)))
+}
+
+/// A time in milliseconds.
+pub(super) fn p99(p99: Option<f64>) -> String {
+    p99.map_or("-".into(), |p99| format!("{} ms", number((p99 * 10_000.0).round() / 10.0)))
+}

@@ -1,0 +1,125 @@
+//! What is asked, and what is made of answers that nobody vouches for.
+use super::*;
+use crate::{network_prober::rules, prometheus::promql::check_vector};
+
+fn subject(prober: &str) -> Subject {
+    Subject {
+        prober: prober.into(),
+        period: Duration::from_secs(10),
+        timeout: Duration::from_secs(1),
+    }
+}
+
+fn row(figure: &str, labels: &[(&'static str, &str)], value: f64) -> Row {
+    let labels = labels.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+    Row { figure: figure.into(), labels, value }
+}
+
+fn node(figure: &str, name: &str, value: f64) -> Row {
+    row(figure, &[("node", name)], value)
+}
+
+fn pair(figure: &str, from: &str, to: &str, value: f64) -> Row {
+    let zone = |node: &str| if node < "n5" { "a" } else { "b" };
+    let labels =
+        [("src_node", from), ("src_zone", zone(from)), ("dst_node", to), ("dst_zone", zone(to))];
+    row(figure, &labels, value)
+}
+
+#[test]
+fn what_is_asked_is_promql_about_this_prober_and_of_series_that_exist() {
+    let nodes = vec!["node-1.example".to_owned(), r#"odd"} or vector(1) #\"#.to_owned()];
+    for prober in ["shop/web", r#"odd"} or vector(1) #"#] {
+        let subject = subject(prober);
+        let agent = of_agent(&subject, r#"odd"} or vector(1) #"#, "web-1");
+        let all = [overview(&subject), paths(&subject, None), paths(&subject, Some(&nodes)), agent];
+        for promql in all {
+            let checked = check_vector(&promql);
+            assert!(checked.is_ok(), "{checked:?}: {promql}");
+            for selector in promql.split("netprober").skip(1) {
+                let (name, labels) = selector.split_once('{').unwrap();
+                let own = [format!("job={}", string(prober)), format!("prober={}", string(prober))];
+                assert!(own.iter().any(|own| labels.starts_with(own)), "{selector}");
+                let name = format!("netprober{name}");
+                let known = rules::NAMES.iter().chain(crate::agent::metrics::NAMES);
+                assert!(known.into_iter().any(|known| **known == name), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_matches_itself_and_nothing_else() {
+    assert_eq!(literally("node-1.example"), r"node\-1\.example");
+    assert_eq!(literally("a|.*"), r"a\|\.\*");
+    assert_eq!(literally("ä"), "ä");
+}
+
+#[test]
+fn a_small_cluster_is_a_whole_matrix_by_zone_and_name() {
+    let rows = vec![
+        node("node_loss", "n9", 0.2),
+        node("node_loss", "n1", 0.0),
+        node("node_p99", "n1", 0.001),
+        node("node_loss", "n2", 0.01),
+        pair("pair_loss", "n1", "n9", 0.3),
+        pair("also_p99", "n1", "n9", 0.2),
+        pair("pair_p99", "n1", "n2", 0.004),
+        row("scraped", &[], 3.0),
+        row("silent_agents", &[], 1.0),
+        row("silent", &[("namespace", "shop"), ("pod", "web-1")], 20.0),
+    ];
+    let overview = Overview::of(rows, Limits::of(&subject("n/p")));
+    let chosen = overview.chosen();
+    assert_eq!(chosen, ["n1", "n2", "n9"]);
+    let rows = vec![pair("pair_loss", "n1", "n9", 0.3), pair("pair_p99", "n9", "n2", 0.05)];
+    let found = overview.measurement(&chosen, rows);
+    let names: Vec<_> = found.nodes.iter().map(|n| (&*n.zone, &*n.node)).collect();
+    // Of n2 no path from or to it has a loss, yet one has a latency.
+    assert_eq!(names, [("a", "n1"), ("a", "n2"), ("b", "n9")]);
+    assert_eq!(found.loss[0], [None, None, Some(0.3)]);
+    assert_eq!(found.p99[2], [None, Some(0.05), None]);
+    assert_eq!((found.scraped, found.silent_agents, found.silent.len()), (3, 1, 1));
+    let worst: Vec<_> = found.worst.iter().map(|p| (&*p.from, &*p.to, p.loss, p.blame)).collect();
+    assert_eq!(worst, [("n1", "n9", Some(0.3), Blame::To), ("n1", "n2", None, Blame::Between)]);
+    assert_eq!(found.worst[0].p99, Some(0.2));
+    assert_eq!((found.lossy, found.slow), (0.05, 0.1));
+    assert_eq!(found.worst[0].to_blame(), "n9");
+}
+
+#[test]
+fn of_a_large_cluster_the_worst_nodes_are_shown_and_counted() {
+    let rows = (0..500).map(|i| node("node_loss", &format!("n{i:03}"), f64::from(i) / 1000.0));
+    let overview = Overview::of(rows.collect(), Limits::of(&subject("n/p")));
+    let chosen = overview.chosen();
+    assert_eq!(chosen.len(), LARGEST_MATRIX);
+    assert!(chosen.contains(&"n499".to_owned()) && !chosen.contains(&"n100".to_owned()));
+    let found = overview.measurement(&chosen, vec![pair("pair_loss", "n001", "n499", 0.9)]);
+    assert_eq!((found.measured_nodes, found.nodes.len()), (500, LARGEST_MATRIX));
+    // A path to a node that is not shown has no field.
+    assert!(found.loss.iter().flatten().all(Option::is_none));
+}
+
+#[test]
+fn what_is_no_figure_is_left_out() {
+    let read = |text: &str| {
+        let body =
+            format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{text}]}}}}"#);
+        let mut rows = vec![];
+        decode::vector(200, "application/json", body.as_bytes(), |series| {
+            rows.extend(Row::of(&series));
+            Ok(())
+        })
+        .unwrap();
+        rows.len()
+    };
+    let of = |figure: &str, node: &str, value: &str| {
+        format!(r#"{{"metric":{{"figure":"{figure}","node":"{node}"}},"value":[0,"{value}"]}}"#)
+    };
+    assert_eq!(read(&of("node_loss", "n", "0.5")), 1);
+    for value in ["NaN", "+Inf", "-1"] {
+        assert_eq!(read(&of("node_loss", "n", value)), 0, "{value}");
+    }
+    assert_eq!(read(&of("", "n", "1")), 0);
+    assert_eq!(read(&of("node_loss", &"x".repeat(254), "1")), 0);
+}

@@ -1,0 +1,336 @@
+//! What can be seen of the `NetworkProber`s from outside: the answers of `/api/v1/networkprobers`, read by
+//! the status page and by the commands that explain. Every replica knows it.
+//!
+//! Nothing of namespaces that do not consent is in it: it is made of what the webhook and the agents get.
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    measurement::{AgentFigures, Measurement},
+    members::Member,
+    reasons,
+    settings::Settings,
+    view::{Key, Snapshot, View},
+};
+use crate::{
+    agent::pinglist::{Pinglist, Protocol},
+    api::network_prober::Mode,
+};
+
+/// How many nodes with agents are listed, those with the fewest agents first: who has 5,000 asks for one.
+const LISTED: usize = 200;
+
+/// One replica and what it knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// Its name in the Lease.
+    pub identity: String,
+    /// Its version.
+    pub version: String,
+    /// Its clock.
+    pub now: Timestamp,
+    /// Whether it has listed the `NetworkProber`s; false also where the kind does not run.
+    pub synced: bool,
+    /// By namespace and name.
+    pub probers: Vec<ProberView>,
+}
+
+/// One `NetworkProber`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProberView {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What is wrong with its spec; then nothing else is known.
+    pub problem: Option<String>,
+    /// Where agents run.
+    pub mode: Mode,
+    /// Each peer is probed once in so many seconds.
+    pub period_seconds: f64,
+    /// A probe without an answer for so many seconds has failed.
+    pub timeout_seconds: f64,
+    /// By which protocols.
+    pub probes: Vec<Protocol>,
+    /// The image of new agents.
+    pub image: Option<String>,
+    /// Whether its pods were listed.
+    pub listed: bool,
+    /// How many pods are selected.
+    pub selected: usize,
+    /// How many of them have an agent.
+    pub injected: usize,
+    /// How many have one of an earlier spec.
+    pub need_restart: usize,
+    /// Why the others have none.
+    pub not_injected: Vec<Uncovered>,
+    /// Agents that cannot start: how many, and what the kubelet says of the first.
+    pub failing: Option<(usize, String)>,
+    /// No further pod gets an agent, because agents cannot start.
+    pub paused: bool,
+    /// How many pods probe and are probed.
+    pub members: usize,
+    /// On how many nodes.
+    pub nodes: usize,
+    /// These nodes: those with the fewest agents first, [`LISTED`] at most.
+    pub agents: Vec<NodeAgents>,
+    /// About how many series the agents export together.
+    pub estimated_series: usize,
+    /// What Prometheus says; only where one `NetworkProber` was asked for.
+    pub measured: Option<Measured>,
+}
+
+/// Selected pods without an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uncovered {
+    /// The word of status and metrics.
+    pub reason: String,
+    /// How many.
+    pub count: usize,
+    /// What it means.
+    pub meaning: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Uncovered {
+    /// So many for this reason, in words.
+    #[must_use]
+    pub fn of(reason: &str, count: usize) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            count,
+            meaning: reasons::meaning(reason).to_owned(),
+            remedy: reasons::remedy(reason).map(str::to_owned),
+        }
+    }
+}
+
+/// How many agents a node has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAgents {
+    /// The node.
+    pub node: String,
+    /// Its zone.
+    pub zone: String,
+    /// How many pods on it take part.
+    pub agents: usize,
+}
+
+/// What Prometheus was asked, and what came back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    /// Its name in the operator's configuration.
+    pub endpoint: String,
+    /// Why there are no figures.
+    pub problem: Option<String>,
+    /// The figures.
+    pub figures: Option<Measurement>,
+}
+
+/// One pod that has an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodView {
+    /// The `NetworkProber` whose agent it has, as `<namespace>/<name>`; none if it has no agent.
+    pub prober: Option<String>,
+    /// Whether it probes and is probed.
+    pub takes_part: bool,
+    /// Whom its list names now.
+    pub peers: Vec<PeerView>,
+    /// What its agent says of itself, as Prometheus has it.
+    pub agent: Option<AgentFigures>,
+    /// Why that is not known.
+    pub problem: Option<String>,
+}
+
+/// A pod that is probed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerView {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// The zone of its node.
+    pub zone: String,
+}
+
+impl ProberView {
+    /// One `NetworkProber` of a snapshot, without figures.
+    #[must_use]
+    pub fn of((namespace, name): &Key, view: &View) -> Self {
+        let members = &view.members;
+        let agents = agents(&members.members);
+        let settings = view.settings.as_ref();
+        Self {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            problem: settings.err().cloned(),
+            mode: settings.map_or(Mode::Sidecar, |s| s.mode),
+            period_seconds: settings.map_or(0.0, |s| s.period.as_secs_f64()),
+            timeout_seconds: settings.map_or(0.0, |s| s.timeout.as_secs_f64()),
+            probes: settings.map(|s| s.probes.clone()).unwrap_or_default(),
+            image: view.recipe.as_ref().map(|recipe| recipe.image.clone()),
+            listed: view.synced,
+            selected: members.selected,
+            injected: members.injected,
+            need_restart: members.need_restart,
+            not_injected: members.not_injected.iter().map(|(r, n)| Uncovered::of(r, *n)).collect(),
+            failing: members.failing.clone(),
+            paused: members.is_failing(),
+            members: members.members.len(),
+            nodes: agents.len(),
+            agents: agents.into_iter().take(LISTED).collect(),
+            estimated_series: view.pinglists.estimated_series,
+            measured: None,
+        }
+    }
+
+    /// `<namespace>/<name>`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+fn agents(members: &[Member]) -> Vec<NodeAgents> {
+    let mut nodes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for member in members {
+        *nodes.entry((&member.node, &member.zone)).or_default() += 1;
+    }
+    let one = |((node, zone), agents): ((&str, &str), usize)| NodeAgents {
+        node: node.into(),
+        zone: zone.into(),
+        agents,
+    };
+    let mut nodes: Vec<_> = nodes.into_iter().map(one).collect();
+    nodes.sort_by(|a, b| (a.agents, &a.node).cmp(&(b.agents, &b.node)));
+    nodes
+}
+
+/// The `NetworkProber`s that are asked for.
+#[must_use]
+pub fn probers(snapshot: &Snapshot, filter: &Filter) -> Vec<ProberView> {
+    let asked = snapshot.views.iter().filter(|((namespace, name), _)| {
+        filter.namespace.as_ref().is_none_or(|wanted| wanted == namespace)
+            && filter.name.as_ref().is_none_or(|wanted| wanted == name)
+    });
+    asked.map(|(key, view)| ProberView::of(key, view)).collect()
+}
+
+/// What is known of a pod.
+#[must_use]
+pub fn pod(snapshot: &Snapshot, namespace: &str, name: &str) -> PodView {
+    let is = |member: &&Member| (&*member.namespace, &*member.name) == (namespace, name);
+    for view in snapshot.views.values() {
+        let members = &view.members;
+        let (found, takes_part) = match members.members.iter().find(is) {
+            Some(member) => (Some(member), true),
+            None => (members.guests.values().find(is), false),
+        };
+        let (Some(member), Ok(settings)) = (found, &view.settings) else { continue };
+        let list = view.pinglists.of(&member.uid).map(|list| list.body());
+        let list = list.and_then(|body| serde_json::from_slice::<Pinglist>(&body).ok());
+        let peers = list.map(|list| list.peers).unwrap_or_default().into_iter();
+        let peers = peers.map(|peer| PeerView {
+            namespace: peer.namespace,
+            name: peer.name,
+            node: peer.node,
+            zone: peer.zone,
+        });
+        let prober = Some(Settings::key(settings));
+        return PodView { prober, takes_part, peers: peers.collect(), ..PodView::default() };
+    }
+    PodView::default()
+}
+
+/// What part of everything is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this namespace only.
+    pub namespace: Option<String>,
+    /// Of this name only. With a namespace it is one, and its figures are asked for.
+    pub name: Option<String>,
+}
+
+impl Filter {
+    /// No name in Kubernetes is longer.
+    const NAME: usize = 253;
+
+    /// Reads the query part of a URL.
+    ///
+    /// # Errors
+    /// Names the parameter and what it takes.
+    pub fn parse(query: &str) -> Result<Self, String> {
+        let mut filter = Self::default();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            let place = match &*key {
+                "namespace" => &mut filter.namespace,
+                "name" => &mut filter.name,
+                _ => return Err(format!("{key}: no such parameter; there are namespace, name")),
+            };
+            if place.is_some() {
+                return Err(format!("{key}: given twice; give it once"));
+            }
+            match value.chars().count() {
+                0 => return Err(format!("{key}: empty; leave it out to get all")),
+                1..=Self::NAME => *place = Some(value.into_owned()),
+                long => {
+                    let most = Self::NAME;
+                    return Err(format!("{key}: {long} characters; a name has at most {most}"));
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    /// The one that is asked for.
+    #[must_use]
+    pub fn one(&self) -> Option<(&str, &str)> {
+        Some((self.namespace.as_deref()?, self.name.as_deref()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_parameters_are_named() {
+        let long = format!("name={}", "x".repeat(254));
+        for (query, error) in [
+            ("node=a", "node: no such parameter; there are namespace, name"),
+            ("name=", "name: empty; leave it out to get all"),
+            ("name=a&name=b", "name: given twice; give it once"),
+            (&long, "name: 254 characters; a name has at most 253"),
+        ] {
+            assert_eq!(Filter::parse(query), Err(error.to_owned()), "{query}");
+        }
+        let filter = Filter::parse("namespace=shop&name=w%C3%A9b").unwrap();
+        assert_eq!(filter.one(), Some(("shop", "wéb")));
+        assert_eq!(Filter::parse("name=a").unwrap().one(), None);
+    }
+
+    #[test]
+    fn nodes_with_the_fewest_agents_stand_first() {
+        let member = |node: &str| Member {
+            namespace: "n".into(),
+            name: "p".into(),
+            uid: "u".into(),
+            ips: vec![],
+            port: 1,
+            node: node.into(),
+            zone: "a".into(),
+        };
+        let all = agents(&[member("n1"), member("n2"), member("n1"), member("n3")]);
+        let seen: Vec<_> = all.iter().map(|one| (&*one.node, one.agents)).collect();
+        assert_eq!(seen, [("n2", 1), ("n3", 1), ("n1", 2)]);
+    }
+}

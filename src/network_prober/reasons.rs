@@ -1,0 +1,96 @@
+//! Why a pod has no agent, in a sentence, and what to do about it.
+use crate::webhook::injection::SkipReason;
+
+/// What a reason of status and metrics means; what is not known here explains itself by its name.
+#[must_use]
+pub fn meaning(reason: &str) -> &str {
+    match known(reason) {
+        Some((_, meaning, _)) => meaning,
+        None => reason,
+    }
+}
+
+/// What to do about it.
+#[must_use]
+pub fn remedy(reason: &str) -> Option<&'static str> {
+    let (_, _, remedy) = known(reason)?;
+    Some(remedy)
+}
+
+fn known(reason: &str) -> Option<(SkipReason, &'static str, &'static str)> {
+    let reason = SkipReason::ALL.into_iter().find(|one| one.as_str() == reason)?;
+    let (meaning, remedy) = words(reason);
+    Some((reason, meaning, remedy))
+}
+
+const fn words(reason: SkipReason) -> (&'static str, &'static str) {
+    match reason {
+        SkipReason::HostNetwork => (
+            "it uses its node's network: two agents of one node would share their ports",
+            "leave it, or measure nodes with mode: DaemonSet",
+        ),
+        SkipReason::OptedOut => (
+            "an annotation of the pod or its namespace keeps agents out",
+            "nothing, or remove probes.bigmikes.io/inject: \"false\" or netprober-container-deployed",
+        ),
+        SkipReason::PortTaken => (
+            "a container of it declares, or is checked on, a port of the agent",
+            "set spec.httpPort and spec.httpPrometheusPort to ports that nobody uses",
+        ),
+        SkipReason::NameTaken => (
+            "a container or volume of it has the name net-prober or net-prober-vol",
+            "rename that container or volume",
+        ),
+        SkipReason::SharedProcesses => (
+            "its containers share their processes, and the NetworkProber is another namespace's: its \
+             container could read what the application reads",
+            "leave it, or measure it by a NetworkProber of its own namespace",
+        ),
+        SkipReason::Windows => ("it runs on Windows, the agent on Linux", "leave it"),
+        SkipReason::MirrorPod => ("the kubelet runs it from a file", "leave it"),
+        SkipReason::JobOnOldServer => (
+            "it ends, and without native sidecars (Kubernetes 1.29) the agent would keep it",
+            "leave it, or upgrade the cluster",
+        ),
+        SkipReason::OtherProber => {
+            ("an older NetworkProber has it", "narrow one of the two selectors")
+        }
+        SkipReason::AlreadyInjected => ("it has an agent", "nothing"),
+        SkipReason::AgentFailing => (
+            "agents of this spec do not start, so that no further pod gets one",
+            "repair the image (kubectl describe pod says why it does not start); then restart the pod",
+        ),
+        SkipReason::NamespaceExcluded => (
+            "its namespace is the system's or the operator's, which are never touched",
+            "select it not",
+        ),
+        SkipReason::NamespaceNotConsenting => (
+            "its namespace does not consent to this NetworkProber, or not to its image",
+            "kubectl annotate namespace NAMESPACE probes.bigmikes.io/allow=NAMESPACE/NAME of the \
+             NetworkProber",
+        ),
+        SkipReason::CreatedBefore => (
+            "nothing shows that the webhook was asked: it is older than the NetworkProber, or no \
+             replica answered",
+            "restart it when it suits you: kubectl rollout restart; if it is new, `doctor` looks at the webhook",
+        ),
+        SkipReason::Stripped => (
+            "another webhook has removed the agent, or its restartPolicy",
+            "look for webhooks that rewrite pods after ours (managedFields of the pod), and upgrade them",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_sentence_and_a_remedy() {
+        for reason in SkipReason::ALL {
+            assert_ne!(meaning(reason.as_str()), reason.as_str());
+            assert!(remedy(reason.as_str()).is_some(), "{reason}");
+        }
+        assert_eq!((meaning("Unheard"), remedy("Unheard")), ("Unheard", None));
+    }
+}
