@@ -35,6 +35,10 @@ pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     let bad = victim(stage)?;
     create(stage, NAME, "pollingPeriod: 500ms\ntimeout: 400ms").await?;
     deploy(stage, NAME, 3).await?;
+    // Each new pod takes the place of an old one: one stays on each node.
+    let one_by_one =
+        r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}"#;
+    stage.cluster.kubectl(&["patch", &format!("deployment/{NAME}"), "-p", one_by_one])?;
     ready(stage, NAME, 3).await?;
     all_measured(stage).await?;
     a_rollout_is_no_loss(stage).await?;
@@ -158,7 +162,7 @@ async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
         "busybox httpd -p 8000 -h /bin",
     ])?;
     // Several packets each way: of these hardly any come through.
-    let ask = format!("busybox wget -q -T 1 -O /dev/null http://{address}:8000/busybox");
+    let ask = format!("busybox wget -q -O /dev/null http://{address}:8000/busybox");
     let patch = serde_json::json!({"spec": {"template": {"spec": {"containers": [{
         "name": "c",
         "readinessProbe": {
@@ -188,7 +192,8 @@ async fn all_measured(stage: &Stage) -> Result<()> {
 fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
     let pods = stage.json(&["pods", "-l", &format!("app={NAME}")])?;
     let pods = pods["items"].as_array().context("pods")?;
-    let mut there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node);
+    let mut there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).peekable();
+    ensure!(there.peek().is_some(), "no pod on {node}");
     Ok(there.any(|pod| {
         let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         conditions.any(|c: &Value| c["type"] == "Ready" && c["status"] == "True")
