@@ -154,6 +154,11 @@ async fn packets_of_pods_are_held_and_lost_and_no_others() {
     }
     let stage = Stage::set();
     echo(&stage.far);
+    // New links need a moment until they carry the first packet.
+    let end = Instant::now() + Duration::from_secs(30);
+    while Stage::ping(&stage.pod, ECHO, 1).0 == 0 {
+        assert!(Instant::now() < end, "the links carry nothing");
+    }
     let (back, _) = Stage::ping(&stage.pod, ECHO, 50);
     assert_eq!(back, 50, "without impairment");
 
