@@ -1,6 +1,7 @@
 //! Reads from the loopback of a pod, by a port-forward through the API server.
 use std::time::Duration;
 
+use futures::FutureExt;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -10,6 +11,9 @@ use kube::{Api, Client};
 
 /// The longest it may take, the way there included: the answer is made from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the reason is waited for after the connection has ended: both come by the same way.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The largest answer: about one node that a thousand objects judge, ten times over.
 const LARGEST: usize = 32 << 20;
@@ -74,10 +78,18 @@ async fn ask(
         Ok::<_, hyper::Error>(answer)
     };
     let mut exchange = std::pin::pin!(exchange);
+    let mut refused = std::pin::pin!(refused.fuse());
+    let why = |why: String| Err(ForwardError::Pod(why.trim().to_owned()));
     let result = tokio::select! {
-        answer = &mut exchange => answer.map_err(|error| failed(&error)).flatten(),
-        // Says why when it says anything; else the connection ends by itself.
-        Some(why) = refused => Err(ForwardError::Pod(why.trim().to_owned())),
+        answer = &mut exchange => match answer.map_err(|error| failed(&error)).flatten() {
+            // The connection may end before the reason arrives, which comes by a channel of its own.
+            Err(error) => match tokio::time::timeout(LAST_WORD, refused).await {
+                Ok(Some(text)) => why(text),
+                _ => Err(error),
+            },
+            answer => answer,
+        },
+        Some(text) = &mut refused => why(text),
         else => exchange.await.map_err(|error| failed(&error)).flatten(),
     };
     forward.abort();
