@@ -13,6 +13,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_injector_uncovered_pods",
     "traffic_operator_leader",
     "traffic_operator_networkprober_estimated_series",
+    "traffic_operator_networkprober_paused_namespaces",
     "traffic_operator_networkprober_pinglist_agents",
     "traffic_operator_networkprober_pinglist_requests_total",
     "traffic_operator_networkprober_pods",

@@ -135,29 +135,12 @@ pub struct Child {
 }
 
 /// What the `ConfigMap` of the agents holds.
-#[derive(Clone, Debug)]
-pub enum Content {
+#[derive(Clone, Copy, Debug)]
+pub struct Content<'a> {
     /// `ca.crt`: whom to trust when asking for a pinglist.
-    Authorities(String),
+    pub authorities: Option<&'a str>,
     /// `config.json`: everybody.
-    Endpoints(Vec<u8>),
-}
-
-impl Content {
-    /// Its size in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Authorities(pem) => pem.len(),
-            Self::Endpoints(file) => file.len(),
-        }
-    }
-
-    /// Whether there is nothing in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    pub endpoints: Option<&'a [u8]>,
 }
 
 /// Who owns the children, and what they are called.
@@ -203,14 +186,16 @@ impl Family<'_> {
 
     /// What the agents of one namespace read.
     #[must_use]
-    pub fn config_map(&self, namespace: &str, content: &Content) -> Child {
-        let body = match content {
-            Content::Authorities(pem) => json!({"data": {"ca.crt": pem}}),
+    pub fn config_map(&self, namespace: &str, content: Content<'_>) -> Child {
+        let mut body = json!({});
+        if let Some(pem) = content.authorities {
+            body["data"] = json!({"ca.crt": pem});
+        }
+        if let Some(file) = content.endpoints {
             // As the original wrote it: a consumer of binaryData finds nothing in data.
-            Content::Endpoints(file) => {
-                json!({"binaryData": {"config.json": k8s_openapi::ByteString(file.clone())}})
-            }
-        };
+            let file = k8s_openapi::ByteString(file.to_vec());
+            body["binaryData"] = json!({"config.json": file});
+        }
         self.child(ChildKind::ConfigMap, Some(namespace), &self.settings.name, body)
     }
 

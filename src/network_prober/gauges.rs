@@ -34,6 +34,7 @@ impl Collector for Gauges {
             Ok(())
         };
         let (mut pods, mut uncovered, mut estimated) = (vec![], vec![], vec![]);
+        let mut paused = vec![];
         for ((namespace, name), view) in views() {
             let of = [("namespace", namespace.as_str()), ("name", name.as_str())];
             let members = &view.members;
@@ -41,19 +42,28 @@ impl Collector for Gauges {
                 ("selected", members.selected),
                 ("injected", members.injected),
                 ("need_restart", members.need_restart),
+                ("failing", members.failures()),
             ] {
                 pods.push(([of[0], of[1], ("state", state)], count));
             }
             for (reason, count) in &members.not_injected {
                 uncovered.push(([of[0], of[1], ("reason", *reason)], *count));
             }
+            paused.push((of, members.paused.len()));
             estimated.push((of, view.pinglists.estimated_series));
         }
         let pods: Vec<_> = pods.iter().map(|(labels, count)| (&labels[..], *count)).collect();
         family(
             "traffic_operator_networkprober_pods",
-            "Pods of a NetworkProber: selected, with an agent, with one of an earlier spec",
+            "Pods of a NetworkProber: selected, with an agent, with one of an earlier spec, with one \
+             that cannot start",
             &pods,
+        )?;
+        let paused: Vec<_> = paused.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+        family(
+            "traffic_operator_networkprober_paused_namespaces",
+            "Namespaces in which no further pod gets an agent, because agents there cannot start",
+            &paused,
         )?;
         let uncovered: Vec<_> = uncovered.iter().map(|(l, count)| (&l[..], *count)).collect();
         family(

@@ -70,7 +70,7 @@ pub(super) fn decide(
     if let Some(reason) = injection::skip_reason(&placed, recipe) {
         return Verdict::Skip(reason);
     }
-    if view.members.is_failing() {
+    if view.members.is_paused(namespace) {
         return Verdict::Skip(SkipReason::AgentFailing);
     }
     Verdict::Inject(Box::new(recipe.clone()))

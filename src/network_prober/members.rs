@@ -16,14 +16,13 @@ use crate::{
     webhook::injection::{self, Recipe, SkipReason},
 };
 
+mod failing;
 mod presence;
 #[cfg(test)]
 mod tests;
 
+use failing::Tally;
 use presence::{Addresses, Presence, presence};
-
-/// What the kubelet says of a container that is on its way.
-const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// A pod that probes and is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,18 +87,26 @@ pub struct Members {
     pub guests: BTreeMap<String, Member>,
     /// Namespaces of selected pods.
     pub namespaces: BTreeSet<String>,
-    /// Agents of the present spec that cannot start: how many, and what the kubelet says of the first.
-    pub failing: Option<(usize, String)>,
-    /// Whether any agent of the present spec runs.
-    pub any_runs: bool,
+    /// Where agents read a file of peers.
+    pub readers: BTreeSet<String>,
+    /// Agents that cannot start, of any spec, by what their kubelets say.
+    pub failing: BTreeMap<String, usize>,
+    /// The namespaces in which no further pod gets an agent for now, and what a kubelet says of one
+    /// there.
+    pub paused: BTreeMap<String, String>,
 }
 
 impl Members {
-    /// Whether agents of the present spec cannot start anywhere: one more would be one more pod that
-    /// never starts.
+    /// Whether agents cannot start in a namespace: one more would be one more pod that never starts.
     #[must_use]
-    pub fn is_failing(&self) -> bool {
-        self.failing.is_some() && !self.any_runs
+    pub fn is_paused(&self, namespace: &str) -> bool {
+        self.paused.contains_key(namespace)
+    }
+
+    /// How many agents cannot start.
+    #[must_use]
+    pub fn failures(&self) -> usize {
+        self.failing.values().sum()
     }
 
     /// How many selected pods have no agent.
@@ -142,9 +149,12 @@ pub struct Nodes<'a> {
 pub fn members(selection: &Selection<'_>) -> Members {
     let mut found = Members::default();
     let hash = selection.recipe.map(Recipe::hash);
+    let mut tallies = BTreeMap::<&str, Tally>::new();
     let ours = selection.pods.iter().filter_map(|pod| {
         let standing = selection.scope.standing(pod.namespace())?;
-        is_ours_to_count(selection.settings, pod).then_some((&**pod, standing))
+        // Of a namespace that does not consent its author learns nothing, not even a number.
+        let told = standing == Standing::Allowed || pod.namespace() == selection.settings.namespace;
+        (told && is_ours_to_count(selection.settings, pod)).then_some((&**pod, standing))
     });
     let ours: Vec<_> = ours.collect();
     let allowed = ours.iter().filter(|(_, standing)| *standing == Standing::Allowed);
@@ -177,17 +187,18 @@ pub fn members(selection: &Selection<'_>) -> Members {
         }
         match agent {
             Ok(agent) => {
-                found.count(hash.as_deref(), pod, &agent);
+                let tally = tallies.entry(pod.namespace()).or_default();
+                found.count(hash.as_deref(), pod, &agent, tally, selection.now);
                 found.place(agent.running, member(&agent));
+            }
+            Err(reason) if reason == SkipReason::CreatedBefore.as_str() => {
+                tallies.entry(pod.namespace()).or_default().bare += 1;
             }
             Err(reason) => *found.not_injected.entry(reason).or_default() += 1,
         }
     }
-    if found.is_failing()
-        && let Some(count) = found.not_injected.remove(SkipReason::CreatedBefore.as_str())
-    {
-        // Whether they were there before or were passed over since: a restart would not help them.
-        found.not_injected.insert(SkipReason::AgentFailing.as_str(), count);
+    for (namespace, tally) in &tallies {
+        found.conclude(namespace, tally);
     }
     found.hold(selection.last);
     found
@@ -258,19 +269,43 @@ pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
 }
 
 impl Members {
-    fn count(&mut self, hash: Option<&str>, pod: &PodObject, agent: &AgentFacts<'_>) {
+    fn count(
+        &mut self,
+        hash: Option<&str>,
+        pod: &PodObject,
+        agent: &AgentFacts<'_>,
+        tally: &mut Tally,
+        now: i64,
+    ) {
         self.injected += 1;
+        if !agent.pulls && !self.readers.contains(pod.namespace()) {
+            self.readers.insert(pod.namespace().to_owned());
+        }
         let current = hash.is_none_or(|hash| pod.annotation(HASH_ANNOTATION) == Some(hash));
         if !current {
             self.need_restart += 1;
         }
-        // That it is being made is no failure.
-        let waiting = agent.waiting.filter(|reason| current && !STARTING.contains(reason));
-        if let Some(waiting) = waiting {
-            let (count, _) = self.failing.get_or_insert_with(|| (0, waiting.to_owned()));
-            *count += 1;
+        let failure = failing::failure(agent, now);
+        if let Some((why, _)) = failure {
+            failing::count(&mut self.failing, why);
         }
-        self.any_runs |= current && agent.running;
+        // An earlier spec says nothing of this one: its author has corrected it.
+        if current {
+            tally.take(agent, failure);
+        }
+    }
+
+    fn conclude(&mut self, namespace: &str, tally: &Tally) {
+        let pause = tally.pause();
+        if let Some(why) = pause {
+            self.paused.insert(namespace.to_owned(), why.to_owned());
+        }
+        if tally.bare > 0 {
+            // Whether they were there before or were passed over since: a restart would not help.
+            let failing = SkipReason::AgentFailing;
+            let reason = pause.map_or(SkipReason::CreatedBefore, |_| failing);
+            *self.not_injected.entry(reason.as_str()).or_default() += tally.bare;
+        }
     }
 
     /// Among those who are probed, if its agent runs and it can be reached at all.

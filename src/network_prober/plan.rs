@@ -107,7 +107,7 @@ pub fn plan(
         wanted.into_iter().filter(|child| observed.unchanged.get(&child.key) != Some(&child.hash));
     let mut period = PERIOD;
     let due = changed.filter(|child| {
-        if child.key.kind != ChildKind::ConfigMap {
+        if child.key.kind != ChildKind::ConfigMap || child.object.get("binaryData").is_none() {
             return true;
         }
         if too_large {
@@ -172,23 +172,32 @@ fn children(
     }
     let ca = observed.bundle.as_deref();
     let namespaces = namespaces(settings, view);
-    let content = match settings.delivery {
-        Delivery::Pull => ca.map(|ca| Content::Authorities(ca.to_owned())),
-        Delivery::ConfigMap => {
-            Some(Content::Endpoints(config_json(settings, &view.members.members)))
-        }
+    // Agents that were not restarted since the delivery was changed go on as they began: what they
+    // were mounted stays, and stays up to date.
+    let readers = match settings.delivery {
+        Delivery::ConfigMap => &namespaces,
+        Delivery::Pull => &view.members.readers,
     };
-    if let Some(content) = content {
-        let size = content.len();
-        file_size = size * namespaces.len();
-        too_large = size > LARGEST_FILE;
+    let readers: BTreeSet<_> = readers.intersection(&namespaces).collect();
+    let file = (!readers.is_empty()).then(|| config_json(settings, &view.members.members));
+    if let Some(file) = &file {
+        file_size = file.len() * readers.len();
+        too_large = file.len() > LARGEST_FILE;
         if too_large {
             problem = Some(format!(
-                "spec.delivery: the file of {count} pods has {size} bytes, more than a ConfigMap holds \
-                 ({LARGEST_FILE}); use delivery Pull, or select fewer pods; agents keep what they have"
+                "spec.delivery: the file of {count} pods has {} bytes, more than a ConfigMap holds \
+                 ({LARGEST_FILE}); use delivery Pull (and restart the pods whose agents read the \
+                 file), or select fewer pods; agents keep what they have",
+                file.len()
             ));
         }
-        children.extend(namespaces.iter().map(|namespace| family.config_map(namespace, &content)));
+    }
+    for namespace in &namespaces {
+        let endpoints = file.as_deref().filter(|_| readers.contains(namespace));
+        let content = Content { authorities: ca, endpoints };
+        if ca.is_some() || endpoints.is_some() {
+            children.push(family.config_map(namespace, content));
+        }
     }
     match settings.mode {
         Mode::Sidecar if view.injectors_before >= WEBHOOKS => {

@@ -1,14 +1,21 @@
 //! What is told: status, conditions, events.
-use super::{children::ChildKind, plan::Observed, settings::Settings, view::View};
+use std::collections::BTreeSet;
+
+use super::{
+    children::ChildKind, members::Members, plan::Observed, settings::Settings, view::View,
+};
 use crate::{
     agent::budget,
     api::{
         NetworkProber, NetworkProberStatus,
-        network_prober::{Mode, NotInjected},
+        network_prober::{Mode, NotInjected, Paused},
     },
     controller::{Notice, Verdict},
     placement::ring::Rotation,
 };
+
+/// How many namespaces a sentence names: it is to stay a sentence.
+const NAMED: usize = 5;
 
 /// How many pods the status lists: it is to stay readable, and small to write.
 const LISTED: usize = 100;
@@ -31,6 +38,23 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+fn reason_count(reason: &str, number: usize) -> NotInjected {
+    NotInjected { reason: reason.to_owned(), count: count(number) }
+}
+
+/// Which namespaces are paused, as far as a sentence can name them.
+fn paused(members: &Members) -> Option<String> {
+    let names: Vec<_> = members.paused.keys().take(NAMED).map(String::as_str).collect();
+    let more = if members.paused.len() > NAMED { ", …" } else { "" };
+    (!names.is_empty()).then(|| format!("{}{more}", names.join(", ")))
+}
+
+/// Words of kubelets, as far as a sentence can name them.
+fn words(reasons: impl Iterator<Item = impl AsRef<str>>) -> String {
+    let all: BTreeSet<_> = reasons.map(|reason| reason.as_ref().to_owned()).collect();
+    all.into_iter().collect::<Vec<_>>().join(", ")
+}
+
 /// The figures.
 pub(super) fn status(settings: &Settings, view: &View) -> NetworkProberStatus {
     let members = &view.members;
@@ -42,10 +66,20 @@ pub(super) fn status(settings: &Settings, view: &View) -> NetworkProberStatus {
         selected: count(members.selected),
         injected: count(members.injected),
         need_restart: count(members.need_restart),
-        not_injected: not_injected
-            .map(|(reason, number)| NotInjected {
-                reason: (*reason).to_owned(),
-                count: count(*number),
+        not_injected: not_injected.map(|(reason, number)| reason_count(reason, *number)).collect(),
+        failing: count(members.failures()),
+        failing_reasons: members
+            .failing
+            .iter()
+            .map(|(reason, n)| reason_count(reason, *n))
+            .collect(),
+        paused: members
+            .paused
+            .iter()
+            .take(LISTED)
+            .map(|(namespace, reason)| Paused {
+                namespace: namespace.clone(),
+                reason: reason.clone(),
             })
             .collect(),
         pinglist_version: Some(view.pinglists.version.clone()),
@@ -61,13 +95,12 @@ pub(super) fn conditions(settings: &Settings, view: &View, observed: &Observed) 
 
 fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
     let members = &view.members;
-    if let Some((_, why)) = &members.failing
-        && members.is_failing()
-    {
+    if let Some(namespaces) = paused(members) {
         let text = format!(
-            "agents of the image {} cannot start ({why}): no further pod gets one until one of them \
-             runs or the spec changes",
-            view.recipe.as_ref().map_or("", |recipe| &recipe.image)
+            "agents of the image {} cannot start ({}) in {namespaces}: no further pod gets one there \
+             until they run, are gone, or the spec changes",
+            view.recipe.as_ref().map_or("", |recipe| &recipe.image),
+            words(members.paused.values()),
         );
         return verdict("Ready", Some(false), "AgentFailing", text);
     }
@@ -84,6 +117,10 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
         Mode::Sidecar => "new pods get an agent, and agents their peers",
         Mode::DaemonSet => "nodes have an agent, and agents their peers",
     });
+    if !members.failing.is_empty() {
+        let words = words(members.failing.keys());
+        text.push_str(&format!("; some agents cannot start ({words}): see status.failing"));
+    }
     if let Some(turns) = turns(settings, view) {
         text.push_str(&turns);
     }
@@ -111,7 +148,9 @@ fn turns(settings: &Settings, view: &View) -> Option<String> {
 fn covered(view: &View) -> Verdict {
     let members = &view.members;
     if members.selected == 0 {
-        return verdict("Covered", None, "NoPods", "no pod is selected".into());
+        let text = "no pod is selected; of other namespaces only pods count whose namespace consents by \
+                    the annotation probes.bigmikes.io/allow";
+        return verdict("Covered", None, "NoPods", text.into());
     }
     if members.uncovered() == 0 {
         let text = "every selected pod has an agent";
@@ -186,13 +225,16 @@ pub(super) fn notices(prober: &NetworkProber, view: &View) -> Vec<Notice> {
             node: None,
         });
     }
-    if let Some((number, why)) = members.failing.as_ref().filter(|_| members.is_failing()) {
-        let known =
-            before.conditions.iter().any(|c| c.type_ == "Ready" && c.reason == "AgentFailing");
-        if !known {
-            let note = format!("{number} agents cannot start: {why}; no further pod gets one");
-            notices.push(Notice { warning: true, reason: "AgentFailing", note, node: None });
-        }
+    if before.failing == 0 && !members.failing.is_empty() {
+        let (number, words) = (members.failures(), words(members.failing.keys()));
+        let note = format!("{number} agents cannot start: {words}");
+        notices.push(Notice { warning: true, reason: "AgentFailing", note, node: None });
+    }
+    if before.paused.is_empty()
+        && let Some(namespaces) = paused(members)
+    {
+        let note = format!("no further pod gets an agent in {namespaces} until those there start");
+        notices.push(Notice { warning: true, reason: "InjectionPaused", note, node: None });
     }
     notices
 }

@@ -161,11 +161,6 @@ fn each_pod_without_an_agent_has_a_reason() {
         // What calls itself an agent, at an address that is the node's or by its own word alone.
         ("HostNetwork", pod("p", Some("team/np"), &json!({"spec": {"hostNetwork": true}}))),
         ("NameTaken", pod("p", Some("team/np"), &json!({"metadata": {"annotations": null}}))),
-        // A namespace that took its consent back is left.
-        (
-            "NamespaceNotConsenting",
-            pod("p", Some("team/np"), &json!({"metadata": {"namespace": "silent"}})),
-        ),
         ("Stripped", pod("p", Some("team/np"), &json!({"spec": {"initContainers": null}}))),
         (
             "Stripped",
@@ -176,14 +171,35 @@ fn each_pod_without_an_agent_has_a_reason() {
             {"name": "net-prober", "ports": [{"name": "np-ping", "containerPort": 8080}]}]}}),
             ),
         ),
-        ("NamespaceNotConsenting", pod("p", None, &json!({"metadata": {"namespace": "silent"}}))),
-        ("NamespaceExcluded", pod("p", None, &json!({"metadata": {"namespace": "kube-system"}}))),
     ];
     for (reason, pod) in cases {
         let members = view(&everywhere, std::slice::from_ref(&pod)).members;
         assert_eq!(members.not_injected, [(reason, 1)].into(), "{pod}");
         assert_eq!((members.selected, members.injected), (1, 0), "{reason}");
     }
+}
+
+/// The author of a `NetworkProber` may select the namespaces of others, and learns nothing of them.
+#[test]
+fn s10_nothing_is_told_of_namespaces_that_do_not_consent() {
+    let everywhere = json!({"namespaceSelector": {}});
+    for namespace in ["silent", "kube-system"] {
+        for by in [None, Some("team/np")] {
+            // Not even of a pod that stands there as if it were ours, and fails.
+            let change = json!({"metadata": {"namespace": namespace}, "status": {
+                "initContainerStatuses": [
+                    {"name": "net-prober", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
+            let view = view(&everywhere, &[pod("p", by, &change)]);
+            assert_eq!(view.members, super::members::Members::default(), "{namespace}");
+            let prober = prober("np", "2026-01-01T00:00:00Z", &everywhere);
+            let decided = plan(&prober, &observed(view)).unwrap();
+            let told = format!("{:?} {:?}", decided.status, decided.conditions);
+            assert!(!told.contains(namespace) && decided.notices.is_empty(), "{told}");
+            assert!(told.contains("probes.bigmikes.io/allow"), "how a namespace consents: {told}");
+        }
+    }
+    // Of their own pods authors learn everything.
+    assert_eq!(view(&everywhere, &[pod("p", None, &json!({}))]).members.selected, 1);
 }
 
 /// An original operator's pods are taken over, as such that need a restart.
@@ -223,23 +239,23 @@ fn one_agent_that_runs_shows_that_the_image_is_right() {
         pod("a", Some("team/np"), &change)
     };
     // One of an earlier spec says nothing of this one: its author has corrected it.
-    assert!(!view(&json!({}), &[stuck("earlier")]).members.is_failing());
+    assert!(!view(&json!({}), &[stuck("earlier")]).members.is_paused("team"));
     let stuck = stuck(&hash);
     let runs = pod("b", Some("team/np"), &current);
-    assert!(view(&json!({}), std::slice::from_ref(&stuck)).members.is_failing());
-    assert!(!view(&json!({}), &[stuck.clone(), runs]).members.is_failing());
+    assert!(view(&json!({}), std::slice::from_ref(&stuck)).members.is_paused("team"));
+    assert!(!view(&json!({}), &[stuck.clone(), runs]).members.is_paused("team"));
     // One of an earlier spec proves nothing of this one.
     assert!(
         view(&json!({}), &[stuck.clone(), pod("c", Some("team/np"), &json!({}))])
             .members
-            .is_failing()
+            .is_paused("team")
     );
     // Who is passed over meanwhile is told why.
     let failing = view(&json!({}), &[stuck.clone(), pod("d", None, &json!({}))]).members;
     assert_eq!(failing.not_injected, [("AgentFailing", 1)].into());
     for starting in ["ContainerCreating", "PodInitializing"] {
         let pod = pod("a", Some("team/np"), &waiting(starting));
-        assert!(!view(&json!({}), &[pod]).members.is_failing(), "{starting}");
+        assert!(!view(&json!({}), &[pod]).members.is_paused("team"), "{starting}");
     }
 }
 
@@ -526,4 +542,34 @@ fn n01_what_takes_turns_is_said() {
         let said = text(&spec, all);
         assert!(said.ends_with("and agents their peers"), "{said}");
     }
+}
+
+/// Agents that were not restarted go on: those that ask need `ca.crt`, those that read need
+/// `config.json`, whatever the spec says by now.
+#[test]
+fn n05_a_changed_delivery_stops_nobody() {
+    let with_env = |name: &str, env: Value| {
+        let change = json!({"spec": {"initContainers": [{
+            "name": "net-prober", "image": "x", "restartPolicy": "Always", "env": env,
+            "ports": [{"name": "np-ping", "containerPort": 8080}]}]}});
+        pod(name, Some("team/np"), &change)
+    };
+    let says = |how: &str| json!([{"name": "NET_PROBER_DELIVERY", "value": how}]);
+    let (asks, reads) = (with_env("asks", says("Pull")), with_env("reads", says("ConfigMap")));
+    let original = with_env("original", Value::Null);
+    let keys = |spec: &Value, pods: &[Value]| {
+        let prober = prober("np", "2026-01-01T00:00:00Z", spec);
+        let decided = plan(&prober, &observed(view(spec, pods))).unwrap().desired;
+        let map = decided.apply.iter().find(|child| child.key.kind == ChildKind::ConfigMap);
+        let map = map.expect("a ConfigMap").object.clone();
+        (map["data"].get("ca.crt").is_some(), map["binaryData"].get("config.json").is_some())
+    };
+    let (pull, file) = (json!({"delivery": "Pull"}), json!({"delivery": "ConfigMap"}));
+    // From the file to asking, and back; the original's image taken out of the spec.
+    assert_eq!(keys(&pull, &[asks.clone(), reads]), (true, true));
+    assert_eq!(keys(&pull, &[original]), (true, true));
+    assert_eq!(keys(&file, std::slice::from_ref(&asks)), (true, true));
+    // Once the last of them was restarted, its file goes.
+    assert_eq!(keys(&pull, &[asks]), (true, false));
+    assert_eq!(keys(&pull, &[]), (true, false));
 }

@@ -3,6 +3,10 @@ use super::resource::{Container, PodObject};
 
 /// The name of the agent's container, the original operator's.
 pub const AGENT_CONTAINER: &str = "net-prober";
+/// The variable that tells an agent how it learns whom to probe.
+pub const DELIVERY_VARIABLE: &str = "NET_PROBER_DELIVERY";
+/// After so many seconds of running the kubelet forgets that a container has ended before.
+pub const SOUND_SECONDS: i64 = 10 * 60;
 /// The name of the agent's volume, the original operator's.
 pub const AGENT_VOLUME: &str = "net-prober-vol";
 /// The name of the port that answers probes.
@@ -19,6 +23,8 @@ pub struct AgentFacts<'a> {
     pub ping_port: u16,
     /// Where it serves metrics; `None` when no port has that name.
     pub prometheus_port: Option<u16>,
+    /// It asks for its list of peers; one that does not, as the original's, reads it from a file.
+    pub pulls: bool,
     /// It is a native sidecar: an init container that always restarts.
     pub native: bool,
     /// It is an init container that does *not* always restart: another webhook dropped the field,
@@ -28,6 +34,10 @@ pub struct AgentFacts<'a> {
     pub waiting: Option<&'a str>,
     /// Whether it runs.
     pub running: bool,
+    /// Since when it runs or waits, in seconds since 1970, as far as its kubelet says so.
+    pub since: Option<i64>,
+    /// How often it has ended, if the last time it had not run for long.
+    pub crashes: u32,
 }
 
 impl PodObject {
@@ -47,10 +57,13 @@ impl PodObject {
             image: &container.image,
             ping_port: ping(container)?,
             prometheus_port: named(container, METRICS_PORT),
+            pulls: container.pulls,
             native: is_init && container.restarts_always,
             stripped: is_init && !container.restarts_always,
             waiting: self.status.agent_waiting.as_deref(),
             running: self.status.agent_running,
+            since: self.status.agent_since,
+            crashes: self.status.agent_crashes,
         })
     }
 
@@ -107,10 +120,13 @@ mod tests {
             image: "i",
             ping_port: 8080,
             prometheus_port: Some(2112),
+            pulls: false,
             native: true,
             stripped: false,
             waiting: None,
             running: true,
+            since: None,
+            crashes: 0,
         };
         assert_eq!(native.agent(), Some(facts));
         let ordinary = pod(

@@ -5,7 +5,9 @@ mod qos;
 mod resource;
 mod wire;
 
-pub use agent::{AGENT_CONTAINER, AGENT_VOLUME, AgentFacts, METRICS_PORT, PING_PORT};
+pub use agent::{
+    AGENT_CONTAINER, AGENT_VOLUME, AgentFacts, METRICS_PORT, PING_PORT, SOUND_SECONDS,
+};
 pub use qos::Qos;
 pub use resource::{
     CONSTRAINT_ANNOTATION, Container, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECT_ANNOTATION,

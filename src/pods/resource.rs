@@ -72,6 +72,8 @@ pub(super) struct Status {
     pub ready: bool,
     pub agent_running: bool,
     pub agent_waiting: Option<Box<str>>,
+    pub agent_since: Option<i64>,
+    pub agent_crashes: u32,
 }
 
 /// A container of a pod.
@@ -87,6 +89,8 @@ pub struct Container {
     pub run_as_user: Option<i64>,
     /// Its declared ports, and those without a name that the kubelet checks: something listens there.
     pub ports: Box<[Port]>,
+    /// Whether it says that it asks for its list of peers: an agent that does not reads a file.
+    pub(super) pulls: bool,
     pub(super) resources: Resources,
 }
 

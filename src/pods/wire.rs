@@ -2,10 +2,10 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 use super::{
-    agent::AGENT_CONTAINER,
+    agent::{AGENT_CONTAINER, DELIVERY_VARIABLE, SOUND_SECONDS},
     qos::Resources,
     resource::{self, PodObject},
 };
@@ -109,12 +109,20 @@ struct Container {
     image: Box<str>,
     restart_policy: Option<Box<str>>,
     ports: Option<Vec<Option<Port>>>,
+    env: Option<Vec<Option<Variable>>>,
     liveness_probe: Option<Check>,
     readiness_probe: Option<Check>,
     startup_probe: Option<Check>,
     security_context: Option<SecurityContext>,
     #[serde(default, deserialize_with = "nullable")]
     resources: Resources,
+}
+
+#[derive(Deserialize)]
+struct Variable {
+    #[serde(default, deserialize_with = "nullable")]
+    name: Box<str>,
+    value: Option<Box<str>>,
 }
 
 /// A probe of the kubelet's: where it goes, something listens, declared or not.
@@ -164,6 +172,7 @@ struct Status {
     pod_ip: Option<Box<str>>,
     #[serde(rename = "podIPs")]
     pod_ips: Option<Vec<Option<Address>>>,
+    start_time: Option<Time>,
     conditions: Option<Vec<Option<Condition>>>,
     container_statuses: Option<Vec<Option<ContainerStatus>>>,
     init_container_statuses: Option<Vec<Option<ContainerStatus>>>,
@@ -180,19 +189,40 @@ struct Condition {
     type_: Box<str>,
     #[serde(default, deserialize_with = "nullable")]
     status: Box<str>,
+    #[serde(rename = "lastTransitionTime")]
+    since: Option<Time>,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ContainerStatus {
     #[serde(default, deserialize_with = "nullable")]
     name: Box<str>,
     state: Option<State>,
+    last_state: Option<State>,
+    #[serde(default, deserialize_with = "nullable")]
+    restart_count: u32,
+}
+
+#[derive(Default, Deserialize)]
+struct State {
+    running: Option<Run>,
+    waiting: Option<Waiting>,
+    terminated: Option<Run>,
 }
 
 #[derive(Deserialize)]
-struct State {
-    running: Option<IgnoredAny>,
-    waiting: Option<Waiting>,
+#[serde(rename_all = "camelCase")]
+struct Run {
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+}
+
+impl Run {
+    fn is_short(&self) -> bool {
+        let (Some(start), Some(end)) = (&self.started_at, &self.finished_at) else { return true };
+        end.0.as_second().saturating_sub(start.0.as_second()) < SOUND_SECONDS
+    }
 }
 
 #[derive(Deserialize)]
@@ -303,6 +333,9 @@ impl From<Container> for resource::Container {
             restarts_always: container.restart_policy.as_deref() == Some("Always"),
             run_as_user: container.security_context.and_then(|context| context.run_as_user),
             ports: ports.map(Into::into).collect(),
+            pulls: container.env.iter().flatten().flatten().any(|variable| {
+                &*variable.name == DELIVERY_VARIABLE && variable.value.as_deref() == Some("Pull")
+            }),
             resources: container.resources,
         }
     }
@@ -329,21 +362,37 @@ impl From<Status> for resource::Status {
         }
         let statuses = [status.init_container_statuses, status.container_statuses];
         let agent = statuses.into_iter().flatten().flatten().flatten();
-        let state = agent.into_iter().find(|s| &*s.name == AGENT_CONTAINER).and_then(|s| s.state);
-        let (running, waiting) = state.map_or((false, None), |s| {
-            (s.running.is_some(), s.waiting.map(|waiting| waiting.reason))
+        let agent = agent.into_iter().find(|s| &*s.name == AGENT_CONTAINER);
+        let (state, last, restarts) = agent.map_or_else(Default::default, |agent| {
+            let last = agent.last_state.and_then(|last| last.terminated);
+            (agent.state.unwrap_or_default(), last, agent.restart_count)
         });
+        let conditions = status.conditions.iter().flatten().flatten();
+        let ready = conditions.into_iter().find(|c| &*c.type_ == "Ready");
+        let is_ready = ready.is_some_and(|ready| &*ready.status == "True");
+        let crashes = if last.as_ref().is_none_or(Run::is_short) { restarts } else { 0 };
+        let second = |time: Option<&Time>| time.map(|time| time.0.as_second());
+        let since = match &state.running {
+            Some(run) => second(run.started_at.as_ref()),
+            // It waits at the earliest since the pod came to its node, or was Ready the last time, or
+            // the agent has ended.
+            None => [
+                second(status.start_time.as_ref()),
+                second(ready.filter(|_| !is_ready).and_then(|ready| ready.since.as_ref())),
+                second(last.as_ref().and_then(|last| last.finished_at.as_ref())),
+            ]
+            .into_iter()
+            .flatten()
+            .max(),
+        };
         Self {
             phase: status.phase,
             ips: ips.into(),
-            ready: status
-                .conditions
-                .iter()
-                .flatten()
-                .flatten()
-                .any(|c| &*c.type_ == "Ready" && &*c.status == "True"),
-            agent_running: running,
-            agent_waiting: waiting,
+            ready: is_ready,
+            agent_running: state.running.is_some(),
+            agent_waiting: state.waiting.map(|waiting| waiting.reason),
+            agent_since: since,
+            agent_crashes: crashes,
         }
     }
 }

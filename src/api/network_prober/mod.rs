@@ -14,7 +14,7 @@ mod status;
 pub use options::{
     Delivery, FailurePolicy, Injection, Mode, Monitoring, Neighbours, Protocol, Resources,
 };
-pub use status::{NetworkProberStatus, NotInjected};
+pub use status::{NetworkProberStatus, NotInjected, Paused};
 
 /// The API group of the original.
 pub const GROUP: &str = "probes.bigmikes.io";
@@ -109,6 +109,7 @@ pub const OWN_NAMESPACE: &[NamedPermission] = &[
     printcolumn(name = "Selected", type_ = "integer", json_path = ".status.selected"),
     printcolumn(name = "Injected", type_ = "integer", json_path = ".status.injected"),
     printcolumn(name = "Restart", type_ = "integer", json_path = ".status.needRestart"),
+    printcolumn(name = "Failing", type_ = "integer", json_path = ".status.failing"),
     printcolumn(name = "Series", type_ = "integer", json_path = ".status.estimatedSeries", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]

@@ -28,6 +28,17 @@ pub struct NetworkProberStatus {
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub not_injected: Vec<NotInjected>,
+    /// How many pods have an agent that cannot start: they wait for it.
+    #[serde(default)]
+    pub failing: i64,
+    /// What their kubelets say of them, and how many for each word.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub failing_reasons: Vec<NotInjected>,
+    /// The namespaces in which no further pod gets an agent until those there start: the first 100.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub paused: Vec<Paused>,
     /// A fingerprint of all pinglists: it changes exactly when one of them does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinglist_version: Option<String>,
@@ -40,7 +51,17 @@ pub struct NetworkProberStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Selected pods without an agent.
+/// A namespace in which injection pauses.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    /// Which.
+    pub namespace: String,
+    /// What a kubelet says of an agent there.
+    pub reason: String,
+}
+
+/// Some of the selected pods, and why.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotInjected {

@@ -218,3 +218,95 @@ fn n02_lists_are_not_emptied_by_an_outage() {
     assert!(found(&json!({}), &[bare], ready, Some(&before)).members.is_empty());
     assert!(found(&json!({}), &[], ready, Some(&before)).members.is_empty());
 }
+
+/// A pod with an agent of the present spec in this state; its pod came to its node so long ago.
+fn agent_for(name: &str, namespace: &str, seconds: i64, state: &Value) -> Value {
+    let mut change = agent(state);
+    change["metadata"] = json!({"namespace": namespace});
+    change["status"]["startTime"] = at(seconds).into();
+    let mut pod = pod(name, Some("team/np"), &change);
+    pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+    pod
+}
+
+fn stuck(name: &str, seconds: i64) -> Value {
+    let waiting = json!({"waiting": {"reason": "ErrImagePull"}, "running": null});
+    agent_for(name, "team", seconds, &waiting)
+}
+
+#[test]
+fn n03_agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
+    let ready = Some(Readiness::Ready);
+    let runs = |name: &str| pod(name, Some("team/np"), &json!({}));
+    let look = |pods: &[Value]| found(&json!({}), pods, ready, None);
+    let one = look(&[runs("a"), runs("b"), stuck("c", 600)]);
+    assert_eq!((one.failures(), one.failing.get("ErrImagePull")), (1, Some(&1)));
+    assert!(one.paused.is_empty(), "one of three may have a node that is full");
+    // Several that wait for long: the next would wait too.
+    let three =
+        |seconds| look(&[runs("a"), stuck("c", seconds), stuck("d", seconds), stuck("e", 600)]);
+    assert!(three(60).paused.is_empty() && three(60).failures() == 3);
+    assert!(three(120).is_paused("team"));
+    // It goes on by itself.
+    assert!(!look(&[runs("a"), runs("c"), runs("d"), stuck("e", 600)]).is_paused("team"));
+    assert!(!look(&[runs("a"), stuck("d", 600), stuck("e", 600)]).is_paused("team"));
+    // All of a small namespace.
+    assert!(look(&[stuck("c", 600)]).is_paused("team"));
+    for starting in ["ContainerCreating", "PodInitializing"] {
+        let state = json!({"waiting": {"reason": starting}, "running": null});
+        let pods = ["a", "b", "c"].map(|name| agent_for(name, "team", 3600, &state));
+        assert_eq!((look(&pods).failures(), look(&pods).paused.len()), (0, 0), "{starting}");
+    }
+}
+
+/// An agent that ends again and again runs for moments in between.
+#[test]
+fn n03_an_agent_that_crashes_again_and_again_stays_counted() {
+    let looping = |restarts: u32, ran: i64, state: &Value| {
+        let mut pod = agent_for("a", "team", 86_400, state);
+        let status = &mut pod["status"]["initContainerStatuses"][0];
+        status["restartCount"] = restarts.into();
+        status["lastState"] =
+            json!({"terminated": {"startedAt": at(30 + ran), "finishedAt": at(30)}});
+        found(&json!({}), &[pod], Some(Readiness::Ready), None).failures()
+    };
+    let runs = |seconds: i64| json!({"running": {"startedAt": at(seconds)}});
+    assert_eq!(looping(7, 5, &runs(5)), 1, "it runs, as each time");
+    assert_eq!(looping(7, 5, &runs(601)), 0, "it has come to stay");
+    assert_eq!(looping(7, 86_000, &runs(5)), 0, "it ended once in a day");
+    assert_eq!(looping(1, 5, &runs(5)), 0, "it ended once");
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}, "running": null});
+    assert_eq!(looping(1, 5, &waits), 1);
+}
+
+/// The hash of what is injected can be computed by anybody, and annotations can be written by anybody
+/// who may create pods.
+#[test]
+fn s17_forged_annotations_pause_no_other_namespace() {
+    let spec = json!({"namespaceSelector": {}});
+    let prober = prober("np", "2026-01-01T00:00:00Z", &spec);
+    let setup = setup(Some("operator"));
+    let settings = Settings::of(&prober, &setup.tenancy).unwrap();
+    let allow = Some("*".to_owned());
+    let named = |name: &str| NamespaceFacts {
+        name: name.into(),
+        allow: allow.clone(),
+        ..NamespaceFacts::default()
+    };
+    let waiting = json!({"waiting": {"reason": "x".repeat(1_000_000)}, "running": null});
+    let forged = (0..50).map(|i| agent_for(&format!("p{i}"), "evil", 3600, &waiting));
+    let pods = forged.chain([pod("good", Some("team/np"), &json!({}))]);
+    let read = |pod: Value| Arc::new(serde_json::from_value::<PodObject>(pod).unwrap());
+    let found = members(&Selection {
+        settings: &settings,
+        recipe: None,
+        scope: &Scope::of(&settings, None, &setup.tenancy, &[named("team"), named("evil")]),
+        older: &[],
+        pods: &pods.map(read).collect::<Vec<_>>(),
+        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) },
+        last: None,
+        now: NOON,
+    });
+    assert!(found.is_paused("evil") && !found.is_paused("team"));
+    assert!(found.failing.keys().chain(found.paused.values()).all(|reason| reason.len() < 50));
+}

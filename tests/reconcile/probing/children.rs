@@ -282,7 +282,7 @@ fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_made_anew() {
 
 /// An image that cannot be pulled must not stop one pod after the other.
 #[test]
-fn agents_that_cannot_start_are_given_to_nobody_else() {
+fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
@@ -297,6 +297,22 @@ fn agents_that_cannot_start_are_given_to_nobody_else() {
         bench.says("default", "a", waiting("ImagePullBackOff")).await;
         let message = bench.until_told("np", "Ready", "False", "AgentFailing").await;
         assert!(message.contains("ImagePullBackOff"), "{message}");
+        let word = "ImagePullBackOff";
+        let told = [
+            ("/failing", json!(1)),
+            ("/failingReasons", json!([{"reason": word, "count": 1}])),
+            ("/paused", json!([{"namespace": "default", "reason": word}])),
+        ];
+        bench.until_prober("np", &told).await;
+        let pods = ["name=\"np\"", "failing"];
+        assert!(operator.metric("traffic_operator_networkprober_pods", &pods).await > 0.5);
+        let paused = "traffic_operator_networkprober_paused_namespaces";
+        assert!(operator.metric(paused, &["name=\"np\""]).await > 0.5);
+        // Other namespaces get agents as before: a word of this one is none of theirs.
+        bench.change("np", json!({"namespaceSelector": {}})).await;
+        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
+        bench.namespace("elsewhere", consent).await;
+        bench.intercepted("elsewhere").await;
         let pod = bench.pod("default", "b", json!({})).await;
         assert!(agent(&pod).is_none(), "no further pod waits for it");
         let skipped =

@@ -61,10 +61,13 @@ fn bug_01_pods_of_other_namespaces_are_left_alone() {
         bench.intercepted("default").await;
         let pod = bench.pod("elsewhere", "a", json!({})).await;
         assert!(agent(&pod).is_none() && pod.annotations().is_empty());
-        // Asked for, but without consent: reported, and still left alone.
+        // Asked for, but without consent: still left alone, and nothing of it is told.
         bench.change("np", json!({"namespaceSelector": {}})).await;
-        let reason = json!("NamespaceNotConsenting");
-        bench.until_prober("np", &[("/notInjected/0/reason", reason)]).await;
+        let generation = json!(2);
+        let unseen = [("/observedGeneration", generation), ("/selected", json!(0))];
+        bench.until_prober("np", &unseen).await;
+        let told = bench.until_told("np", "Covered", "Unknown", "NoPods").await;
+        assert!(told.contains("probes.bigmikes.io/allow"), "{told}");
         let pod = bench.pod("elsewhere", "b", json!({})).await;
         assert!(agent(&pod).is_none());
     });
@@ -121,8 +124,7 @@ fn bug_03_without_the_operator_pods_are_created_in_every_namespace() {
         }
         // They are not forgotten when it is back.
         let _operator = bench.ready_operator().await;
-        let missed = json!([{"reason": "CreatedBefore", "count": 2},
-            {"reason": "NamespaceExcluded", "count": 2}]);
+        let missed = json!([{"reason": "CreatedBefore", "count": 2}]);
         bench.until_prober("np", &[("/notInjected", missed)]).await;
     });
 }
