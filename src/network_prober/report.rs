@@ -119,7 +119,9 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
     });
     if !members.failing.is_empty() {
         let words = words(members.failing.keys());
-        text.push_str(&format!("; some agents cannot start ({words}): see status.failing"));
+        for part in ["; some agents cannot start (", &words, "): see status.failing"] {
+            text.push_str(part);
+        }
     }
     if let Some(turns) = turns(settings, view) {
         text.push_str(&turns);

@@ -15,6 +15,10 @@ pub const PING_PORT: &str = "np-ping";
 pub const METRICS_PORT: &str = "np-prometheus";
 
 /// The agent in a pod.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, none follows from others"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentFacts<'a> {
     /// Its image.
