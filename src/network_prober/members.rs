@@ -103,6 +103,13 @@ impl Members {
         self.paused.contains_key(namespace)
     }
 
+    /// How many agents cannot start, and what their kubelets say, if any cannot.
+    #[must_use]
+    pub fn failure(&self) -> Option<(usize, String)> {
+        let words: Vec<_> = self.failing.keys().map(String::as_str).collect();
+        (!words.is_empty()).then(|| (self.failures(), words.join(", ")))
+    }
+
     /// How many agents cannot start.
     #[must_use]
     pub fn failures(&self) -> usize {

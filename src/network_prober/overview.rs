@@ -70,8 +70,8 @@ pub struct ProberView {
     pub not_injected: Vec<Uncovered>,
     /// Agents that cannot start: how many, and what the kubelet says of the first.
     pub failing: Option<(usize, String)>,
-    /// No further pod gets an agent, because agents cannot start.
-    pub paused: bool,
+    /// The namespaces in which no further pod gets an agent, because agents there cannot start.
+    pub paused: Vec<String>,
     /// How many pods probe and are probed.
     pub members: usize,
     /// On how many nodes.
@@ -183,8 +183,8 @@ impl ProberView {
             injected: members.injected,
             need_restart: members.need_restart,
             not_injected: members.not_injected.iter().map(|(r, n)| Uncovered::of(r, *n)).collect(),
-            failing: members.failing.clone(),
-            paused: members.is_failing(),
+            failing: members.failure(),
+            paused: members.paused.keys().cloned().collect(),
             members: members.members.len(),
             nodes: agents.len(),
             agents: agents.into_iter().take(LISTED).collect(),

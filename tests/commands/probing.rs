@@ -108,7 +108,7 @@ fn a_pod_is_explained_by_the_operator() {
     let server = cluster();
     let view = json!({"namespace": "probing", "name": "mesh", "problem": null, "mode": "Sidecar",
         "periodSeconds": 10.0, "timeoutSeconds": 1.0, "probes": ["HTTP"], "image": "i", "listed": true, "selected": 3, "injected": 2,
-        "needRestart": 0, "notInjected": [], "failing": null, "paused": false, "members": 2, "nodes": 2,
+        "needRestart": 0, "notInjected": [], "failing": null, "paused": [], "members": 2, "nodes": 2,
         "agents": [], "estimatedSeries": 1, "measured": null});
     let overview = json!({"identity": "op-1", "version": "0.1.0", "now": "2026-01-01T00:00:00Z",
         "synced": true, "probers": [view]});

@@ -70,7 +70,7 @@ fn prober(namespace: &str, name: &str, figures: Option<Measurement>) -> ProberVi
         need_restart: 1,
         not_injected: vec![Uncovered::of("HostNetwork", 1)],
         failing: None,
-        paused: false,
+        paused: vec![],
         members: 5,
         nodes: 3,
         agents: vec![],

@@ -210,7 +210,12 @@ fn standpoint(
     };
     let name = settings.key();
     let view = View::of(prober, Ok(settings), Some(&pods), None, &surroundings);
-    let found = found(facts, &view, namespace, live.is_some_and(|prober| prober.paused));
+    let found = found(
+        facts,
+        &view,
+        namespace,
+        live.is_some_and(|prober| prober.paused.contains(&namespace.name)),
+    );
     before.views.insert(key, std::sync::Arc::new(view));
     match found {
         Found::NotSelected => Standpoint {
