@@ -32,7 +32,7 @@ const FIRES: Duration = Duration::from_mins(8);
 pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage: &Stage,
 ) -> Result<()> {
-    let bad = victim(stage)?;
+    let bad = victim(stage).await?;
     create(stage, NAME, "pollingPeriod: 500ms\ntimeout: 400ms").await?;
     deploy(stage, NAME, 3).await?;
     // Each new pod takes the place of an old one: one stays on each node.
@@ -136,11 +136,18 @@ async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// A node whose loss does not take Prometheus or the peer of the application with it.
-fn victim(stage: &Stage) -> Result<String> {
-    let prometheus = stage.json(&["pod", "prometheus-k8s-0", "-n", "monitoring"])?;
-    let home = prometheus["spec"]["nodeName"].as_str().context("node of Prometheus")?.to_owned();
-    let mut others = stage.cluster.node_names().into_iter().filter(|node| *node != home);
+/// A node whose loss takes neither Prometheus with it nor the way to it from the one that judges: who cannot
+/// ask holds what is.
+async fn victim(stage: &Stage) -> Result<String> {
+    let node_of = |pod: &str, namespace: &str| {
+        let pod = stage.json(&["pod", pod, "-n", namespace])?;
+        let node = pod["spec"]["nodeName"].as_str().context("node of a pod")?;
+        Ok::<_, anyhow::Error>(node.to_owned())
+    };
+    let leader = stage.cluster.operator_leader().await?;
+    let needed =
+        [node_of("prometheus-k8s-0", "monitoring")?, node_of(&leader, "traffic-operator-system")?];
+    let mut others = stage.cluster.node_names().into_iter().filter(|node| !needed.contains(node));
     others.next_back().context("another node")
 }
 

@@ -125,7 +125,7 @@ async fn the_original_sample_becomes_ready_with_client_side_apply(stage: &Stage)
 async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stage) -> Result<()> {
     stage.watch("load", &deployment("load", "")).await?;
     stage.until_ready("load").await?;
-    let traffic = stage.cluster.traffic("node-2", 400_000_000, Duration::from_mins(3))?;
+    let traffic = stage.cluster.traffic("node-2", 400_000_000, Duration::from_mins(5))?;
     stage.until_label("node-2", "load", Some("true")).await?;
     let value = r#"traffic_operator_trafficwatch_node_value{name="load",node="node-2"}"#;
     // prometheus-operator and the kubelet take their time until our pods are scraped.
@@ -134,17 +134,25 @@ async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stag
             Ok(!stage.cluster.query(value).await?.is_empty())
         })
         .await?;
-    // The rate over the window must have settled: a whole window of even traffic.
-    tokio::time::sleep(Duration::from_secs(22)).await;
-    let before = stage.cluster.counters("node-2")?;
-    let began = std::time::Instant::now();
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let sent = stage.cluster.counters("node-2")?.tx_bytes - before.tx_bytes;
-    #[expect(clippy::cast_precision_loss, reason = "a few hundred megabytes")]
-    let really = sent as f64 * 8.0 / began.elapsed().as_secs_f64() / 1e9 * 100.0;
-    let samples = stage.cluster.query(value).await?;
-    let shown = samples.first().context("no decision metric in Prometheus")?.1;
-    ensure!((shown - really).abs() <= really * 0.1, "shown {shown} %, really {really} %");
+    // The rate over the window settles with even traffic, which a busy machine does not send at once.
+    let mut seen = Vec::new();
+    let agrees = loop {
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        let before = stage.cluster.counters("node-2")?;
+        let began = std::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let sent = stage.cluster.counters("node-2")?.tx_bytes - before.tx_bytes;
+        #[expect(clippy::cast_precision_loss, reason = "a few hundred megabytes")]
+        let really = sent as f64 * 8.0 / began.elapsed().as_secs_f64() / 1e9 * 100.0;
+        let samples = stage.cluster.query(value).await?;
+        let shown = samples.first().context("no decision metric in Prometheus")?.1;
+        seen.push(format!("shown {shown} %, really {really} %"));
+        let agrees = (shown - really).abs() <= really * 0.1;
+        if agrees || seen.len() == 4 {
+            break agrees;
+        }
+    };
+    ensure!(agrees, "{seen:?}");
     let receiver = stage.label("node-1", "load")?;
     ensure!(receiver.as_deref() == Some("false"), "node-1 is {receiver:?}");
     // Pods that come now go elsewhere; those that run stay where they are.
