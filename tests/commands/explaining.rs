@@ -102,6 +102,8 @@ fn upgrade(mut request: Request, view: Value) -> Response {
         if let Some(why) = view.as_str() {
             let text = [b"\x01", why.as_bytes()].concat();
             socket.send(Message::binary(text)).await.expect("error");
+            // As the API server does: the client ends the connection.
+            while let Some(Ok(_)) = socket.next().await {}
             return;
         }
         let asked = socket.next().await.expect("a request").expect("a message").into_data();
