@@ -120,6 +120,8 @@ fn address(url: &str) -> SocketAddr {
 #[test]
 fn s03_pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
     run(async |bench| {
+        // Kubernetes collects pods whose node it does not know.
+        bench.node("node-1").await;
         let operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
