@@ -76,7 +76,7 @@ pub struct ProberView {
     pub members: usize,
     /// On how many nodes.
     pub nodes: usize,
-    /// These nodes: those with the fewest agents first, [`LISTED`] at most.
+    /// These nodes: those with the fewest agents first, `LISTED` at most.
     pub agents: Vec<NodeAgents>,
     /// About how many series the agents export together.
     pub estimated_series: usize,
