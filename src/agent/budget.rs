@@ -27,7 +27,7 @@ pub const AGENT_SERIES: usize = 40;
 /// both, and as much again before it ends.
 const TURN: Duration = Duration::from_mins(15);
 
-/// With long periods a turn is so many of them: fewer probes than ten are no evidence
+/// A turn lasts at least this many periods: fewer probes than ten are no evidence
 /// for the rules either.
 const PERIODS: u32 = 10;
 
@@ -43,7 +43,7 @@ pub const fn per_address(original_metrics: bool) -> usize {
     if original_metrics { ORIGINAL_SERIES } else { 0 }
 }
 
-/// How many peers an agent may have, each on a node of its own and with so many addresses: from 14
+/// How many peers an agent may have, each on a node of its own and with this many addresses: from 14
 /// (three protocols, two families, the original's metric) to 72.
 #[must_use]
 pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bool) -> usize {

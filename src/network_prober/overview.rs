@@ -50,9 +50,9 @@ pub struct ProberView {
     pub problem: Option<String>,
     /// Where agents run.
     pub mode: Mode,
-    /// Each peer is probed once in so many seconds.
+    /// The time from one probe of a peer to the next, in seconds.
     pub period_seconds: f64,
-    /// A probe without an answer for so many seconds has failed.
+    /// How long a probe waits for its answer, in seconds.
     pub timeout_seconds: f64,
     /// By which protocols.
     pub probes: Vec<Protocol>,
