@@ -5,13 +5,19 @@ use std::{
 };
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    core::v1::{Pod, ServiceAccount},
+};
 use kube::{Api, Client, api::PostParams};
 use lab::ControlPlane;
 use serde_json::{Value, json};
 use traffic_operator::api::NetworkProber;
 
 use crate::ground::{Operator, wait};
+
+/// The object that the operator writes its webhooks into, as the installation brings it.
+const WEBHOOKS: &str = include_str!("../../deploy/base/webhook.yaml");
 
 /// The namespace of everything.
 pub const NAMESPACE: &str = "default";
@@ -84,6 +90,8 @@ pub async fn install(client: &Client) -> anyhow::Result<()> {
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}}))?;
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
     accounts.create(&post, &account).await?;
+    let webhooks = Api::<MutatingWebhookConfiguration>::all(client.clone());
+    webhooks.create(&post, &serde_yaml::from_str(WEBHOOKS)?).await?;
     let probers = Api::<NetworkProber>::namespaced(client.clone(), NAMESPACE);
     let prober = json!({
         "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",

@@ -59,6 +59,8 @@ pub struct KindInfo {
     pub crd: fn() -> CustomResourceDefinition,
     /// What its controller may do everywhere, beside watching the kind itself and writing its status.
     pub permissions: &'static [Permission],
+    /// What it may do with objects of these names, which belong to no namespace.
+    pub named: &'static [NamedPermission],
     /// What it may do in the operator's own namespace only.
     pub own_namespace: &'static [NamedPermission],
     /// Whether its objects carry a finalizer, which is written by a patch of the object itself.
@@ -84,7 +86,7 @@ pub struct Permission {
     pub verbs: &'static [&'static str],
 }
 
-/// One rule of the operator's `Role` in its own namespace.
+/// One rule of the operator's roles that is for some objects only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedPermission {
     /// What may be done.
@@ -98,24 +100,28 @@ pub const KINDS: &[KindInfo] = &[
     KindInfo {
         crd: TrafficWatch::crd,
         permissions: traffic_watch::PERMISSIONS,
+        named: &[],
         own_namespace: &[],
         finalizer: true,
     },
     KindInfo {
         crd: NetworkProber::crd,
         permissions: network_prober::PERMISSIONS,
+        named: network_prober::NAMED,
         own_namespace: network_prober::OWN_NAMESPACE,
         finalizer: true,
     },
     KindInfo {
         crd: Swarm::crd,
         permissions: swarm::PERMISSIONS,
+        named: &[],
         own_namespace: &[],
         finalizer: false,
     },
     KindInfo {
         crd: RouteReflectorSet::crd,
         permissions: route_reflector_set::PERMISSIONS,
+        named: &[],
         own_namespace: &[],
         finalizer: true,
     },

@@ -78,6 +78,7 @@ pub fn roles(kind: &KindInfo) -> Roles {
         }),
     ];
     rules.extend(kind.permissions.iter().map(rule));
+    rules.extend(kind.named.iter().map(named_rule));
     let mut documents = everywhere(&name, &rules);
     if !kind.own_namespace.is_empty() {
         documents.extend(own_namespace(&name, kind.own_namespace));

@@ -56,7 +56,7 @@ const LABEL_VALUE: u32 = 512;
 pub enum ChildKind {
     /// What agents read: `config.json`, `ca.crt`.
     ConfigMap,
-    /// What sends pods to the webhook.
+    /// What sends pods to the webhook: an entry of the one `MutatingWebhookConfiguration`.
     Webhook,
     /// The agents of mode `DaemonSet`.
     DaemonSet,
@@ -67,8 +67,8 @@ pub enum ChildKind {
 }
 
 impl ChildKind {
-    /// The kinds that are watched: those that every API server has.
-    pub const WATCHED: [Self; 3] = [Self::ConfigMap, Self::Webhook, Self::DaemonSet];
+    /// The kinds that are watched as objects of their own: those that every API server has.
+    pub const WATCHED: [Self; 2] = [Self::ConfigMap, Self::DaemonSet];
 
     /// The kinds of the prometheus-operator.
     pub const MONITORING: [Self; 2] = [Self::PodMonitor, Self::PrometheusRule];
@@ -107,14 +107,27 @@ pub struct ChildKey {
     pub kind: ChildKind,
     /// Its namespace; `None` for a cluster-scoped one.
     pub namespace: Option<String>,
-    /// Its name.
+    /// Its name; of a webhook that of the entry.
     pub name: String,
+}
+
+impl ChildKey {
+    /// The entry of a `NetworkProber`.
+    #[must_use]
+    pub fn webhook(namespace: &str, name: &str) -> Self {
+        let name = configuration::entry_name(namespace, name);
+        Self { kind: ChildKind::Webhook, namespace: None, name }
+    }
 }
 
 impl std::fmt::Display for ChildKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, namespace, name } = self;
         match namespace {
+            None if *kind == ChildKind::Webhook => {
+                let object = configuration::OBJECT;
+                write!(f, "{} {object}, entry {name}", kind.as_str())
+            }
             Some(namespace) => write!(f, "{} {namespace}/{name}", kind.as_str()),
             None => write!(f, "{} {name}", kind.as_str()),
         }
@@ -177,11 +190,8 @@ impl Family<'_> {
             }
         }
         merge(&mut object, body);
-        let mut hasher = DefaultHasher::new();
-        // The maps of serde_json are sorted: equal objects are equal texts.
-        object.to_string().hash(&mut hasher);
         let key = ChildKey { kind, namespace: namespace.map(Into::into), name: name.into() };
-        Child { key, object, fallback: None, hash: hasher.finish() }
+        Child { key, hash: fingerprint(&object), object, fallback: None }
     }
 
     /// What the agents of one namespace read.
@@ -202,14 +212,9 @@ impl Family<'_> {
     /// What sends the selected pods to the webhook; nothing if no namespace is in scope.
     #[must_use]
     pub fn webhook(&self, interception: &Interception<'_>) -> Option<Child> {
-        let configuration = configuration::configuration(interception)?;
-        Some(self.child(ChildKind::Webhook, None, interception.object, configuration))
-    }
-
-    /// The name of its `MutatingWebhookConfiguration`.
-    #[must_use]
-    pub fn webhook_name(&self) -> String {
-        format!("traffic-operator.{}.{}", self.settings.namespace, self.settings.name)
+        let object = configuration::applied(&configuration::entry(interception)?);
+        let key = ChildKey::webhook(&self.settings.namespace, &self.settings.name);
+        Some(Child { key, hash: fingerprint(&object), object, fallback: None })
     }
 
     /// One agent on each node.
@@ -315,6 +320,15 @@ impl Family<'_> {
         let body = json!({"metadata": {"labels": labels}, "spec": spec});
         self.child(kind, Some(&settings.namespace), &settings.name, body)
     }
+}
+
+/// Differs exactly when the object does.
+#[must_use]
+pub fn fingerprint(object: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // The maps of serde_json are sorted: equal objects are equal texts.
+    object.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Adds `from` to `to`; what both have stays as it is in `to`, unless both are objects.

@@ -1,11 +1,11 @@
 //! Serves [`NetworkProber`]: observes, applies; what is decided stands in `plan`.
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream::select};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
@@ -21,6 +21,7 @@ use crate::{
 };
 
 pub mod children;
+mod entries;
 mod gauges;
 mod injector;
 pub mod live;
@@ -31,6 +32,7 @@ mod owned;
 pub mod pinglists;
 mod plan;
 pub mod reasons;
+mod refusals;
 mod report;
 pub mod rules;
 pub mod scope;
@@ -40,10 +42,12 @@ pub mod view;
 pub mod world;
 
 use children::{Child, ChildKey, ChildKind};
+pub use entries::Entries;
 pub use gauges::Gauges;
 pub use injector::WorldInjector;
 pub use owned::Owned;
 use plan::{Desired, Observed};
+use refusals::{Refusals, refused};
 pub use serving::{
     AUDIENCE, Agents, LIMITS as PINGLIST_LIMITS, PATH as PINGLIST_PATH, REVIEWS,
     REVIEWS_OF_ONE_SOURCE,
@@ -57,35 +61,19 @@ const DISCOVERY: Duration = Duration::from_mins(1);
 /// How long a pass waits for what the other watches bring: they are begun together.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
-/// How long after a refusal the same object is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
-
 /// The kinds of the prometheus-operator that the API server has, and when that was looked up.
 type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
-
-/// Why an object could not be applied: its fingerprint, and when that was.
-struct Problem {
-    hash: u64,
-    at: Instant,
-    taken: bool,
-    text: String,
-}
-
-impl Problem {
-    fn error(&self) -> Error {
-        if self.taken { Error::Taken(self.text.clone()) } else { Error::Refused(self.text.clone()) }
-    }
-}
 
 /// What the controller works with.
 pub struct NetworkProberReconciler {
     client: kube::Client,
     world: World,
     owned: Owned,
+    entries: Entries,
     bundle: signal::Receiver<Option<Bundle>>,
     endpoint: Endpoint,
     discovered: Mutex<Discovered>,
-    problems: Mutex<HashMap<ChildKey, Problem>>,
+    refusals: Refusals,
 }
 
 type Others = Store<DeserializeGuard<NetworkProber>>;
@@ -97,11 +85,12 @@ impl NetworkProberReconciler {
         client: kube::Client,
         world: World,
         owned: Owned,
+        entries: Entries,
         bundle: signal::Receiver<Option<Bundle>>,
         endpoint: Endpoint,
     ) -> Self {
-        let (discovered, problems) = (Mutex::default(), Mutex::default());
-        Self { client, world, owned, bundle, endpoint, discovered, problems }
+        let (discovered, refusals) = (Mutex::default(), Refusals::default());
+        Self { client, world, owned, entries, bundle, endpoint, discovered, refusals }
     }
 
     /// The objects to look at though they did not change: their pods, their children or the
@@ -110,17 +99,14 @@ impl NetworkProberReconciler {
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<>
     {
-        let (world, bundle) = (self.world.clone(), self.bundle.clone());
-        let rotated = futures::stream::unfold(bundle, |mut bundle| async move {
-            bundle.changed().await.ok()?;
-            Some(((), bundle))
-        });
-        let rotated = rotated.flat_map(move |()| {
+        let world = self.world.clone();
+        let all = select(happens(self.bundle.clone()), happens(self.entries.presence()));
+        let all = all.flat_map(move |()| {
             let keys: Vec<_> = world.snapshot().views.keys().cloned().collect();
             futures::stream::iter(keys)
         });
-        let changes = futures::stream::select(self.world.changes(), self.owned.changes());
-        futures::stream::select(changes, rotated)
+        let changes = select(self.owned.changes(), self.entries.changes());
+        select(select(self.world.changes(), changes), all)
             .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
     }
 
@@ -182,6 +168,10 @@ impl NetworkProberReconciler {
     async fn apply_child(&self, prober: &NetworkProber, child: Child) -> Result<(), Error> {
         let uid = prober.uid().unwrap_or_default();
         let owner = key_of(prober);
+        if child.key.kind == ChildKind::Webhook {
+            let applied = self.entries.apply(&self.client, &owner, &child).await;
+            return applied.map_err(|error| refused(&child.key, error));
+        }
         if !self.owned.has(&child.key, &uid)
             && let Some(there) = self.look(&child.key).await?
             && !is_ours(&there, &owner)
@@ -204,34 +194,15 @@ impl NetworkProberReconciler {
                 self.owned.wrote(&child.key, &owner, child.hash, &object.metadata);
                 Ok(())
             }
-            // A quota or a policy of one namespace, or one that is going, keeps nobody else waiting.
-            Err(kube::Error::Api(status))
-                if is_refusal(&status) || matches!(status.code, 403 | 404 | 409) =>
-            {
-                Err(Error::Refused(format!("{}: {}", child.key, status.message)))
-            }
-            Err(source) => Err(Error::Kube { action: "apply child", source }),
+            Err(error) => Err(refused(&child.key, error)),
         }
     }
 
-    /// What was wrong with the same object a moment ago: it is not tried at every pass.
-    fn problem(&self, key: &ChildKey, hash: u64) -> Option<Error> {
-        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = problems.get(key).filter(|p| p.hash == hash && p.at.elapsed() < TRY_AGAIN);
-        known.map(Problem::error)
-    }
-
-    fn remember(&self, key: ChildKey, hash: u64, error: &Error) {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        problems.retain(|_, problem| problem.at.elapsed() < TRY_AGAIN);
-        let known = problems.get(&key).is_some_and(|problem| problem.hash == hash);
-        if !known {
-            let (at, taken) = (Instant::now(), matches!(error, Error::Taken(_)));
-            problems.insert(key, Problem { hash, at, taken, text: error.to_string() });
+    async fn delete_child(&self, owner: &Key, key: &ChildKey) -> Result<(), Error> {
+        if key.kind == ChildKind::Webhook {
+            let removed = self.entries.remove(&self.client, owner).await;
+            return removed.map_err(Error::kube("remove webhook"));
         }
-    }
-
-    async fn delete_child(&self, key: &ChildKey) -> Result<(), Error> {
         match self.api(key).delete(&key.name, &DeleteParams::background()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
@@ -270,6 +241,16 @@ impl NetworkProberReconciler {
     }
 }
 
+/// Each time that a value changes.
+fn happens<T: Send + Sync + 'static>(
+    value: signal::Receiver<T>,
+) -> impl Stream<Item = ()> + Send + 'static {
+    futures::stream::unfold(value, |mut value| async move {
+        value.changed().await.ok()?;
+        Some(((), value))
+    })
+}
+
 fn key_of(prober: &NetworkProber) -> Key {
     (prober.namespace().unwrap_or_default(), prober.name_any())
 }
@@ -288,8 +269,8 @@ impl Reconciler for NetworkProberReconciler {
     const NAME: &'static str = "networkprober";
     const FINALIZER: &'static str = "probes.bigmikes.io/agents";
 
-    /// The webhook's object is cluster-scoped, and other namespaces have `ConfigMap`s: neither goes with
-    /// its owner.
+    /// Its webhook is an entry of an object that stays, and other namespaces have `ConfigMap`s:
+    /// neither goes with its owner.
     fn needs_cleanup(&self, _: &NetworkProber) -> bool {
         true
     }
@@ -300,14 +281,18 @@ impl Reconciler for NetworkProberReconciler {
         let monitoring = self.monitoring().await?;
         let mut existing = self.owned.of(&prober.uid().unwrap_or_default());
         existing.extend(self.look_at_monitoring(prober, &monitoring).await?);
+        existing.extend(self.entries.of(&key));
+        let mut unchanged = self.owned.unchanged(&key);
+        unchanged.extend(self.entries.unchanged(&key));
         Ok(Observed {
             view,
             setup: self.world.setup().clone(),
             bundle: self.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
             endpoint: self.endpoint.clone(),
+            configuration: self.entries.is_there(),
             monitoring,
             existing,
-            unchanged: self.owned.unchanged(&key),
+            unchanged,
             written: self.owned.written(&key),
         })
     }
@@ -324,35 +309,36 @@ impl Reconciler for NetworkProberReconciler {
         let mut first = None;
         for child in desired.apply {
             let (key, hash) = (child.key.clone(), child.hash);
-            let known = self.problem(&key, hash);
+            let known = self.refusals.of(&key, hash);
             let result = match known {
                 Some(error) => Err(error),
                 None => self.apply_child(prober, child).await,
             };
             match result {
                 Err(error) if error.is_partial() => {
-                    self.remember(key, hash, &error);
+                    self.refusals.remember(key, hash, &error);
                     first = first.or(Some(error));
                 }
                 other => other?,
             }
         }
         for key in &desired.delete {
-            self.delete_child(key).await?;
+            self.delete_child(&key_of(prober), key).await?;
         }
         first.map_or(Ok(vec![]), Err)
     }
 
     async fn cleanup(&self, prober: &NetworkProber, _: &Others) -> Result<Vec<Notice>, Error> {
-        let (namespace, _) = key_of(prober);
-        let ours = self.owned.of(&prober.uid().unwrap_or_default());
+        let owner = key_of(prober);
+        let mut ours = self.owned.of(&prober.uid().unwrap_or_default());
+        ours.extend(self.entries.of(&owner));
         // What stands beside its owner goes with it.
         let beyond: Vec<_> =
-            ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&namespace)).collect();
+            ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&owner.0)).collect();
         for key in &beyond {
-            self.delete_child(key).await?;
+            self.delete_child(&owner, key).await?;
         }
-        self.owned.forget(&key_of(prober));
+        self.forget(&owner.0, &owner.1);
         let notice = (!beyond.is_empty()).then(|| Notice {
             warning: false,
             reason: "Removed",
@@ -367,7 +353,9 @@ impl Reconciler for NetworkProberReconciler {
     }
 
     fn forget(&self, namespace: &str, name: &str) {
-        self.owned.forget(&(namespace.to_owned(), name.to_owned()));
+        let owner = (namespace.to_owned(), name.to_owned());
+        self.owned.forget(&owner);
+        self.entries.forget(&owner);
     }
 }
 

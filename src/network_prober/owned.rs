@@ -10,10 +10,7 @@ use futures::{
     Stream, StreamExt,
     stream::{BoxStream, select_all},
 };
-use k8s_openapi::api::{
-    admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::DaemonSet,
-    core::v1::ConfigMap,
-};
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
 use kube::{
     Api, Client, Resource,
     core::{ObjectMeta, PartialObjectMeta},
@@ -118,7 +115,6 @@ impl Owned {
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let mut events = select_all([
             metadata::<ConfigMap>(&client, ChildKind::ConfigMap),
-            metadata::<MutatingWebhookConfiguration>(&client, ChildKind::Webhook),
             metadata::<DaemonSet>(&client, ChildKind::DaemonSet),
         ]);
         while let Some((kind, event)) = events.next().await {
@@ -129,8 +125,7 @@ impl Owned {
                     tracing::warn!(%error, "watch of {resource}s failed, trying again");
                     metrics.watch_restarted(match kind {
                         ChildKind::ConfigMap => "configmaps",
-                        ChildKind::DaemonSet => "daemonsets",
-                        _ => "mutatingwebhookconfigurations",
+                        _ => "daemonsets",
                     });
                 }
             }

@@ -6,7 +6,7 @@ use super::{
     pinglists::config_json,
     report,
     settings::{LARGEST_MESH, Settings},
-    view::{Setup, View},
+    view::{Setup, View, WEBHOOKS},
 };
 use crate::{
     api::{
@@ -32,10 +32,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
-/// The most `NetworkProber`s that have a webhook, the older ones first. For every pod that is created the API
-/// server looks at all of them, one after the other asks those that select it, and keeps clients of 200.
-pub const WEBHOOKS: usize = 100;
-
 /// What the controller read.
 pub struct Observed {
     /// The object as every replica knows it; `None` until the snapshot has its generation.
@@ -46,6 +42,8 @@ pub struct Observed {
     pub bundle: Option<String>,
     /// Where the API server reaches the webhook.
     pub endpoint: Endpoint,
+    /// Whether the `MutatingWebhookConfiguration` is there that holds the entries of all.
+    pub configuration: bool,
     /// Which kinds of the prometheus-operator the API server has.
     pub monitoring: BTreeSet<ChildKind>,
     /// Our children of this object that exist.
@@ -200,23 +198,29 @@ fn children(
         }
     }
     match settings.mode {
-        Mode::Sidecar if view.injectors_before >= WEBHOOKS => {
+        Mode::Sidecar if !view.has_place() => {
             problem = problem.or(Some(format!(
                 "spec.mode: {WEBHOOKS} older NetworkProbers of mode Sidecar have a webhook, which is as \
                  many as there may be; delete one, or use one for several namespaces (namespaceSelector)"
             )));
         }
+        Mode::Sidecar if !view.fits() => {
+            problem = problem.or(Some(
+                "spec.namespaceSelector: with those of the older NetworkProbers these namespaces do \
+                 not fit into one MutatingWebhookConfiguration; select fewer, or by labels from the \
+                 operator's namespace"
+                    .into(),
+            ));
+        }
+        // There is nothing to write into; the status says so.
+        Mode::Sidecar if !observed.configuration => {}
         Mode::Sidecar => {
             if let Some(bundle) = ca {
                 let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
                 // An administrator's needs nobody's consent: its labels are all there is to know.
-                let labels = settings.namespace_selector.as_ref();
-                let labels =
-                    labels.filter(|_| settings.namespace == observed.setup.tenancy.operator());
+                let labels = observed.setup.tenancy.labels(settings);
                 let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labelled);
                 children.extend(family.webhook(&Interception {
-                    object: &family.webhook_name(),
-                    labels: &BTreeMap::new(),
                     prober: (&settings.namespace, &settings.name),
                     pod_selector: &settings.pod_selector,
                     namespaces: asked,

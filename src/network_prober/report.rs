@@ -12,6 +12,7 @@ use crate::{
     },
     controller::{Notice, Verdict},
     placement::ring::Rotation,
+    webhook::configuration,
 };
 
 /// How many namespaces a sentence names: it is to stay a sentence.
@@ -103,6 +104,15 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
             words(members.paused.values()),
         );
         return verdict("Ready", Some(false), "AgentFailing", text);
+    }
+    if settings.mode == Mode::Sidecar && !observed.configuration {
+        let text = format!(
+            "the MutatingWebhookConfiguration {} is missing, so that no new pod gets an agent; {} \
+             brings it back",
+            configuration::OBJECT,
+            configuration::RESTORE
+        );
+        return verdict("Ready", Some(false), "WebhookMissing", text);
     }
     if observed.bundle.is_none() {
         let text = "the webhook has no certificate yet".into();

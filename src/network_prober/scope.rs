@@ -4,6 +4,8 @@
 //! consent, unless the object stands in the operator's namespace, where only administrators write.
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use super::settings::Settings;
 use crate::webhook::configuration::is_excluded;
 
@@ -45,6 +47,14 @@ impl Tenancy {
     #[must_use]
     pub fn operator(&self) -> &str {
         &self.operator
+    }
+
+    /// The labels by which the API server knows the namespaces of one that needs nobody's consent;
+    /// `None` where it has to know them by name.
+    #[must_use]
+    pub fn labels<'a>(&self, settings: &'a Settings) -> Option<&'a LabelSelector> {
+        let labels = settings.namespace_selector.as_ref();
+        labels.filter(|_| settings.namespace == self.operator)
     }
 
     /// Whether a namespace is never touched.

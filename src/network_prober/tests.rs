@@ -14,10 +14,10 @@ use super::{
     injector::decide,
     members::{Member, Nodes},
     pinglists::config_json,
-    plan::{Observed, WEBHOOKS, plan},
+    plan::{Observed, plan},
     scope::{NamespaceFacts, Tenancy},
     settings::Settings,
-    view::{Setup, Snapshot, Surroundings, View},
+    view::{Setup, Snapshot, Surroundings, View, WEBHOOK_BYTES, WEBHOOKS},
 };
 use crate::{
     agent::pinglist::Pinglist,
@@ -110,6 +110,7 @@ fn observed(view: View) -> Observed {
         setup: setup(Some("operator")),
         bundle: Some("PEM".into()),
         endpoint: Endpoint::Service,
+        configuration: true,
         monitoring: BTreeSet::new(),
         existing: vec![],
         unchanged: BTreeMap::new(),
@@ -327,7 +328,7 @@ fn nothing_is_changed_before_the_pods_are_known() {
 }
 
 fn webhook_key() -> ChildKey {
-    ChildKey { kind: ChildKind::Webhook, namespace: None, name: "traffic-operator.team.np".into() }
+    ChildKey::webhook("team", "np")
 }
 
 #[test]
@@ -486,6 +487,61 @@ fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
     let before = view_among(&last, &all, &[], &setup(Some("operator")));
     let after = view_among(&last, &older, &[], &setup(Some("operator")));
     assert!(!before.is_same(&after), "the last one has to hear of it");
+}
+
+/// All entries are in one object, and etcd refuses one that is too large.
+#[test]
+fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
+    let mut all = Snapshot { synced: true, ..Snapshot::default() };
+    let webhook = |name: &str, all: &Snapshot| {
+        let prober = prober(name, "2026-01-01T00:00:00Z", &json!({}));
+        let decided =
+            plan(&prober, &observed(view_among(&prober, all, &[], &setup(Some("operator")))));
+        let decided = decided.unwrap();
+        let applied = decided.desired.apply.iter();
+        let written = applied.filter(|child| child.key.kind == ChildKind::Webhook).count();
+        (written, decided.conditions[0].clone())
+    };
+    let add = |all: &mut Snapshot, name: &str, bytes: usize| {
+        let prober = prober(name, "2026-01-01T00:00:00Z", &json!({}));
+        let mut view = view_among(&prober, all, &[], &setup(Some("operator")));
+        assert!(view.webhook_bytes > 4_000, "{}", view.webhook_bytes);
+        view.webhook_bytes = bytes;
+        all.views.insert(("team".into(), name.into()), Arc::new(view));
+    };
+    add(&mut all, "a-too-large", WEBHOOK_BYTES + 1);
+    assert_eq!(webhook("np", &all).0, 1, "one that has none takes no room");
+    add(&mut all, "b-large", WEBHOOK_BYTES - 1_000);
+    let (written, condition) = webhook("np", &all);
+    assert_eq!((written, condition.status, condition.reason), (0, Some(false), "InvalidSpec"));
+    assert!(
+        condition.message.contains("one MutatingWebhookConfiguration"),
+        "{}",
+        condition.message
+    );
+    // An entry that is there goes: the older ones need its room.
+    let np = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let mut there = observed(view_among(&np, &all, &[], &setup(Some("operator"))));
+    there.existing = vec![webhook_key()];
+    assert_eq!(plan(&np, &there).unwrap().desired.delete, [webhook_key()]);
+}
+
+#[test]
+fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_says_so() {
+    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let mut missing = observed(view(&json!({}), &[]));
+    missing.configuration = false;
+    let decided = plan(&prober, &missing).unwrap();
+    let kinds: Vec<_> = decided.desired.apply.iter().map(|child| child.key.kind).collect();
+    assert_eq!(kinds, [ChildKind::ConfigMap]);
+    let condition = &decided.conditions[0];
+    assert_eq!((condition.status, condition.reason), (Some(false), "WebhookMissing"));
+    assert!(condition.message.contains("-f deploy/base/webhook.yaml"), "{}", condition.message);
+    // On nodes nobody needs it.
+    let spec = json!({"mode": "DaemonSet"});
+    let nodes = super::tests::prober("np", "2026-01-01T00:00:00Z", &spec);
+    missing.view = Some(Arc::new(view(&spec, &[])));
+    assert_ne!(plan(&nodes, &missing).unwrap().conditions[0].reason, "WebhookMissing");
 }
 
 /// The file of many pods is not written at each of their changes.

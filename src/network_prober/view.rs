@@ -19,6 +19,27 @@ use crate::{
     webhook::injection::{self, Recipe},
 };
 
+/// The most `NetworkProber`s that have a webhook, the older ones first. For every pod that is
+/// created the API server looks at all of them, one after the other asks those that select it, and
+/// keeps clients of 200.
+pub const WEBHOOKS: usize = 100;
+
+/// The most bytes of all their entries together, as JSON: etcd takes objects of 1.5 MiB.
+pub const WEBHOOK_BYTES: usize = 1_000_000;
+
+/// What an entry takes beside its selectors: two authorities of 1 kB each in base64, two names of
+/// at most 253 bytes, and a line for each field in `managedFields`.
+const ENTRY_BYTES: usize = 4_096;
+
+/// What the entries of some `NetworkProber`s take of the one object that holds them all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// How many there are.
+    pub webhooks: usize,
+    /// Their size together.
+    pub bytes: usize,
+}
+
 /// What one replica is told at its start.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -43,8 +64,10 @@ pub struct View {
     pub settings: Result<Settings, String>,
     /// Its namespaces.
     pub scope: Scope,
-    /// How many older ones have a webhook.
-    pub injectors_before: usize,
+    /// What the entries of the older ones take.
+    pub webhooks_before: Load,
+    /// The size of its own.
+    pub webhook_bytes: usize,
     /// What it injects, if an image is known.
     pub recipe: Option<Recipe>,
     /// Whether its pods were listed.
@@ -85,7 +108,8 @@ impl View {
             generation: prober.metadata.generation,
             settings: settings.map_err(|error| error.to_text()),
             scope: Scope::default(),
-            injectors_before: surroundings.before.injectors(),
+            webhooks_before: surroundings.before.load(),
+            webhook_bytes: 0,
             recipe: None,
             synced: pods.is_some(),
             members: Members::default(),
@@ -96,6 +120,7 @@ impl View {
         view.recipe = recipe(settings, setup);
         let image = view.recipe.as_ref().map(|recipe| &*recipe.image);
         view.scope = Scope::of(settings, image, &setup.tenancy, surroundings.namespaces);
+        view.webhook_bytes = webhook_bytes(settings, &view.scope, setup);
         let Some(pods) = pods else { return view };
         let selection = Selection {
             settings,
@@ -112,6 +137,18 @@ impl View {
         view
     }
 
+    /// Whether the older ones leave a place for its webhook.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        self.webhooks_before.webhooks < WEBHOOKS
+    }
+
+    /// Whether its webhook fits beside those of the older ones.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.webhooks_before.bytes + self.webhook_bytes <= WEBHOOK_BYTES
+    }
+
     /// Whether nothing that anybody looks at differs.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -121,7 +158,7 @@ impl View {
             && self.scope == other.scope
             && self.members == other.members
             && self.pinglists.version == other.pinglists.version
-            && self.injectors_before == other.injectors_before
+            && self.webhooks_before == other.webhooks_before
     }
 }
 
@@ -144,14 +181,19 @@ impl Snapshot {
         self.views.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// How many have a webhook, or would have one if there were not too many.
+    /// What the entries of those take that have one, or would if there were not too many.
     #[must_use]
-    pub fn injectors(&self) -> usize {
-        let injects = |view: &Arc<View>| {
+    pub fn load(&self) -> Load {
+        let injects = |view: &&Arc<View>| {
             view.settings.as_ref().is_ok_and(|settings| settings.mode == Mode::Sidecar)
                 && view.scope.allows_any()
+                // One that is too large has none, and takes no room from others.
+                && view.fits()
         };
-        self.views.values().filter(|view| injects(view)).count()
+        self.views.values().filter(injects).fold(Load::default(), |load, view| Load {
+            webhooks: load.webhooks + 1,
+            bytes: load.bytes + view.webhook_bytes,
+        })
     }
 
     /// The older ones than `rank`, whose pods are theirs.
@@ -163,6 +205,17 @@ impl Snapshot {
         });
         all.filter(|(settings, _)| settings.rank < *rank).collect()
     }
+}
+
+/// About how large its entry is.
+fn webhook_bytes(settings: &Settings, scope: &Scope, setup: &Setup) -> usize {
+    let text = |selector| serde_json::to_string(selector).map_or(0, |text| text.len());
+    let namespaces = match setup.tenancy.labels(settings) {
+        Some(labels) => text(labels),
+        // Each in quotes, with a comma.
+        None => scope.allowed().iter().map(|name| name.len() + 3).sum(),
+    };
+    ENTRY_BYTES + text(&settings.pod_selector) + namespaces
 }
 
 /// What a `NetworkProber` injects; `None` if it names no image and ours is not known.

@@ -10,7 +10,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use crate::{
     controller::{self, schedule::Schedule},
     metrics::Metrics,
-    network_prober::{Gauges, NetworkProberReconciler, Owned, world::World},
+    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, world::World},
     nodes::NodeStore,
     prometheus::{Endpoints, Shared},
     route_reflector::{
@@ -161,10 +161,27 @@ impl Leader {
             follow.await;
             Ok("watch of agents' objects")
         });
+        let entries = Entries::default();
+        let follow = entries.clone().follow(self.client.clone(), self.metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of webhooks")
+        });
+        let (known, sweep) =
+            (world.clone(), entries.clone().sweep(self.client.clone(), world.clone()));
+        let listed = entries.clone();
+        tasks.spawn(async move {
+            // Without them every entry would look as if nobody had it.
+            known.synced().await;
+            listed.synced().await;
+            sweep.await;
+            Ok("sweep of webhooks")
+        });
         let reconciler = NetworkProberReconciler::new(
             self.client.clone(),
             world.clone(),
             owned.clone(),
+            entries.clone(),
             self.certificates.bundle(),
             self.webhook.endpoint(),
         );
@@ -175,6 +192,7 @@ impl Leader {
             // Without them everything would look as if it had to be made, or was gone.
             world.synced().await;
             owned.synced().await;
+            entries.synced().await;
             // Reports a missing CA on every object; a CA that is still being issued is not an error.
             let _ = tokio::time::timeout(CERTIFICATE, bundle.wait_for(Option::is_some)).await;
             let (triggers, schedule) = (reconciler.triggers(), Schedule::default());

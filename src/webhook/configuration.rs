@@ -1,11 +1,29 @@
-//! Which creations of pods the API server asks about, for one `NetworkProber`.
-use std::collections::{BTreeMap, BTreeSet};
+//! Which creations of pods the API server asks about, for one `NetworkProber`: its entry in the one
+//! `MutatingWebhookConfiguration` that the installation brings.
+use std::collections::BTreeSet;
 
-use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use k8s_openapi::{
+    ByteString, api::admissionregistration::v1::MutatingWebhook,
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
 use serde_json::{Value, json};
 
 use super::certificates;
 use crate::api::network_prober::FailurePolicy;
+
+/// The name of the one configuration. The operator may neither create nor delete it, and touch no
+/// other.
+pub const OBJECT: &str = "traffic-operator";
+
+/// What brings that object back; for messages.
+pub const RESTORE: &str =
+    "`make deploy`, or: kubectl apply --server-side -f deploy/base/webhook.yaml";
+
+/// How the names of our entries end; entries of other names are somebody else's.
+const DOMAIN: &str = ".probes.bigmikes.io";
+
+/// The path under which the webhook answers for the `NetworkProber` that follows.
+const PATH: &str = "/mutate/";
 
 /// Namespaces whose pods are never asked about: a cluster must come up without us.
 const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
@@ -39,13 +57,9 @@ pub enum Namespaces<'a> {
     Labelled(&'a LabelSelector),
 }
 
-/// All that one configuration depends on.
+/// All that one entry depends on.
 #[derive(Clone, Debug)]
 pub struct Interception<'a> {
-    /// The name of the configuration.
-    pub object: &'a str,
-    /// Labels of the configuration, beside `app.kubernetes.io/managed-by`.
-    pub labels: &'a BTreeMap<String, String>,
     /// The `NetworkProber`: namespace and name.
     pub prober: (&'a str, &'a str),
     /// Which pods.
@@ -68,13 +82,13 @@ pub fn is_excluded(namespace: &str, operator_namespace: &str) -> bool {
     NEVER.contains(&namespace) || namespace == operator_namespace
 }
 
-/// The `MutatingWebhookConfiguration`, for server-side apply; `None` when there is no namespace to
-/// ask about (an empty list would be refused, and no list would be all namespaces).
+/// The entry; `None` when there is no namespace to ask about (an empty list would be refused, and
+/// no list would be all namespaces).
 #[must_use]
-pub fn configuration(of: &Interception<'_>) -> Option<Value> {
+pub fn entry(of: &Interception<'_>) -> Option<Value> {
     let namespaces = namespaces(&of.namespaces, of.operator_namespace)?;
     let (namespace, name) = of.prober;
-    let path = format!("/mutate/{namespace}/{name}");
+    let path = format!("{PATH}{namespace}/{name}");
     let mut client = match of.endpoint {
         Endpoint::Service => json!({"service": {
             "namespace": of.operator_namespace, "name": certificates::NAME, "path": path, "port": 443
@@ -82,33 +96,54 @@ pub fn configuration(of: &Interception<'_>) -> Option<Value> {
         Endpoint::Url(base) => json!({"url": format!("{}{path}", base.trim_end_matches('/'))}),
     };
     client["caBundle"] = json!(ByteString(of.ca_bundle.as_bytes().to_vec()));
-    let mut labels = of.labels.clone();
-    labels.insert("app.kubernetes.io/managed-by".into(), "traffic-operator".into());
     Some(json!({
+        "name": entry_name(namespace, name),
+        "clientConfig": client,
+        "rules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+            "operations": ["CREATE"], "scope": "Namespaced"
+        }],
+        "objectSelector": of.pod_selector,
+        "namespaceSelector": namespaces,
+        "failurePolicy": match of.failure_policy {
+            FailurePolicy::Ignore => "Ignore",
+            FailurePolicy::Fail => "Fail",
+        },
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        // Asked again when a later webhook changed the pod: it may have removed the agent.
+        "reinvocationPolicy": "IfNeeded",
+        "matchPolicy": "Equivalent",
+        "admissionReviewVersions": ["v1"]
+    }))
+}
+
+/// The configuration with this entry alone, for a server-side apply: other managers' entries stay.
+#[must_use]
+pub fn applied(entry: &Value) -> Value {
+    json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": of.object, "labels": labels},
-        "webhooks": [{
-            "name": webhook_name(namespace, name),
-            "clientConfig": client,
-            "rules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
-                "operations": ["CREATE"], "scope": "Namespaced"
-            }],
-            "objectSelector": of.pod_selector,
-            "namespaceSelector": namespaces,
-            "failurePolicy": match of.failure_policy {
-                FailurePolicy::Ignore => "Ignore",
-                FailurePolicy::Fail => "Fail",
-            },
-            "sideEffects": "None",
-            "timeoutSeconds": TIMEOUT_SECONDS,
-            // Asked again when a later webhook changed the pod: it may have removed the agent.
-            "reinvocationPolicy": "IfNeeded",
-            "matchPolicy": "Equivalent",
-            "admissionReviewVersions": ["v1"]
-        }]
-    }))
+        "metadata": {"name": OBJECT},
+        "webhooks": [entry],
+    })
+}
+
+/// The strategic merge patch that takes one entry out, whoever wrote fields of it.
+#[must_use]
+pub fn removal(entry: &str) -> Value {
+    json!({"webhooks": [{"name": entry, "$patch": "delete"}]})
+}
+
+/// The `NetworkProber` (namespace, name) whose entry this is; `None` for an entry of somebody else.
+#[must_use]
+pub fn owner(entry: &MutatingWebhook) -> Option<(String, String)> {
+    let client = &entry.client_config;
+    let path = client.service.as_ref().and_then(|service| service.path.as_ref());
+    let path = path.or(client.url.as_ref())?;
+    let (_, of) = path.rsplit_once(PATH)?;
+    let (namespace, name) = of.split_once('/')?;
+    (entry.name == entry_name(namespace, name)).then(|| (namespace.to_owned(), name.to_owned()))
 }
 
 /// The selector of namespaces; `None` for none.
@@ -137,10 +172,11 @@ fn namespaces(asked: &Namespaces<'_>, operator_namespace: &str) -> Option<Value>
     }
 }
 
-/// The name of the webhook: a domain name that says whose it is. The name of an object alone may be
+/// The name of an entry: a domain name that says whose it is. The name of an object alone may be
 /// as long as this may be; then it is cut, and told apart by a hash.
-fn webhook_name(namespace: &str, name: &str) -> String {
-    let rest = format!(".{namespace}.probes.bigmikes.io");
+#[must_use]
+pub fn entry_name(namespace: &str, name: &str) -> String {
+    let rest = format!(".{namespace}{DOMAIN}");
     let whole = format!("{name}{rest}");
     if whole.len() <= MAX_NAME {
         return whole;
@@ -167,9 +203,7 @@ mod tests {
             match_labels: Some([("app".to_owned(), "a".to_owned())].into()),
             ..LabelSelector::default()
         };
-        configuration(&Interception {
-            object: "traffic-operator-probing-mesh",
-            labels: &[("owner".to_owned(), "probing.mesh".to_owned())].into(),
+        entry(&Interception {
             prober: ("probing", name),
             pod_selector: &selector,
             namespaces,
@@ -182,11 +216,11 @@ mod tests {
 
     #[test]
     fn the_whole_object() {
-        let built = build(&["b", "a"], &Endpoint::Service, "mesh").unwrap();
+        let webhook = build(&["b", "a"], &Endpoint::Service, "mesh").unwrap();
+        let built = applied(&webhook);
         let typed: MutatingWebhookConfiguration = serde_json::from_value(built.clone()).unwrap();
         // Nothing that the API does not know, and nothing that it would add.
         assert_eq!(serde_json::to_value(&typed).unwrap(), built);
-        let webhook = &built["webhooks"][0];
         assert_eq!(webhook["name"], "mesh.probing.probes.bigmikes.io");
         assert_eq!(
             webhook["clientConfig"],
@@ -204,7 +238,8 @@ mod tests {
         ] {
             assert_eq!(webhook[key], value);
         }
-        assert_eq!(built["metadata"]["labels"]["app.kubernetes.io/managed-by"], "traffic-operator");
+        // Labels are the installation's: an apply of ours takes none away and adds none.
+        assert_eq!(built["metadata"], json!({"name": "traffic-operator"}));
     }
 
     #[test]
@@ -212,7 +247,7 @@ mod tests {
         let all =
             ["kube-system", "kube-public", "kube-node-lease", "traffic-operator-system", "apps"];
         let built = build(&all, &Endpoint::Service, "mesh").unwrap();
-        let selector = &built["webhooks"][0]["namespaceSelector"]["matchExpressions"];
+        let selector = &built["namespaceSelector"]["matchExpressions"];
         assert_eq!(selector.as_array().unwrap().len(), 1);
         assert_eq!(selector[0]["values"], json!(["apps"]));
         assert_eq!(build(&all[..4], &Endpoint::Service, "mesh"), None);
@@ -236,16 +271,40 @@ mod tests {
             let selector: LabelSelector = serde_json::from_value(written).unwrap();
             let built =
                 build_in(Namespaces::Labelled(&selector), &Endpoint::Service, "mesh").unwrap();
-            assert_eq!(built["webhooks"][0]["namespaceSelector"], asked);
+            assert_eq!(built["namespaceSelector"], asked);
         }
     }
 
     #[test]
     fn an_operator_outside_of_the_cluster() {
         let built = build(&["a"], &Endpoint::Url("https://10.0.0.1:9443/".into()), "mesh").unwrap();
-        let client = &built["webhooks"][0]["clientConfig"];
+        let client = &built["clientConfig"];
         assert_eq!(client["url"], "https://10.0.0.1:9443/mutate/probing/mesh");
         assert_eq!(client.get("service"), None);
+    }
+
+    #[test]
+    fn s15_an_entry_says_whose_it_is_and_others_are_nobody_s() {
+        let typed = |value: Value| serde_json::from_value::<MutatingWebhook>(value).unwrap();
+        let mesh = Some(("probing".to_owned(), "mesh.a".to_owned()));
+        let url = Endpoint::Url("https://10.0.0.1:9443/mutate/x/".into());
+        for endpoint in [&Endpoint::Service, &url] {
+            let ours = build(&["a"], endpoint, "mesh.a").unwrap();
+            assert_eq!(owner(&typed(ours.clone())), mesh, "{ours}");
+            let renamed = |name: &str| {
+                let mut other = ours.clone();
+                other["name"] = name.into();
+                typed(other)
+            };
+            for name in ["mesh.a.example.com", "a.mesh.probing.probes.bigmikes.io"] {
+                assert_eq!(owner(&renamed(name)), None, "{name}");
+            }
+        }
+        let mut elsewhere = build(&["a"], &Endpoint::Service, "mesh.a").unwrap();
+        elsewhere["clientConfig"]["service"]["path"] = "/other".into();
+        assert_eq!(owner(&typed(elsewhere.clone())), None);
+        elsewhere["clientConfig"]["service"]["path"] = Value::Null;
+        assert_eq!(owner(&typed(elsewhere)), None);
     }
 
     #[test]
@@ -253,11 +312,11 @@ mod tests {
         let name = |end: char| format!("{}.{end}", "a".repeat(251));
         let names = ['a', 'b'].map(|end| {
             let built = build(&["a"], &Endpoint::Service, &name(end)).unwrap();
-            built["webhooks"][0]["name"].as_str().unwrap().to_owned()
+            built["name"].as_str().unwrap().to_owned()
         });
         assert_ne!(names[0], names[1]);
         assert!(names.iter().all(|name| name.len() <= MAX_NAME && !name.contains("..")));
-        let dotted = webhook_name("n", &"a.".repeat(126));
+        let dotted = entry_name("n", &"a.".repeat(126));
         assert!(dotted.len() <= MAX_NAME && !dotted.contains(".-"), "{dotted}");
     }
 }

@@ -198,10 +198,14 @@ fn left(stage: &Stage, name: &str) -> Result<Vec<String>> {
     let kinds = "configmaps,podmonitors,prometheusrules,mutatingwebhookconfigurations,daemonsets";
     let objects = stage.json(&[kinds, "-n", "default"])?;
     let objects = objects["items"].as_array().context("objects")?;
-    // By name, or (the webhook's configuration, which no owner reference can lead to) within it.
+    // By name, or (of webhooks, which have one object for all) by that of an entry.
+    let has_entry = |object: &Value| {
+        let mut entries = object["webhooks"].as_array().into_iter().flatten();
+        entries.any(|entry| entry["name"].as_str().is_some_and(|entry| entry.contains(name)))
+    };
     Ok(objects
         .iter()
-        .filter(|object| name_of(object).contains(name))
+        .filter(|object| name_of(object).contains(name) || has_entry(object))
         .map(|object: &Value| format!("{} {}", object["kind"], name_of(object)))
         .collect())
 }

@@ -32,7 +32,7 @@ use traffic_operator::{
 
 use crate::{
     prometheus::Prometheus,
-    shipped::{answer_from_outside, policies},
+    shipped::{answer_from_outside, policies, webhook},
 };
 
 /// One runtime for all tests: clients and the control plane outlive the test that made them.
@@ -507,7 +507,7 @@ pub async fn eventually_or<T>(
     }
 }
 
-/// Installs what `make deploy` installs of definitions and RBAC.
+/// Installs what `make deploy` installs of definitions, RBAC, policies and webhooks.
 async fn install(client: &Client) {
     let apply = PatchParams::apply("test").force();
     let namespace = json!({
@@ -521,7 +521,7 @@ async fn install(client: &Client) {
     define(client).await;
     let files = manifests::files().expect("manifests").into_iter();
     let rbac = files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text);
-    let documents: Vec<_> = rbac.chain(policies()).collect();
+    let documents: Vec<_> = rbac.chain(policies()).chain([webhook()]).collect();
     let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
     for document in documents {
         let mut object = Value::deserialize(document).expect("YAML");

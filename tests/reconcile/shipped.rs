@@ -1,4 +1,4 @@
-//! The policies that `make deploy` installs beside the roles.
+//! The policies, and the object of webhooks, that `make deploy` installs beside the roles.
 use std::path::Path;
 
 use serde_json::Value;
@@ -14,6 +14,12 @@ pub fn policies() -> Vec<String> {
         .filter(|name| name.ends_with("policy.yaml") || *name == "authorroles.yaml")
         .map(read)
         .collect()
+}
+
+/// The object that the operator writes its webhooks into.
+pub fn webhook() -> String {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/base");
+    std::fs::read_to_string(base.join("webhook.yaml")).expect("webhook.yaml")
 }
 
 /// What `ownedpolicy.yaml` says of an operator outside of the cluster, as this one is: the policy

@@ -36,12 +36,6 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["daemonsets"],
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
-    // One webhook per NetworkProber that injects.
-    Permission {
-        group: "admissionregistration.k8s.io",
-        resources: &["mutatingwebhookconfigurations"],
-        verbs: &["get", "list", "watch", "create", "patch", "delete"],
-    },
     Permission {
         group: "monitoring.coreos.com",
         resources: &["podmonitors", "prometheusrules"],
@@ -53,6 +47,18 @@ pub const PERMISSIONS: &[Permission] = &[
 
 /// The name of the webhook's Service and of the Secret with its keys.
 pub const WEBHOOK: &str = "traffic-operator-webhook";
+
+/// What the controller may do with one object of the cluster: each `NetworkProber` that injects has
+/// an entry in it. The installation brings it, so that nobody needs the right to create, which a
+/// name cannot restrict.
+pub const NAMED: &[NamedPermission] = &[NamedPermission {
+    permission: Permission {
+        group: "admissionregistration.k8s.io",
+        resources: &["mutatingwebhookconfigurations"],
+        verbs: &["list", "watch", "patch"],
+    },
+    names: &[crate::webhook::configuration::OBJECT],
+}];
 
 /// What the controller and the webhook may do in the operator's own namespace.
 pub const OWN_NAMESPACE: &[NamedPermission] = &[

@@ -119,7 +119,7 @@ mod tests {
             "patch networkprobers/status.probes.bigmikes.io",
             "watch namespaces",
             "delete configmaps",
-            "delete mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            "patch mutatingwebhookconfigurations.admissionregistration.k8s.io traffic-operator",
             "create podmonitors.monitoring.coreos.com",
             "create tokenreviews.authentication.k8s.io",
             // Of the Secrets one, and of the rest nothing.

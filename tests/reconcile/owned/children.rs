@@ -1,9 +1,12 @@
 //! What the operator owns carries its label and names its owner; what does not is not its to write.
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
 
 use super::{Pair, owner, refused, stranger, without_the_guard_of_owners};
 use crate::{
-    bench::{Bench, eventually, run},
+    authors::{self, Author, rule},
+    bench::{ACCOUNT, Bench, eventually, run},
     judging,
     probing::with,
 };
@@ -193,63 +196,134 @@ fn s08_daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written
 #[test]
 fn s08_webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods() {
     run(async |bench| {
-        let kind = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration/\
-            mutatingwebhookconfigurations";
-        let all = Pair::of(&bench, kind, None).await;
-        all.given("guarded", &json!({"webhooks": []})).await;
-        all.guarded("guarded", &json!({"metadata": {"labels": {"a": "b"}}})).await;
-        let mark = "with its label and the name of the NetworkProber";
-        refused(all.patch("guarded", &of_a_prober()).await, &of_a_prober(), mark);
-        refused(all.delete("guarded").await, &json!({}), mark);
-        let webhook = |change: Value| {
-            let webhook = json!({
-                "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-                "clientConfig": {"service": {"namespace": "traffic-operator-system",
-                    "name": "traffic-operator-webhook", "path": "/mutate/a/b"}},
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
-                    "operations": ["CREATE"]}],
+        // With more rights than its role has, so that the policy stands alone.
+        const NAME: &str = "operator-may-write-webhooks";
+        let rules = [rule(GROUP, "mutatingwebhookconfigurations", &["create", "patch", "delete"])];
+        authors::cluster_role(&bench, NAME, &rules).await;
+        authors::bind_everywhere(&bench, NAME, ACCOUNT, NAME).await;
+        Author::of(&bench, ACCOUNT).await.has(&bench, &rules[0]).await;
+        of_webhooks(&bench).await;
+        let bindings = Api::<ClusterRoleBinding>::all(bench.client.clone());
+        bindings.delete(NAME, &DeleteParams::default()).await.expect("delete the binding");
+        bench.empty_webhooks().await;
+    });
+}
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// An entry of a NetworkProber, with a change.
+fn webhook(change: &Value) -> Value {
+    let webhook = json!({
+        "name": "a.b.probes.bigmikes.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"namespace": "traffic-operator-system",
+            "name": "traffic-operator-webhook", "path": "/mutate/b/a"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+            "operations": ["CREATE"]}],
+        "namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In",
+                "values": ["default"]}]},
+    });
+    with(webhook, change)
+}
+
+async fn of_webhooks(bench: &Bench) {
+    let kind = format!("{GROUP}/v1/MutatingWebhookConfiguration/mutatingwebhookconfigurations");
+    let all = Pair::of(bench, &kind, None).await;
+    let object = "traffic-operator";
+    let foreign = webhook(&json!({"name": "somebody.example.com",
+        "objectSelector": {"matchLabels": {"no": "pod"}},
+        "clientConfig": {"service": null, "url": "https://example.com/"}}));
+    let entry = |change: Value| json!({"webhooks": [webhook(&change)]});
+    all.given(object, &json!({"webhooks": [foreign]})).await;
+    all.guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    // Only this object, and neither made nor deleted.
+    all.given("guarded", &json!({"webhooks": []})).await;
+    let only = "only the MutatingWebhookConfiguration traffic-operator";
+    refused(all.patch("guarded", &entry(json!({}))).await, &json!("another"), only);
+    refused(all.create("new", &entry(json!({}))).await, &json!("create"), only);
+    refused(all.delete(object).await, &json!("delete"), only);
+    all.gone("guarded").await;
+    // Of it only its own entries, and nothing of the metadata.
+    let own = "only its own webhooks, whose names end in";
+    for patch in [
+        json!({"metadata": {"labels": {"a": "b"}}}),
+        json!({"metadata": {"finalizers": ["example.com/held"]}}),
+        json!({"metadata": {"ownerReferences": stranger()}}),
+        json!({"webhooks": [{"name": "somebody.example.com", "$patch": "delete"}]}),
+        json!({"webhooks": [{"name": "somebody.example.com", "timeoutSeconds": 1}]}),
+        entry(json!({"name": "another.example.com"})),
+        json!({"webhooks": null}),
+    ] {
+        refused(all.patch(object, &patch).await, &patch, own);
+    }
+    all.patch(object, &entry(json!({}))).await.expect("its own");
+    let never = ["kube-node-lease", "kube-public", "kube-system", "traffic-operator-system"];
+    let by_labels = json!({"namespaceSelector": {"matchExpressions": [
+        {"key": "zone", "operator": "Exists"},
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never}]}});
+    all.patch(object, &entry(by_labels)).await.expect("its own, by labels");
+    let rule = |group: &str, resource: &str, operation: &str| {
+        json!({"rules": [{"apiGroups": [group], "apiVersions": ["v1"],
+            "resources": [resource], "operations": [operation]}]})
+    };
+    let namespaces = |operator: &str, values: Value| {
+        json!({"namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": operator, "values": values}]}})
+    };
+    let service = |namespace: &str, name: &str| {
+        let service = json!({"namespace": namespace, "name": name});
+        json!({"clientConfig": {"service": service}})
+    };
+    let (pods, named, own) = ("creations of pods", "that name namespaces", "its own Service");
+    for (change, text) in [
+        (rule("", "secrets", "CREATE"), pods),
+        (rule("", "pods", "UPDATE"), pods),
+        (rule("", "*", "CREATE"), pods),
+        (rule("apps", "deployments", "CREATE"), pods),
+        (json!({"namespaceSelector": null}), named),
+        (namespaces("NotIn", json!(["default"])), named),
+        (namespaces("NotIn", json!(&never[..3])), named),
+        (namespaces("In", json!(["default", "kube-system"])), named),
+        (namespaces("In", json!(["traffic-operator-system"])), named),
+        (service("default", "traffic-operator-webhook"), own),
+        (service("traffic-operator-system", "other"), own),
+        (json!({"clientConfig": {"service": null, "url": "https://example.com/"}}), own),
+    ] {
+        refused(all.patch(object, &entry(change.clone())).await, &change, text);
+    }
+    // Its own goes, and what is there already of others is no reason to refuse that.
+    all.given(object, &json!({"webhooks": [foreign, webhook(&json!({}))]})).await;
+    let remove = json!({"webhooks": [{"name": "a.b.probes.bigmikes.io", "$patch": "delete"}]});
+    all.patch(object, &remove).await.expect("its own");
+}
+
+/// As large as the operator lets it become: the policy counts what it compares, and refuses what
+/// costs too much.
+#[test]
+fn s15_the_policy_lets_a_full_object_through() {
+    run(async |bench| {
+        let kind = format!("{GROUP}/v1/MutatingWebhookConfiguration/mutatingwebhookconfigurations");
+        let all = Pair::of(&bench, &kind, None).await;
+        let authorities = "QUFB".repeat(700);
+        let large = |number: usize, namespaces: usize| {
+            let values: Vec<_> =
+                (0..namespaces).map(|name| format!("n{number:02}{name:03x}")).collect();
+            webhook(&json!({
+                "name": format!("np-{number:03}.b.probes.bigmikes.io"),
+                "clientConfig": {"caBundle": authorities},
                 "namespaceSelector": {"matchExpressions": [
-                    {"key": "kubernetes.io/metadata.name", "operator": "In",
-                        "values": ["default"]}]},
-            });
-            with(of_a_prober(), &json!({"webhooks": [with(webhook, &change)]}))
+                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": values}]},
+            }))
         };
-        all.create("new", &webhook(json!({}))).await.expect("its own");
-        let never = ["kube-node-lease", "kube-public", "kube-system", "traffic-operator-system"];
-        let by_labels = json!({"namespaceSelector": {"matchExpressions": [
-            {"key": "zone", "operator": "Exists"},
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never}]}});
-        all.create("by-labels", &webhook(by_labels)).await.expect("its own, by labels");
-        let rule = |group: &str, resource: &str, operation: &str| {
-            json!({"rules": [{"apiGroups": [group], "apiVersions": ["v1"],
-                "resources": [resource], "operations": [operation]}]})
-        };
-        let namespaces = |operator: &str, values: Value| {
-            json!({"namespaceSelector": {"matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": operator, "values": values}]}})
-        };
-        let service = |namespace: &str, name: &str| {
-            let service = json!({"namespace": namespace, "name": name});
-            json!({"clientConfig": {"service": service}})
-        };
-        let (pods, named, own) = ("creations of pods", "that name namespaces", "its own Service");
-        for (change, text) in [
-            (rule("", "secrets", "CREATE"), pods),
-            (rule("", "pods", "UPDATE"), pods),
-            (rule("", "*", "CREATE"), pods),
-            (rule("apps", "deployments", "CREATE"), pods),
-            (json!({"namespaceSelector": null}), named),
-            (namespaces("NotIn", json!(["default"])), named),
-            (namespaces("NotIn", json!(&never[..3])), named),
-            (namespaces("In", json!(["default", "kube-system"])), named),
-            (namespaces("In", json!(["traffic-operator-system"])), named),
-            (service("default", "traffic-operator-webhook"), own),
-            (service("traffic-operator-system", "other"), own),
-            (json!({"clientConfig": {"service": null, "url": "https://example.com/"}}), own),
-        ] {
-            refused(all.create("new", &webhook(change.clone())).await, &change, text);
-        }
-        all.gone("guarded").await;
+        let full: Vec<_> = (0..100).map(|number| large(number, 680)).collect();
+        let bytes = json!(full).to_string().len();
+        assert!((950_000..1_050_000).contains(&bytes), "{bytes}");
+        let object = "traffic-operator";
+        all.given(object, &json!({"webhooks": full})).await;
+        all.guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+        let one = json!({"webhooks": [large(50, 681)]});
+        all.patch(object, &one).await.expect("one entry of many");
+        bench.empty_webhooks().await;
     });
 }
 

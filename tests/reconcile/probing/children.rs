@@ -181,16 +181,14 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
         assert_eq!(container["image"], crate::bench::AGENT_IMAGE);
         assert_eq!(container["resources"]["requests"], json!({"cpu": "10m", "memory": "16Mi"}));
         assert_eq!(template["spec"]["tolerations"], json!([{"operator": "Exists"}]));
-        assert!(
-            bench.webhooks().get_opt("traffic-operator.default.np").await.expect("get").is_none()
-        );
+        assert!(bench.entry("default", "np").await.is_none());
         let ready = bench.until_told("np", "Ready", "True", "Serving").await;
         assert!(ready.starts_with("nodes have an agent"), "{ready}");
         // Back to sidecars: the DaemonSet goes, the webhook comes.
         bench.change("np", json!({"mode": "Sidecar"})).await;
         let changed = async || {
             let set = sets.get_opt("np").await.ok()?;
-            let webhook = bench.webhooks().get_opt("traffic-operator.default.np").await.ok()?;
+            let webhook = bench.entry("default", "np").await;
             (set.is_none() && webhook.is_some()).then_some(())
         };
         eventually("the webhook in place of the DaemonSet", changed).await;
@@ -209,9 +207,8 @@ fn a_namespace_that_takes_its_consent_back_is_left() {
             .namespace("elsewhere", json!({"annotations": {"probes.bigmikes.io/allow": "x/y"}}))
             .await;
         let left = async || {
-            let webhook = bench.webhooks().get("traffic-operator.default.np").await.ok()?;
-            let scope = serde_json::to_value(webhook.webhooks).ok()?;
-            let scope = &scope[0]["namespaceSelector"]["matchExpressions"][0]["values"];
+            let webhook = bench.entry("default", "np").await?;
+            let scope = &webhook["namespaceSelector"]["matchExpressions"][0]["values"];
             let map = bench.maps("elsewhere").get_opt("np").await.ok()?;
             (*scope == json!(["default"]) && map.is_none()).then_some(())
         };

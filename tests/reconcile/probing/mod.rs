@@ -15,6 +15,7 @@ use crate::bench::{Bench, Operator, eventually, eventually_or};
 
 mod admission;
 mod children;
+mod entries;
 mod flooded;
 mod lists;
 mod namespaces;
@@ -53,6 +54,24 @@ impl Bench {
 
     pub fn webhooks(&self) -> Api<MutatingWebhookConfiguration> {
         Api::all(self.client.clone())
+    }
+
+    /// The entry of a NetworkProber in the one object of webhooks.
+    pub async fn entry(&self, namespace: &str, name: &str) -> Option<Value> {
+        let object = self.webhooks().get_opt("traffic-operator").await.expect("get")?;
+        let name = format!("{name}.{namespace}.probes.bigmikes.io");
+        let entry = object.webhooks?.into_iter().find(|entry| entry.name == name)?;
+        Some(serde_json::to_value(entry).expect("entry"))
+    }
+
+    /// Makes the object of webhooks as the installation brings it: without entries.
+    pub async fn empty_webhooks(&self) {
+        let object: Value = serde_yaml::from_str(&crate::shipped::webhook()).expect("YAML");
+        let (apply, merge) = (PatchParams::apply("test").force(), PatchParams::default());
+        let none = Patch::Merge(json!({"webhooks": null}));
+        for (params, patch) in [(apply, Patch::Apply(object)), (merge, none)] {
+            self.webhooks().patch("traffic-operator", &params, &patch).await.expect("webhooks");
+        }
     }
 
     /// Makes a namespace as it is to be, with these annotations and labels and no others of ours.
@@ -227,7 +246,7 @@ impl Bench {
         }
         let ours = all.clone().labels("probes.bigmikes.io/owner-uid");
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        self.webhooks().delete_collection(&now, &ours).await.expect("delete webhooks");
+        self.empty_webhooks().await;
         let namespaces = Api::<Namespace>::all(self.client.clone());
         for namespace in namespaces.list(&all).await.expect("list namespaces") {
             let maps = self.maps(&namespace.name_any());

@@ -108,15 +108,13 @@ fn bug_03_without_the_operator_pods_are_created_in_every_namespace() {
             .await;
         bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
         bench.intercepted("elsewhere").await;
-        let live = bench.webhooks().get("traffic-operator.default.np").await.expect("webhook");
-        let webhooks = serde_json::to_value(live.webhooks).expect("webhooks");
-        let scope = &webhooks[0]["namespaceSelector"]["matchExpressions"];
+        let live = bench.entry("default", "np").await.expect("webhook");
+        let scope = &live["namespaceSelector"]["matchExpressions"];
         let namespaces = json!([{"key": "kubernetes.io/metadata.name", "operator": "In",
             "values": ["default", "elsewhere"]}]);
         assert_eq!(*scope, namespaces, "neither kube-system nor the operator's own");
-        assert_eq!(webhooks[0]["failurePolicy"], "Ignore");
-        assert_eq!(webhooks[0]["timeoutSeconds"], 2);
-        assert_eq!(webhooks.as_array().map(Vec::len), Some(1));
+        assert_eq!(live["failurePolicy"], "Ignore");
+        assert_eq!(live["timeoutSeconds"], 2);
         operator.terminate().await;
         for namespace in ["default", "elsewhere", "kube-system", "traffic-operator-system"] {
             let pod = bench.pod(namespace, "alone", json!({})).await;
@@ -259,10 +257,8 @@ fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
         let spoil = Patch::Merge(json!({"binaryData": {"config.json": "e30="}}));
         bench.maps("default").patch("np", &PatchParams::default(), &spoil).await.expect("patch");
         bench.until_listed("default", "np", &[]).await;
-        let name = "traffic-operator.default.np";
-        bench.webhooks().delete(name, &DeleteParams::default()).await.expect("delete");
-        eventually("the webhook", async || bench.webhooks().get_opt(name).await.ok().flatten())
-            .await;
+        bench.empty_webhooks().await;
+        eventually("the webhook", async || bench.entry("default", "np").await).await;
     });
 }
 
@@ -313,7 +309,7 @@ fn bug_12_everything_outside_goes_with_the_object_and_pods_can_do_without() {
         bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
         let gone = async || {
             let prober = bench.probers("default").get_opt("np").await.ok()?;
-            let webhook = bench.webhooks().get_opt("traffic-operator.default.np").await.ok()?;
+            let webhook = bench.entry("default", "np").await;
             let map = bench.maps("elsewhere").get_opt("np").await.ok()?;
             (prober.is_none() && webhook.is_none() && map.is_none()).then_some(())
         };
@@ -376,10 +372,7 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
         bench.prober("aa-younger", with(original(), &json!({"httpPort": "9292"}))).await;
         bench.intercepted("default").await;
         bench.until_told("aa-younger", "Ready", "True", "Serving").await;
-        let asked = async || {
-            let webhook = bench.webhooks().get_opt("traffic-operator.default.aa-younger").await;
-            webhook.ok().flatten()
-        };
+        let asked = async || bench.entry("default", "aa-younger").await;
         eventually("the webhook of the younger", asked).await;
         let pod = bench.pod("default", "a", json!({})).await;
         assert_eq!(pod.annotations()["probes.bigmikes.io/injected-by"], "default/zz-older");

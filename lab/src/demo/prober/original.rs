@@ -86,8 +86,10 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
             let kinds = "configmap,podmonitor,prometheusrule,mutatingwebhookconfiguration";
             let listed = stage.list(&[kinds, "-n", "default"])?;
             let ours = listed.iter().filter(|object| {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                name.contains(SAMPLE)
+                let of_it = |name: &Value| name.as_str().is_some_and(|name| name.contains(SAMPLE));
+                // Of webhooks there is one object for all, with an entry for each.
+                let mut entries = object["webhooks"].as_array().into_iter().flatten();
+                of_it(&object["metadata"]["name"]) || entries.any(|entry| of_it(&entry["name"]))
             });
             let gone = ours.count() == 0 && stage.list(&["pods", "-l", PODS])?.is_empty();
             Ok(gone.then_some("ConfigMap, PodMonitor, rules and webhook are gone"))

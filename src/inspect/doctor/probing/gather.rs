@@ -24,6 +24,7 @@ use crate::{
         overview::Measured,
     },
     prometheus,
+    webhook::configuration::OBJECT,
 };
 
 /// How many replicas are looked at: more than anybody runs.
@@ -37,6 +38,7 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
     let probers = probers.map(|list| list.into_iter().filter_map(|p| p.0.ok()).collect::<Vec<_>>());
     let mut found = Probing {
         probers,
+        configuration: true,
         webhooks: Ok(vec![]),
         shown: vec![],
         monitoring: BTreeMap::new(),
@@ -46,7 +48,13 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
     if found.probers.as_ref().is_ok_and(Vec::is_empty) {
         return found;
     }
-    found.webhooks = webhooks(client, operator).await;
+    match configurations(client).await {
+        Ok(all) => {
+            found.configuration = all.iter().any(|object| object.name_any() == OBJECT);
+            found.webhooks = Ok(webhooks(all, operator));
+        }
+        Err(error) => found.webhooks = Err(error),
+    }
     found.shown = shown(client, found.webhooks.as_deref().unwrap_or_default()).await;
     for prober in found.probers.as_deref().unwrap_or_default() {
         let namespace = prober.namespace().unwrap_or_default();
@@ -80,16 +88,19 @@ pub async fn figures(probing: &mut Probing, client: &prometheus::Client) {
     }
 }
 
-/// The entries whose Service is in the operator's namespace, and those of our own objects.
-async fn webhooks(client: &Client, operator: &str) -> Result<Vec<Webhook>, String> {
+async fn configurations(client: &Client) -> Result<Vec<MutatingWebhookConfiguration>, String> {
     let api = Api::<MutatingWebhookConfiguration>::all(client.clone());
     let all = api.list(&ListParams::default()).await;
-    let all = all.map_err(|error| describe("list MutatingWebhookConfigurations", error))?;
+    all.map(|list| list.items)
+        .map_err(|error| describe("list MutatingWebhookConfigurations", error))
+}
+
+/// The entries whose Service is in the operator's namespace, and those of our own object.
+fn webhooks(all: Vec<MutatingWebhookConfiguration>, operator: &str) -> Vec<Webhook> {
     let mut found = Vec::new();
     for object in all {
-        let by = object.labels().get("app.kubernetes.io/managed-by").cloned();
-        let ours = by.as_deref() == Some("traffic-operator");
         let name = object.name_any();
+        let ours = name == OBJECT;
         for entry in object.webhooks.into_iter().flatten() {
             let service = entry.client_config.service;
             let leads_to_us = service.as_ref().is_some_and(|service| service.namespace == operator);
@@ -111,7 +122,7 @@ async fn webhooks(client: &Client, operator: &str) -> Result<Vec<Webhook>, Strin
             });
         }
     }
-    Ok(found)
+    found
 }
 
 /// One handshake for each replica and bundle.

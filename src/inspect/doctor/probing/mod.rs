@@ -15,6 +15,7 @@ use crate::{
         children::ChildKind,
         overview::{Measured, Uncovered},
     },
+    webhook::configuration,
 };
 
 mod gather;
@@ -29,6 +30,8 @@ pub use gather::{figures, gather};
 pub struct Probing {
     /// The objects.
     pub probers: Result<Vec<NetworkProber>, String>,
+    /// Whether the object is there that holds the operator's webhooks.
+    pub configuration: bool,
     /// The webhooks that lead to the operator.
     pub webhooks: Result<Vec<Webhook>, String>,
     /// What the replicas behind them showed: by pod and webhook configuration.
@@ -126,7 +129,13 @@ fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
         .map(|prober| name_of(*prober))
         .collect();
     let mut checks = Vec::new();
-    if let Some(first) = absent.first() {
+    if !probing.configuration {
+        let message = format!(
+            "the MutatingWebhookConfiguration {} is missing: new pods get no agents",
+            configuration::OBJECT
+        );
+        checks.push(Check::fail(check, message, configuration::RESTORE).with(absent));
+    } else if let Some(first) = absent.first() {
         let (namespace, name) = first.split_once('/').unwrap_or_default();
         let message = format!(
             "no MutatingWebhookConfiguration has an entry for {}: new pods get no agents",

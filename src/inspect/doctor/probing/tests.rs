@@ -67,6 +67,7 @@ fn healthy() -> Probing {
     let there = ChildKind::MONITORING.map(|kind| ((kind, "probing/mesh".to_owned()), Ok(true)));
     Probing {
         probers: Ok(vec![prober(status(("True", "Serving"), json!([])))]),
+        configuration: true,
         webhooks: Ok(vec![webhook()]),
         shown: vec![shown(Ok(()))],
         monitoring: there.into(),
@@ -106,7 +107,16 @@ type Break = fn(&mut Probing);
 
 #[test]
 fn what_is_broken_is_found_and_says_what_next() {
-    let cases: [(&str, Verdict, Break, &[&str]); 11] = [
+    let cases: [(&str, Verdict, Break, &[&str]); 12] = [
+        (
+            "webhook",
+            Verdict::Fail,
+            |p| (p.configuration, p.webhooks) = (false, Ok(vec![])),
+            &[
+                "the MutatingWebhookConfiguration traffic-operator is missing",
+                "kubectl apply --server-side -f deploy/base/webhook.yaml",
+            ],
+        ),
         (
             "webhook",
             Verdict::Fail,

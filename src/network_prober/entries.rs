@@ -1,0 +1,397 @@
+//! The entries of the one `MutatingWebhookConfiguration`: each `NetworkProber` has one, and writes
+//! no other.
+//!
+//! The installation brings the object, without entries. Each entry is applied by a field manager of
+//! its own, so that an apply of one takes nothing away from another, and one that is refused harms
+//! no other. A watch of the object tells what is in it.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+    core::PartialObjectMeta,
+    runtime::watcher::Event,
+};
+use tokio::sync::watch as signal;
+
+use super::{
+    children::{Child, ChildKey, fingerprint},
+    view::Key,
+    world::World,
+};
+use crate::{
+    api::NetworkProber,
+    controller::{FIELD_MANAGER, merge_params},
+    metrics::Metrics,
+    runtime::watch,
+    webhook::configuration::{self, OBJECT},
+};
+
+/// How often entries are looked for whose `NetworkProber` is gone. Its finalizer takes its entry
+/// with it: what is left had its finalizer removed by hand, and harms nobody for some seconds. The
+/// look itself asks nobody.
+const SWEEP: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct State {
+    /// The version of the object that was seen last; versions are numbers since Kubernetes 1.35.
+    version: Option<u64>,
+    /// The fingerprint of each entry of ours, as it stands.
+    live: BTreeMap<Key, u64>,
+    /// What this process has applied: the child's fingerprint, and that of what the API server made
+    /// of it.
+    applied: BTreeMap<Key, (u64, u64)>,
+    /// Owners whose entries changed since they were last asked for.
+    changed: BTreeSet<Key>,
+    /// Of a list that is not complete yet.
+    listing: Option<MutatingWebhookConfiguration>,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// Whether the object is there; `None` before it was looked for.
+    there: signal::Sender<Option<bool>>,
+    changed: tokio::sync::Notify,
+}
+
+/// What is known of the entries; clones share it.
+#[derive(Clone, Default)]
+pub struct Entries(Arc<Inner>);
+
+fn version(object: &MutatingWebhookConfiguration) -> Option<u64> {
+    object.metadata.resource_version.as_deref().and_then(|version| version.parse().ok())
+}
+
+/// Our entries, with the fingerprint of each.
+fn entries(object: &MutatingWebhookConfiguration) -> BTreeMap<Key, u64> {
+    let all = object.webhooks.iter().flatten();
+    let ours = all.filter_map(|entry| {
+        let owner = configuration::owner(entry)?;
+        Some((owner, fingerprint(&serde_json::to_value(entry).ok()?)))
+    });
+    ours.collect()
+}
+
+/// The field manager of the entry of one `NetworkProber`. Managers have at most 128 characters, and
+/// names may be longer. The digest is one that no other name can be made for: its author would take
+/// this entry away.
+fn manager((namespace, name): &Key) -> String {
+    let key = format!("{namespace}/{name}");
+    let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+    let mut manager = format!("{FIELD_MANAGER}-");
+    for byte in digest.as_ref().iter().take(16) {
+        // Into a string it never fails.
+        let _ = write!(manager, "{byte:02x}");
+    }
+    manager
+}
+
+fn api(client: &Client) -> Api<MutatingWebhookConfiguration> {
+    Api::all(client.clone())
+}
+
+impl Entries {
+    /// Follows the object for ever.
+    pub async fn follow(self, client: Client, metrics: Metrics) {
+        // RBAC takes a selection by name for a name.
+        let this = watch::config().fields(&format!("metadata.name={OBJECT}"));
+        let mut events = pin!(watch::follow(api(&client), this));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.take(event),
+                Err(error) => {
+                    let resource = "mutatingwebhookconfigurations";
+                    tracing::warn!(%error, "watch of {resource} failed, trying again");
+                    metrics.watch_restarted(resource);
+                }
+            }
+        }
+    }
+
+    /// Waits until the object was looked for.
+    pub async fn synced(&self) {
+        // The sender lives in `self`.
+        let _ = self.presence().wait_for(Option::is_some).await;
+    }
+
+    /// To wait for the object to come or go.
+    #[must_use]
+    pub fn presence(&self) -> signal::Receiver<Option<bool>> {
+        self.0.there.subscribe()
+    }
+
+    /// Whether the object is there.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        *self.0.there.borrow() == Some(true)
+    }
+
+    /// The owners whose entries somebody changed, for ever.
+    pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
+        let entries = self.clone();
+        futures::stream::unfold(entries, |entries| async move {
+            entries.0.changed.notified().await;
+            let changed = std::mem::take(&mut entries.state().changed);
+            Some((futures::stream::iter(changed), entries))
+        })
+        .flatten()
+    }
+
+    /// The entry of an owner, if it is there.
+    #[must_use]
+    pub fn of(&self, owner: &Key) -> Option<ChildKey> {
+        self.state().live.contains_key(owner).then(|| ChildKey::webhook(&owner.0, &owner.1))
+    }
+
+    /// What this process has applied for an owner, if nobody has changed it since.
+    #[must_use]
+    pub fn unchanged(&self, owner: &Key) -> Option<(ChildKey, u64)> {
+        let state = self.state();
+        let (wanted, made) = state.applied.get(owner)?;
+        let same = state.live.get(owner) == Some(made);
+        same.then(|| (ChildKey::webhook(&owner.0, &owner.1), *wanted))
+    }
+
+    /// Drops what was remembered for an owner that is gone.
+    pub fn forget(&self, owner: &Key) {
+        self.state().applied.remove(owner);
+    }
+
+    /// Writes the entry of an owner.
+    ///
+    /// # Errors
+    /// Those of the API server.
+    pub async fn apply(&self, client: &Client, owner: &Key, child: &Child) -> kube::Result<()> {
+        let params = PatchParams::apply(&manager(owner)).force();
+        let object = api(client).patch(OBJECT, &params, &Patch::Apply(&child.object)).await?;
+        self.wrote(owner, child.hash, &object);
+        Ok(())
+    }
+
+    /// Takes the answer to an apply of ours.
+    fn wrote(&self, owner: &Key, hash: u64, object: &MutatingWebhookConfiguration) {
+        self.see(object);
+        if let Some(made) = entries(object).get(owner) {
+            self.state().applied.insert(owner.clone(), (hash, *made));
+        }
+    }
+
+    /// Takes the entry of an owner out.
+    ///
+    /// # Errors
+    /// Those of the API server; an object that is not there has no entry.
+    pub async fn remove(&self, client: &Client, owner: &Key) -> kube::Result<()> {
+        let (namespace, name) = owner;
+        let entry = configuration::entry_name(namespace, name);
+        let patch = Patch::Strategic(configuration::removal(&entry));
+        match api(client).patch(OBJECT, &merge_params(), &patch).await {
+            Ok(object) => self.see(&object),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        self.forget(owner);
+        Ok(())
+    }
+
+    /// Takes out entries whose `NetworkProber` is gone, for ever.
+    pub async fn sweep(self, client: Client, world: World) {
+        let mut ticks = tokio::time::interval(SWEEP);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let snapshot = world.snapshot();
+            for owner in self.strays(|key| snapshot.views.contains_key(key)) {
+                if let Err(error) = self.sweep_out(&client, &owner).await {
+                    tracing::warn!(%error, namespace = owner.0, name = owner.1, "entry not removed");
+                }
+            }
+        }
+    }
+
+    /// The owners of entries that are not among those that are known.
+    fn strays(&self, known: impl Fn(&Key) -> bool) -> Vec<Key> {
+        self.state().live.keys().filter(|owner| !known(owner)).cloned().collect()
+    }
+
+    /// Removes an entry if the API server itself has no `NetworkProber` for it: what is known here
+    /// may be older than the entry, and leaves out those that cannot be read or are on their way
+    /// out.
+    async fn sweep_out(&self, client: &Client, owner: &Key) -> kube::Result<()> {
+        let (namespace, name) = owner;
+        let probers =
+            Api::<PartialObjectMeta<NetworkProber>>::namespaced(client.clone(), namespace);
+        // A list, because there is no right to get.
+        let this = ListParams::default().fields(&format!("metadata.name={name}"));
+        if !probers.list_metadata(&this).await?.items.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(namespace, name, "the NetworkProber of an entry is gone: removed it");
+        self.remove(client, owner).await
+    }
+
+    /// Takes one event of the watch.
+    fn take(&self, event: Event<MutatingWebhookConfiguration>) {
+        match event {
+            Event::Init => self.state().listing = None,
+            Event::InitApply(object) => self.state().listing = Some(object),
+            Event::InitDone => {
+                let listed = self.state().listing.take();
+                // Whatever was seen before: an etcd that was restored counts from an earlier
+                // number.
+                self.state().version = None;
+                match listed {
+                    Some(object) => self.see(&object),
+                    None => self.gone(),
+                }
+            }
+            Event::Apply(object) => self.see(&object),
+            Event::Delete(object) => {
+                self.gone();
+                self.state().version = version(&object);
+            }
+        }
+    }
+
+    /// Takes the object as it stood at a version; what is older than what is known says nothing.
+    fn see(&self, object: &MutatingWebhookConfiguration) {
+        let mut state = self.state();
+        let version = version(object);
+        if version.zip(state.version).is_some_and(|(this, known)| this < known) {
+            return;
+        }
+        state.version = version;
+        self.replace(state, entries(object));
+        self.is_now(true);
+    }
+
+    fn gone(&self) {
+        self.replace(self.state(), BTreeMap::new());
+        self.is_now(false);
+    }
+
+    fn replace(&self, mut state: MutexGuard<'_, State>, live: BTreeMap<Key, u64>) {
+        let before = std::mem::replace(&mut state.live, live);
+        let owners = before.keys().chain(state.live.keys());
+        let differ = owners.filter(|owner| before.get(*owner) != state.live.get(*owner));
+        let differ: Vec<_> = differ.cloned().collect();
+        let changed = !differ.is_empty();
+        state.changed.extend(differ);
+        drop(state);
+        if changed {
+            self.0.changed.notify_one();
+        }
+    }
+
+    fn is_now(&self, there: bool) {
+        self.0.there.send_if_modified(|known| known.replace(there) != Some(there));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        ("team".into(), name.into())
+    }
+
+    fn entry(name: &str, policy: &str) -> Value {
+        json!({
+            "name": format!("{name}.team.probes.bigmikes.io"), "admissionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"namespace": "ops", "name": "w",
+                "path": format!("/mutate/team/{name}")}},
+            "failurePolicy": policy, "sideEffects": "None",
+        })
+    }
+
+    fn object(version: &str, webhooks: &[Value]) -> MutatingWebhookConfiguration {
+        serde_json::from_value(json!({
+            "metadata": {"name": "traffic-operator", "resourceVersion": version},
+            "webhooks": webhooks,
+        }))
+        .unwrap()
+    }
+
+    fn known(entries: &Entries) -> Vec<String> {
+        entries.strays(|_| false).into_iter().map(|(_, name)| name).collect()
+    }
+
+    #[test]
+    fn s15_an_edit_of_ones_own_entry_is_seen_and_that_of_another_is_none() {
+        let entries = Entries::default();
+        let both = |version, a, b| object(version, &[entry("a", a), entry("b", b)]);
+        entries.wrote(&key("a"), 7, &both("5", "Ignore", "Ignore"));
+        let unchanged = || entries.unchanged(&key("a")).map(|(_, hash)| hash);
+        assert_eq!(unchanged(), Some(7));
+        // The watch brings our own write, and another's entry changes.
+        entries.take(Event::Apply(both("5", "Ignore", "Ignore")));
+        entries.take(Event::Apply(both("6", "Ignore", "Fail")));
+        assert_eq!(unchanged(), Some(7));
+        entries.take(Event::Apply(both("9", "Fail", "Fail")));
+        assert_eq!(unchanged(), None);
+        // What was under way before our write says nothing.
+        entries.wrote(&key("a"), 7, &both("10", "Ignore", "Fail"));
+        entries.take(Event::Apply(both("8", "Fail", "Fail")));
+        assert_eq!(unchanged(), Some(7));
+        entries.take(Event::Apply(object("11", &[entry("b", "Fail")])));
+        assert_eq!((unchanged(), entries.of(&key("a"))), (None, None));
+    }
+
+    #[test]
+    fn s15_the_object_itself_may_go_and_come_back() {
+        let entries = Entries::default();
+        let full = || {
+            object(
+                "5",
+                &[
+                    entry("a", "Ignore"),
+                    json!({
+                        "name": "x.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                        "clientConfig": {"url": "https://example.com/mutate/team/x"},
+                    }),
+                ],
+            )
+        };
+        assert_eq!(*entries.presence().borrow(), None);
+        entries.take(Event::Init);
+        entries.take(Event::InitDone);
+        assert_eq!(*entries.presence().borrow(), Some(false));
+        entries.take(Event::Apply(full()));
+        assert!(entries.is_there());
+        assert_eq!(known(&entries), ["a"], "and nothing of others");
+        entries.take(Event::Delete(object("6", &[entry("a", "Ignore")])));
+        assert!(!entries.is_there() && known(&entries).is_empty());
+        // Late, from before it went.
+        entries.take(Event::Apply(full()));
+        assert!(!entries.is_there());
+        // A list counts, whatever its number.
+        for event in [Event::Init, Event::InitApply(full()), Event::InitDone] {
+            entries.take(event);
+        }
+        assert!(entries.is_there() && known(&entries) == ["a"]);
+    }
+
+    #[test]
+    fn s15_managers_are_short_and_each_name_has_its_own() {
+        let long = ("n".repeat(63), "a".repeat(160));
+        let names = [key("a"), key("b"), ("a".into(), "team".into()), long].map(|k| manager(&k));
+        assert!(names.iter().all(|name| name.len() <= 128), "{names:?}");
+        assert_eq!(BTreeSet::from(names.clone()).len(), names.len());
+        assert_eq!(manager(&key("a")), names[0], "and keeps it");
+    }
+}

@@ -1,0 +1,242 @@
+//! The one `MutatingWebhookConfiguration`: each NetworkProber writes its entry into it, and nothing
+//! else.
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    core::GroupVersionKind,
+    discovery::ApiResource,
+};
+use serde_json::{Value, json};
+
+use super::selector;
+use crate::bench::{Bench, eventually, run};
+
+const OBJECT: &str = "traffic-operator";
+
+/// Somebody else's entry, asked about nothing.
+fn foreign() -> Value {
+    json!({
+        "name": "somebody.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": {"url": "https://127.0.0.1:1/"}, "failurePolicy": "Ignore",
+        "objectSelector": {"matchLabels": {"no": "pod"}},
+    })
+}
+
+/// The names of the entries.
+async fn names(bench: &Bench) -> Vec<String> {
+    let object = bench.webhooks().get(OBJECT).await.expect("the object");
+    object.webhooks.into_iter().flatten().map(|entry| entry.name).collect()
+}
+
+async fn until_names(bench: &Bench, expected: &[&str]) {
+    let what = format!("the entries {expected:?}");
+    eventually(&what, async || (names(bench).await == expected).then_some(())).await;
+}
+
+/// As an administrator, by strategic merge: entries are told apart by name.
+async fn edit(bench: &Bench, entry: Value) {
+    let patch = Patch::Strategic(json!({"webhooks": [entry]}));
+    let api = bench.webhooks();
+    api.patch(OBJECT, &PatchParams::default(), &patch).await.expect("edit");
+}
+
+/// The real kubectl, on the file that `make deploy` applies.
+async fn kubectl(bench: &Bench, arguments: &[&str]) {
+    let program = tokio::task::spawn_blocking(|| lab::tools::ensure("kubectl"));
+    let program = program.await.expect("task").expect("kubectl");
+    let status = tokio::process::Command::new(program)
+        .args(arguments)
+        .args(["-f", "deploy/base/webhook.yaml"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("KUBECONFIG", bench.plane().kubeconfig())
+        .status()
+        .await
+        .expect("kubectl");
+    assert!(status.success(), "{arguments:?}");
+}
+
+const APPLY: [&str; 3] = ["apply", "--server-side", "--force-conflicts"];
+
+#[test]
+fn s15_each_prober_has_one_entry_and_writes_no_other() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        edit(&bench, foreign()).await;
+        let since = Timestamp::now();
+        bench.prober("one", selector()).await;
+        bench.until_told("one", "Ready", "True", "Serving").await;
+        let (foreign, one, two) = (
+            "somebody.example.com",
+            "one.default.probes.bigmikes.io",
+            "two.default.probes.bigmikes.io",
+        );
+        until_names(&bench, &[foreign, one]).await;
+        bench.prober("two", selector()).await;
+        bench.until_told("two", "Ready", "True", "Serving").await;
+        until_names(&bench, &[foreign, one, two]).await;
+        bench.intercepted("default").await;
+        // No other object of the kind, and one write for each.
+        let all = bench.webhooks().list(&ListParams::default()).await.expect("list");
+        let all: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(all.iter().filter(|name| name.starts_with(OBJECT)).count(), 1, "{all:?}");
+        let of_webhooks = |since: Timestamp| {
+            let mut writes = bench.writes_since(since);
+            writes.retain(|write| write.resource.starts_with("mutatingwebhookconfigurations"));
+            writes
+        };
+        let writes = of_webhooks(since);
+        assert!(writes.iter().all(|write| write.verb == "patch" && write.name == OBJECT));
+        assert_eq!(writes.len(), 2, "{writes:?}");
+        // What somebody changes of an entry comes back, and costs the other entry no write.
+        let since = Timestamp::now();
+        edit(&bench, json!({"name": one, "failurePolicy": "Fail", "timeoutSeconds": 30})).await;
+        let back = async || {
+            let entry = bench.entry("default", "one").await?;
+            (entry["failurePolicy"] == "Ignore" && entry["timeoutSeconds"] == 2).then_some(())
+        };
+        eventually("the entry to be as it was", back).await;
+        edit(&bench, json!({"name": two, "$patch": "delete"})).await;
+        eventually("the entry to be back", async || bench.entry("default", "two").await).await;
+        assert_eq!(of_webhooks(since).len(), 2, "{:?}", of_webhooks(since));
+        // Each takes its own along, and its field manager.
+        bench.probers("default").delete("one", &DeleteParams::default()).await.expect("delete");
+        until_names(&bench, &[foreign, two]).await;
+        let object = bench.webhooks().get(OBJECT).await.expect("the object");
+        let managers = serde_json::to_string(&object.metadata.managed_fields).expect("JSON");
+        assert!(managers.contains(two) && !managers.contains(one), "{managers}");
+        bench.probers("default").delete("two", &DeleteParams::default()).await.expect("delete");
+        until_names(&bench, &[foreign]).await;
+        let entry = bench.webhooks().get(OBJECT).await.expect("the object").webhooks;
+        let entry = serde_json::to_value(entry).expect("JSON");
+        assert_eq!(entry[0]["clientConfig"], self::foreign()["clientConfig"]);
+    });
+}
+
+#[test]
+fn s15_what_went_while_the_operator_was_away_has_no_entry_afterwards() {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        edit(&bench, foreign()).await;
+        for name in ["deleted", "forced", "stays"] {
+            bench.prober(name, selector()).await;
+        }
+        let entry = |name: &str| format!("{name}.default.probes.bigmikes.io");
+        let all = ["deleted", "forced", "stays"].map(entry);
+        eventually("three entries", async || {
+            let names = names(&bench).await;
+            all.iter().all(|name| names.contains(name)).then_some(())
+        })
+        .await;
+        operator.terminate().await;
+        let probers = bench.probers("default");
+        // One waits for its finalizer, and one has it taken away.
+        probers.delete("deleted", &DeleteParams::default()).await.expect("delete");
+        let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        probers.patch("forced", &PatchParams::default(), &strip).await.expect("strip");
+        probers.delete("forced", &DeleteParams::default()).await.expect("delete");
+        assert!(probers.get_opt("deleted").await.expect("get").is_some());
+        assert!(probers.get_opt("forced").await.expect("get").is_none());
+        let _operator = bench.ready_operator().await;
+        until_names(&bench, &["somebody.example.com", &entry("stays")]).await;
+        eventually("the object to go", async || {
+            probers.get_opt("deleted").await.ok()?.is_none().then_some(())
+        })
+        .await;
+        bench.intercepted("default").await;
+    });
+}
+
+#[test]
+fn s15_deploying_again_takes_no_entry_away() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        let version = async || {
+            let object = bench.webhooks().get(OBJECT).await.expect("the object");
+            object.metadata.generation
+        };
+        let (before, entry) = (version().await, bench.entry("default", "np").await);
+        assert!(entry.is_some());
+        // As `make deploy` does it, as others do, and once more.
+        for arguments in [&APPLY[..], &["apply"], &APPLY] {
+            kubectl(&bench, arguments).await;
+            assert_eq!(bench.entry("default", "np").await, entry, "{arguments:?}");
+            assert_eq!(version().await, before, "{arguments:?}: somebody wrote it anew");
+        }
+        // Whoever replaces the object takes all away, and the operator brings them back.
+        kubectl(&bench, &["replace"]).await;
+        eventually("the entry to be back", async || bench.entry("default", "np").await).await;
+        bench.intercepted("default").await;
+    });
+}
+
+#[test]
+fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_back() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        bench.pod("default", "a", json!({})).await;
+        bench.webhooks().delete(OBJECT, &DeleteParams::default()).await.expect("delete");
+        let text = bench.until_told("np", "Ready", "False", "WebhookMissing").await;
+        assert!(text.contains("kubectl apply --server-side -f deploy/base/webhook.yaml"), "{text}");
+        // Agents that are there are counted and have their certificates.
+        bench.runs("default", "a", "10.1.0.1").await;
+        bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!(["a"]))]).await;
+        bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        eventually("its ConfigMap", async || bench.maps("default").get_opt("np").await.ok()?).await;
+        // One that goes now waits for nothing.
+        bench.prober("goes", json!({"podSelector": {"matchLabels": {"app": "other"}}})).await;
+        bench.until_told("goes", "Ready", "False", "WebhookMissing").await;
+        bench.probers("default").delete("goes", &DeleteParams::default()).await.expect("delete");
+        eventually("the object to go", async || {
+            bench.probers("default").get_opt("goes").await.ok()?.is_none().then_some(())
+        })
+        .await;
+        assert!(bench.webhooks().get_opt(OBJECT).await.expect("get").is_none());
+        kubectl(&bench, &APPLY).await;
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.intercepted("default").await;
+    });
+}
+
+/// The account has rights to this object alone, and can neither make nor delete it.
+#[test]
+fn s15_the_account_has_no_rights_to_any_other_object() {
+    run(async |bench| {
+        let kind = GroupVersionKind::gvk(
+            "admissionregistration.k8s.io",
+            "v1",
+            "MutatingWebhookConfiguration",
+        );
+        let resource = ApiResource::from_gvk(&kind);
+        let all = Api::<DynamicObject>::all_with(bench.as_operator().await, &resource);
+        let forbidden = |answer: kube::Result<()>, what: &str| match answer {
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                assert!(status.message.contains("cannot"), "{what}: not RBAC: {}", status.message);
+            }
+            other => panic!("{what}: {other:?}"),
+        };
+        let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+        let (params, delete) = (PatchParams::default(), DeleteParams::default());
+        let named = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
+        forbidden(all.patch("other", &params, &label).await.map(drop), "patch");
+        forbidden(all.delete(OBJECT, &delete).await.map(drop), "delete");
+        forbidden(all.list(&ListParams::default()).await.map(drop), "list");
+        forbidden(all.list(&named("other")).await.map(drop), "list another");
+        assert_eq!(all.list(&named(OBJECT)).await.expect("its own").items.len(), 1);
+        // To apply what is not there takes the right to create, which a name cannot restrict.
+        bench.webhooks().delete(OBJECT, &delete).await.expect("delete");
+        let object = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind.kind,
+            "metadata": {"name": OBJECT},
+        });
+        let apply = Patch::Apply(object);
+        let answer = all.patch(OBJECT, &PatchParams::apply("a").force(), &apply).await;
+        forbidden(answer.map(drop), "apply");
+        bench.empty_webhooks().await;
+    });
+}
