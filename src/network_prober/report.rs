@@ -95,6 +95,15 @@ pub(super) fn conditions(settings: &Settings, view: &View, observed: &Observed) 
 }
 
 fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
+    if settings.mode == Mode::Sidecar && !observed.configuration {
+        let text = format!(
+            "the MutatingWebhookConfiguration {} is missing, so that no new pod gets an agent; {} \
+             brings it back",
+            configuration::OBJECT,
+            configuration::RESTORE
+        );
+        return verdict("Ready", Some(false), "WebhookMissing", text);
+    }
     let members = &view.members;
     if let Some(namespaces) = paused(members) {
         let text = format!(
@@ -104,15 +113,6 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
             words(members.paused.values()),
         );
         return verdict("Ready", Some(false), "AgentFailing", text);
-    }
-    if settings.mode == Mode::Sidecar && !observed.configuration {
-        let text = format!(
-            "the MutatingWebhookConfiguration {} is missing, so that no new pod gets an agent; {} \
-             brings it back",
-            configuration::OBJECT,
-            configuration::RESTORE
-        );
-        return verdict("Ready", Some(false), "WebhookMissing", text);
     }
     if observed.bundle.is_none() {
         let text = "the webhook has no certificate yet".into();
