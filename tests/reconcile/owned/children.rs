@@ -315,13 +315,13 @@ fn s15_the_policy_lets_a_full_object_through() {
                     {"key": "kubernetes.io/metadata.name", "operator": "In", "values": values}]},
             }))
         };
-        let full: Vec<_> = (0..100).map(|number| large(number, 680)).collect();
+        let full: Vec<_> = (0..100).map(|number| large(number, 720)).collect();
         let bytes = json!(full).to_string().len();
         assert!((950_000..1_050_000).contains(&bytes), "{bytes}");
         let object = "traffic-operator";
         all.given(object, &json!({"webhooks": full})).await;
         all.guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
-        let one = json!({"webhooks": [large(50, 681)]});
+        let one = json!({"webhooks": [large(50, 721)]});
         all.patch(object, &one).await.expect("one entry of many");
         bench.empty_webhooks().await;
     });
