@@ -3,11 +3,9 @@
 //!
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+//!
+//! [`queries`] writes what is asked, [`reading`] makes figures of the answers.
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
@@ -16,14 +14,16 @@ use super::rules;
 use crate::{
     agent::pinglist::DEFAULT_TIMEOUT,
     api::NetworkProber,
-    prometheus::{
-        Client, Endpoints, Payer, QueryError, decode,
-        promql::{duration, string},
-    },
+    prometheus::{Client, Endpoints, Payer, QueryError, decode},
 };
+
+mod queries;
+mod reading;
 
 #[cfg(test)]
 mod tests;
+
+use reading::{Overview, Row};
 
 /// The most nodes of the matrix: 4,096 fields, which a person still takes in, and an answer of two
 /// mebibytes at most.
@@ -202,14 +202,14 @@ impl Asker {
 /// # Errors
 /// When Prometheus does not answer, or not with numbers.
 pub async fn measure(asker: &Asker, subject: &Subject) -> Result<Measurement, QueryError> {
-    let rows = asker.ask(&overview(subject)).await?;
+    let rows = asker.ask(&queries::overview(subject)).await?;
     let measured = Overview::of(rows, Limits::of(subject));
     let nodes = measured.chosen();
     if nodes.is_empty() {
         return Ok(measured.measurement(&nodes, vec![]));
     }
     let all = nodes.len() == measured.nodes.len();
-    let rows = asker.ask(&paths(subject, (!all).then_some(&nodes))).await?;
+    let rows = asker.ask(&queries::paths(subject, (!all).then_some(&nodes))).await?;
     Ok(measured.measurement(&nodes, rows))
 }
 
@@ -250,7 +250,7 @@ pub async fn agent(
     (namespace, pod): (&str, &str),
 ) -> Result<AgentFigures, QueryError> {
     let mut found = AgentFigures::default();
-    for row in asker.ask(&of_agent(subject, namespace, pod)).await? {
+    for row in asker.ask(&queries::of_agent(subject, namespace, pod)).await? {
         match row.figure.as_str() {
             "list_age" => found.list_age = Some(row.value),
             "peers" => found.peers = Some(row.count()),
@@ -268,258 +268,6 @@ pub async fn agent(
     }
     found.probes.sort_by(|a, b| b.count.total_cmp(&a.count));
     Ok(found)
-}
-
-fn of_agent(subject: &Subject, namespace: &str, pod: &str) -> String {
-    let [job, namespace, pod] = [&*subject.prober, namespace, pod].map(string);
-    let of = format!("{{job={job}, namespace={namespace}, pod={pod}}}");
-    let recent = duration(RECENT.max(subject.period.saturating_mul(3)));
-    let counted =
-        |by: &str, metric: &str| format!("sum by ({by}) (increase({metric}{of}[{recent}]))");
-    let parts = [
-        ("list_age", format!("max(netprober_pinglist_age_seconds{of})")),
-        ("peers", format!("max(netprober_peers{of})")),
-        ("probes", counted("protocol, result, reason", "netprober_probes_total")),
-        ("skipped", counted("reason", "netprober_skipped_probes_total")),
-    ];
-    parts.map(|(figure, promql)| labelled(figure, &promql)).join(" or ")
-}
-
-/// Everything but the matrix. Each part has a label that says what it is: names of series do not
-/// count where vectors are put together.
-fn overview(subject: &Subject) -> String {
-    let of = format!("{{prober={}}}", string(&subject.prober));
-    let job = format!("job={}", string(&subject.prober));
-    let agents = format!("group by (namespace, pod) (netprober_build_info{{{job}}})");
-    let silent = format!(
-        "(sum by (namespace, pod) (netprober_peers{{{job}}}) and on (namespace, pod) ({}))",
-        rules::silent_agents(&job, subject.period)
-    );
-    let loss = format!("netprober:pair_loss:ratio5m{of}");
-    let p99 = format!("netprober:pair_rtt_seconds:p99_5m{of}");
-    let parts = [
-        ("node_loss", format!("netprober:node_loss:ratio5m{of}")),
-        ("node_p99", format!("netprober:node_rtt_seconds:p99_5m{of}")),
-        ("pair_loss", format!("topk({WORST}, {loss} > 0)")),
-        ("pair_p99", format!("topk({WORST}, {p99})")),
-        // What the worst by the other figure have of this one.
-        ("also_loss", format!("{loss} and topk({WORST}, {p99})")),
-        ("also_p99", format!("{p99} and topk({WORST}, {loss} > 0)")),
-        ("scraped", format!("count({agents})")),
-        ("silent_agents", format!("count{silent}")),
-        ("silent", format!("topk({SILENT}, {silent})")),
-    ];
-    let parts = parts.map(|(figure, promql)| labelled(figure, &promql));
-    parts.join(" or ")
-}
-
-fn labelled(figure: &str, promql: &str) -> String {
-    format!("label_replace({promql}, \"figure\", {}, \"\", \"\")", string(figure))
-}
-
-/// The paths between some nodes, or all.
-fn paths(subject: &Subject, nodes: Option<&Vec<String>>) -> String {
-    let mut selector = format!("prober={}", string(&subject.prober));
-    if let Some(nodes) = nodes {
-        let any = nodes.iter().map(|node| literally(node)).collect::<Vec<_>>().join("|");
-        let any = string(&any);
-        selector = format!("{selector}, src_node=~{any}, dst_node=~{any}");
-    }
-    let loss = labelled("pair_loss", &format!("netprober:pair_loss:ratio5m{{{selector}}}"));
-    let p99 = labelled("pair_p99", &format!("netprober:pair_rtt_seconds:p99_5m{{{selector}}}"));
-    format!("{loss} or {p99}")
-}
-
-/// A name as a regular expression that matches nothing else.
-fn literally(name: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 8);
-    for c in name.chars() {
-        if c.is_ascii_punctuation() {
-            text.push('\\');
-        }
-        text.push(c);
-    }
-    text
-}
-
-/// One element of an answer.
-#[derive(Debug)]
-struct Row {
-    figure: String,
-    labels: BTreeMap<&'static str, String>,
-    value: f64,
-}
-
-impl Row {
-    /// `None` for what is no figure.
-    fn of(series: &decode::Series<'_>) -> Option<Self> {
-        let value = series.value.filter(|value| value.is_finite() && *value >= 0.0)?;
-        let names = [
-            "node",
-            "src_node",
-            "src_zone",
-            "dst_node",
-            "dst_zone",
-            "namespace",
-            "pod",
-            "protocol",
-            "result",
-            "reason",
-        ];
-        let mut labels = BTreeMap::new();
-        for name in names {
-            let text = series.labels.get(name).unwrap_or_default();
-            if text.len() > LONGEST_NAME {
-                return None;
-            }
-            labels.insert(name, text.to_owned());
-        }
-        Some(Self { figure: series.labels.get("figure")?.to_owned(), labels, value })
-    }
-
-    fn label(&self, name: &str) -> String {
-        self.labels.get(name).cloned().unwrap_or_default()
-    }
-
-    fn ends(&self) -> (String, String) {
-        (self.label("src_node"), self.label("dst_node"))
-    }
-
-    fn count(&self) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a count of series, finite and not negative; `as` saturates"
-        )]
-        let count = self.value as u64;
-        count
-    }
-}
-
-/// The first answer, sorted.
-#[derive(Debug)]
-struct Overview {
-    limits: Limits,
-    scraped: u64,
-    silent_agents: u64,
-    silent: Vec<Silent>,
-    nodes: BTreeMap<String, NodeFigures>,
-    worst: BTreeMap<(String, String), PathFigures>,
-}
-
-impl Overview {
-    fn of(rows: Vec<Row>, limits: Limits) -> Self {
-        let mut found = Self {
-            limits,
-            scraped: 0,
-            silent_agents: 0,
-            silent: vec![],
-            nodes: BTreeMap::new(),
-            worst: BTreeMap::new(),
-        };
-        for row in rows {
-            match row.figure.as_str() {
-                "node_loss" => found.node(&row).loss = Some(row.value),
-                "node_p99" => found.node(&row).p99 = Some(row.value),
-                "pair_loss" | "also_loss" => found.path(&row).loss = Some(row.value),
-                "pair_p99" | "also_p99" => found.path(&row).p99 = Some(row.value),
-                "scraped" => found.scraped = row.count(),
-                "silent_agents" => found.silent_agents = row.count(),
-                "silent" => found.silent.push(Silent {
-                    namespace: row.label("namespace"),
-                    pod: row.label("pod"),
-                    peers: row.count(),
-                }),
-                _ => {}
-            }
-        }
-        found.silent.sort_by(|a, b| (&a.namespace, &a.pod).cmp(&(&b.namespace, &b.pod)));
-        for node in found.nodes.values_mut() {
-            node.bad = limits.exceeded(node.loss, node.p99);
-        }
-        let nodes = &found.nodes;
-        let bad = |name: &str| nodes.get(name).is_some_and(|node| node.bad);
-        for path in found.worst.values_mut() {
-            path.bad = limits.exceeded(path.loss, path.p99);
-            path.blame = Blame::of(bad(&path.from), bad(&path.to));
-        }
-        found
-    }
-
-    fn node(&mut self, row: &Row) -> &mut NodeFigures {
-        let node = row.label("node");
-        let new = || NodeFigures { node, zone: String::new(), loss: None, p99: None, bad: false };
-        self.nodes.entry(row.label("node")).or_insert_with(new)
-    }
-
-    fn path(&mut self, row: &Row) -> &mut PathFigures {
-        self.worst.entry(row.ends()).or_insert_with(|| path_of(row))
-    }
-
-    /// The names of the nodes of the matrix.
-    fn chosen(&self) -> Vec<String> {
-        let mut nodes: Vec<_> = self.nodes.values().collect();
-        if nodes.len() > LARGEST_MATRIX {
-            nodes.sort_by(|a, b| {
-                let key = |n: &NodeFigures| (n.loss.unwrap_or(0.0), n.p99.unwrap_or(0.0));
-                let ((x, y), (v, w)) = (key(b), key(a));
-                x.total_cmp(&v).then(y.total_cmp(&w)).then_with(|| a.node.cmp(&b.node))
-            });
-            nodes.truncate(LARGEST_MATRIX);
-        }
-        nodes.into_iter().map(|node| node.node.clone()).collect()
-    }
-
-    fn measurement(&self, chosen: &[String], rows: Vec<Row>) -> Measurement {
-        let mut zones = HashMap::new();
-        for row in &rows {
-            for (node, zone) in [("src_node", "src_zone"), ("dst_node", "dst_zone")] {
-                zones.insert(row.label(node), row.label(zone));
-            }
-        }
-        let mut nodes: Vec<_> = chosen.iter().filter_map(|name| self.nodes.get(name)).collect();
-        let zone = |node: &NodeFigures| zones.get(&node.node).cloned().unwrap_or_default();
-        nodes.sort_by_cached_key(|node| (zone(node), node.node.clone()));
-        let places: HashMap<_, _> =
-            nodes.iter().enumerate().map(|(i, node)| (node.node.clone(), i)).collect();
-        let empty = || vec![vec![None; nodes.len()]; nodes.len()];
-        let (mut loss, mut p99) = (empty(), empty());
-        for row in rows {
-            let (from, to) = row.ends();
-            let (Some(&from), Some(&to)) = (places.get(&from), places.get(&to)) else { continue };
-            match row.figure.as_str() {
-                "pair_loss" => loss[from][to] = Some(row.value),
-                "pair_p99" => p99[from][to] = Some(row.value),
-                _ => {}
-            }
-        }
-        Measurement {
-            scraped: self.scraped,
-            silent_agents: self.silent_agents,
-            silent: self.silent.clone(),
-            lossy: self.limits.lossy,
-            slow: self.limits.slow,
-            measured_nodes: self.nodes.len(),
-            nodes: nodes.into_iter().map(|n| NodeFigures { zone: zone(n), ..n.clone() }).collect(),
-            loss,
-            p99,
-            worst: self.worst(),
-        }
-    }
-
-    /// Those that lose anything, by loss; then the slowest.
-    fn worst(&self) -> Vec<PathFigures> {
-        let mut worst: Vec<_> = self.worst.values().cloned().collect();
-        worst.sort_by(|a, b| {
-            let key = |p: &PathFigures| (p.loss.unwrap_or(0.0), p.p99.unwrap_or(0.0));
-            let ((x, y), (v, w)) = (key(b), key(a));
-            x.total_cmp(&v)
-                .then(y.total_cmp(&w))
-                .then_with(|| (&a.from, &a.to).cmp(&(&b.from, &b.to)))
-        });
-        worst.truncate(WORST);
-        worst
-    }
 }
 
 impl Blame {
@@ -545,16 +293,6 @@ impl PathFigures {
             Blame::Both => format!("{} and {}", self.from, self.to),
             Blame::Between => "what lies between".into(),
         }
-    }
-}
-
-fn path_of(row: &Row) -> PathFigures {
-    PathFigures {
-        from: row.label("src_node"),
-        from_zone: row.label("src_zone"),
-        to: row.label("dst_node"),
-        to_zone: row.label("dst_zone"),
-        ..PathFigures::default()
     }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
 //! resets, duplicates. Prometheus itself computes the answers.
+mod measuring;
+mod monitor;
 mod probing;
 mod scraping;
+mod server;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 

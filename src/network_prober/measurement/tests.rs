@@ -1,6 +1,12 @@
 //! What is asked, and what is made of answers that nobody vouches for.
-use super::*;
-use crate::{network_prober::rules, prometheus::promql::check_vector};
+use super::{
+    queries::{literally, of_agent, overview, paths},
+    *,
+};
+use crate::{
+    network_prober::rules,
+    prometheus::promql::{check_vector, string},
+};
 
 fn subject(prober: &str) -> Subject {
     Subject {
@@ -98,6 +104,23 @@ fn of_a_large_cluster_the_worst_nodes_are_shown_and_counted() {
     assert_eq!((found.measured_nodes, found.nodes.len()), (500, LARGEST_MATRIX));
     // A path to a node that is not shown has no field.
     assert!(found.loss.iter().flatten().all(Option::is_none));
+}
+
+/// Replicas of Prometheus, unless whatever merges them leaves out the duplicates.
+#[test]
+fn of_two_values_of_one_path_the_worse_counts_in_either_order() {
+    for values in [[0.3, 0.1], [0.1, 0.3]] {
+        let rows = values.into_iter().flat_map(|value| {
+            [node("node_loss", "n1", value), pair("pair_loss", "n1", "n2", value)]
+        });
+        let rows = rows.chain([node("node_loss", "n2", 0.0)]);
+        let overview = Overview::of(rows.collect(), Limits::of(&subject("n/p")));
+        let chosen = overview.chosen();
+        let paths = values.map(|value| pair("pair_loss", "n1", "n2", value));
+        let found = overview.measurement(&chosen, paths.into());
+        assert_eq!(found.loss[0][1], Some(0.3));
+        assert_eq!((found.worst[0].loss, found.nodes[0].loss), (Some(0.3), Some(0.3)));
+    }
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! A real Prometheus, what it scrapes, and what it answers.
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A Prometheus of its own, which ends with the test.
+pub struct Prometheus {
+    pub address: SocketAddr,
+    _process: Ended,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes each second, with these `scrape_configs` and rule files.
+    pub fn start(name: &str, scrapes: &[Value], rules: &[Value]) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus").join(name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).expect("directory");
+        let files: Vec<_> = (0..rules.len()).map(|i| format!("rules-{i}.json")).collect();
+        for (file, rules) in files.iter().zip(rules) {
+            fs::write(dir.join(file), rules.to_string()).expect("rules");
+        }
+        let second = "1s";
+        let config = json!({
+            "global": {
+                "scrape_interval": second, "scrape_timeout": second, "evaluation_interval": second,
+            },
+            "rule_files": files,
+            "scrape_configs": scrapes,
+        });
+        let file = dir.join("prometheus.yml");
+        fs::write(&file, config.to_string()).expect("configuration");
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = free.local_addr().expect("an address");
+        drop(free);
+        let process = Command::new(lab::tools::ensure("prometheus").expect("prometheus"))
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stderr(File::create(dir.join("log")).expect("log"))
+            .spawn()
+            .expect("prometheus");
+        Self { address, _process: Ended(process) }
+    }
+
+    /// One request to Prometheus; nothing while it does not answer.
+    pub fn ask(&self, query: &str) -> Option<Vec<Value>> {
+        let mut stream = std::net::TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        let body = format!("query={}", escaped(query));
+        let request = format!(
+            "POST /api/v1/query HTTP/1.0\r\nHost: {}\r\nContent-Length: {}\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        answer["data"]["result"].as_array().cloned()
+    }
+}
+
+/// Serves the text of each moment to whoever asks, until the test's process ends.
+pub fn serve(text: impl Fn() -> String + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let (text, mut head) = (text.clone(), [0; 4096]);
+            std::thread::spawn(move || {
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+                let _ = stream.read(&mut head);
+                let text = text();
+                let kind = if text.ends_with("# EOF\n") {
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                } else {
+                    "text/plain; version=0.0.4"
+                };
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n");
+                let length = format!("Content-Length: {}\r\n\r\n", text.len());
+                let _ = stream.write_all([head, length, text].concat().as_bytes());
+            });
+        }
+    });
+    address
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02X}"))
+}
+
+/// What `look` finds, within a minute.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_mins(1);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
