@@ -72,6 +72,7 @@ run: protoc ## Run the operator against the cluster of the current kubeconfig.
 bench: image ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
 	cargo run --example bench -- $(BINARY)
 	cargo run --example prober_bench -- $(BINARY)
+	cargo run --example flood_bench -- $(BINARY)
 	cargo run --example reflecting_bench -- $(BINARY)
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench

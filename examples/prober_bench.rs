@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agents::{Agents, Member};
+use agents::Agents;
 use futures::{StreamExt, TryStreamExt};
 use ground::{binary, wait};
 use k8s_openapi::{
@@ -22,6 +22,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use lab::{ControlPlane, ControlPlaneOptions};
+use member::Member;
 use prober::{NAME, NAMESPACE, Serving, free_address, pod};
 use serde_json::json;
 use traffic_operator::api::NetworkProber;
@@ -29,6 +30,8 @@ use traffic_operator::api::NetworkProber;
 #[path = "ground/agents.rs"]
 mod agents;
 mod ground;
+#[path = "ground/member.rs"]
+mod member;
 #[path = "ground/prober.rs"]
 mod prober;
 

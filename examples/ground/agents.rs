@@ -6,45 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::{Api, Client, ResourceExt};
+use kube::Client;
 use reqwest::{StatusCode, header};
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use traffic_operator::agent::pinglist::Pinglist;
 
 use crate::{
-    ground::wait,
+    member::{Member, authority},
     prober::{NAME, NAMESPACE},
 };
 
 /// How long an agent waits for a change, in seconds.
 const WAIT: u64 = 50;
-
-/// A pod with the token of its agent.
-#[derive(Clone)]
-pub struct Member {
-    /// The pod's name.
-    pub name: String,
-    token: String,
-}
-
-impl Member {
-    /// With a token as the kubelet projects it.
-    pub async fn of(client: &Client, pod: &Pod) -> anyhow::Result<Self> {
-        let request = json!({
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"audiences": ["traffic-operator"], "expirationSeconds": 3600, "boundObjectRef": {
-                "apiVersion": "v1", "kind": "Pod", "name": pod.name_any(), "uid": pod.uid()}},
-        });
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token");
-        let http = http::Request::post(path).header("Content-Type", "application/json");
-        let answer: Value = client.request(http.body(serde_json::to_vec(&request)?)?).await?;
-        let token = answer["status"]["token"].as_str().context("no token")?;
-        Ok(Self { name: pod.name_any(), token: token.to_owned() })
-    }
-}
 
 /// What all agents have heard.
 #[derive(Default)]
@@ -69,10 +42,7 @@ pub struct Agents {
 impl Agents {
     /// None yet; with what the operator has its agents trust.
     pub async fn new(client: &Client, pinglists: SocketAddr) -> anyhow::Result<Self> {
-        let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
-        let ca = async || maps.get_opt(NAME).await.ok()??.data?.remove("ca.crt");
-        let ca = wait("ca.crt", ca).await?;
-        let roots = reqwest::Certificate::from_pem_bundle(ca.as_bytes())?;
+        let roots = reqwest::Certificate::from_pem_bundle(authority(client).await?.as_bytes())?;
         // One connection for each request under way, as that many processes have.
         let http = reqwest::Client::builder().tls_certs_only(roots).http1_only().build()?;
         let url = format!("https://{pinglists}/pinglist?prober={NAMESPACE}/{NAME}");
