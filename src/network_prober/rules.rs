@@ -68,6 +68,10 @@ const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
 /// does measure then says more about its own node than about the network.
 const STARVED: f64 = 0.05;
 
+/// An agent cannot probe: every twentieth probe is not sent because its host refuses it. One in twenty is what
+/// makes a node bad ([`LOSS`]), and here it is not measured at all.
+const REFUSED: f64 = 0.05;
+
 /// Agents keep the last list of peers for so long, or for as many periods.
 const LAST_LIST: (Duration, u32) = (Duration::from_mins(10), 10);
 
@@ -228,6 +232,19 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
             ),
         },
         Alert {
+            name: "NetworkProberSkipsProbes",
+            expr: refused(job),
+            // Longer than a node that is out of ports or memory for a moment.
+            wait: "10m",
+            summary: format!("Agents of NetworkProber {prober} cannot send probes."),
+            description: format!(
+                "For 10 minutes agents of NetworkProber {prober} have skipped more than every twentieth probe, \
+                 because their own host has no descriptors, ports or memory left or forbids it (agents now: \
+                 {{{{ $value }}}}). Skipped probes are no loss: the paths from these nodes are measured less, or not \
+                 at all."
+            ),
+        },
+        Alert {
             name: "NetworkProberSilent",
             expr: silent(job, pace.period),
             wait: "10m",
@@ -245,13 +262,23 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
 
 /// How many agents are starved.
 fn starved(job: &str) -> String {
+    skipping(job, "starved", STARVED)
+}
+
+/// How many agents cannot send what they should.
+fn refused(job: &str) -> String {
+    skipping(job, "local", REFUSED)
+}
+
+/// How many agents skip more than this share of their probes for this reason.
+fn skipping(job: &str, reason: &str, share: f64) -> String {
     let rate = |metric: &str, more: &str| {
         format!("sum by (namespace, pod) (rate({metric}{{{job}{more}}}[5m]))")
     };
-    let skipped = rate("netprober_skipped_probes_total", ", reason=\"starved\"");
+    let skipped = rate("netprober_skipped_probes_total", &format!(", reason={}", string(reason)));
     let sent = rate("netprober_probes_total", "");
     // Who sends nothing at all any more may have no series of probes.
-    format!("count({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {STARVED}) > 0")
+    format!("count({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {share}) > 0")
 }
 
 /// How many agents probe nobody and should.
@@ -314,106 +341,4 @@ impl Alert {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::prometheus::promql::check_vector;
-
-    fn pace(period: Duration) -> Pace {
-        let second = Duration::from_secs(1);
-        Pace { period, timeout: period.min(second), interval: 30 * second }
-    }
-
-    /// Every rule: its name and its expression.
-    fn all(prober: &str, period: Duration) -> Vec<(String, String)> {
-        let rules = rules(prober, pace(period));
-        let groups = rules["groups"].as_array().unwrap().iter();
-        let rules = groups.flat_map(|group| group["rules"].as_array().unwrap().clone());
-        let text = |rule: &Value, key: &str| rule[key].as_str().unwrap_or_default().to_owned();
-        rules.map(|r| (text(&r, "record") + &text(&r, "alert"), text(&r, "expr"))).collect()
-    }
-
-    #[test]
-    fn everything_recorded_is_listed() {
-        let rules = all("shop/web", Duration::from_secs(10));
-        let mut recorded: Vec<_> =
-            rules.iter().map(|(name, _)| name.as_str()).filter(|n| n.contains(':')).collect();
-        let mut names = NAMES.to_vec();
-        recorded.sort_unstable();
-        names.sort_unstable();
-        assert_eq!(recorded, names);
-    }
-
-    #[test]
-    fn every_selector_is_about_this_prober_and_every_rule_is_promql() {
-        for prober in ["shop/web", r#"odd"} or vector(1)"#] {
-            for (name, expr) in all(prober, Duration::from_millis(100)) {
-                assert!(check_vector(&expr).is_ok(), "{name}: {expr}");
-                for selector in expr.split("netprober").skip(1) {
-                    let labels = selector.split_once('{').unwrap().1;
-                    let own =
-                        [format!("job={}", string(prober)), format!("prober={}", string(prober))];
-                    assert!(own.iter().any(|own| labels.starts_with(own)), "{name}: {selector}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn half_of_the_probes_are_enough_but_never_none() {
-        let minutes = Duration::from_mins;
-        for (window, period, expected) in [
-            (minutes(5), Duration::from_secs(10), 10),
-            (minutes(1), Duration::from_secs(10), 3),
-            (minutes(5), Duration::from_millis(100), 10),
-            (minutes(5), minutes(1), 2),
-            (minutes(1), minutes(5), 1),
-            (minutes(1), Duration::ZERO, 10),
-        ] {
-            assert_eq!(enough(window, period), expected, "{window:?} {period:?}");
-        }
-    }
-
-    #[test]
-    fn n06_limits_are_bounds_of_buckets_below_the_timeout() {
-        for (millis, limit) in [
-            (60_000, 0.1),
-            (1000, 0.1),
-            (200, 0.1),
-            (199, 0.05),
-            (100, 0.05),
-            (50, 0.02),
-            (1, 0.0005),
-            (0, 0.00005),
-        ] {
-            let timeout = Duration::from_millis(millis);
-            assert!(RTT_BOUNDS.contains(&limit));
-            let pace = Pace { timeout, ..pace(Duration::from_mins(1)) };
-            let rules = rules("shop/web", pace)["groups"][0]["rules"].clone();
-            let mut rules = rules.as_array().unwrap().iter();
-            let alert = rules.find(|rule| rule["alert"] == "NetworkProberLatencyHigh").unwrap();
-            assert_eq!(
-                alert["expr"].as_str().unwrap().split("> ").last(),
-                Some(&*limit.to_string())
-            );
-        }
-    }
-
-    #[test]
-    fn n08_rules_are_evaluated_as_often_as_agents_are_scraped() {
-        let second = Duration::from_secs(1);
-        for (interval, text) in [(2 * second, "2s"), (30 * second, "30s"), (600 * second, "1m")] {
-            let rules = rules("shop/web", Pace { interval, ..pace(10 * second) });
-            assert_eq!(rules["groups"][0]["interval"], text);
-        }
-        assert_eq!(interval(Duration::from_nanos(1_500_000_001)), "1s500ms");
-    }
-
-    /// The periods of a day and more, which nothing forbids.
-    #[test]
-    fn the_longest_period_is_no_trouble() {
-        for (name, expr) in all("shop/web", Duration::from_hours(24 * 365)) {
-            let checked = check_vector(&expr);
-            assert!(checked.is_ok(), "{name}: {checked:?}: {expr}");
-        }
-    }
-}
+mod tests;

@@ -56,6 +56,7 @@ const GAPS: &[(&str, &str)] = &[
     ("a node loses packets", "NetworkProberLossHigh"),
     ("a node is slow", "NetworkProberLatencyHigh"),
     ("the measurement measures its own node", "NetworkProberStarved"),
+    ("agents cannot send their probes", "NetworkProberSkipsProbes"),
     ("nothing is measured", "NetworkProberSilent"),
     ("two workers run one stream", "SwarmDuplicateOwner"),
     ("nobody runs a stream", "SwarmOrphanStream"),

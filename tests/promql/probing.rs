@@ -292,6 +292,36 @@ fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
     checked("s04-zones", PACE, &series, &[(20, "NetworkProberLossHigh", &["a"])]);
 }
 
+/// Of `a`, whose host has no port left; of `b`, which is not run in time; and of `c`, which is well.
+#[test]
+fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
+    let mut series = Series::default();
+    for (node, reason, sent) in [("a", "local", 0), ("b", "starved", 0), ("c", "local", PROBES)] {
+        series.agent(node, (0, 100), "2", 5);
+        let skipped = format!(r#",pod="{node}",reason="{reason}""#);
+        let all = 2 * PROBES;
+        let values = if sent == 0 { format!("0+{all}x80") } else { "0x80".into() };
+        series.add("netprober_skipped_probes_total", &skipped, values);
+        for to in ["a", "b", "c"].into_iter().filter(|to| *to != node) {
+            let pod = format!(r#",pod="{node}""#);
+            series.probes((node, to), &pod, &format!("0+{sent}x80"), "0x80");
+        }
+    }
+    let (skips, starved) = ("NetworkProberSkipsProbes", "NetworkProberStarved");
+    let fires = [
+        (8, skips, &[][..]),
+        (18, skips, &[""]),
+        (18, starved, &[""]),
+        (30, "NetworkProberLossHigh", &[]),
+    ];
+    checked("n04-local", PACE, &series, &fires);
+    // One of them with time and ports alone.
+    let mut well = Series::default();
+    well.add("netprober_skipped_probes_total", r#",pod="c",reason="local""#, "0x80");
+    well.probes(("c", "a"), r#",pod="c""#, &format!("0+{PROBES}x80"), "0x80");
+    checked("n04-well", PACE, &well, &[(30, skips, &[]), (30, starved, &[])]);
+}
+
 /// The values of a rule that is evaluated every 30 seconds, between two evaluations.
 #[test]
 fn n08_prometheus_says_how_old_a_recorded_value_is() {
