@@ -70,6 +70,9 @@ pub(super) fn decide(
     if let Some(reason) = injection::skip_reason(&placed, recipe) {
         return Verdict::Skip(reason);
     }
+    if view.over.is_some() {
+        return Verdict::Skip(SkipReason::OverBudget);
+    }
     if view.members.is_paused(namespace) {
         return Verdict::Skip(SkipReason::AgentFailing);
     }

@@ -39,6 +39,7 @@ pub mod scope;
 mod serving;
 pub mod settings;
 pub mod view;
+pub mod watches;
 pub mod world;
 
 use children::{Child, ChildKey, ChildKind};
@@ -136,10 +137,8 @@ impl NetworkProberReconciler {
     async fn view(&self, prober: &NetworkProber, (namespace, name): &Key) -> Option<Arc<View>> {
         let find = |snapshot: &Snapshot| {
             let view = snapshot.get(namespace, name)?;
-            let same = prober.metadata.uid.as_ref() == Some(&view.uid)
-                && prober.metadata.generation == view.generation
-                && view.synced;
-            same.then(|| Arc::clone(view))
+            let known = view.is_of(prober) && (view.synced || view.over.is_some());
+            known.then(|| Arc::clone(view))
         };
         let mut snapshots = self.world.subscribe();
         let known = snapshots.wait_for(|snapshot| find(snapshot).is_some());

@@ -13,6 +13,7 @@ use super::{
     reasons,
     settings::Settings,
     view::{Key, Snapshot, View},
+    watches::budget::Over,
 };
 use crate::{
     agent::pinglist::{Pinglist, Protocol},
@@ -172,7 +173,7 @@ impl ProberView {
         Self {
             namespace: namespace.clone(),
             name: name.clone(),
-            problem: settings.err().cloned(),
+            problem: settings.err().cloned().or_else(|| view.over.as_ref().map(Over::to_string)),
             mode: settings.map_or(Mode::Sidecar, |s| s.mode),
             period_seconds: settings.map_or(0.0, |s| s.period.as_secs_f64()),
             timeout_seconds: settings.map_or(0.0, |s| s.timeout.as_secs_f64()),

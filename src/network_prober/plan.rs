@@ -13,7 +13,7 @@ use crate::{
         NetworkProber, NetworkProberStatus,
         network_prober::{Delivery, Mode},
     },
-    controller::{Error, Plan},
+    controller::{Error, Plan, Verdict},
     webhook::configuration::{Endpoint, Interception, Namespaces},
 };
 use std::{sync::Arc, time::Duration};
@@ -72,17 +72,15 @@ pub fn plan(
     observed: &Observed,
 ) -> Result<Plan<Desired, NetworkProberStatus>, Error> {
     let settings = Settings::of(prober, &observed.setup.tenancy)?;
-    let Some(view) = observed.view.as_deref().filter(|view| view.synced) else {
-        // Nothing is known yet of its pods: nothing is changed, nor said of what was known before.
-        let status = prober.status.clone().unwrap_or_default();
-        let told = status.conditions.iter().any(|condition| condition.type_ == "Ready");
-        return Ok(Plan {
-            desired: Desired::default(),
-            status,
-            conditions: if told { vec![] } else { vec![report::waiting()] },
-            notices: vec![],
-            period: PERIOD,
-        });
+    let view = observed.view.as_deref();
+    if let Some(over) = view.and_then(|view| view.over.as_ref()) {
+        return Ok(without_pods(prober, vec![report::over_budget(over)]));
+    }
+    let Some(view) = view.filter(|view| view.synced) else {
+        let told = prober.status.iter().flat_map(|status| &status.conditions);
+        let told = told.into_iter().any(|condition| condition.type_ == "Ready");
+        let conditions = if told { vec![] } else { vec![report::waiting()] };
+        return Ok(without_pods(prober, conditions));
     };
     if view.recipe.is_none() {
         return Err(Error::Invalid(
@@ -132,6 +130,20 @@ pub fn plan(
         notices: report::notices(prober, view),
         period,
     })
+}
+
+/// Nothing is known of its pods: nothing is changed, nor said of what was known before.
+fn without_pods(
+    prober: &NetworkProber,
+    conditions: Vec<Verdict>,
+) -> Plan<Desired, NetworkProberStatus> {
+    Plan {
+        desired: Desired::default(),
+        status: prober.status.clone().unwrap_or_default(),
+        conditions,
+        notices: vec![],
+        period: PERIOD,
+    }
 }
 
 /// How long after a write of a file of so many bytes (in all namespaces together) the next one waits.

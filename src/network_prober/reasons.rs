@@ -69,6 +69,10 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
             "kubectl annotate namespace NAMESPACE probes.bigmikes.io/allow=NAMESPACE/NAME of the \
              NetworkProber",
         ),
+        SkipReason::OverBudget => (
+            "the pods of its NetworkProber are not watched: it is over a budget",
+            "kubectl describe networkprober: the condition Ready names the limit and what to do",
+        ),
         SkipReason::CreatedBefore => (
             "nothing shows that the webhook was asked: it is older than the NetworkProber, or no \
              replica answered",

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 
 use super::{
     children::ChildKind, members::Members, plan::Observed, settings::Settings, view::View,
+    watches::budget::Over,
 };
 use crate::{
     agent::budget,
@@ -24,6 +25,11 @@ const LISTED: usize = 100;
 /// Before its pods were listed.
 pub(super) fn waiting() -> Verdict {
     verdict("Ready", None, "Starting", "the selected pods are not listed yet".into())
+}
+
+/// When its pods are not watched.
+pub(super) fn over_budget(over: &Over) -> Verdict {
+    verdict("Ready", Some(false), "OverBudget", over.to_string())
 }
 
 fn verdict(

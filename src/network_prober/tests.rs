@@ -17,7 +17,8 @@ use super::{
     plan::{Observed, plan},
     scope::{NamespaceFacts, Tenancy},
     settings::Settings,
-    view::{Setup, Snapshot, Surroundings, View, WEBHOOK_BYTES, WEBHOOKS},
+    view::{Pods, Reach, Setup, Snapshot, Surroundings, View, WEBHOOK_BYTES, WEBHOOKS},
+    watches::budget::{Over, Payer},
 };
 use crate::{
     agent::pinglist::Pinglist,
@@ -87,16 +88,15 @@ pub(super) fn view_among(
     let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
     let pods: Vec<_> = pods.iter().map(read).collect();
     let surroundings = Surroundings {
-        setup,
         before,
-        namespaces: &namespaces(),
         nodes: Nodes {
             zone: &|node| format!("zone-of-{node}"),
             readiness: &|_| Some(Readiness::Ready),
         },
         now: Duration::ZERO,
     };
-    View::of(prober, Settings::of(prober, &setup.tenancy), Some(&pods), None, &surroundings)
+    let reach = Reach::of(Settings::of(prober, &setup.tenancy), setup, &namespaces());
+    View::of(prober, reach, Pods::Listed(&pods), None, &surroundings)
 }
 
 pub(super) fn view(spec: &Value, pods: &[Value]) -> View {
@@ -542,6 +542,40 @@ fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_say
     let nodes = super::tests::prober("np", "2026-01-01T00:00:00Z", &spec);
     missing.view = Some(Arc::new(view(&spec, &[])));
     assert_ne!(plan(&nodes, &missing).unwrap().conditions[0].reason, "WebhookMissing");
+}
+
+/// Its pods are not known: nothing of it changes, but it says why, and no pod gets an agent without a
+/// list.
+#[test]
+fn s02_one_over_budget_says_so_and_injects_nothing() {
+    let setup = setup(Some("operator"));
+    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let over = Over::Pods(Payer::Namespace("team".into()));
+    let look = |pods| {
+        let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &namespaces());
+        let before = Snapshot::default();
+        let nodes = Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) };
+        let surroundings = Surroundings { before: &before, nodes, now: Duration::ZERO };
+        View::of(&prober, reach, pods, None, &surroundings)
+    };
+    let (listed, refused) = (look(Pods::Listed(&[])), look(Pods::OverBudget(&over)));
+    assert!(!listed.is_same(&refused));
+    let mut world = observed(refused);
+    world.existing = vec![webhook_key()];
+    let decided = plan(&prober, &world).unwrap();
+    assert_eq!(decided.desired, super::plan::Desired::default());
+    let ready = &decided.conditions[0];
+    assert_eq!((ready.type_, ready.status, ready.reason), ("Ready", Some(false), "OverBudget"));
+    assert!(ready.message.contains("5000 pods"), "{}", ready.message);
+    let asked = |view: View| {
+        let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+        snapshot.views.insert(("team".into(), "np".into()), Arc::new(view));
+        let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{}]}});
+        decide(&snapshot, ("team", "np"), "team", &serde_json::from_value(pod).unwrap())
+    };
+    assert!(matches!(asked(listed), Verdict::Inject(_)));
+    let refused = look(Pods::OverBudget(&over));
+    assert_eq!(asked(refused), Verdict::Skip(SkipReason::OverBudget));
 }
 
 /// The file of many pods is not written at each of their changes.

@@ -1,6 +1,10 @@
 //! One `NetworkProber` as it stands, and all of them at one moment: what follows from specs, namespaces and
 //! pods. Pure.
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::ResourceExt;
 
@@ -9,6 +13,10 @@ use super::{
     pinglists::Pinglists,
     scope::{NamespaceFacts, Scope, Tenancy},
     settings::{Rank, Settings},
+    watches::{
+        self,
+        budget::{Demand, Over},
+    },
 };
 use crate::{
     api::{
@@ -53,6 +61,57 @@ pub struct Setup {
     pub native_sidecars: bool,
 }
 
+/// What a `NetworkProber` says, and the namespaces in which that holds.
+pub struct Reach {
+    settings: Result<Settings, String>,
+    recipe: Option<Recipe>,
+    scope: Scope,
+    webhook_bytes: usize,
+}
+
+impl Reach {
+    /// Looks at all namespaces.
+    #[must_use]
+    pub fn of(
+        settings: Result<Settings, crate::controller::Error>,
+        setup: &Setup,
+        namespaces: &[NamespaceFacts],
+    ) -> Self {
+        let settings = settings.map_err(|error| error.to_text());
+        let recipe = settings.as_ref().ok().and_then(|settings| recipe(settings, setup));
+        let image = recipe.as_ref().map(|recipe| &*recipe.image);
+        let scope = settings.as_ref().map_or_else(
+            |_| Scope::default(),
+            |settings| Scope::of(settings, image, &setup.tenancy, namespaces),
+        );
+        let webhook_bytes =
+            settings.as_ref().map_or(0, |settings| webhook_bytes(settings, &scope, setup));
+        Self { settings, recipe, scope, webhook_bytes }
+    }
+
+    /// The pods that one of this namespace needs to know.
+    #[must_use]
+    pub fn demand(&self, namespace: &str, tenancy: &Tenancy) -> Demand {
+        match &self.settings {
+            Ok(settings) => watches::demand(settings, &self.scope, tenancy),
+            Err(_) => {
+                Demand { payer: watches::payer(namespace, tenancy), queries: BTreeSet::new() }
+            }
+        }
+    }
+}
+
+/// The pods that the selector of a `NetworkProber` matches.
+#[derive(Clone, Copy, Debug)]
+pub enum Pods<'a> {
+    /// They were not listed yet.
+    Unlisted,
+    /// They are not watched.
+    OverBudget(&'a Over),
+    /// These, of the namespaces in its reach at least.
+    Listed(&'a [Arc<PodObject>]),
+}
+
 /// One `NetworkProber` as it stands.
 #[derive(Debug)]
 pub struct View {
@@ -72,20 +131,18 @@ pub struct View {
     pub recipe: Option<Recipe>,
     /// Whether its pods were listed.
     pub synced: bool,
+    /// Why its pods are not watched, if they are not.
+    pub over: Option<Over>,
     /// Its pods.
     pub members: Members,
     /// Who probes whom.
     pub pinglists: Pinglists,
 }
 
-/// What one view depends on beside its object and its pods.
+/// What one view depends on beside its object, its namespaces and its pods.
 pub struct Surroundings<'a> {
-    /// What this replica was told.
-    pub setup: &'a Setup,
     /// The older `NetworkProber`s.
     pub before: &'a Snapshot,
-    /// All namespaces.
-    pub namespaces: &'a [NamespaceFacts],
     /// What is asked about nodes.
     pub nodes: Nodes<'a>,
     /// The time since the Unix epoch.
@@ -93,35 +150,38 @@ pub struct Surroundings<'a> {
 }
 
 impl View {
-    /// What follows from an object and the pods that its selector matches; `None` until these were
-    /// listed. `last` is what followed the last time.
+    /// What follows from an object and the pods that its selector matches. `last` is what followed the
+    /// last time.
     #[must_use]
     pub fn of(
         prober: &NetworkProber,
-        settings: Result<Settings, crate::controller::Error>,
-        pods: Option<&[Arc<PodObject>]>,
+        Reach { settings, recipe, scope, webhook_bytes }: Reach,
+        pods: Pods<'_>,
         last: Option<&Self>,
         surroundings: &Surroundings<'_>,
     ) -> Self {
         let mut view = Self {
             uid: prober.uid().unwrap_or_default(),
             generation: prober.metadata.generation,
-            settings: settings.map_err(|error| error.to_text()),
-            scope: Scope::default(),
+            settings,
+            scope,
             webhooks_before: surroundings.before.load(),
-            webhook_bytes: 0,
-            recipe: None,
-            synced: pods.is_some(),
+            webhook_bytes,
+            recipe,
+            synced: matches!(pods, Pods::Listed(_)),
+            over: None,
             members: Members::default(),
             pinglists: Pinglists::default(),
         };
         let Ok(settings) = &view.settings else { return view };
-        let setup = surroundings.setup;
-        view.recipe = recipe(settings, setup);
-        let image = view.recipe.as_ref().map(|recipe| &*recipe.image);
-        view.scope = Scope::of(settings, image, &setup.tenancy, surroundings.namespaces);
-        view.webhook_bytes = webhook_bytes(settings, &view.scope, setup);
-        let Some(pods) = pods else { return view };
+        let pods = match pods {
+            Pods::Unlisted => return view,
+            Pods::OverBudget(over) => {
+                view.over = Some(over.clone());
+                return view;
+            }
+            Pods::Listed(pods) => pods,
+        };
         let selection = Selection {
             settings,
             recipe: view.recipe.as_ref(),
@@ -149,12 +209,20 @@ impl View {
         self.webhooks_before.bytes + self.webhook_bytes <= WEBHOOK_BYTES
     }
 
+    /// Whether it is of this generation of the object.
+    #[must_use]
+    pub fn is_of(&self, prober: &NetworkProber) -> bool {
+        prober.metadata.uid.as_ref() == Some(&self.uid)
+            && prober.metadata.generation == self.generation
+    }
+
     /// Whether nothing that anybody looks at differs.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.generation == other.generation
             && self.synced == other.synced
+            && self.over == other.over
             && self.scope == other.scope
             && self.members == other.members
             && self.pinglists.version == other.pinglists.version

@@ -2,17 +2,16 @@
 //! follows from them, as one immutable [`Snapshot`].
 //!
 //! The webhook, the pinglists and the controller read the snapshot; none of them asks the API server.
-//! Each distinct selection is one watch that the API server filters: without a `NetworkProber` no pod
-//! is watched.
+//! What is watched of the pods stands in [`watches`]: without a `NetworkProber` none is.
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use futures::{
     Stream, StreamExt,
-    stream::{AbortHandle, BoxStream, SelectAll, abortable},
+    stream::{BoxStream, SelectAll, abortable},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -23,13 +22,17 @@ use kube::{
         watcher::{self, Event},
     },
 };
-use tokio::{sync::watch as signal, time::Instant};
+use tokio::{
+    sync::{Semaphore, watch as signal},
+    time::Instant,
+};
 
 use super::{
     members::Nodes,
     scope::{ALLOW, INJECT, NamespaceFacts},
     settings::Settings,
-    view::{Key, Setup, Snapshot, Surroundings, View},
+    view::{Key, Pods, Reach, Setup, Snapshot, Surroundings, View},
+    watches::{self, PodQuery, PodWatches, budget::Demand},
 };
 use crate::{
     api::NetworkProber, metrics::Metrics, nodes::NodeStore, pods::PodObject, runtime::watch,
@@ -132,15 +135,6 @@ impl World {
     }
 }
 
-/// What is watched of the pods: a namespace or all of them, and the labels.
-type Watched = (Option<String>, String);
-
-struct PodWatch {
-    store: Store<PodObject>,
-    stop: AbortHandle,
-    synced: bool,
-}
-
 /// Which spec of which object: UID, generation (deletion is another one), and whether it can be read.
 type Spec = (Option<String>, Option<i64>, bool);
 
@@ -156,7 +150,9 @@ struct Follower {
     probers: Store<DeserializeGuard<NetworkProber>>,
     namespaces: Store<PartialObjectMeta<Namespace>>,
     objects: SelectAll<BoxStream<'static, Seen>>,
-    pods: HashMap<Watched, PodWatch>,
+    pods: PodWatches,
+    /// Whose turn it is to list pods.
+    lists: Arc<Semaphore>,
     synced: (bool, bool),
     /// What was seen last of the `NetworkProber`s: their status is ours, and changes nothing here.
     specs: BTreeSet<Spec>,
@@ -169,7 +165,7 @@ struct Follower {
 enum Seen {
     Probers(bool),
     Namespaces(bool),
-    Pods(Watched, bool),
+    Pods(Arc<PodQuery>, Box<Event<PodObject>>),
     Failed(&'static str, watcher::Error),
 }
 
@@ -204,7 +200,8 @@ impl Follower {
             probers,
             namespaces,
             objects,
-            pods: HashMap::new(),
+            pods: PodWatches::default(),
+            lists: Arc::new(Semaphore::new(watches::LISTS)),
             synced: (false, false),
             specs: BTreeSet::new(),
             nodes,
@@ -237,9 +234,9 @@ impl Follower {
                 self.specs = specs;
             }
             Seen::Namespaces(done) => self.synced.1 |= done,
-            Seen::Pods(watched, done) => {
-                if let Some(watch) = self.pods.get_mut(&watched) {
-                    watch.synced |= done;
+            Seen::Pods(query, event) => {
+                if !self.pods.take(&query, *event, std::time::Instant::now()) {
+                    return;
                 }
             }
             Seen::Failed(resource, error) => {
@@ -262,26 +259,28 @@ impl Follower {
             .iter()
             .filter_map(|prober| prober.0.as_ref().ok())
             .filter(|prober| prober.metadata.deletion_timestamp.is_none())
-            .map(|prober| (prober, Settings::of(prober, &setup.tenancy)))
             .collect();
-        read.sort_by_key(|(prober, _)| {
+        read.sort_by_key(|prober| {
             (prober.creation_timestamp(), prober.namespace(), prober.name_any())
         });
-        self.watch_pods(read.iter().filter_map(|(_, settings)| settings.as_ref().ok()));
         let namespaces = self.namespaces.state();
         // In one that is going nothing can be made any more.
         let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
         let namespaces: Vec<_> = stay.map(|namespace| facts(namespace)).collect();
+        let reaches = read
+            .iter()
+            .map(|prober| Reach::of(Settings::of(prober, &setup.tenancy), &setup, &namespaces));
+        let reaches: Vec<_> = reaches.collect();
+        let demands = read.iter().zip(&reaches).map(|(prober, reach)| {
+            reach.demand(prober.namespace().as_deref().unwrap_or_default(), &setup.tenancy)
+        });
+        self.watch_pods(demands.collect());
         let before = self.world.snapshot();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
-        for (prober, settings) in read {
-            let watch = settings.as_ref().ok().and_then(|s| self.pods.get(&watched(s)));
-            let pods = watch.filter(|watch| watch.synced).map(|watch| watch.store.state());
+        for (place, (prober, reach)) in read.into_iter().zip(reaches).enumerate() {
             let surroundings = Surroundings {
-                setup: &setup,
                 before: &snapshot,
-                namespaces: &namespaces,
                 nodes: Nodes {
                     zone: &|node| self.world.0.nodes.zone(node),
                     readiness: &|node| self.world.0.nodes.readiness(node),
@@ -290,7 +289,15 @@ impl Follower {
             };
             let key = (prober.namespace().unwrap_or_default(), prober.name_any());
             let last = before.views.get(&key).map(|view| &**view);
-            let view = View::of(prober, settings, pods.as_deref(), last, &surroundings);
+            // A namespace that is new keeps nobody in the others waiting.
+            let known = last.is_some_and(|last| last.is_of(prober) && last.synced);
+            let listed = self.pods.pods(place, known);
+            let pods = match (self.pods.over(place), &listed) {
+                (Some(over), _) => Pods::OverBudget(over),
+                (None, Some(pods)) => Pods::Listed(pods),
+                (None, None) => Pods::Unlisted,
+            };
+            let view = View::of(prober, reach, pods, last, &surroundings);
             let view = match before.views.get(&key) {
                 Some(old) if old.is_same(&view) => Arc::clone(old),
                 _ => Arc::new(view),
@@ -298,7 +305,8 @@ impl Follower {
             snapshot.views.insert(key, view);
         }
         self.metrics.stored("networkprobers", snapshot.views.len());
-        self.metrics.stored("pods", self.pods.values().map(|watch| watch.store.len()).sum());
+        self.metrics.stored("pods", self.pods.kept());
+        self.metrics.stored("pod_watches", self.pods.open());
         let same = before.synced
             && before.views.len() == snapshot.views.len()
             && snapshot
@@ -310,38 +318,20 @@ impl Follower {
         }
     }
 
-    /// Watches what is selected, and nothing else.
-    fn watch_pods<'a>(&mut self, settings: impl Iterator<Item = &'a Settings>) {
-        let wanted: BTreeSet<Watched> = settings.map(watched).collect();
-        self.pods.retain(|watched, watch| {
-            let keep = wanted.contains(watched);
-            if !keep {
-                watch.stop.abort();
-            }
-            keep
-        });
-        for watched in wanted {
-            if self.pods.contains_key(&watched) {
-                continue;
-            }
-            let api = match &watched.0 {
-                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-                None => Api::all(self.client.clone()),
+    /// Watches what is needed within the budgets, and nothing else.
+    fn watch_pods(&mut self, demands: Vec<Demand>) {
+        let Self { pods, objects, client, lists, .. } = self;
+        pods.settle(demands, std::time::Instant::now(), |query| {
+            let (events, stop) = abortable(watches::follow(client, query, lists));
+            let query = Arc::clone(query);
+            let each = move |event| match event {
+                Ok(event) => Seen::Pods(Arc::clone(&query), Box::new(event)),
+                Err(error) => Seen::Failed("pods", error),
             };
-            let (store, writer) = reflector::store();
-            let events = watch::follow(api, watch::config().labels(&watched.1));
-            let (events, stop) = abortable(reflector::reflector(writer, events));
-            let key = watched.clone();
-            let what = move |done| Seen::Pods(key.clone(), done);
-            self.objects.push(seen(events, "pods", what));
-            self.pods.insert(watched, PodWatch { store, stop, synced: false });
-        }
+            objects.push(events.map(each).boxed());
+            stop
+        });
     }
-}
-
-fn watched(settings: &Settings) -> Watched {
-    let namespace = settings.namespaces.is_none().then(|| settings.namespace.clone());
-    (namespace, settings.pods.to_string())
 }
 
 fn facts(namespace: &PartialObjectMeta<Namespace>) -> NamespaceFacts {

@@ -3,6 +3,7 @@ pub mod address;
 mod agent;
 mod qos;
 mod resource;
+mod weight;
 mod wire;
 
 pub use agent::{

@@ -26,7 +26,7 @@ const DOMAIN: &str = ".probes.bigmikes.io";
 const PATH: &str = "/mutate/";
 
 /// Namespaces whose pods are never asked about: a cluster must come up without us.
-const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
+pub const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
 
 /// The label that each namespace has its name in; nobody can change it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";

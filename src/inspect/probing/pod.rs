@@ -15,7 +15,7 @@ use crate::{
         reasons,
         scope::{NamespaceFacts, Scope, Standing, Tenancy},
         settings::Settings,
-        view::{Setup, Snapshot, Surroundings, View},
+        view::{Pods, Reach, Setup, Snapshot, Surroundings, View},
     },
     pods::PodObject,
     webhook::injection::SkipReason,
@@ -200,16 +200,15 @@ fn standpoint(
     };
     let pods = [std::sync::Arc::new(facts.pod.clone())];
     let surroundings = Surroundings {
-        setup: &setup,
         before,
-        namespaces: std::slice::from_ref(namespace),
         // Which of its pods take part is not decided here.
         nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None },
         // Whose turn it is concerns lists, which are not made here.
         now: std::time::Duration::ZERO,
     };
     let name = settings.key();
-    let view = View::of(prober, Ok(settings), Some(&pods), None, &surroundings);
+    let reach = Reach::of(Ok(settings), &setup, std::slice::from_ref(namespace));
+    let view = View::of(prober, reach, Pods::Listed(&pods), None, &surroundings);
     let found = found(
         facts,
         &view,

@@ -121,6 +121,8 @@ pub enum SkipReason {
     NamespaceExcluded,
     /// Its namespace does not consent to this `NetworkProber`.
     NamespaceNotConsenting,
+    /// More pods are selected than are watched for whoever made the `NetworkProber`.
+    OverBudget,
     /// Nothing shows that the webhook was asked: the pod is older, or the webhook was away.
     CreatedBefore,
     /// The webhook's annotations are there, its container is not: another webhook removed it.
@@ -129,7 +131,7 @@ pub enum SkipReason {
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HostNetwork,
         Self::OptedOut,
         Self::PortTaken,
@@ -143,6 +145,7 @@ impl SkipReason {
         Self::AgentFailing,
         Self::NamespaceExcluded,
         Self::NamespaceNotConsenting,
+        Self::OverBudget,
         Self::CreatedBefore,
         Self::Stripped,
     ];
@@ -164,6 +167,7 @@ impl SkipReason {
             Self::AgentFailing => "AgentFailing",
             Self::NamespaceExcluded => "NamespaceExcluded",
             Self::NamespaceNotConsenting => "NamespaceNotConsenting",
+            Self::OverBudget => "OverBudget",
             Self::CreatedBefore => "CreatedBefore",
             Self::Stripped => "Stripped",
         }

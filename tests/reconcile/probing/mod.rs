@@ -20,6 +20,7 @@ mod flooded;
 mod lists;
 mod namespaces;
 mod originals;
+mod watches;
 
 /// What every test selects.
 pub fn selector() -> Value {

@@ -1,0 +1,192 @@
+//! Who may have how many pods watched: a watch costs a connection, a pod memory, in every replica.
+//! Pure.
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use super::PodQuery;
+
+/// What some `NetworkProber`s may take together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Open watches. Each is a connection of some 40 kB, and a request every 20 s.
+    pub watches: usize,
+    /// Pods. The usual one takes 4 kB with all that follows from it; a larger one counts as several.
+    pub pods: usize,
+}
+
+/// Of the `NetworkProber`s of one namespace: as many namespaces as its `ConfigMap`s are made for in
+/// advance, and the 5,000 pods up to which the ring of probers is tested.
+pub const OF_NAMESPACE: Limit = Limit { watches: 100, pods: 5_000 };
+
+/// Of all namespaces but the operator's: three that use all of theirs, or the 100 that may have a
+/// webhook with three watches each. 15 requests a second; 12 MB and 40 MB of memory.
+pub const OF_AUTHORS: Limit = Limit { watches: 300, pods: 10_000 };
+
+/// Of the operator's namespace, so that no author is in an administrator's way: as many as may have a
+/// webhook, and more pods than two replicas can serve with lists. 80 MB, which leave room for 5,000
+/// waiting agents within the memory limit of the Deployment.
+pub const OF_ADMINISTRATORS: Limit = Limit { watches: 100, pods: 20_000 };
+
+/// Whose `NetworkProber`s share a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// Those of a namespace.
+    Namespace(String),
+    /// Those of all namespaces but the operator's.
+    Authors,
+    /// Those of the operator's namespace.
+    Administrators,
+}
+
+impl Payer {
+    /// What they may take.
+    #[must_use]
+    pub const fn limit(&self) -> Limit {
+        match self {
+            Self::Namespace(_) => OF_NAMESPACE,
+            Self::Authors => OF_AUTHORS,
+            Self::Administrators => OF_ADMINISTRATORS,
+        }
+    }
+
+    /// Whether what `other` takes is taken of this budget.
+    #[must_use]
+    pub fn pays_for(&self, other: &Self) -> bool {
+        self == other || matches!((self, other), (Self::Authors, Self::Namespace(_)))
+    }
+
+    /// Those whose budgets hold.
+    #[must_use]
+    pub fn with_others(&self) -> Vec<Self> {
+        match self {
+            Self::Namespace(_) => vec![self.clone(), Self::Authors],
+            Self::Authors | Self::Administrators => vec![self.clone()],
+        }
+    }
+}
+
+impl fmt::Display for Payer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(name) => write!(f, "the NetworkProbers of the namespace {name}"),
+            Self::Authors => f.write_str("the NetworkProbers of all namespaces but the operator's"),
+            Self::Administrators => f.write_str("the NetworkProbers of the operator's namespace"),
+        }
+    }
+}
+
+/// What one `NetworkProber` needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Who pays.
+    pub payer: Payer,
+    /// Its watches.
+    pub queries: BTreeSet<Arc<PodQuery>>,
+}
+
+/// Why a `NetworkProber` gets none of its watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// It needs so many beside the `used` ones.
+    Watches {
+        /// Whose budget it is.
+        payer: Payer,
+        /// How many of it others have.
+        used: usize,
+        /// How many it needs itself.
+        needed: usize,
+    },
+    /// There are too many pods.
+    Pods(Payer),
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Watches { payer, used, needed } => {
+                let most = payer.limit().watches;
+                write!(
+                    f,
+                    "{payer} may have {most} watches of pods (one for each namespace and \
+                     podSelector); this one needs {needed} and older ones have {used}: select fewer \
+                     namespaces, use the same podSelector as another one, or delete one"
+                )?;
+            }
+            Self::Pods(payer) => {
+                let most = payer.limit().pods;
+                write!(
+                    f,
+                    "{payer} may select {most} pods (large ones count as several), and with this one \
+                     they select more: narrow spec.podSelector or select fewer namespaces; it is \
+                     tried again every {} minutes",
+                    super::RETRY.as_secs() / 60
+                )?;
+            }
+        }
+        f.write_str("; until then its pods get no agents, and its agents no new lists")
+    }
+}
+
+/// What is known of a watch.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// How many pods it has brought.
+    pub pods: usize,
+    /// Why it was closed a while ago.
+    pub refused: Option<Over>,
+}
+
+/// Who gets what.
+#[derive(Debug, Default)]
+pub struct Grants {
+    /// The watches that may be open, with who pays.
+    pub queries: HashMap<Arc<PodQuery>, Payer>,
+    /// Of each demand, in their order, why it gets nothing.
+    pub over: Vec<Option<Over>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Used {
+    watches: usize,
+    pods: usize,
+}
+
+/// Distributes the budgets in the order of `demands`: whoever comes first keeps what it has. A watch
+/// that several need is paid for by the first of them.
+#[must_use]
+pub fn grant(demands: &[Demand], known: impl Fn(&PodQuery) -> Known) -> Grants {
+    let mut grants = Grants::default();
+    let mut used = HashMap::<Payer, Used>::new();
+    for demand in demands {
+        let queries = demand.queries.iter();
+        let new: Vec<_> = queries.filter(|query| !grants.queries.contains_key(*query)).collect();
+        let known: Vec<_> = new.iter().map(|query| known(query)).collect();
+        // One that has all its watches in common with others costs the work for its pods.
+        let watches = new.len().max(1);
+        let pods = known.iter().map(|known| known.pods).sum::<usize>();
+        let payers = demand.payer.with_others();
+        let over = payers.iter().find_map(|payer| {
+            let (limit, used) = (payer.limit(), used.get(payer).copied().unwrap_or_default());
+            if used.watches + watches > limit.watches {
+                let (payer, used) = (payer.clone(), used.watches);
+                return Some(Over::Watches { payer, used, needed: watches });
+            }
+            (used.pods + pods > limit.pods).then(|| Over::Pods(payer.clone()))
+        });
+        let over = over.or_else(|| known.into_iter().find_map(|known| known.refused));
+        if over.is_none() {
+            for payer in payers {
+                let used = used.entry(payer).or_default();
+                used.watches += watches;
+                used.pods += pods;
+            }
+            let paid = new.into_iter().map(|query| (Arc::clone(query), demand.payer.clone()));
+            grants.queries.extend(paid);
+        }
+        grants.over.push(over);
+    }
+    grants
+}

@@ -1,0 +1,67 @@
+//! Each pod once in memory, however many watches bring it.
+use std::{
+    borrow::Borrow,
+    collections::HashSet,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use crate::pods::PodObject;
+
+/// A pod by its UID.
+#[derive(Clone, Debug)]
+pub struct ByUid(pub Arc<PodObject>);
+
+impl Borrow<str> for ByUid {
+    fn borrow(&self) -> &str {
+        self.0.uid()
+    }
+}
+
+impl PartialEq for ByUid {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.uid() == other.0.uid()
+    }
+}
+
+impl Eq for ByUid {}
+
+impl Hash for ByUid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.uid().hash(state);
+    }
+}
+
+/// All pods that any watch holds.
+#[derive(Debug, Default)]
+pub struct Pool(HashSet<ByUid>);
+
+impl Pool {
+    /// The pod as it is known, if this is no news of it.
+    pub fn share(&mut self, pod: PodObject) -> ByUid {
+        if let Some(known) = self.0.get(pod.uid())
+            && !is_newer(&pod, &known.0)
+        {
+            return known.clone();
+        }
+        let pod = ByUid(Arc::new(pod));
+        self.0.replace(pod.clone());
+        pod
+    }
+
+    /// Forgets the pods that no watch holds any more; returns how many are left.
+    pub fn sweep(&mut self) -> usize {
+        self.0.retain(|pod| Arc::strong_count(&pod.0) > 1);
+        self.0.len()
+    }
+}
+
+/// One watch may be behind another. Versions are compared as numbers, as Kubernetes allows since 1.35;
+/// one that is none is news.
+fn is_newer(pod: &PodObject, known: &PodObject) -> bool {
+    let number = |pod: &PodObject| pod.metadata.resource_version.as_deref()?.parse::<u64>().ok();
+    match (number(pod), number(known)) {
+        (Some(new), Some(old)) => new > old,
+        _ => true,
+    }
+}

@@ -1,0 +1,201 @@
+//! Which pods the operator watches: those of namespaces that consent, within a budget.
+use std::collections::BTreeSet;
+
+use futures::{StreamExt, stream};
+use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{selector, with};
+use crate::bench::{ACCOUNT, Bench, Operator, eventually, eventually_or, run};
+
+/// Namespaces that do not consent.
+const SILENT: usize = 500;
+
+/// How many requests of a test are under way at a time.
+const AT_A_TIME: usize = 20;
+
+/// What lets every NetworkProber in.
+const CONSENT: &str = "probes.bigmikes.io/allow";
+
+fn silent(test: &str, number: usize) -> String {
+    format!("s02-{test}-{number}")
+}
+
+/// The namespaces of one test: those of others may consent to everybody.
+fn everywhere(test: &str) -> Value {
+    json!({"namespaceSelector": {"matchLabels": {"test": test}}})
+}
+
+impl Bench {
+    fn namespaces(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+
+    async fn make_silent(&self, test: &str, count: usize) {
+        let api = self.namespaces();
+        let make = async |number: usize| {
+            let metadata = json!({"name": silent(test, number), "labels": {"test": test}});
+            let object = json!({"metadata": metadata});
+            let namespace = serde_json::from_value(object).expect("Namespace");
+            // It may be left from a run that failed.
+            let _ = api.create(&PostParams::default(), &namespace).await;
+        };
+        stream::iter(0..count).for_each_concurrent(AT_A_TIME, make).await;
+    }
+
+    /// Removes them at once: other tests look at all namespaces.
+    async fn remove_silent(&self, test: &str, count: usize) {
+        let api = self.namespaces();
+        let remove = async |number: usize| {
+            let name = silent(test, number);
+            let _ = api.delete(&name, &DeleteParams::default()).await;
+            let body = json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+                "spec": {"finalizers": []},
+            });
+            let request = http::Request::put(format!("/api/v1/namespaces/{name}/finalize"));
+            let request = request.header("Content-Type", "application/json");
+            let body = serde_json::to_vec(&body).expect("JSON");
+            let _ = self.client.request::<Value>(request.body(body).expect("request")).await;
+        };
+        stream::iter(0..count).for_each_concurrent(AT_A_TIME, remove).await;
+    }
+
+    async fn consent(&self, namespace: &str, allow: Option<&str>) {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {CONSENT: allow}}}));
+        let params = PatchParams::default();
+        self.namespaces().patch(namespace, &params, &patch).await.expect("annotate");
+    }
+
+    /// Where the operator asked for pods since then; "" is everywhere.
+    fn asked_for_pods(&self, since: Timestamp) -> BTreeSet<String> {
+        let events = self.plane().audit_since(since).expect("audit log");
+        let asked = events.into_iter().filter(|event| {
+            event.user == ACCOUNT
+                && event.resource == "pods"
+                && event.user_agent.starts_with("traffic-operator/")
+                && matches!(event.verb.as_str(), "list" | "watch")
+        });
+        asked.map(|event| event.namespace).collect()
+    }
+
+    async fn until_selected(&self, (namespace, name): (&str, &str), count: i64) {
+        let status = async || self.prober_status(namespace, name).await;
+        let holds = async || (status().await["selected"] == count).then_some(());
+        let what = format!("{namespace}/{name} selects {count}");
+        eventually_or(&what, holds, async || status().await.to_string()).await;
+    }
+
+    /// Waits until Ready of a NetworkProber has a reason; returns its message.
+    async fn until_ready_is(&self, (namespace, name): (&str, &str), reason: &str) -> String {
+        let status = async || self.prober_status(namespace, name).await;
+        let holds = async || {
+            let status = status().await;
+            let conditions = status["conditions"].as_array()?;
+            let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
+            (ready["reason"] == reason).then(|| ready["message"].as_str().map(ToOwned::to_owned))?
+        };
+        let what = format!("{namespace}/{name}: Ready {reason}");
+        eventually_or(&what, holds, async || status().await.to_string()).await
+    }
+}
+
+/// How many watches of pods are open.
+async fn open(operator: &Operator) -> f64 {
+    operator.metric("traffic_operator_store_objects", &["resource=\"pod_watches\""]).await
+}
+
+async fn until_open(operator: &Operator, count: f64) {
+    let holds = async || (open(operator).await - count).abs().lt(&0.5).then_some(());
+    eventually_or(&format!("{count} watches of pods"), holds, async || {
+        open(operator).await.to_string()
+    })
+    .await;
+}
+
+#[test]
+fn s02_pods_are_watched_only_where_the_namespace_consents() {
+    run(async |bench| {
+        bench.make_silent("silent", SILENT).await;
+        bench.namespace("s02-team", json!({"labels": {"test": "silent"}})).await;
+        let everywhere = with(selector(), &everywhere("silent"));
+        bench.try_prober("s02-team", "np", everywhere.clone()).await.expect("NetworkProber");
+        bench.pod("s02-team", "own", json!({})).await;
+        let began = Timestamp::now();
+        let operator = bench.ready_operator().await;
+        let team = ("s02-team", "np");
+        bench.until_selected(team, 1).await;
+        let own: BTreeSet<_> = ["s02-team".to_owned()].into();
+        assert_eq!(bench.asked_for_pods(began), own, "{SILENT} namespaces do not consent");
+
+        // One that consents is watched as soon as it does.
+        let shop = silent("silent", 7);
+        let account = async || bench.try_pod(&shop, "there", &json!({}), false).await.ok();
+        eventually("the service account of the namespace", account).await;
+        bench.consent(&shop, Some("s02-team/np")).await;
+        bench.until_selected(team, 2).await;
+        until_open(&operator, 2.0).await;
+        let both: BTreeSet<_> = own.iter().cloned().chain([shop.clone()]).collect();
+        assert_eq!(bench.asked_for_pods(began), both);
+
+        // A second one that selects the same pods opens no further watch.
+        bench.try_prober("s02-team", "same", everywhere.clone()).await.expect("NetworkProber");
+        bench.until_ready_is(("s02-team", "same"), "Serving").await;
+        until_open(&operator, 2.0).await;
+
+        // The watch ends when consent is taken back.
+        bench.consent(&shop, None).await;
+        bench.until_selected(team, 1).await;
+        until_open(&operator, 1.0).await;
+        assert_eq!(bench.asked_for_pods(began), both);
+
+        // An administrator's covers everything, by one watch.
+        let admins = ("traffic-operator-system", "all");
+        bench.try_prober(admins.0, admins.1, everywhere).await.expect("NetworkProber");
+        bench.until_selected(admins, 2).await;
+        until_open(&operator, 2.0).await;
+        assert!(bench.asked_for_pods(began).contains(""));
+        bench.remove_silent("silent", SILENT).await;
+    });
+}
+
+#[test]
+fn s02_over_budget_a_prober_loses_only_itself() {
+    // What the budget of a namespace's authors is, and one more: with the own namespace.
+    const CONSENTING: usize = 100;
+    run(async |bench| {
+        bench.make_silent("budget", CONSENTING).await;
+        for namespace in ["s02-many", "s02-other"] {
+            bench.namespace(namespace, json!({"labels": {"test": "budget"}})).await;
+        }
+        bench.try_prober("s02-many", "older", selector()).await.expect("NetworkProber");
+        let operator = bench.ready_operator().await;
+        bench.until_ready_is(("s02-many", "older"), "Serving").await;
+        let consent = async |number| bench.consent(&silent("budget", number), Some("*")).await;
+        stream::iter(0..CONSENTING).for_each_concurrent(AT_A_TIME, consent).await;
+        let everywhere =
+            with(json!({"podSelector": {"matchLabels": {"app": "other"}}}), &everywhere("budget"));
+        bench.try_prober("s02-many", "younger", everywhere).await.expect("NetworkProber");
+        let text = bench.until_ready_is(("s02-many", "younger"), "OverBudget").await;
+        assert!(text.contains("100 watches") && text.contains("s02-many"), "{text}");
+        // Nobody else loses anything, and whoever comes gets what is due.
+        let pod = async |namespace: &str| bench.pod(namespace, "counted", json!({})).await;
+        pod("s02-many").await;
+        bench.until_selected(("s02-many", "older"), 1).await;
+        pod("s02-other").await;
+        bench.try_prober("s02-other", "np", selector()).await.expect("NetworkProber");
+        bench.until_selected(("s02-other", "np"), 1).await;
+        until_open(&operator, 2.0).await;
+        // With fewer namespaces it is within the budget.
+        for number in 0..2 {
+            bench.consent(&silent("budget", number), None).await;
+        }
+        bench.until_ready_is(("s02-many", "younger"), "Serving").await;
+        until_open(&operator, 101.0).await;
+        bench.remove_silent("budget", CONSENTING).await;
+    });
+}
