@@ -27,7 +27,7 @@
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read slim.
-//! - [`runtime`]: one process: client, lease, admin server, shutdown.
+//! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server, shutdown.
 //! - [`serving`]: HTTP servers with limits for all clients and for each.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.

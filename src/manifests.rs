@@ -12,7 +12,7 @@ use crate::{
 mod rbac;
 
 pub use crate::api::network_prober::WEBHOOK;
-pub use rbac::{Roles, core, is_operators, roles};
+pub use rbac::{Account, Roles, core, is_operators, roles};
 
 /// The name of everything that is installed once.
 pub const NAME: &str = "traffic-operator";

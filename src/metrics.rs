@@ -4,7 +4,7 @@
 //! is read from its state at scrape time by a [`Collector`], so that series vanish with their object.
 use std::{
     fmt::Write,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicI64},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicI64},
     time::Duration,
 };
 
@@ -46,7 +46,8 @@ struct Inner {
     watch_restarts: Family<Resource, Counter>,
     events_dropped: Counter,
     store_objects: Family<Resource, Gauge>,
-    leader: Gauge<i64, AtomicI64>,
+    /// Only of processes that may lead.
+    leader: OnceLock<Gauge<i64, AtomicI64>>,
     injections: Family<Injection, Counter>,
     injection_duration: Histogram,
     certificates: Family<Certificate, Gauge>,
@@ -154,7 +155,7 @@ impl Metrics {
             watch_restarts: Family::default(),
             events_dropped: Counter::default(),
             store_objects: Family::default(),
-            leader: Gauge::default(),
+            leader: OnceLock::default(),
             injections: Family::default(),
             injection_duration: Histogram::new(ADMISSION_SECONDS),
             certificates: Family::default(),
@@ -282,9 +283,9 @@ impl Metrics {
         self.0.store_objects.get_or_create(&Resource { resource }).set(count);
     }
 
-    /// Says whether this process leads.
+    /// Says whether this process leads; of one that never may nothing is said.
     pub fn set_leader(&self, leads: bool) {
-        self.0.leader.set(i64::from(leads));
+        self.0.leader.get_or_init(Gauge::default).set(i64::from(leads));
     }
 
     /// Counts one pod that the API server asked about: `injected`, `skipped` for a reason, or `error`.
@@ -396,7 +397,9 @@ impl Inner {
             "Connections closed because a server had too many, of all or of one address",
             self.refused_connections.clone(),
         );
-        r.register("leader", "1 while this process leads", self.leader.clone());
+        if let Some(leader) = self.leader.get() {
+            r.register("leader", "1 while this process leads", leader.clone());
+        }
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         r.register("build", "The version of this process", version);
     }
@@ -427,6 +430,8 @@ mod tests {
         metrics.pinglist_request(200);
         metrics.scraped(200);
         metrics.refused_connections("metrics").inc();
+        assert!(!metrics.encode().unwrap().contains("leader"));
+        metrics.set_leader(false);
         let page = metrics.encode().unwrap();
         let families: Vec<_> = page
             .lines()

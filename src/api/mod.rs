@@ -63,6 +63,8 @@ pub struct KindInfo {
     pub named: &'static [NamedPermission],
     /// What it may do in the operator's own namespace only.
     pub own_namespace: &'static [NamedPermission],
+    /// What the webhook does for this kind; `None` where it does nothing.
+    pub webhook: Option<WebhookAccess>,
     /// Whether its objects carry a finalizer, which is written by a patch of the object itself.
     pub finalizer: bool,
 }
@@ -73,6 +75,17 @@ impl KindInfo {
     pub fn name(&self) -> String {
         (self.crd)().spec.names.kind
     }
+}
+
+/// What the webhook may do for a kind, beside watching the kind itself: under an account of its own, which
+/// writes nothing, because every pod of the cluster reaches its ports. The controller's account may do
+/// the same, since it knows what the webhook knows.
+#[derive(Clone, Copy, Debug)]
+pub struct WebhookAccess {
+    /// Everywhere.
+    pub permissions: &'static [Permission],
+    /// In the operator's own namespace only.
+    pub own_namespace: &'static [NamedPermission],
 }
 
 /// One rule of the operator's `ClusterRole`.
@@ -102,6 +115,7 @@ pub const KINDS: &[KindInfo] = &[
         permissions: traffic_watch::PERMISSIONS,
         named: &[],
         own_namespace: &[],
+        webhook: None,
         finalizer: true,
     },
     KindInfo {
@@ -109,6 +123,7 @@ pub const KINDS: &[KindInfo] = &[
         permissions: network_prober::PERMISSIONS,
         named: network_prober::NAMED,
         own_namespace: network_prober::OWN_NAMESPACE,
+        webhook: Some(network_prober::WEBHOOK_ACCESS),
         finalizer: true,
     },
     KindInfo {
@@ -116,6 +131,7 @@ pub const KINDS: &[KindInfo] = &[
         permissions: swarm::PERMISSIONS,
         named: &[],
         own_namespace: &[],
+        webhook: None,
         finalizer: false,
     },
     KindInfo {
@@ -123,6 +139,7 @@ pub const KINDS: &[KindInfo] = &[
         permissions: route_reflector_set::PERMISSIONS,
         named: &[],
         own_namespace: &[],
+        webhook: None,
         finalizer: true,
     },
 ];

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     manifests,
-    runtime::{self, log::LogFormat},
+    runtime::{self, component::Component, log::LogFormat},
     traffic_watch::{ceiling, limits::Share},
     webhook::certificates::Lifetimes,
 };
@@ -21,6 +21,12 @@ use crate::{
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
+    /// Which part of the operator this process is: controller writes and leads, webhook answers the API
+    /// server and the agents and writes nothing, all does both.
+    #[arg(long, env = "TRAFFIC_OPERATOR_COMPONENT", value_name = "COMPONENT")]
+    #[arg(value_enum, default_value_t)]
+    pub component: Component,
+
     /// Which kinds run.
     #[command(flatten)]
     pub kinds: KindsArgs,
@@ -146,8 +152,13 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         .build()
         .context("async runtime")?;
     let config = runtime::Config {
+        component: args.component,
         kinds: args.kinds.kinds()?,
-        endpoints: args.prometheus.endpoints()?,
+        // The webhook has no file of credentials, and needs none.
+        endpoints: match args.component.controls() {
+            true => Some(args.prometheus.endpoints()?),
+            false => None,
+        },
         node_labels: args.series.node_labels.clone(),
         own_queries: args.own_queries,
         admin: runtime::admin::AdminConfig {
@@ -227,6 +238,7 @@ mod tests {
             ("--certificate-lifetime", "30s"),
             ("--log-format", "xml"),
             ("--kinds", "TrafficWatches"),
+            ("--component", "server"),
         ] {
             let error = parse(&[flag, value]).unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");

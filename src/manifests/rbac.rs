@@ -1,9 +1,9 @@
 //! The operator's roles: one for what every kind needs, and one for each kind, so that an installation
-//! that runs some kinds grants nothing for the others.
+//! that runs some kinds grants nothing for the others. The webhook has an account and a role of its own.
 use serde_json::{Value, json};
 
-use super::{NAME, NAMESPACE};
-use crate::api::{KindInfo, NamedPermission, Permission};
+use super::{NAME, NAMESPACE, WEBHOOK};
+use crate::api::{KindInfo, NamedPermission, Permission, WebhookAccess};
 
 const API: &str = "rbac.authorization.k8s.io/v1";
 
@@ -15,11 +15,62 @@ pub struct Roles {
     pub documents: Vec<Value>,
 }
 
+/// The accounts that the operator's processes run under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// Of the controllers, which write. It may do what the webhook may as well, so that one process can
+    /// do all under it.
+    Controller,
+    /// Of the webhook, which every pod of the cluster can talk to: it may write nothing.
+    Webhook,
+}
+
+impl Account {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Controller, Self::Webhook];
+
+    /// The name of the `ServiceAccount`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Controller => NAME,
+            Self::Webhook => WEBHOOK,
+        }
+    }
+
+    /// Its name for the API server, with the operator in `namespace`.
+    #[must_use]
+    pub fn user(self, namespace: &str) -> String {
+        format!("system:serviceaccount:{namespace}:{}", self.name())
+    }
+
+    /// Whose a role of this name is; `None` for those of people.
+    #[must_use]
+    pub fn of_role(role: &str) -> Option<Self> {
+        let controllers = |rest: &str| rest.is_empty() || rest.starts_with('-');
+        match role.strip_prefix(NAME) {
+            Some(_) if role == WEBHOOK => Some(Self::Webhook),
+            Some(rest) if controllers(rest) => Some(Self::Controller),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a role of this name is the operator's own, and not one for people.
 #[must_use]
 pub fn is_operators(role: &str) -> bool {
-    role == NAME || role.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('-'))
+    Account::of_role(role).is_some()
 }
+
+/// Whose token came with a scrape, and whether that account may read /metrics: each process asks.
+const REVIEWS: [Permission; 2] = [
+    Permission { group: "authentication.k8s.io", resources: &["tokenreviews"], verbs: &["create"] },
+    Permission {
+        group: "authorization.k8s.io",
+        resources: &["subjectaccessreviews"],
+        verbs: &["create"],
+    },
+];
 
 fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME})
@@ -38,28 +89,21 @@ pub fn core() -> Vec<Value> {
         leases(&["create"], &[]),
         leases(&["get", "update"], &[NAME]),
     ];
-    let all = [
-        Permission { group: "events.k8s.io", resources: &["events"], verbs: &["create", "patch"] },
-        // Whose token came with a scrape, and whether that account may read /metrics.
-        Permission {
-            group: "authentication.k8s.io",
-            resources: &["tokenreviews"],
-            verbs: &["create"],
-        },
-        Permission {
-            group: "authorization.k8s.io",
-            resources: &["subjectaccessreviews"],
-            verbs: &["create"],
-        },
-    ];
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": labels()},
-    });
-    let mut documents = vec![account];
-    documents.extend(everywhere(NAME, &all.each_ref().map(rule)));
-    documents.extend(own_namespace(NAME, &own));
+    let events =
+        Permission { group: "events.k8s.io", resources: &["events"], verbs: &["create", "patch"] };
+    let all: Vec<_> = [events].iter().chain(&REVIEWS).map(rule).collect();
+    let owner = Account::Controller;
+    let mut documents = vec![service_account(owner)];
+    documents.extend(everywhere(owner, NAME, &all));
+    documents.extend(own_namespace(owner, NAME, &own));
     documents
+}
+
+fn service_account(account: Account) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": account.name(), "namespace": NAMESPACE, "labels": labels()},
+    })
 }
 
 /// Exactly what one kind uses, nothing by `*`.
@@ -77,31 +121,54 @@ pub fn roles(kind: &KindInfo) -> Roles {
             "apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["patch"],
         }),
     ];
-    rules.extend(kind.permissions.iter().map(rule));
+    let (watched, own) = kind
+        .webhook
+        .map_or((&[][..], &[][..]), |webhook| (webhook.permissions, webhook.own_namespace));
+    rules.extend(watched.iter().chain(kind.permissions).map(rule));
     rules.extend(kind.named.iter().map(named_rule));
-    let mut documents = everywhere(&name, &rules);
-    if !kind.own_namespace.is_empty() {
-        documents.extend(own_namespace(&name, kind.own_namespace));
+    let owner = Account::Controller;
+    let mut documents = everywhere(owner, &name, &rules);
+    let own = [own, kind.own_namespace].concat();
+    if !own.is_empty() {
+        documents.extend(own_namespace(owner, &name, &own));
+    }
+    if let Some(access) = kind.webhook {
+        documents.extend(of_the_webhook(access, &group, &plural));
     }
     documents.extend(for_people(&group, &plural, &singular));
     Roles { singular, documents }
 }
 
-fn everywhere(name: &str, rules: &[Value]) -> Vec<Value> {
+/// The webhook's account and what it may: nothing that stores anything.
+fn of_the_webhook(access: WebhookAccess, group: &str, plural: &str) -> Vec<Value> {
+    let mut rules =
+        vec![json!({"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]})];
+    let scraped = REVIEWS.iter().filter(|review| !access.permissions.contains(review));
+    rules.extend(access.permissions.iter().chain(scraped).map(rule));
+    let owner = Account::Webhook;
+    let mut documents = vec![service_account(owner)];
+    documents.extend(everywhere(owner, WEBHOOK, &rules));
+    documents.extend(own_namespace(owner, WEBHOOK, access.own_namespace));
+    documents
+}
+
+fn everywhere(account: Account, name: &str, rules: &[Value]) -> Vec<Value> {
     let role = json!({
         "apiVersion": API, "kind": "ClusterRole",
         "metadata": {"name": name, "labels": labels()}, "rules": rules,
     });
-    vec![role, binding("ClusterRoleBinding", "ClusterRole", name, None)]
+    vec![role, binding(account, "ClusterRoleBinding", "ClusterRole", name)]
 }
 
-fn own_namespace(name: &str, permissions: &[NamedPermission]) -> Vec<Value> {
+fn own_namespace(account: Account, name: &str, permissions: &[NamedPermission]) -> Vec<Value> {
     let rules: Vec<_> = permissions.iter().map(named_rule).collect();
     let role = json!({
         "apiVersion": API, "kind": "Role",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels()}, "rules": rules,
     });
-    vec![role, binding("RoleBinding", "Role", name, Some(NAMESPACE))]
+    let mut binding = binding(account, "RoleBinding", "Role", name);
+    binding["metadata"]["namespace"] = NAMESPACE.into();
+    vec![role, binding]
 }
 
 fn rule(permission: &Permission) -> Value {
@@ -120,17 +187,15 @@ fn named_rule(named: &NamedPermission) -> Value {
     rule
 }
 
-fn binding(kind: &str, role_kind: &str, name: &str, namespace: Option<&str>) -> Value {
-    let mut binding = json!({
+fn binding(account: Account, kind: &str, role_kind: &str, name: &str) -> Value {
+    json!({
         "apiVersion": API, "kind": kind,
         "metadata": {"name": name, "labels": labels()},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}],
-    });
-    if let Some(namespace) = namespace {
-        binding["metadata"]["namespace"] = namespace.into();
-    }
-    binding
+        "subjects": [
+            {"kind": "ServiceAccount", "name": account.name(), "namespace": NAMESPACE},
+        ],
+    })
 }
 
 /// The roles for people. What an object makes the operator do, its author may be unable to do, so that
@@ -153,4 +218,50 @@ fn for_people(group: &str, plural: &str, singular: &str) -> [Value; 2] {
         ),
         viewer,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{api::KINDS, inspect::doctor::rights};
+
+    /// Verbs that store nothing, and what is created without being stored.
+    const READS: [&str; 3] = ["get", "list", "watch"];
+    const ASKED: [&str; 2] = ["tokenreviews", "subjectaccessreviews"];
+
+    #[test]
+    fn s15_the_webhook_writes_nothing_and_reads_no_more_than_the_controller() {
+        let webhook = rights(Account::Webhook, "ns");
+        assert!(!webhook.is_empty());
+        for right in &webhook {
+            let reads = READS.contains(&&*right.verb);
+            let asks = right.verb == "create" && ASKED.contains(&&*right.resource);
+            assert!(reads || asks, "{right}");
+            let secret = right.resource == "secrets";
+            assert!(!secret || right.name.as_deref() == Some(WEBHOOK), "{right}");
+        }
+        // One process does all under the controller's account.
+        let controller = rights(Account::Controller, "ns");
+        for right in &webhook {
+            assert!(controller.contains(right), "{right}");
+        }
+    }
+
+    #[test]
+    fn s15_every_role_belongs_to_the_account_that_it_is_bound_to() {
+        let documents =
+            core().into_iter().chain(KINDS.iter().flat_map(|kind| roles(kind).documents));
+        let mut seen = Vec::new();
+        for document in documents {
+            let Some(subject) = document["subjects"][0]["name"].as_str() else { continue };
+            let role = document["roleRef"]["name"].as_str().expect("a role");
+            let account = Account::of_role(role).expect("a role of the operator");
+            assert_eq!(subject, account.name(), "{role}");
+            seen.push(account);
+        }
+        assert!(Account::ALL.iter().all(|account| seen.contains(account)), "{seen:?}");
+        for others in ["trafficwatch-editor", "traffic-operators", "cluster-admin"] {
+            assert!(!is_operators(others), "{others}");
+        }
+    }
 }

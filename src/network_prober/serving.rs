@@ -1,4 +1,4 @@
-//! Gives each agent its pinglist, from any replica, when it changes.
+//! Gives each agent its pinglist, from any replica of the webhook, when it changes.
 //!
 //! An agent shows the token of its pod; the API server says whose it is. Nobody gets another's list, and
 //! nobody who has none makes us ask the API server.
@@ -56,7 +56,7 @@ const UNKNOWN_POD: Duration = Duration::from_secs(5);
 
 /// For agents. In all: 5,000 that came here because the other replica restarts, and half as many of theirs
 /// that are not closed yet; a waiting agent takes 41 to 45 kB (`prober_bench`), and all of them fit in the
-/// memory limit of the Deployment. Of one address: agents may come from behind that of their node, which runs
+/// memory limit of the webhook's Deployment. Of one address: agents may come from behind that of their node, which runs
 /// 250 pods at most, each with a connection and one that is not closed yet. Strangers lose their places to
 /// whoever comes; an agent's next request follows its last one at once, or after a pause of ten seconds.
 pub const LIMITS: Limits = Limits {

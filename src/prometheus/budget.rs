@@ -4,7 +4,7 @@
 //! here, for all together and for each namespace. Queries of authors and the built-in one have seats
 //! of their own, so that neither waits for the other.
 //!
-//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of 384 MiB that the Deployment allows.
+//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of 384 MiB that the Deployment of the controllers allows.
 //! A request takes its namespace's seat first and queues for a common one then, first come, first
 //! served: a namespace is in that queue with a few requests at most, however many it has.
 use std::{

@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use crate::{
+    api::NetworkProber,
     metrics::Metrics,
     network_prober::live::LiveProbers,
     nodes::NodeStore,
@@ -20,6 +21,7 @@ use crate::{
 
 pub mod admin;
 pub mod client;
+pub mod component;
 pub mod kinds;
 mod leader;
 pub mod lease;
@@ -30,7 +32,8 @@ pub mod watch;
 pub mod webhook;
 
 use admin::{AdminConfig, Readiness};
-use kinds::{Definitions, Kinds};
+use component::Component;
+use kinds::{Definition, Definitions, Kinds};
 use leader::Leader;
 use lease::{Candidate, Fence, LeaseConfig};
 use shutdown::Shutdown;
@@ -51,10 +54,12 @@ const FAREWELL: Duration = Duration::from_millis(200);
 /// What `run` needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Which part of the operator this process is.
+    pub component: Component,
     /// The kinds that run.
     pub kinds: Kinds,
-    /// The endpoints of Prometheus.
-    pub endpoints: EndpointsConfig,
+    /// The endpoints of Prometheus; the webhook has none.
+    pub endpoints: Option<EndpointsConfig>,
     /// Labels that may name a node, beside `instance`.
     pub node_labels: Vec<String>,
     /// Whether the PromQL of custom resources is asked.
@@ -76,69 +81,153 @@ pub fn identity() -> String {
     format!("{}_{}", host.trim(), std::process::id())
 }
 
+/// What each process has, whichever part of the operator it is.
+struct Base {
+    client: kube::Client,
+    fence: Fence,
+    metrics: Metrics,
+    nodes: NodeStore,
+    readiness: Readiness,
+    certificates: Certificates,
+    /// Passes under way end.
+    shutdown: Shutdown,
+    /// What is answered ends, a moment after it.
+    closing: Shutdown,
+}
+
+impl Base {
+    async fn new() -> anyhow::Result<Self> {
+        let (metrics, fence) = (Metrics::new(), Fence::default());
+        Ok(Self {
+            client: client::connect(fence.clone(), metrics.clone()).await?,
+            fence,
+            metrics,
+            nodes: NodeStore::default(),
+            readiness: Readiness::default(),
+            certificates: Certificates::default(),
+            shutdown: Shutdown::default(),
+            closing: Shutdown::default(),
+        })
+    }
+
+    /// Starts the servers for the kubelet, for Prometheus and for people, and the watch of nodes.
+    async fn start(&self, config: &Config, page: Router, tasks: &mut Tasks) -> anyhow::Result<()> {
+        let sources = admin::Sources {
+            metrics: self.metrics.clone(),
+            readiness: self.readiness.clone(),
+            page,
+            client: self.client.clone(),
+            certificates: self.certificates.clone(),
+        };
+        admin::start(&config.admin, sources, &self.shutdown, tasks).await?;
+        let follow = self.nodes.clone().follow(self.client.clone(), self.metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of nodes")
+        });
+        Ok(())
+    }
+
+    fn serving(&self, config: &Config) -> Serving {
+        Serving {
+            component: config.component,
+            config: config.webhook.clone(),
+            namespace: config.lease.namespace.clone(),
+            client: self.client.clone(),
+            metrics: self.metrics.clone(),
+            nodes: self.nodes.clone(),
+            readiness: self.readiness.clone(),
+            certificates: self.certificates.clone(),
+            closing: self.closing.clone(),
+        }
+    }
+}
+
 /// Runs until SIGTERM or SIGINT, or until something ends that must not.
 ///
 /// # Errors
 /// Why it ended, if nobody asked for it: the process is to be restarted.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    let metrics = Metrics::new();
-    let fence = Fence::default();
-    let endpoints = Endpoints::new(&config.endpoints, metrics.clone())?;
-    let client = client::connect(fence.clone(), metrics.clone()).await?;
-    let readiness = Readiness::default();
-    readiness.expect("lease");
-    let shutdown = Shutdown::default();
+    let base = Base::new().await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = config.lease.identity,
-        prometheus = endpoints.get(prometheus::DEFAULT).map(prometheus::Client::url),
-        endpoints = endpoints.names().collect::<Vec<_>>().join(","),
+        component = ?config.component,
         kinds = %config.kinds,
         "starting"
     );
+    if config.component.controls() {
+        control(config, base).await
+    } else {
+        answer(config, base).await
+    }
+}
 
+/// The webhook alone. It never asks for the Lease, so that the fence stays shut: whatever it did, its client
+/// would send no write.
+async fn answer(config: Config, base: Base) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        config.kinds.has("NetworkProber"),
+        "--component=webhook serves NetworkProbers, which --kinds leaves out"
+    );
+    let mut tasks = JoinSet::new();
+    // Nobody is sent here before it answers, also where the definition is not installed yet.
+    Serving::expect(config.component, &base.readiness);
+    base.start(&config, Router::new(), &mut tasks).await?;
+    let serving = base.serving(&config);
+    let prober = tokio::select! {
+        signal = terminated() => {
+            tracing::info!(signal = signal?, "stopped before it began");
+            return Ok(());
+        }
+        started = async {
+            let definition = Definition::find::<NetworkProber>(&base.client, &config.kinds).await;
+            serving.begin(definition, &mut tasks).await
+        } => started?,
+    };
+    tokio::select! {
+        signal = terminated() => tracing::info!(signal = signal?, "stopping"),
+        ended = first_ended(&mut tasks) => return Err(ended),
+    }
+    base.shutdown.begin();
+    farewell(&prober, &base.closing).await;
+    Ok(())
+}
+
+/// The controllers, and the webhook unless it is somebody else's.
+async fn control(config: Config, base: Base) -> anyhow::Result<()> {
+    let endpoints = config.endpoints.as_ref().context("no endpoint of Prometheus")?;
+    let endpoints = Endpoints::new(endpoints, base.metrics.clone())?;
+    tracing::info!(
+        prometheus = endpoints.get(prometheus::DEFAULT).map(prometheus::Client::url),
+        endpoints = endpoints.names().collect::<Vec<_>>().join(","),
+        "asking"
+    );
+    base.readiness.expect("lease");
+    base.metrics.set_leader(false);
     let mut tasks = JoinSet::new();
     let decisions = Decisions::default();
     let (identity, labels) = (config.lease.identity.clone(), config.node_labels.clone());
     let live = Arc::new(Live::new(identity, labels, decisions.clone()));
     let memories = Memories::default();
     let probers = Arc::new(LiveProbers::new(&config.lease.identity, &endpoints));
-    let certificates = Certificates::default();
-    let sources = admin::Sources {
-        metrics: metrics.clone(),
-        readiness: readiness.clone(),
-        page: page(&live, &memories, &probers),
-        client: client.clone(),
-        certificates: certificates.clone(),
-    };
-    admin::start(&config.admin, sources, &shutdown, &mut tasks).await?;
+    base.start(&config, page(&live, &memories, &probers), &mut tasks).await?;
 
-    let closing = Shutdown::default();
-    let nodes = follow_nodes(&client, &metrics, &mut tasks);
-    let namespace = config.lease.namespace.clone();
-    let serving = Serving {
-        config: config.webhook.clone(),
-        namespace: namespace.clone(),
-        client: client.clone(),
-        metrics: metrics.clone(),
-        nodes: nodes.clone(),
-        readiness: readiness.clone(),
-        certificates: certificates.clone(),
-        closing: closing.clone(),
-    };
+    let serving = base.serving(&config);
     let (definitions, prober) = tokio::select! {
         signal = terminated() => {
             tracing::info!(signal = signal?, "stopped before it began");
             return Ok(());
         }
         started = async {
-            let definitions = Definitions::find(&client, &config.kinds).await;
+            let definitions = Definitions::find(&base.client, &config.kinds).await;
             let prober = serving.begin(definitions.network_prober.clone(), &mut tasks).await?;
             anyhow::Ok((definitions, prober))
         } => started?,
     };
 
     let known = probers.follow(&prober);
+    let Base { client, fence, metrics, nodes, readiness, certificates, shutdown, closing } = base;
     let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence.clone());
     let leader = Leader {
         client,
@@ -153,7 +242,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         asker: Asker::new()?,
         certificates,
         webhook: config.webhook,
-        namespace,
+        namespace: config.lease.namespace,
         endpoints,
         readiness: readiness.clone(),
         shutdown: shutdown.clone(),
@@ -179,21 +268,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     shutdown.begin();
     candidate.release().await;
-    if result.is_ok() {
+    if result.is_ok() && config.component.answers() {
         farewell(&known, &closing).await;
     }
     result
-}
-
-/// The nodes, which every kind looks at.
-fn follow_nodes(client: &kube::Client, metrics: &Metrics, tasks: &mut Tasks) -> NodeStore {
-    let nodes = NodeStore::default();
-    let follow = nodes.clone().follow(client.clone(), metrics.clone());
-    tasks.spawn(async move {
-        follow.await;
-        Ok("watch of nodes")
-    });
-    nodes
 }
 
 /// Others take some time to learn that a replica that serves `NetworkProber`s goes: until then they are

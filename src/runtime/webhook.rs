@@ -1,4 +1,5 @@
-//! What every replica does for `NetworkProber`s: knows the pods, answers the API server and the agents.
+//! What every process does for `NetworkProber`s: it knows the pods; and what those do that are the webhook: they
+//! answer the API server and the agents.
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -7,7 +8,10 @@ use kube::{Api, Client};
 use reqwest::Url;
 use tokio::sync::watch as latest;
 
-use super::{Tasks, admin::Readiness, first_ended, kinds::Definition, shutdown::Shutdown};
+use super::{
+    Tasks, admin::Readiness, component::Component, first_ended, kinds::Definition,
+    shutdown::Shutdown,
+};
 use crate::{
     metrics::Metrics,
     network_prober::{
@@ -155,11 +159,12 @@ async fn native_sidecars(client: &Client) -> bool {
     }
 }
 
-/// What every replica knows of `NetworkProber`s: nothing until they are served.
+/// What a process knows of `NetworkProber`s: nothing until they are served.
 pub(super) type Prober = latest::Receiver<Option<World>>;
 
-/// What every replica starts for `NetworkProber`s.
+/// What a process starts for `NetworkProber`s.
 pub(super) struct Serving {
+    pub(super) component: Component,
     pub(super) config: WebhookConfig,
     pub(super) namespace: String,
     pub(super) client: Client,
@@ -171,10 +176,18 @@ pub(super) struct Serving {
 }
 
 impl Serving {
+    /// What has to be there before the process is ready.
+    pub(super) fn expect(component: Component, readiness: &Readiness) {
+        readiness.expect("networkprobers");
+        if component.answers() {
+            readiness.expect("certificate");
+        }
+    }
+
     /// Starts it now if the definition is served, and else when it is; never if the kind does not run.
     ///
     /// # Errors
-    /// As [`start`].
+    /// As [`start`](Self::start).
     pub(super) async fn begin(
         self,
         definition: Option<Definition>,
@@ -198,103 +211,105 @@ impl Serving {
         Ok(prober)
     }
 
+    /// Starts what the process runs, and returns what it knows.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up, or an address not be bound.
     async fn start(&self, tasks: &mut Tasks) -> anyhow::Result<World> {
-        let about = (&self.client, &self.metrics, &self.certificates);
-        let nodes = self.nodes.clone();
-        let state = (&self.readiness, &self.closing);
-        start(&self.config, &self.namespace, about, nodes, state, tasks).await
+        Self::expect(self.component, &self.readiness);
+        let setup = self.config.setup(&self.client, &self.namespace).await;
+        let world = World::new(setup, self.nodes.clone());
+        tracing::info!(
+            agent_image = world.setup().own_image.as_deref().unwrap_or("unknown"),
+            native_sidecars = world.setup().native_sidecars,
+            "knowing NetworkProbers"
+        );
+        self.know(&world, tasks);
+        if self.component.answers() {
+            self.serve_pinglists(&world, tasks).await?;
+            self.serve_webhook(&world, tasks).await?;
+        }
+        Ok(world)
     }
-}
 
-/// Starts what every replica runs, and returns what it knows.
-///
-/// # Errors
-/// When TLS cannot be set up.
-async fn start(
-    config: &WebhookConfig,
-    namespace: &str,
-    (client, metrics, certificates): (&Client, &Metrics, &Certificates),
-    nodes: NodeStore,
-    (readiness, closing): (&Readiness, &Shutdown),
-    tasks: &mut Tasks,
-) -> anyhow::Result<World> {
-    let world = World::new(config.setup(client, namespace).await, nodes);
-    tracing::info!(
-        agent_image = world.setup().own_image.as_deref().unwrap_or("unknown"),
-        native_sidecars = world.setup().native_sidecars,
-        "serving NetworkProbers"
-    );
-    readiness.expect("certificate");
-    readiness.expect("networkprobers");
-    let follow = world.clone().follow(client.clone(), metrics.clone());
-    tasks.spawn(async move {
-        follow.await;
-        Ok("watch of NetworkProbers")
-    });
-    let (follower, client_, metrics_) = (certificates.clone(), client.clone(), metrics.clone());
-    let namespace = namespace.to_owned();
-    let followed = namespace.clone();
-    tasks.spawn(async move {
-        let never = follower.follow(client_, &followed, metrics_).await;
-        match never {}
-    });
-    let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
-    let (ready, mut bundle) = (readiness.clone(), certificates.bundle());
-    let (known, told) = (world.clone(), metrics.clone());
-    tasks.spawn(async move {
-        known.synced().await;
-        ready.reached("networkprobers");
-        // Without a Secret no webhook points here yet; while an older version leads nobody makes one,
-        // and a replica that is never ready would keep it leading.
-        if matches!(secrets.get_opt(NAME).await, Ok(None)) {
-            ready.reached("certificate");
-        }
-        loop {
-            if let Some(bundle) = bundle.borrow_and_update().as_ref() {
+    /// Follows the pods and the certificates, and says so to the kubelet.
+    fn know(&self, world: &World, tasks: &mut Tasks) {
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let follow = world.clone().follow(client.clone(), metrics.clone());
+        tasks.spawn(async move {
+            follow.await;
+            Ok("watch of NetworkProbers")
+        });
+        let (follower, namespace) = (self.certificates.clone(), self.namespace.clone());
+        let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
+        tasks.spawn(async move {
+            let never = follower.follow(client, &namespace, metrics).await;
+            match never {}
+        });
+        let (ready, mut bundle) = (self.readiness.clone(), self.certificates.bundle());
+        let (known, told, component) = (world.clone(), self.metrics.clone(), self.component);
+        tasks.spawn(async move {
+            known.synced().await;
+            ready.reached("networkprobers");
+            // Without a Secret no webhook points here yet; while an older version leads nobody makes one, and
+            // a replica that is never ready would keep it leading. The webhook alone leads nobody.
+            let leads = component.controls() && component.answers();
+            if leads && matches!(secrets.get_opt(NAME).await, Ok(None)) {
                 ready.reached("certificate");
-                told.certificate_ends("ca", bundle.authority_not_after);
-                told.certificate_ends("leaf", bundle.leaf_not_after);
             }
-            bundle.changed().await.context("the certificates are gone")?;
-        }
-    });
-    serve_pinglists(config, (&world, client, metrics, certificates), closing, tasks).await?;
-    let injector = Arc::new(WorldInjector(world.clone()));
-    let router = server::router(injector, Arc::new(Counted(metrics.clone())));
-    let address = config.address;
-    let server = Server::bind(address, certificates, metrics.refused_connections("webhook"));
-    let server =
-        server.await.with_context(|| format!("--webhook-address {address}: cannot listen"))?;
-    tracing::info!(address = %server.address()?, "serving the webhook");
-    let served = server.run(router, closing.begun());
-    tasks.spawn(async move { served.await.context("webhook server").map(|()| "webhook server") });
-    Ok(world)
-}
+            loop {
+                let published = bundle.borrow_and_update().clone();
+                // Those that answer, and no others: an alert tells by it that nobody does.
+                if let Some(bundle) = published.filter(|_| component.answers()) {
+                    ready.reached("certificate");
+                    told.certificate_ends("ca", bundle.authority_not_after);
+                    told.certificate_ends("leaf", bundle.leaf_not_after);
+                }
+                bundle.changed().await.context("the certificates are gone")?;
+            }
+        });
+    }
 
-/// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of the API server.
-async fn serve_pinglists(
-    config: &WebhookConfig,
-    (world, client, metrics, certificates): (&World, &Client, &Metrics, &Certificates),
-    closing: &Shutdown,
-    tasks: &mut Tasks,
-) -> anyhow::Result<()> {
-    // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of agents.
-    let by_address = config.pinglists().is_none();
-    let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };
-    let of_one_source =
-        if by_address { PINGLIST_LIMITS.of_one_source } else { PINGLIST_LIMITS.connections };
-    let limits = Limits { of_one_source, ..PINGLIST_LIMITS };
-    let (world, client) = (world.clone(), client.clone());
-    let agents = Agents::new(world, client, metrics.clone(), closing.clone(), reviews);
-    // HTTP/1 is what agents speak; a connection of HTTP/2 would be many of them.
-    let tls = certificates.server_config(&[HTTP1]).context("TLS for pinglists")?;
-    let address = config.pinglist_address;
-    let refused = metrics.refused_connections("pinglists");
-    let server = http::Server::bind(address, limits, Some(tls), refused);
-    let server =
-        server.await.with_context(|| format!("--pinglist-address {address}: cannot listen"))?;
-    tracing::info!(address = %server.address()?, "serving pinglists");
-    let served = server.run(agents.router(), closing.begun());
-    tasks.spawn(async move { served.await.context("pinglists").map(|()| "server of pinglists") });
-    Ok(())
+    /// Starts the server that the API server asks.
+    async fn serve_webhook(&self, world: &World, tasks: &mut Tasks) -> anyhow::Result<()> {
+        let injector = Arc::new(WorldInjector(world.clone()));
+        let router = server::router(injector, Arc::new(Counted(self.metrics.clone())));
+        let address = self.config.address;
+        let refused = self.metrics.refused_connections("webhook");
+        let server = Server::bind(address, &self.certificates, refused).await;
+        let server =
+            server.with_context(|| format!("--webhook-address {address}: cannot listen"))?;
+        tracing::info!(address = %server.address()?, "serving the webhook");
+        let served = server.run(router, self.closing.begun());
+        tasks.spawn(
+            async move { served.await.context("webhook server").map(|()| "webhook server") },
+        );
+        Ok(())
+    }
+
+    /// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of the API server.
+    async fn serve_pinglists(&self, world: &World, tasks: &mut Tasks) -> anyhow::Result<()> {
+        // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of agents.
+        let by_address = self.config.pinglists().is_none();
+        let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };
+        let of_one_source =
+            if by_address { PINGLIST_LIMITS.of_one_source } else { PINGLIST_LIMITS.connections };
+        let limits = Limits { of_one_source, ..PINGLIST_LIMITS };
+        let (world, client) = (world.clone(), self.client.clone());
+        let agents =
+            Agents::new(world, client, self.metrics.clone(), self.closing.clone(), reviews);
+        // HTTP/1 is what agents speak; a connection of HTTP/2 would be many of them.
+        let tls = self.certificates.server_config(&[HTTP1]).context("TLS for pinglists")?;
+        let address = self.config.pinglist_address;
+        let refused = self.metrics.refused_connections("pinglists");
+        let server = http::Server::bind(address, limits, Some(tls), refused).await;
+        let server =
+            server.with_context(|| format!("--pinglist-address {address}: cannot listen"))?;
+        tracing::info!(address = %server.address()?, "serving pinglists");
+        let served = server.run(agents.router(), self.closing.begun());
+        tasks.spawn(
+            async move { served.await.context("pinglists").map(|()| "server of pinglists") },
+        );
+        Ok(())
+    }
 }

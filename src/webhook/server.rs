@@ -1,4 +1,4 @@
-//! HTTPS on every replica: admission requests of the API server, and nothing else.
+//! HTTPS on every replica of the webhook: admission requests of the API server, and nothing else.
 //!
 //! Anybody may reach the port. Whoever sends no admission request keeps a connection for seconds, and loses it
 //! to the next one that comes; nobody has more than a part of the connections, streams and memory.

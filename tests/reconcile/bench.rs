@@ -45,8 +45,15 @@ static TURN: Mutex<()> = Mutex::const_new(());
 /// several times slower than a quiet one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The name under which the operator writes.
+/// The name under which the operator writes; one process does all under it, unless a test says otherwise.
 pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
+
+/// The name under which the webhook alone reads.
+pub const WEBHOOK_ACCOUNT: &str =
+    "system:serviceaccount:traffic-operator-system:traffic-operator-webhook";
+
+/// The groups of every service account.
+const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 
 /// The image of agents where a NetworkProber names none.
 pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
@@ -229,11 +236,7 @@ impl Bench {
 
     /// Starts the operator with flags of the test's own: where Prometheus is, and others.
     pub fn operator_args(&self, prometheus: &[&str], args: &[&str]) -> Operator {
-        let kubeconfig = self
-            .plane
-            .kubeconfig_for(ACCOUNT, &["system:serviceaccounts", "system:authenticated"])
-            .expect("kubeconfig");
-        Self::operator_from(kubeconfig, prometheus, args)
+        Self::operator_from(self.kubeconfig_of(ACCOUNT), prometheus, args)
     }
 
     /// The same, with another way to the API server.
@@ -244,9 +247,12 @@ impl Bench {
 
     /// Starts the operator as in a pod of this name, whose image agents get.
     pub fn operator_in_pod(&self, pod: &str) -> Operator {
-        let groups = ["system:serviceaccounts", "system:authenticated"];
-        let kubeconfig = self.plane.kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
-        Operator::start_at(free_address(), kubeconfig, &["--identity", pod])
+        Operator::start_at(free_address(), self.kubeconfig_of(ACCOUNT), &["--identity", pod])
+    }
+
+    /// How a service account reaches the API server.
+    pub fn kubeconfig_of(&self, account: &str) -> PathBuf {
+        self.plane.kubeconfig_for(account, &GROUPS).expect("kubeconfig")
     }
 
     pub async fn status(&self, name: &str) -> Value {
@@ -318,13 +324,18 @@ impl Bench {
         Client::try_from(config).expect("client")
     }
 
+    /// A client with the rights of the webhook.
+    pub async fn as_webhook(&self) -> Client {
+        self.as_user(WEBHOOK_ACCOUNT, &GROUPS).await
+    }
+
     /// A client of any user; RBAC decides what it may do.
     pub async fn as_user(&self, user: &str, groups: &[&str]) -> Client {
         Client::try_from(self.config_of(user, groups).await).expect("client")
     }
 
     async fn operators_config(&self) -> kube::Config {
-        self.config_of(ACCOUNT, &["system:serviceaccounts", "system:authenticated"]).await
+        self.config_of(ACCOUNT, &GROUPS).await
     }
 
     async fn config_of(&self, user: &str, groups: &[&str]) -> kube::Config {
@@ -383,11 +394,12 @@ impl Operator {
             .arg("run")
             .args(["--admin-address", &address.to_string()])
             .args(["--webhook-address", &webhook.to_string()])
-            .args(["--webhook-url", &format!("https://{webhook}")])
             .args(["--pinglist-address", &pinglists.to_string()])
             .args(["--log", "info,traffic_operator=debug"])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
+            // A variable, so that a controller can say where the webhook's process is.
+            .env("TRAFFIC_OPERATOR_WEBHOOK_URL", format!("https://{webhook}"))
             // Everything in plain HTTP at one address; scraping.rs tries what is deployed.
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", probes.to_string())

@@ -21,7 +21,7 @@ use crate::{
     prometheus::Sample,
 };
 
-/// What the Deployment allows the operator's container.
+/// What the Deployment allows the controllers' container.
 const LIMIT: u64 = 384 << 20;
 
 /// Serves one of these in turn: 32 MiB at once, and 3 MiB that never end.

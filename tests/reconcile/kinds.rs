@@ -7,17 +7,17 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, CustomResourceExt, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 use traffic_operator::{
-    api::KINDS,
-    manifests::{self, is_operators},
+    api::{KINDS, NetworkProber},
+    manifests::{self, Account},
 };
 
 use crate::{
-    bench::{ACCOUNT, Bench, eventually, run},
+    bench::{ACCOUNT, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run},
     judging::{KEY, three_nodes},
     prometheus::Sample,
 };
@@ -34,7 +34,10 @@ impl<'b> Only<'b> {
         let mut bindings = all.list(&ListParams::default()).await.expect("bindings").items;
         bindings.retain(|binding| {
             let name = binding.name_any();
-            is_operators(&name) && name != manifests::NAME && !name.ends_with(&format!("-{kept}"))
+            // One process does all here, under the controller's account.
+            Account::of_role(&name) == Some(Account::Controller)
+                && name != manifests::NAME
+                && !name.ends_with(&format!("-{kept}"))
         });
         assert_eq!(bindings.len(), KINDS.len() - 1);
         for binding in &bindings {
@@ -158,5 +161,24 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
         bench.prober("np", crate::probing::selector()).await;
         bench.intercepted("default").await;
         operator.ready().await;
+    });
+}
+
+/// Nobody is sent to a webhook that does not answer: it is alive, and not ready.
+#[test]
+fn s15_a_webhook_whose_definition_is_not_installed_is_not_ready() {
+    run(async |bench| {
+        remove(&bench, &NetworkProber::crd().name_any()).await;
+        let kubeconfig = bench.kubeconfig_of(WEBHOOK_ACCOUNT);
+        let webhook = Operator::start_at(free_address(), kubeconfig, &["--component=webhook"]);
+        eventually("the webhook to look for the definition", async || {
+            webhook.log().contains("its definition is not installed").then_some(())
+        })
+        .await;
+        let expected = Some((503, "waiting for: certificate, networkprobers\n".to_owned()));
+        assert_eq!(webhook.page("/readyz").await, expected);
+        assert_eq!(webhook.page("/livez").await.map(|answer| answer.0), Some(200));
+        crate::bench::define(&bench.client).await;
+        assert_eq!(webhook.terminate().await, Some(0));
     });
 }

@@ -23,7 +23,9 @@ use tokio::{
 use traffic_operator::manifests;
 
 use crate::{
-    bench::{ACCOUNT, AGENT_IMAGE, Bench, Operator, eventually, free_address, run},
+    bench::{
+        ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
+    },
     judging::{KEY, three_nodes},
     prometheus::Sample,
 };
@@ -39,15 +41,27 @@ struct Stage {
     page: SocketAddr,
 }
 
-/// An operator as it is deployed.
+/// An operator with the servers that are deployed.
 async fn stage(bench: &Bench) -> Stage {
+    let stage = component(bench, ACCOUNT, "all");
+    eventually("the operator to be ready", async || {
+        let url = format!("http://{}/readyz", stage.probes);
+        let answer = client(1).get(url).send().await.ok()?;
+        (answer.status() == StatusCode::OK).then_some(())
+    })
+    .await;
+    stage
+}
+
+/// One component of it, under its account.
+fn component(bench: &Bench, account: &str, component: &str) -> Stage {
     let [metrics, probes, page] = [(); 3].map(|()| free_address());
-    let groups = ["system:serviceaccounts", "system:authenticated"];
-    let kubeconfig = bench.plane().kubeconfig_for(ACCOUNT, &groups).expect("kubeconfig");
     let operator = Operator::start_at(
         metrics,
-        kubeconfig,
+        bench.kubeconfig_of(account),
         &[
+            "--component",
+            component,
             "--prometheus-url",
             &bench.prometheus.url,
             "--agent-image",
@@ -63,14 +77,7 @@ async fn stage(bench: &Bench) -> Stage {
             "5s",
         ],
     );
-    let stage = Stage { operator, metrics, probes, page };
-    eventually("the operator to be ready", async || {
-        let url = format!("http://{probes}/readyz");
-        let answer = client(1).get(url).send().await.ok()?;
-        (answer.status() == StatusCode::OK).then_some(())
-    })
-    .await;
-    stage
+    Stage { operator, metrics, probes, page }
 }
 
 impl Stage {
@@ -209,6 +216,35 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
         let log = stage.operator.log();
         for token in [&prometheus, &stranger, &forged] {
             assert!(!log.contains(token.as_str()), "a token is in the log");
+        }
+    });
+}
+
+/// The webhook asks the API server who scrapes it as the controller does, and shows nothing else to anybody.
+#[test]
+fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page() {
+    run(async |bench| {
+        let stage = component(&bench, WEBHOOK_ACCOUNT, "webhook");
+        let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
+        let stranger = token(&bench, "default", "stranger").await;
+        eventually("the webhook to serve its metrics", async || {
+            client(1).get(format!("http://{}/livez", stage.probes)).send().await.ok()
+        })
+        .await;
+        assert_eq!(stage.scrape(17, Some(&stranger)).await.0, StatusCode::FORBIDDEN);
+        let (status, page) = stage.scrape(18, Some(&prometheus)).await;
+        assert_eq!(status, StatusCode::OK, "{page}");
+        // Nothing that could be taken for a replica that waits for the Lease.
+        assert!(page.contains("traffic_operator_build_info"), "{page}");
+        assert!(!page.contains("traffic_operator_leader"), "{page}");
+        for (path, expected) in [
+            ("/metrics", StatusCode::OK),
+            ("/", StatusCode::NOT_FOUND),
+            ("/networkprobers", StatusCode::NOT_FOUND),
+            ("/api/v1/networkprobers", StatusCode::NOT_FOUND),
+        ] {
+            let answer = client(19).get(format!("http://{}{path}", stage.page)).send().await;
+            assert_eq!(answer.expect("an answer").status(), expected, "{path}");
         }
     });
 }

@@ -9,7 +9,7 @@ use std::{env, fs, path::Path};
 
 use traffic_operator::{
     inspect::doctor::{Right, rights},
-    manifests::{NAME, NAMESPACE},
+    manifests::{Account, NAMESPACE},
 };
 
 use compare::{Request, ungranted, unused};
@@ -18,18 +18,23 @@ use compare::{Request, ungranted, unused};
 #[ignore = "needs the audit logs of the whole of tests/reconcile: run hack/test"]
 fn what_is_granted_is_what_the_whole_suite_used() {
     let dir = env::var("AUDIT_RECORDS").expect("AUDIT_RECORDS: the directory of the records");
-    let requests = read(Path::new(&dir));
-    assert!(!requests.is_empty(), "{dir}: the operator asked for nothing");
-    let rights = rights(NAMESPACE);
-    let documented = [rights.clone(), given_by_hand()].concat();
-    let problems: Vec<_> = ungranted(&requests, &documented)
-        .into_iter()
-        .map(|request| format!("asked for, and granted by no role: {request}"))
-        .chain(unused(&requests, &rights).into_iter().map(|right| {
-            format!("granted, and used by no test: {right}: remove it, or test what needs it")
-        }))
-        .collect();
-    assert!(problems.is_empty(), "{} requests:\n{}", requests.len(), problems.join("\n"));
+    let mut problems = Vec::new();
+    for account in Account::ALL {
+        let requests = read(Path::new(&dir), account);
+        let who = account.name();
+        assert!(!requests.is_empty(), "{dir}: {who} asked for nothing");
+        let rights = rights(account, NAMESPACE);
+        let by_hand = if account == Account::Controller { given_by_hand() } else { vec![] };
+        let documented = [rights.clone(), by_hand].concat();
+        for request in ungranted(&requests, &documented) {
+            problems.push(format!("{who} asked for, and no role grants it: {request}"));
+        }
+        for right in unused(&requests, &rights) {
+            let what = format!("{right}: remove it, or test what needs it");
+            problems.push(format!("granted to {who}, and used by no test: {what}"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 /// The Secrets with etcd's credentials that the tests' `RouteReflectorSets` name. No role of ours covers them: a user
@@ -46,9 +51,9 @@ fn given_by_hand() -> Vec<Right> {
     ["calico-etcd-secrets", "other"].map(secret).into()
 }
 
-/// What the operator itself asked, of all logs; tests that act as its account are somebody else.
-fn read(dir: &Path) -> Vec<Request> {
-    let account = format!("system:serviceaccount:{NAMESPACE}:{NAME}");
+/// What the operator itself asked under this account, of all logs; tests that act as it are somebody else.
+fn read(dir: &Path, account: Account) -> Vec<Request> {
+    let account = account.user(NAMESPACE);
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     let mut requests = Vec::new();
     for entry in entries {

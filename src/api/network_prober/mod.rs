@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::{Duration, NamedPermission, Permission, kind};
+use super::{Duration, NamedPermission, Permission, WebhookAccess, kind};
 
 mod defaults;
 mod options;
@@ -19,11 +19,39 @@ pub use status::{NetworkProberStatus, NotInjected, Paused};
 /// The API group of the original.
 pub const GROUP: &str = "probes.bigmikes.io";
 
-/// What the controller may do beside reading and patching `NetworkProber` itself.
+/// What the webhook may do: it knows the selected pods, and who asks it. It writes nothing.
+pub const WEBHOOK_ACCESS: WebhookAccess = WebhookAccess {
+    permissions: &[
+        // Whom to probe, and in which zone it runs.
+        Permission { group: "", resources: &["pods", "namespaces"], verbs: &["list", "watch"] },
+        Permission { group: "", resources: &["nodes"], verbs: &["list", "watch"] },
+        // An agent that asks for its pinglist shows its pod's token.
+        Permission {
+            group: "authentication.k8s.io",
+            resources: &["tokenreviews"],
+            verbs: &["create"],
+        },
+    ],
+    own_namespace: &[
+        // The image of the operator's own pod is that of agents. Its name is not known before it runs.
+        NamedPermission {
+            permission: Permission { group: "", resources: &["pods"], verbs: &["get"] },
+            names: &[],
+        },
+        // The webhook's keys; the only Secret that is ever read unless a configuration names one.
+        NamedPermission {
+            permission: Permission {
+                group: "",
+                resources: &["secrets"],
+                verbs: &["list", "watch"],
+            },
+            names: &[WEBHOOK],
+        },
+    ],
+};
+
+/// What the controller may do beside that, and beside reading and patching `NetworkProber` itself.
 pub const PERMISSIONS: &[Permission] = &[
-    // Whom to probe, and in which zone it runs.
-    Permission { group: "", resources: &["pods", "namespaces"], verbs: &["list", "watch"] },
-    Permission { group: "", resources: &["nodes"], verbs: &["list", "watch"] },
     // config.json and ca.crt for the agents, in the namespaces of the selected pods.
     Permission {
         group: "",
@@ -41,11 +69,9 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["podmonitors", "prometheusrules"],
         verbs: &["get", "create", "patch", "delete"],
     },
-    // An agent that asks for its pinglist shows its pod's token.
-    Permission { group: "authentication.k8s.io", resources: &["tokenreviews"], verbs: &["create"] },
 ];
 
-/// The name of the webhook's Service and of the Secret with its keys.
+/// The name of the webhook's Deployment, account and Service, and of the Secret with its keys.
 pub const WEBHOOK: &str = "traffic-operator-webhook";
 
 /// What the controller may do with one object of the cluster: each `NetworkProber` that injects has
@@ -60,25 +86,15 @@ pub const NAMED: &[NamedPermission] = &[NamedPermission {
     names: &[crate::webhook::configuration::OBJECT],
 }];
 
-/// What the controller and the webhook may do in the operator's own namespace.
+/// What the controller may do in the operator's own namespace, beside what the webhook may: it keeps the
+/// webhook's keys. A name cannot restrict create.
 pub const OWN_NAMESPACE: &[NamedPermission] = &[
-    // The image of the operator's own pod is that of agents. Its name is not known before it runs.
-    NamedPermission {
-        permission: Permission { group: "", resources: &["pods"], verbs: &["get"] },
-        names: &[],
-    },
-    // The webhook's keys; the only Secret that is ever read unless a configuration names one. A name
-    // cannot restrict create.
     NamedPermission {
         permission: Permission { group: "", resources: &["secrets"], verbs: &["create"] },
         names: &[],
     },
     NamedPermission {
-        permission: Permission {
-            group: "",
-            resources: &["secrets"],
-            verbs: &["get", "list", "watch", "update"],
-        },
+        permission: Permission { group: "", resources: &["secrets"], verbs: &["get", "update"] },
         names: &[WEBHOOK],
     },
 ];

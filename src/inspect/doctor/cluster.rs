@@ -6,8 +6,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::ResourceExt;
 
-use super::{Check, Facts, Subject, some};
-use crate::{inspect::figures::ago, manifests};
+use super::{Check, Facts, Replicas, Subject, some};
+use crate::{
+    inspect::figures::ago,
+    manifests::{self, Account},
+};
+
+/// What gives the operator its rights.
+const APPLY_ROLES: &str = "kubectl apply -k deploy/rbac";
 
 pub(super) fn server(facts: &Facts) -> Check {
     let name = "api-server";
@@ -132,36 +138,63 @@ pub(super) fn rights(facts: &Facts) -> Check {
         // A person need not have the operator's rights.
         Subject::Caller(_) => {
             let operator = format!(
-                "these are your own rights; for the operator's: --as system:serviceaccount:{}:{}",
-                facts.namespace,
-                manifests::NAME
+                "these are your own rights; for the operator's: --as {}",
+                Account::Controller.user(&facts.namespace)
             );
             Check::warn(name, message, operator)
         }
-        Subject::As(_) => Check::fail(name, message, "kubectl apply -k deploy/rbac"),
+        Subject::As(_) => Check::fail(name, message, APPLY_ROLES),
     }
     .with(denied)
 }
 
-pub(super) fn deployment(facts: &Facts) -> Check {
+/// The rights of the webhook's account, for those who may ask about others.
+pub(super) fn rights_of_the_webhook(facts: &Facts) -> Option<Check> {
+    let name = "rights";
+    let rights = &facts.webhook.as_ref()?.rights;
+    let answers: Vec<_> = rights
+        .iter()
+        .map(|(right, answer)| Some((right, *answer.as_ref().ok()?)))
+        .collect::<Option<_>>()?;
+    let all = answers.len();
+    let denied: Vec<_> =
+        answers.iter().filter(|(_, may)| !may).map(|(right, _)| right.to_string()).collect();
+    let account = Account::Webhook.user(&facts.namespace);
+    match denied.len() {
+        _ if all == 0 => None,
+        0 => Some(Check::ok(name, format!("{account} may do all {all} things the webhook does"))),
+        count => {
+            let message = format!("{account} may not {} ({count} of {all})", some(&denied));
+            Some(Check::fail(name, message, APPLY_ROLES).with(denied))
+        }
+    }
+}
+
+pub(super) fn deployments(facts: &Facts) -> impl Iterator<Item = Check> {
+    let place = |account| (&*facts.namespace, account);
+    let controller = deployment(&facts.deployment, place(Account::Controller), "");
+    let alone = " (a process with --component=all needs none)";
+    let webhook = facts.webhook.as_ref();
+    let webhook = webhook.map(|w| deployment(&w.deployment, place(Account::Webhook), alone));
+    [controller].into_iter().chain(webhook)
+}
+
+/// `otherwise`: what needs no such Deployment.
+fn deployment(found: &Replicas, (namespace, account): (&str, Account), otherwise: &str) -> Check {
     let name = "deployment";
-    let what = format!("{}/{}", facts.namespace, manifests::NAME);
-    match &facts.deployment {
+    let what = format!("{namespace}/{}", account.name());
+    match found {
         Ok(Some((wanted, available))) if available >= wanted && *wanted > 0 => {
             Check::ok(name, format!("{what} has {available} of {wanted} replicas"))
         }
         Ok(Some((0, _))) => Check::fail(
             name,
             format!("{what} is scaled to 0"),
-            format!(
-                "kubectl -n {} scale deployment {} --replicas 2",
-                facts.namespace,
-                manifests::NAME
-            ),
+            format!("kubectl -n {namespace} scale deployment {} --replicas 2", account.name()),
         ),
         Ok(Some((wanted, available))) => {
             let message = format!("{what} has {available} of {wanted} replicas");
-            let fix = format!("kubectl -n {} describe pods", facts.namespace);
+            let fix = format!("kubectl -n {namespace} describe pods");
             if *available > 0 {
                 Check::warn(name, message, fix)
             } else {
@@ -171,7 +204,7 @@ pub(super) fn deployment(facts: &Facts) -> Check {
         Ok(None) => Check::warn(
             name,
             format!("there is no Deployment {what}"),
-            "make deploy; if the operator runs elsewhere: --operator-namespace",
+            format!("make deploy{otherwise}; if the operator runs elsewhere: --operator-namespace"),
         ),
         Err(error) => Check::warn(
             name,

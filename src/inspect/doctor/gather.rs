@@ -8,6 +8,7 @@ use k8s_openapi::{
         authentication::v1::SelfSubjectReview,
         authorization::v1::{
             ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+            SubjectAccessReview, SubjectAccessReviewSpec,
         },
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -18,14 +19,14 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use super::{Facts, Right, rights::rights_of};
+use super::{Facts, Replicas, Right, WebhookProcess, rights::rights_of};
 use crate::{
     api::KINDS,
     inspect::{
         cluster::{Access, Watches, describe, watches},
         leader::{self, Place},
     },
-    manifests,
+    manifests::Account,
     nodes::NodeObject,
     runtime::kinds::Kinds,
 };
@@ -51,6 +52,15 @@ impl fmt::Display for Subject {
     }
 }
 
+impl Subject {
+    /// Whose rights they should be: the webhook's, where it is its account; else the controller's.
+    fn account(&self, namespace: &str) -> Account {
+        let (Self::Caller(name) | Self::As(name)) = self;
+        let webhook = *name == Account::Webhook.user(namespace);
+        if webhook { Account::Webhook } else { Account::Controller }
+    }
+}
+
 /// Reads everything but Prometheus: as the caller, and the rights of `user` if there is one.
 pub async fn gather(
     access: &Access,
@@ -67,6 +77,7 @@ pub async fn gather(
         rights: vec![],
         leadership: Ok(None),
         deployment: Ok(None),
+        webhook: None,
         namespace: place.namespace.clone(),
         nodes: Ok(vec![]),
         watches: Ok(Watches::default()),
@@ -91,9 +102,13 @@ pub async fn gather(
         facts.subject = Subject::Caller(whoami(&asking).await);
     }
     facts.definitions = definitions(&reading, kinds).await;
-    facts.rights = reviews(&asking, &place.namespace, kinds).await;
+    let account = facts.subject.account(&place.namespace);
+    facts.rights = reviews(&asking, rights_of(account, kinds, &place.namespace)).await;
     facts.leadership = leader::leadership(&reading, place).await;
-    facts.deployment = deployment(&reading, &place.namespace).await;
+    facts.deployment = deployment(&reading, &place.namespace, Account::Controller).await;
+    if kinds.has("NetworkProber") {
+        facts.webhook = Some(webhook(&reading, &place.namespace, kinds).await);
+    }
     let nodes = Api::<NodeObject>::all(reading.clone()).list(&ListParams::default()).await;
     facts.nodes = nodes.map(|list| list.items).map_err(|e| describe("list nodes", e));
     if kinds.has("NetworkProber") {
@@ -126,48 +141,106 @@ async fn definitions(client: &Client, kinds: &Kinds) -> Definitions {
     definitions
 }
 
-async fn reviews(
-    client: &Client,
-    namespace: &str,
-    kinds: &Kinds,
-) -> Vec<(Right, Result<bool, String>)> {
+type Reviews = Vec<(Right, Result<bool, String>)>;
+
+/// What the caller may do of this.
+async fn reviews(client: &Client, rights: Vec<Right>) -> Reviews {
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let reviews = stream::iter(rights_of(kinds, namespace)).map(|right| {
-        let api = api.clone();
-        async move {
-            let review = SelfSubjectAccessReview {
-                spec: SelfSubjectAccessReviewSpec {
-                    resource_attributes: Some(ResourceAttributes {
-                        group: Some(right.group.clone()),
-                        resource: Some(right.resource.clone()),
-                        subresource: right.subresource.clone(),
-                        verb: Some(right.verb.clone()),
-                        namespace: right.namespace.clone(),
-                        name: right.name.clone(),
-                        ..ResourceAttributes::default()
-                    }),
-                    ..SelfSubjectAccessReviewSpec::default()
-                },
-                ..SelfSubjectAccessReview::default()
-            };
-            let answer = api.create(&PostParams::default(), &review).await;
-            let answer = answer
-                .map(|review| review.status.is_some_and(|status| status.allowed))
-                .map_err(|error| describe("create SelfSubjectAccessReview", error));
-            (right, answer)
-        }
+    ask(rights, async |right| {
+        let spec = SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes(right)),
+            ..SelfSubjectAccessReviewSpec::default()
+        };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = api.create(&PostParams::default(), &review).await;
+        answer
+            .map(|review| review.status.is_some_and(|status| status.allowed))
+            .map_err(|error| describe("create SelfSubjectAccessReview", error))
+    })
+    .await
+}
+
+/// The same of the webhook's account, which nobody has to be: who may ask about others is answered.
+async fn reviews_of_the_webhook(client: &Client, namespace: &str, kinds: &Kinds) -> Reviews {
+    let api = Api::<SubjectAccessReview>::all(client.clone());
+    let groups = ["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()];
+    let of_namespace = format!("system:serviceaccounts:{namespace}");
+    let groups: Vec<_> = groups.into_iter().chain([of_namespace]).collect();
+    let rights = rights_of(Account::Webhook, kinds, namespace);
+    ask(rights, async |right| {
+        let spec = SubjectAccessReviewSpec {
+            user: Some(Account::Webhook.user(namespace)),
+            groups: Some(groups.clone()),
+            resource_attributes: Some(attributes(right)),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let answer = api.create(&PostParams::default(), &review).await;
+        answer
+            .map(|review| review.status.is_some_and(|status| status.allowed))
+            .map_err(|error| describe("create SubjectAccessReview", error))
+    })
+    .await
+}
+
+/// Asks about each, some at once; in the order of the roles.
+async fn ask(rights: Vec<Right>, review: impl AsyncFn(&Right) -> Result<bool, String>) -> Reviews {
+    let review = &review;
+    let reviews = stream::iter(rights).map(|right| async move {
+        let answer = review(&right).await;
+        (right, answer)
     });
-    // In the order of the roles.
     reviews.buffered(AT_ONCE).collect().await
 }
 
-async fn deployment(client: &Client, namespace: &str) -> Result<Option<(i32, i32)>, String> {
+fn attributes(right: &Right) -> ResourceAttributes {
+    ResourceAttributes {
+        group: Some(right.group.clone()),
+        resource: Some(right.resource.clone()),
+        subresource: right.subresource.clone(),
+        verb: Some(right.verb.clone()),
+        namespace: right.namespace.clone(),
+        name: right.name.clone(),
+        ..ResourceAttributes::default()
+    }
+}
+
+/// The Deployment of the webhook, and what its account may do if that Deployment is there.
+async fn webhook(client: &Client, namespace: &str, kinds: &Kinds) -> WebhookProcess {
+    let deployment = deployment(client, namespace, Account::Webhook).await;
+    let rights = match &deployment {
+        Ok(Some(_)) => reviews_of_the_webhook(client, namespace, kinds).await,
+        _ => vec![],
+    };
+    WebhookProcess { deployment, rights }
+}
+
+async fn deployment(client: &Client, namespace: &str, account: Account) -> Replicas {
     let api = Api::<Deployment>::namespaced(client.clone(), namespace);
     let deployment =
-        api.get_opt(manifests::NAME).await.map_err(|e| describe("get Deployment", e))?;
+        api.get_opt(account.name()).await.map_err(|e| describe("get Deployment", e))?;
     Ok(deployment.map(|deployment| {
         let wanted = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
         let available = deployment.status.and_then(|status| status.available_replicas);
         (wanted, available.unwrap_or(0))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s15_each_account_is_asked_for_its_own_rights() {
+        for (name, expected) in [
+            ("system:serviceaccount:ns:traffic-operator-webhook", Account::Webhook),
+            ("system:serviceaccount:ns:traffic-operator", Account::Controller),
+            ("system:serviceaccount:other:traffic-operator-webhook", Account::Controller),
+            ("jane", Account::Controller),
+        ] {
+            for subject in [Subject::As(name.into()), Subject::Caller(name.into())] {
+                assert_eq!(subject.account("ns"), expected, "{name}");
+            }
+        }
+    }
 }

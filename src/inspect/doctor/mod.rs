@@ -45,8 +45,10 @@ pub struct Facts {
     pub rights: Vec<(Right, Result<bool, String>)>,
     /// The Lease.
     pub leadership: Result<Option<Leadership>, String>,
-    /// The Deployment's wanted and available replicas.
-    pub deployment: Result<Option<(i32, i32)>, String>,
+    /// The controller's Deployment.
+    pub deployment: Replicas,
+    /// The webhook's process; absent where the kind it is for does not run.
+    pub webhook: Option<WebhookProcess>,
     /// The operator's namespace.
     pub namespace: String,
     /// The nodes.
@@ -59,6 +61,18 @@ pub struct Facts {
     pub node_labels: Vec<String>,
     /// What each Prometheus says.
     pub endpoints: Vec<Endpoint>,
+}
+
+/// The wanted and available replicas of a Deployment, if it is there.
+pub type Replicas = Result<Option<(i32, i32)>, String>;
+
+/// What runs the webhook.
+#[derive(Debug)]
+pub struct WebhookProcess {
+    /// Its Deployment.
+    pub deployment: Replicas,
+    /// What its account must be allowed, and whether it is; empty without the Deployment.
+    pub rights: Vec<(Right, Result<bool, String>)>,
 }
 
 /// What one Prometheus says.
@@ -167,7 +181,8 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![server];
     checks.extend(cluster::definitions(facts));
     checks.push(cluster::rights(facts));
-    checks.push(cluster::deployment(facts));
+    checks.extend(cluster::rights_of_the_webhook(facts));
+    checks.extend(cluster::deployments(facts));
     checks.push(cluster::leader(facts));
     for endpoint in &facts.endpoints {
         checks.push(series::answers(facts, endpoint));

@@ -3,7 +3,11 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{api::KINDS, manifests, runtime::kinds::Kinds};
+use crate::{
+    api::KINDS,
+    manifests::{self, Account},
+    runtime::kinds::Kinds,
+};
 
 /// One thing to be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,23 +45,23 @@ impl fmt::Display for Right {
     }
 }
 
-/// All of them, for an operator in `namespace` that runs every kind; what two kinds need is there once.
+/// All of an account's, with the operator in `namespace` and every kind; what two kinds need is there once.
 #[must_use]
-pub fn rights(namespace: &str) -> Vec<Right> {
-    rights_of(&Kinds::default(), namespace)
+pub fn rights(account: Account, namespace: &str) -> Vec<Right> {
+    rights_of(account, &Kinds::default(), namespace)
 }
 
 /// Those of an operator that runs these kinds.
 #[must_use]
-pub fn rights_of(kinds: &Kinds, namespace: &str) -> Vec<Right> {
+pub fn rights_of(account: Account, kinds: &Kinds, namespace: &str) -> Vec<Right> {
     let mut rights = Vec::new();
     let run = KINDS.iter().filter(|kind| kinds.has(&kind.name()));
     let roles = run.flat_map(|kind| manifests::roles(kind).documents);
     for role in manifests::core().into_iter().chain(roles) {
-        let of_ours = role["metadata"]["name"].as_str().is_some_and(manifests::is_operators);
+        let owner = role["metadata"]["name"].as_str().and_then(Account::of_role);
         let place = match role["kind"].as_str() {
-            Some("ClusterRole") if of_ours => None,
-            Some("Role") if of_ours => Some(namespace),
+            Some("ClusterRole") if owner == Some(account) => None,
+            Some("Role") if owner == Some(account) => Some(namespace),
             _ => continue,
         };
         for rule in role["rules"].as_array().into_iter().flatten() {
@@ -107,7 +111,8 @@ mod tests {
 
     #[test]
     fn every_rule_of_the_roles_is_asked_for() {
-        let texts: Vec<_> = rights("ns").iter().map(ToString::to_string).collect();
+        let texts: Vec<_> =
+            rights(Account::Controller, "ns").iter().map(ToString::to_string).collect();
         for expected in [
             "patch nodes",
             "create deployments.apps",

@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::{CAPACITY_ANNOTATION, TrafficWatch},
+    manifests::Account,
     prometheus::Class,
 };
 
 /// Its generation is slow without optimisation.
 static DEFINITION: LazyLock<CustomResourceDefinition> = LazyLock::new(TrafficWatch::crd);
 static INSTALLED: LazyLock<CustomResourceDefinition> = LazyLock::new(|| installed(|_| {}));
-static RIGHTS: LazyLock<Vec<Right>> = LazyLock::new(|| rights("ns"));
+static RIGHTS: LazyLock<Vec<Right>> = LazyLock::new(|| rights(Account::Controller, "ns"));
+static WEBHOOKS_RIGHTS: LazyLock<Vec<Right>> = LazyLock::new(|| rights(Account::Webhook, "ns"));
 
 fn node(name: &str, address: &str, labels: Value) -> NodeObject {
     let mut all = json!({"kubernetes.io/os": "linux"});
@@ -73,6 +75,10 @@ fn healthy() -> Facts {
             seconds: Some(15),
         })),
         deployment: Ok(Some((2, 2))),
+        webhook: Some(WebhookProcess {
+            deployment: Ok(Some((2, 2))),
+            rights: WEBHOOKS_RIGHTS.clone().into_iter().map(|right| (right, Ok(true))).collect(),
+        }),
         namespace: "ns".into(),
         nodes: Ok(vec![
             node("node-1", "10.0.0.1", json!({"web.traffic.example.com/unfit": "false"})),
@@ -112,7 +118,7 @@ fn a_healthy_cluster_passes_every_check() {
         "at least 4 samples within 2m (default/web)",
         "all 1 are Ready and measured",
         "every device has one series (default/web)",
-        "13 ok, 0 to look at, 0 failed",
+        "15 ok, 0 to look at, 0 failed",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
@@ -218,6 +224,24 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
         ("deployment", Warn, |f| f.deployment = Ok(Some((2, 1))), &["1 of 2", "describe pods"]),
         ("deployment", Fail, |f| f.deployment = Ok(Some((2, 0))), &["0 of 2"]),
         ("deployment", Warn, |f| f.deployment = Ok(None), &["no Deployment ns/traffic-operator"]),
+        (
+            "rights",
+            Fail,
+            |f| f.webhook.as_mut().unwrap().rights[0].1 = Ok(false),
+            &[":traffic-operator-webhook may not list networkprobers", "deploy/rbac"],
+        ),
+        (
+            "deployment",
+            Fail,
+            |f| f.webhook.as_mut().unwrap().deployment = Ok(Some((0, 0))),
+            &["ns/traffic-operator-webhook is scaled to 0", "deployment traffic-operator-webhook"],
+        ),
+        (
+            "deployment",
+            Warn,
+            |f| f.webhook.as_mut().unwrap().deployment = Ok(None),
+            &["no Deployment ns/traffic-operator-webhook", "--component=all"],
+        ),
         ("leader", Fail, |f| f.leadership = Ok(None), &["nobody leads", "logs"]),
         (
             "leader",

@@ -18,7 +18,7 @@ pub struct Agent {
 
 pub struct Answer {
     pub status: StatusCode,
-    etag: Option<String>,
+    pub etag: Option<String>,
     list: Value,
 }
 
@@ -78,7 +78,7 @@ impl Bench {
         answer["status"]["token"].as_str().expect("token").to_owned()
     }
 
-    async fn running_pod(&self, name: &str, ip: &str) -> Pod {
+    pub async fn running_pod(&self, name: &str, ip: &str) -> Pod {
         let pod = self.pod("default", name, json!({})).await;
         self.runs("default", name, ip).await;
         pod

@@ -13,6 +13,7 @@ use traffic_operator::api::NetworkProber;
 
 use crate::bench::{Bench, Operator, eventually, eventually_or};
 
+mod accounts;
 mod admission;
 mod children;
 mod entries;

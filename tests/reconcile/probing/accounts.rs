@@ -1,0 +1,303 @@
+//! The webhook and the controller as two processes under two accounts, as they are deployed.
+use std::net::TcpStream;
+
+use k8s_openapi::{
+    api::{
+        authorization::v1::{
+            SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectRulesReviewStatus,
+        },
+        core::v1::{Secret, ServiceAccount},
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    discovery::ApiResource,
+};
+use lab::AuditEvent;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use traffic_operator::manifests::{NAMESPACE, WEBHOOK};
+
+use super::{agent, lists::Agent, selector};
+use crate::bench::{
+    ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
+};
+
+/// The pod whose image agents get.
+const POD: &str = "webhook-pod";
+
+/// The process that answers.
+fn webhook(bench: &Bench) -> Operator {
+    let args = ["--component=webhook", "--identity", POD];
+    Operator::start_at(free_address(), bench.kubeconfig_of(WEBHOOK_ACCOUNT), &args)
+}
+
+/// The process that writes, and tells the API server where the other one is.
+fn controller(bench: &Bench, webhook: &Operator) -> Operator {
+    let args = [
+        "--component=controller",
+        "--identity=operator-1",
+        "--lease-duration=5s",
+        "--agent-image",
+        AGENT_IMAGE,
+        "--prometheus-url",
+        &bench.prometheus.url,
+        "--webhook-url",
+        &webhook.webhook,
+        "--pinglist-url",
+        &webhook.pinglists,
+    ];
+    Operator::start_at(free_address(), bench.kubeconfig_of(ACCOUNT), &args)
+}
+
+fn secrets(bench: &Bench) -> Api<Secret> {
+    Api::namespaced(bench.client.clone(), NAMESPACE)
+}
+
+/// The pod that the webhook says it is.
+async fn own_pod(bench: &Bench) {
+    let account = Api::<ServiceAccount>::namespaced(bench.client.clone(), NAMESPACE);
+    let there = async || account.get_opt("default").await.ok().flatten();
+    eventually("the service account of the namespace", there).await;
+    let containers = json!([{"name": "operator", "image": AGENT_IMAGE}]);
+    bench.pod(NAMESPACE, POD, json!({"spec": {"containers": containers}})).await;
+}
+
+fn listens(url: &str) -> bool {
+    let address = url.strip_prefix("https://").expect("https");
+    TcpStream::connect(address).is_ok()
+}
+
+/// What the webhook asked of the API server since then that stores something.
+fn writes(bench: &Bench, since: Timestamp) -> Vec<AuditEvent> {
+    let events = bench.plane().audit_since(since).expect("audit log").into_iter();
+    let of_webhook = events.filter(|event| event.user == WEBHOOK_ACCOUNT);
+    of_webhook.filter(|e| e.is_write() && !e.resource.contains("reviews.")).collect()
+}
+
+/// The list of one pod's agent: the list itself, and the same again as 304.
+async fn served(bench: &Bench, webhook: &Operator, pod: &k8s_openapi::api::core::v1::Pod) {
+    let agent = Agent::of(bench, webhook, pod).await;
+    let first = agent.until(&["b"]).await;
+    assert_eq!(first.status, StatusCode::OK);
+    let again = agent.ask("default/np", 0, first.etag.as_deref()).await;
+    assert_eq!(again.status, StatusCode::NOT_MODIFIED);
+}
+
+#[test]
+fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
+    run(async |bench| {
+        let since = Timestamp::now();
+        own_pod(&bench).await;
+        bench.node("node-1").await;
+        // Nobody has made a certificate yet, and the webhook must not.
+        let _ = secrets(&bench).delete(WEBHOOK, &DeleteParams::default()).await;
+        let webhook = webhook(&bench);
+        let waiting = async || {
+            let (code, text) = webhook.page("/readyz").await?;
+            (code == 503 && text.trim_end() == "waiting for: certificate").then_some(())
+        };
+        eventually("the webhook to wait for its certificate", waiting).await;
+        let controller = controller(&bench, &webhook);
+        controller.ready().await;
+        webhook.ready().await;
+        // The one leads and answers nobody, the other one answers and leads nobody.
+        assert!(!listens(&controller.webhook) && !listens(&controller.pinglists));
+        assert!(listens(&webhook.webhook) && listens(&webhook.pinglists));
+        eventually("the controller to lead", async || {
+            (controller.metric("traffic_operator_leader", &[]).await > 0.5).then_some(())
+        })
+        .await;
+
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        let pod = bench.running_pod("a", "10.1.0.1").await;
+        bench.running_pod("b", "10.1.0.2").await;
+        assert_eq!(agent(&pod).and_then(|agent| agent.image.as_deref()), Some(AGENT_IMAGE));
+        served(&bench, &webhook, &pod).await;
+        let injected = ["result=\"injected\""];
+        assert!(webhook.metric("traffic_operator_injector_requests_total", &injected).await > 0.0);
+
+        // Another authority comes through to both sides, without a restart.
+        let bundle = async || {
+            let secret = secrets(&bench).get_opt(WEBHOOK).await.expect("get")?;
+            Some(secret.data?.remove("ca.crt")?.0)
+        };
+        let (before, expiry) = (bundle().await, "traffic_operator_injector_cert_not_after_seconds");
+        secrets(&bench).delete(WEBHOOK, &DeleteParams::default()).await.expect("delete");
+        let after = eventually("another authority", async || {
+            bundle().await.filter(|now| Some(now) != before.as_ref())
+        })
+        .await;
+        eventually("agents to trust it", async || {
+            let map = bench.maps("default").get_opt("np").await.ok()??;
+            (map.data?.remove("ca.crt")?.as_bytes() == after).then_some(())
+        })
+        .await;
+        bench.intercepted("default").await;
+        served(&bench, &webhook, &pod).await;
+        assert!(webhook.metric(expiry, &["leaf"]).await > 0.0);
+
+        // Without the controller the webhook goes on.
+        controller.terminate().await;
+        let pod = bench.running_pod("c", "10.1.0.3").await;
+        assert!(agent(&pod).is_some());
+        Agent::of(&bench, &webhook, &pod).await.until(&["a", "b"]).await;
+        let written = writes(&bench, since);
+        assert!(written.is_empty(), "{written:?}");
+        assert_eq!(webhook.terminate().await, Some(0));
+        bench.pods(NAMESPACE).delete(POD, &DeleteParams::default()).await.expect("delete");
+    });
+}
+
+/// The webhook is away: pods are created as ever, and what only the controller does goes on.
+#[test]
+fn s15_without_the_webhook_pods_are_created_and_the_controller_goes_on() {
+    run(async |bench| {
+        own_pod(&bench).await;
+        bench.node("node-1").await;
+        let first = webhook(&bench);
+        let controller = controller(&bench, &first);
+        first.ready().await;
+        bench.prober("np", selector()).await;
+        bench.intercepted("default").await;
+        bench.running_pod("a", "10.1.0.1").await;
+        assert_eq!(first.terminate().await, Some(0));
+        let pod = bench.pod("default", "b", json!({})).await;
+        assert!(agent(&pod).is_none(), "injected by nobody");
+        let missed = json!([{"reason": "CreatedBefore", "count": 1}]);
+        let expected = [("/selected", json!(2)), ("/injected", json!(1)), ("/notInjected", missed)];
+        bench.until_prober("np", &expected).await;
+        bench.until_told("np", "Ready", "True", "Serving").await;
+        assert_eq!(controller.terminate().await, Some(0));
+        bench.pods(NAMESPACE).delete(POD, &DeleteParams::default()).await.expect("delete");
+    });
+}
+
+/// Everything that RBAC grants somebody in a namespace.
+async fn rules(client: &Client, namespace: &str) -> SubjectRulesReviewStatus {
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.into()) };
+    let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
+    let api = Api::<SelfSubjectRulesReview>::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await.expect("review");
+    answer.status.expect("rules")
+}
+
+/// Verbs that store nothing.
+const READS: [&str; 3] = ["get", "list", "watch"];
+/// What is created and not stored; the last three are everybody's own.
+const ASKED: [&str; 5] = [
+    "tokenreviews",
+    "subjectaccessreviews",
+    "selfsubjectaccessreviews",
+    "selfsubjectrulesreviews",
+    "selfsubjectreviews",
+];
+
+#[test]
+fn s15_the_webhooks_account_is_refused_every_write() {
+    run(async |bench| {
+        bench.node("node-1").await;
+        let client = bench.as_webhook().await;
+        for namespace in ["default", "kube-system", NAMESPACE] {
+            let rules = rules(&client, namespace).await.resource_rules;
+            let ours = rules.iter().any(|rule| {
+                rule.resources.iter().flatten().any(|resource| resource == "networkprobers")
+            });
+            assert!(ours, "not its rules: {rules:?}");
+            for rule in rules {
+                let reads = rule.verbs.iter().all(|verb| READS.contains(&verb.as_str()));
+                let mut resources = rule.resources.iter().flatten();
+                let asks = rule.verbs == ["create"]
+                    && resources.all(|resource| ASKED.contains(&resource.as_str()));
+                assert!(reads || asks, "{namespace}: {rule:?}");
+            }
+        }
+        // And tried: what the controller's account may do.
+        for (group, version, kind, plural, namespace, name) in [
+            ("", "v1", "Node", "nodes", None, "node-1"),
+            ("", "v1", "Secret", "secrets", Some(NAMESPACE), WEBHOOK),
+            ("", "v1", "ConfigMap", "configmaps", Some("default"), "x"),
+            ("apps", "v1", "Deployment", "deployments", Some("default"), "x"),
+            ("apps", "v1", "DaemonSet", "daemonsets", Some("default"), "x"),
+            ("coordination.k8s.io", "v1", "Lease", "leases", Some(NAMESPACE), "traffic-operator"),
+            (
+                "admissionregistration.k8s.io",
+                "v1",
+                "MutatingWebhookConfiguration",
+                "mutatingwebhookconfigurations",
+                None,
+                "traffic-operator",
+            ),
+        ] {
+            let resource = ApiResource {
+                group: group.into(),
+                version: version.into(),
+                api_version: if group.is_empty() {
+                    version.into()
+                } else {
+                    format!("{group}/{version}")
+                },
+                kind: kind.into(),
+                plural: plural.into(),
+            };
+            let api: Api<DynamicObject> = match namespace {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            let object: Value = json!({
+                "apiVersion": resource.api_version, "kind": kind, "metadata": {"name": name},
+            });
+            let object: DynamicObject = serde_json::from_value(object).expect("object");
+            let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+            let answers = [
+                api.create(&PostParams::default(), &object).await.map(drop),
+                api.patch(name, &PatchParams::default(), &label).await.map(drop),
+                api.patch(name, &PatchParams::apply("x").force(), &Patch::Apply(&object))
+                    .await
+                    .map(drop),
+                api.delete(name, &DeleteParams::default()).await.map(drop),
+            ];
+            for answer in answers {
+                let refused = matches!(&answer, Err(kube::Error::Api(s)) if s.code == 403);
+                assert!(refused, "{plural}: {answer:?}");
+            }
+        }
+        // Of the Secrets it sees its own.
+        let all = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+        assert!(all.list(&kube::api::ListParams::default()).await.is_err());
+        let own = kube::api::ListParams::default().fields(&format!("metadata.name={WEBHOOK}"));
+        all.list(&own).await.expect("its own");
+    });
+}
+
+/// The client itself sends no write: the fence is the Lease's, which a webhook never holds.
+#[test]
+fn s15_a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
+    run(async |bench| {
+        let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(
+            bench.client.clone(),
+            NAMESPACE,
+        );
+        leases.delete("traffic-operator", &DeleteParams::default()).await.ok();
+        let _ = secrets(&bench).delete(WEBHOOK, &DeleteParams::default()).await;
+        let since = Timestamp::now();
+        let args = ["--component=webhook", "--agent-image", AGENT_IMAGE];
+        let webhook = Operator::start_at(free_address(), bench.kubeconfig_of(ACCOUNT), &args);
+        let synced = async || {
+            let (_, text) = webhook.page("/readyz").await?;
+            (text.trim_end() == "waiting for: certificate").then_some(())
+        };
+        eventually("the webhook to know the NetworkProbers", synced).await;
+        bench.prober("np", selector()).await;
+        bench.pod("default", "a", json!({})).await;
+        // Whoever leads would have taken the Lease before it was ready.
+        assert!(leases.get_opt("traffic-operator").await.expect("get").is_none());
+        assert!(secrets(&bench).get_opt(WEBHOOK).await.expect("get").is_none());
+        assert_eq!(webhook.terminate().await, Some(0));
+        let writes = bench.writes_since(since);
+        assert!(writes.is_empty(), "{writes:?}");
+    });
+}
