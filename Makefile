@@ -156,7 +156,7 @@ deploy: image-there install ## Deploy the operator (OVERLAY=kube-prometheus or s
 	$(KUBECTL) kustomize deploy/overlays/$(OVERLAY) \
 		| sed 's#image: $(PLACEHOLDER):.*#image: $(IMG)#' \
 		| $(KUBECTL) apply --server-side --force-conflicts -f -
-	$(KUBECTL) -n traffic-operator-system rollout status deployment/traffic-operator --timeout=120s
+	$(KUBECTL) -n traffic-operator-system rollout status deployment --selector=app.kubernetes.io/part-of=traffic-operator --timeout=120s
 
 .PHONY: undeploy
 undeploy: ## Delete all custom resources, then the operator; print what is left.

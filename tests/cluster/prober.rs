@@ -145,26 +145,9 @@ pub fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     samples.sum()
 }
 
-/// Scales the operator and waits until that many of it are there.
-pub async fn scale_operator(stage: &Stage, replicas: usize) -> Result<()> {
-    let argument = format!("--replicas={replicas}");
-    let arguments = ["-n", OPERATOR, "scale", "deployment/traffic-operator", &argument];
-    stage.cluster.kubectl(&arguments)?;
-    if replicas > 0 {
-        return stage.cluster.operator_ready().await;
-    }
-    stage
-        .until("the operator away", async || {
-            let label = "app.kubernetes.io/name=traffic-operator";
-            let pods = stage.json(&["pods", "-n", OPERATOR, "-l", label])?;
-            Ok(pods["items"].as_array().is_some_and(Vec::is_empty))
-        })
-        .await
-}
-
 /// How often containers of the operator were restarted.
 pub fn operator_restarts(stage: &Stage) -> Result<i64> {
-    let label = "app.kubernetes.io/name=traffic-operator";
+    let label = "app.kubernetes.io/part-of=traffic-operator";
     let pods = stage.json(&["pods", "-n", OPERATOR, "-l", label])?;
     let pods = pods["items"].as_array().context("pods")?;
     ensure!(!pods.is_empty(), "no operator");

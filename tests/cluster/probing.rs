@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     prober::{
         agent_in, compare, create, create_selecting, delete, deploy, metrics, name_of,
-        not_injected, operator_restarts, pod, ready, scale_operator, status, sum,
+        not_injected, operator_restarts, pod, ready, status, sum,
     },
     stage::Stage,
 };
@@ -78,7 +78,7 @@ pub async fn a_pending_pod_blocks_no_other(stage: &Stage) -> Result<()> {
 
 pub async fn without_the_operator_pods_are_created_as_ever(stage: &Stage) -> Result<()> {
     create(stage, "away", "probes: [TCP]").await?;
-    scale_operator(stage, 0).await?;
+    stage.cluster.scale_operator(0).await?;
     let outcome = async {
         let began = Instant::now();
         for number in 0..4 {
@@ -90,7 +90,7 @@ pub async fn without_the_operator_pods_are_created_as_ever(stage: &Stage) -> Res
         Ok(created)
     }
     .await;
-    scale_operator(stage, 2).await?;
+    stage.cluster.scale_operator(2).await?;
     let created = outcome?;
     stage
         .until("four pods CreatedBefore", async || {

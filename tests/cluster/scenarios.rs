@@ -358,11 +358,12 @@ async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
 }
 
 async fn the_shipped_alerts_and_scrapes_are_taken_by_prometheus(stage: &Stage) -> Result<()> {
-    // Both replicas through the ServiceMonitor, which the Role in our namespace lets Prometheus see.
+    // Two controllers and two webhooks through the ServiceMonitor, which the Role in our namespace
+    // lets Prometheus see.
     stage
-        .until("both replicas scraped", async || {
+        .until("all replicas scraped", async || {
             let up = stage.cluster.query("count(traffic_operator_build_info)").await?;
-            Ok(up.first().is_some_and(|s| (s.1 - 2.0).abs() < 0.5))
+            Ok(up.first().is_some_and(|s| (s.1 - 4.0).abs() < 0.5))
         })
         .await?;
     let leaders = stage.cluster.query("sum(traffic_operator_leader)").await?;

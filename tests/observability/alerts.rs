@@ -52,6 +52,7 @@ const GAPS: &[(&str, &str)] = &[
     ("passes fail", "TrafficOperatorReconcileErrors"),
     ("pods start without an agent", "TrafficOperatorPodsUncovered"),
     ("agents cannot start", "NetworkProberAgentsFailing"),
+    ("nobody answers the API server and the agents", "TrafficOperatorWebhookAbsent"),
     ("nobody will trust the webhook", "TrafficOperatorWebhookCertificateExpiring"),
     ("a node loses packets", "NetworkProberLossHigh"),
     ("a node is slow", "NetworkProberLatencyHigh"),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use traffic_operator::{
     api::{KINDS, KindInfo},
-    manifests::{self, is_operators},
+    manifests::{self, WEBHOOK, is_operators},
 };
 
 use crate::{
@@ -37,6 +37,9 @@ fn one_kind_alone_has_no_rights_of_the_others() {
         assert!(contains(args, &format!("--kinds=-{kind}")), "{kind}: {args}");
     }
     assert!(!contains(args, "--kinds=-TrafficWatch"));
+    // Without NetworkProbers nobody has to be answered.
+    let of_webhook: Vec<_> = rendered.0.iter().filter(|object| name(object) == WEBHOOK).collect();
+    assert!(of_webhook.is_empty(), "{of_webhook:?}");
 }
 
 /// Each kind can be left out, and with it goes everything that was generated for it alone.

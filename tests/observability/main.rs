@@ -14,6 +14,7 @@ mod kinds;
 mod manifests;
 mod names;
 mod objects;
+mod processes;
 mod reading;
 mod roles;
 mod supply;

@@ -3,9 +3,11 @@ use crate::files::{
     NAMESPACE, OPERATOR, OVERLAYS, Scratch, documents_of, files_in, promtool, read, root,
 };
 use crate::objects::{contains, kind, name, namespace, passages, render, selects};
+use crate::processes::PROCESSES;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use traffic_operator::api::{NetworkProber, RouteReflectorSet};
+use traffic_operator::manifests::WEBHOOK;
 use traffic_operator::network_prober::{scope::Tenancy, settings::Settings};
 use traffic_operator::route_reflector::planner::Rules;
 
@@ -90,57 +92,54 @@ fn every_pod_drops_what_it_does_not_need() {
 fn the_operator_is_deployed_as_documented() {
     for overlay in OVERLAYS {
         let rendered = render(overlay);
-        let deployment = rendered.one("Deployment", OPERATOR);
-        let pod = &deployment["spec"]["template"]["spec"];
-        assert_eq!(deployment["spec"]["replicas"], 2);
-        assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0);
-        assert_eq!(pod["serviceAccountName"], OPERATOR);
-        assert!(pod["hostNetwork"].is_null());
-        assert_eq!(pod["containers"].as_array().map(Vec::len), Some(1));
-        let container = &pod["containers"][0];
-        assert_eq!(container["args"][0], "run");
-        let image = container["image"].as_str().unwrap_or_default();
-        let version = env!("CARGO_PKG_VERSION");
-        assert_eq!(image, format!("registry.invalid/traffic-operator:{version}"));
-        for (variable, field) in
-            [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace")]
-        {
-            let env = container["env"].as_array().into_iter().flatten();
-            let found = env.clone().find(|env| env["name"] == variable);
-            let found = found.unwrap_or_else(|| panic!("{overlay}: no {variable}"));
-            assert_eq!(found["valueFrom"]["fieldRef"]["fieldPath"], field);
-        }
-        for (probe, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
-            let expected = serde_json::json!({"path": path, "port": "probes"});
-            assert_eq!(container[probe]["httpGet"], expected, "{overlay}");
-        }
-        for (name, port) in
-            [("metrics", 8080), ("probes", 8081), ("webhook", 9443), ("pinglists", 9444)]
-        {
+        for (name, component, more) in PROCESSES {
+            let deployment = rendered.one("Deployment", name);
+            let pod = &deployment["spec"]["template"]["spec"];
+            assert_eq!(deployment["spec"]["replicas"], 2);
+            assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0);
+            assert_eq!(pod["serviceAccountName"], name);
+            assert!(pod["hostNetwork"].is_null());
+            assert_eq!(pod["containers"].as_array().map(Vec::len), Some(1));
+            let container = &pod["containers"][0];
+            assert_eq!(container["name"], "operator", "the webhook reads its image by that name");
+            assert_eq!(container["args"][0], "run");
+            assert_eq!(container["args"][1], format!("--component={component}"), "{overlay}");
+            let image = container["image"].as_str().unwrap_or_default();
+            let version = env!("CARGO_PKG_VERSION");
+            assert_eq!(image, format!("registry.invalid/traffic-operator:{version}"));
+            for (variable, field) in
+                [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace")]
+            {
+                let env = container["env"].as_array().into_iter().flatten();
+                let found = env.clone().find(|env| env["name"] == variable);
+                let found = found.unwrap_or_else(|| panic!("{overlay}: no {variable}"));
+                assert_eq!(found["valueFrom"]["fieldRef"]["fieldPath"], field);
+            }
+            for (probe, path) in [("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
+                let expected = serde_json::json!({"path": path, "port": "probes"});
+                assert_eq!(container[probe]["httpGet"], expected, "{overlay}");
+            }
             let ports = container["ports"].as_array().into_iter().flatten();
-            let found = ports.clone().find(|port| port["name"] == name);
-            assert_eq!(found.map(|found| &found["containerPort"]), Some(&port.into()), "{name}");
+            let ports = ports.map(|port| (port["name"].clone(), port["containerPort"].clone()));
+            let expected = [("metrics", 8080), ("probes", 8081)].iter().chain(more);
+            let expected = expected.map(|(name, port)| ((*name).into(), (*port).into()));
+            assert_eq!(ports.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{name}");
+            // Not both of them on one node.
+            let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+            let spread = &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"];
+            let budget = rendered.one("PodDisruptionBudget", name);
+            assert_eq!(budget["spec"]["minAvailable"], 1);
+            let budget = &budget["spec"]["selector"]["matchLabels"];
+            let own = &deployment["spec"]["selector"]["matchLabels"];
+            for selector in [spread, budget, own] {
+                let others = PROCESSES.iter().filter(|(other, ..)| *other != name);
+                assert!(selects(selector, labels), "{name}: {selector}");
+                for (other, ..) in others {
+                    let pod = &rendered.one("Deployment", other)["spec"]["template"];
+                    assert!(!selects(selector, &pod["metadata"]["labels"]), "{name}: {selector}");
+                }
+            }
         }
-        // What selects the pods selects these.
-        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
-        for (service, port, target) in [
-            ("traffic-operator-metrics", 8080, "metrics"),
-            (traffic_operator::manifests::WEBHOOK, 443, "webhook"),
-            (traffic_operator::webhook::certificates::PINGLISTS, 443, "pinglists"),
-        ] {
-            let service = rendered.one("Service", service);
-            assert!(selects(&service["spec"]["selector"], labels));
-            let ports = &service["spec"]["ports"];
-            assert_eq!(
-                (&ports[0]["port"], &ports[0]["targetPort"]),
-                (&port.into(), &target.into())
-            );
-            let ours = container["ports"].as_array().into_iter().flatten();
-            assert!(ours.clone().any(|port| port["name"] == target), "{overlay}: no port {target}");
-        }
-        let budget = rendered.one("PodDisruptionBudget", OPERATOR);
-        assert!(selects(&budget["spec"]["selector"]["matchLabels"], labels));
-        assert_eq!(budget["spec"]["minAvailable"], 1);
     }
 }
 
@@ -187,38 +186,45 @@ fn nothing_passes_but_what_is_listed() {
         assert_eq!(deny["spec"]["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
         assert!(deny["spec"]["ingress"].is_null() && deny["spec"]["egress"].is_null());
 
-        let deployment = rendered.one("Deployment", OPERATOR);
-        let pod = &deployment["spec"]["template"]["metadata"]["labels"];
-        let ours: Vec<_> = rendered
-            .all("NetworkPolicy")
-            .into_iter()
-            .filter(|policy| namespace(policy) == NAMESPACE && name(policy) != "default-deny")
-            .collect();
-        for policy in &ours {
-            assert!(
-                selects(&policy["spec"]["podSelector"]["matchLabels"], pod),
-                "{}",
-                name(policy)
-            );
+        let of = |name_: &str| -> Vec<_> {
+            let pod = &rendered.one("Deployment", name_)["spec"]["template"]["metadata"]["labels"];
+            let policies = rendered.all("NetworkPolicy").into_iter();
+            let policies = policies.filter(|policy| {
+                namespace(policy) == NAMESPACE
+                    && name(policy) != "default-deny"
+                    && selects(&policy["spec"]["podSelector"]["matchLabels"], pod)
+            });
+            policies.collect()
+        };
+        let (controller, webhook) = (of(OPERATOR), of(WEBHOOK));
+        let all = rendered.all("NetworkPolicy").into_iter();
+        for policy in all.filter(|policy| namespace(policy) == NAMESPACE) {
+            let known = controller.iter().chain(&webhook).any(|known| name(known) == name(policy));
+            assert!(known || name(policy) == "default-deny", "{}", name(policy));
         }
-        let ingress = passages(&ours, "ingress", "from");
-        // The API server has no label, agents are anywhere: both show who they are.
         let scrape = format!("TCP/8080 namespace={monitoring}");
+        assert_eq!(passages(&controller, "ingress", "from"), [&*scrape], "{overlay}");
+        // The API server has no label, agents are anywhere: both show who they are.
         let anywhere = [9443, 9444].map(|port| format!("TCP/{port} anywhere"));
+        let ingress = passages(&webhook, "ingress", "from");
         assert_eq!(ingress, [&[scrape][..], &anywhere].concat(), "{overlay}");
-        let egress = passages(&ours, "egress", "to");
-        let expected = [
-            "TCP/443 anywhere".to_owned(),
-            "TCP/53 cidr=169.254.20.10/32".to_owned(),
-            "TCP/53 namespace=kube-system".to_owned(),
-            "TCP/6443 anywhere".to_owned(),
-            // Workers, in any namespace, are asked what they run.
-            "TCP/9090 any pod".to_owned(),
-            format!("TCP/9090 namespace={monitoring} pod=prometheus"),
-            "UDP/53 cidr=169.254.20.10/32".to_owned(),
-            "UDP/53 namespace=kube-system".to_owned(),
+        let common = [
+            "TCP/443 anywhere",
+            "TCP/53 cidr=169.254.20.10/32",
+            "TCP/53 namespace=kube-system",
+            "TCP/6443 anywhere",
+            "UDP/53 cidr=169.254.20.10/32",
+            "UDP/53 namespace=kube-system",
         ];
-        assert_eq!(egress, expected, "{overlay}");
+        // The webhook asks neither Prometheus nor workers.
+        assert_eq!(passages(&webhook, "egress", "to"), common, "{overlay}");
+        let expected = [
+            &common[..4],
+            // Workers, in any namespace, are asked what they run.
+            &["TCP/9090 any pod", &format!("TCP/9090 namespace={monitoring} pod=prometheus")],
+            &common[4..],
+        ];
+        assert_eq!(passages(&controller, "egress", "to"), expected.concat(), "{overlay}");
     }
 }
 
@@ -304,6 +310,9 @@ fn s14_the_standalone_prometheus_may_read_the_metrics() {
     let config: serde_json::Value = serde_yaml::from_str(&config).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
     let job = jobs.iter().find(|job| job["job_name"] == OPERATOR).expect("our job");
+    // The pods of both Deployments, by the port that both have.
+    let kept = job["relabel_configs"][0]["regex"].as_str().expect("regex");
+    assert_eq!(kept, "traffic-operator(-webhook)?;metrics");
     assert_eq!(job["scheme"], "https");
     assert_eq!(job["authorization"]["credentials_file"], TOKEN);
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::api::ListParams;
 
 use super::Cluster;
 use crate::wait::{Look, until};
@@ -15,8 +17,12 @@ use crate::{process, workspace};
 
 /// The product's namespace.
 pub(crate) const NAMESPACE: &str = "traffic-operator-system";
-/// The product's Deployment, and its Service's stem.
+/// The Deployment of the product's controllers, and its Services' stem.
 pub(crate) const NAME: &str = "traffic-operator";
+/// The Deployment of its webhook.
+const WEBHOOK: &str = "traffic-operator-webhook";
+/// What the pods of both have.
+pub(crate) const OURS: &str = "app.kubernetes.io/part-of=traffic-operator";
 /// The port of its status page, on the loopback of its pods.
 pub(crate) const PAGE: u16 = 8082;
 /// Its image is on the nodes: it starts in seconds.
@@ -43,16 +49,48 @@ impl Cluster {
         self.operator_ready().await
     }
 
-    /// Waits until all replicas of the operator are ready.
+    /// Waits until all replicas of the operator, its webhook's among them, are ready.
     ///
     /// # Errors
     ///
     /// If they are not in time; the error shows their log.
     pub async fn operator_ready(&self) -> Result<()> {
+        for name in [NAME, WEBHOOK] {
+            self.rolled_out(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Scales controllers and webhook, and waits until that many of each are there.
+    ///
+    /// # Errors
+    ///
+    /// If they are not in time.
+    pub async fn scale_operator(&self, replicas: usize) -> Result<()> {
+        let count = format!("--replicas={replicas}");
+        let (controllers, webhook) =
+            (format!("deployment/{NAME}"), format!("deployment/{WEBHOOK}"));
+        self.kubectl(&["-n", NAMESPACE, "scale", &controllers, &webhook, &count])?;
+        if replicas > 0 {
+            return self.operator_ready().await;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client()?, NAMESPACE);
+        let ours = ListParams::default().labels(OURS);
+        until("the operator away", LIMIT, || async {
+            let left = pods.list(&ours).await?.items.len();
+            Ok(match left {
+                0 => Look::Done(()),
+                _ => Look::NotYet(format!("{left} pods are left")),
+            })
+        })
+        .await
+    }
+
+    async fn rolled_out(&self, name: &str) -> Result<()> {
         let deployments: Api<Deployment> = Api::namespaced(self.client()?, NAMESPACE);
-        until("traffic-operator rolled out", LIMIT, || async {
+        until(&format!("{name} rolled out"), LIMIT, || async {
             self.check()?;
-            let deployment = deployments.get(NAME).await?;
+            let deployment = deployments.get(name).await?;
             let wanted = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
             let status = deployment.status.unwrap_or_default();
             let updated = status.observed_generation >= deployment.metadata.generation
@@ -71,7 +109,7 @@ impl Cluster {
                 self.kubectl(arguments).unwrap_or_else(|error| error.to_string())
             };
             let pods = say(&["get", "pods", "-n", NAMESPACE, "-o", "wide"]);
-            let log = say(&["logs", "-n", NAMESPACE, &format!("deployment/{NAME}"), "--tail=15"]);
+            let log = say(&["logs", "-n", NAMESPACE, &format!("deployment/{name}"), "--tail=15"]);
             let events = say(&["get", "events", "-n", NAMESPACE]);
             anyhow::anyhow!("{error:#}\n{pods}\n{log}\n{events}")
         })
@@ -89,7 +127,7 @@ impl Cluster {
         holder.filter(|holder| !holder.is_empty()).context("nobody holds the operator's Lease")
     }
 
-    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches either replica, and
+    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches any replica, and
     /// has to show a token (`kubectl -n monitoring create token prometheus-k8s`).
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use super::checks::{self, Check};
 use super::exposition;
 use super::view::{Reader, Reading, SAMPLE, View};
 use crate::cluster::Cluster;
-use crate::cluster::operator::{NAME, NAMESPACE};
+use crate::cluster::operator::{NAMESPACE, OURS};
 use crate::{image, workspace};
 
 /// The node that the sample generator loads.
@@ -301,10 +301,11 @@ impl Stage<'_> {
         let cluster = self.cluster;
         let builds = cluster.query("traffic_operator_build_info").await?.len();
         let states = cluster.query("traffic_operator_trafficwatch_node_state == 1").await?;
-        let figure = format!("{builds} of 2 replicas, {} of 3 nodes with a state", states.len());
+        // Two controllers and two webhooks.
+        let figure = format!("{builds} of 4 replicas, {} of 3 nodes with a state", states.len());
         checks.push(Check::new(
             "operator scraped through its ServiceMonitor",
-            builds == 2 && states.len() == 3,
+            builds == 4 && states.len() == 3,
             figure,
         ));
         Ok(())
@@ -324,8 +325,7 @@ impl Stage<'_> {
 
 /// Returns the end of the operator's log.
 pub(super) fn operator_log(cluster: &Cluster) -> String {
-    let selector = format!("app.kubernetes.io/name={NAME}");
-    let arguments = ["logs", "-n", NAMESPACE, "-l", &selector, "--prefix", "--tail=20"];
+    let arguments = ["logs", "-n", NAMESPACE, "-l", OURS, "--prefix", "--tail=20"];
     cluster.kubectl(&arguments).unwrap_or_else(|error| error.to_string())
 }
 

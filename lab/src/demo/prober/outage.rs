@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::figures::{agent_image, middle_and_longest, reasons};
 use super::scope::selects;
 use super::stage::Stage;
-use crate::cluster::operator::{NAME, NAMESPACE};
+use crate::cluster::operator::NAMESPACE;
 use crate::demo::Check;
 
 /// Namespaces that no injector has any business in.
@@ -29,8 +29,8 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     out_of_scope(stage, checks)?;
     cluster.kubectl(&["create", "namespace", ELSEWHERE])?;
     let with = (create(stage, "default", "with").await?, create(stage, ELSEWHERE, "with").await?);
-    stage.say(&format!("kubectl -n {NAMESPACE} scale deployment/{NAME} --replicas=0"));
-    scale(stage, 0).await?;
+    stage.say("scaling controllers and webhook to 0");
+    cluster.scale_operator(0).await?;
     let without =
         (create(stage, "default", "without").await?, create(stage, ELSEWHERE, "without").await?);
     for (namespace, with, without) in
@@ -53,8 +53,8 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
         ));
     }
     running(stage, checks).await?;
-    stage.say(&format!("kubectl -n {NAMESPACE} scale deployment/{NAME} --replicas=2"));
-    scale(stage, 2).await?;
+    stage.say("scaling controllers and webhook to 2");
+    cluster.scale_operator(2).await?;
     let missed = stage
         .until("the pods of the outage counted", async || {
             let count = reasons(&stage.status()?).get("CreatedBefore").copied();
@@ -158,21 +158,4 @@ async fn running(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     ));
     stage.cluster.kubectl(&["delete", "pods", "-l", "stem=with", "--wait=false"])?;
     Ok(())
-}
-
-/// Scales the operator and waits until that many of it are there.
-async fn scale(stage: &Stage<'_>, replicas: usize) -> Result<()> {
-    let argument = format!("--replicas={replicas}");
-    let deployment = format!("deployment/{NAME}");
-    stage.cluster.kubectl(&["-n", NAMESPACE, "scale", &deployment, &argument])?;
-    if replicas > 0 {
-        return stage.cluster.operator_ready().await;
-    }
-    let ours = format!("app.kubernetes.io/name={NAME}");
-    stage
-        .until("the operator away", async || {
-            let pods = stage.get(&["pods", "-n", NAMESPACE, "-l", &ours])?;
-            Ok(pods["items"].as_array().is_some_and(Vec::is_empty).then_some(()))
-        })
-        .await
 }
