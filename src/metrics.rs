@@ -285,7 +285,14 @@ impl Metrics {
 
     /// Says whether this process leads; of one that never may nothing is said.
     pub fn set_leader(&self, leads: bool) {
-        self.0.leader.get_or_init(Gauge::default).set(i64::from(leads));
+        let leader = self.0.leader.get_or_init(|| {
+            let (leader, mut registry) = (Gauge::default(), Registry::default());
+            let ours = registry.sub_registry_with_prefix(PREFIX);
+            ours.register("leader", "1 while this process leads", leader.clone());
+            self.add(registry, false);
+            leader
+        });
+        leader.set(i64::from(leads));
     }
 
     /// Counts one pod that the API server asked about: `injected`, `skipped` for a reason, or `error`.
@@ -397,9 +404,6 @@ impl Inner {
             "Connections closed because a server had too many, of all or of one address",
             self.refused_connections.clone(),
         );
-        if let Some(leader) = self.leader.get() {
-            r.register("leader", "1 while this process leads", leader.clone());
-        }
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         r.register("build", "The version of this process", version);
     }

@@ -155,9 +155,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         component: args.component,
         kinds: args.kinds.kinds()?,
         // The webhook has no file of credentials, and needs none.
-        endpoints: match args.component.controls() {
-            true => Some(args.prometheus.endpoints()?),
-            false => None,
+        endpoints: if args.component.controls() {
+            Some(args.prometheus.endpoints()?)
+        } else {
+            None
         },
         node_labels: args.series.node_labels.clone(),
         own_queries: args.own_queries,

@@ -157,7 +157,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         "starting"
     );
     if config.component.controls() {
-        control(config, base).await
+        Box::pin(control(config, base)).await
     } else {
         answer(config, base).await
     }

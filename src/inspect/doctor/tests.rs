@@ -224,6 +224,23 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
         ("deployment", Warn, |f| f.deployment = Ok(Some((2, 1))), &["1 of 2", "describe pods"]),
         ("deployment", Fail, |f| f.deployment = Ok(Some((2, 0))), &["0 of 2"]),
         ("deployment", Warn, |f| f.deployment = Ok(None), &["no Deployment ns/traffic-operator"]),
+        ("leader", Fail, |f| f.leadership = Ok(None), &["nobody leads", "logs"]),
+        (
+            "leader",
+            Fail,
+            |f| {
+                let lease = f.leadership.as_mut().unwrap().as_mut().unwrap();
+                lease.renewed = Timestamp::from_second(1_789_999_900).ok();
+            },
+            &["run out: renewed 1m 40s ago"],
+        ),
+    ]);
+}
+
+#[test]
+fn s15_what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
+    use Verdict::{Fail, Warn};
+    found(&[
         (
             "rights",
             Fail,
@@ -242,17 +259,11 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
             |f| f.webhook.as_mut().unwrap().deployment = Ok(None),
             &["no Deployment ns/traffic-operator-webhook", "--component=all"],
         ),
-        ("leader", Fail, |f| f.leadership = Ok(None), &["nobody leads", "logs"]),
-        (
-            "leader",
-            Fail,
-            |f| {
-                let lease = f.leadership.as_mut().unwrap().as_mut().unwrap();
-                lease.renewed = Timestamp::from_second(1_789_999_900).ok();
-            },
-            &["run out: renewed 1m 40s ago"],
-        ),
     ]);
+    // Who may not ask about others hears nothing of it.
+    let mut facts = healthy();
+    facts.webhook.as_mut().unwrap().rights[0].1 = Err("no".into());
+    assert!(!text(&checks(&facts)).contains("the webhook does"));
 }
 
 #[test]
