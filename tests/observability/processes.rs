@@ -6,8 +6,11 @@ use crate::{
     objects::{name, namespace, render, selects},
 };
 
-/// The processes of the operator: its Deployment, the component, the ports that it has beside metrics and probes.
-pub const PROCESSES: [(&str, &str, &[(&str, u16)]); 2] = [
+/// A Deployment, its component, and the ports that it has beside metrics and probes.
+pub type Process = (&'static str, &'static str, &'static [(&'static str, u16)]);
+
+/// The processes of the operator.
+pub const PROCESSES: [Process; 2] = [
     (OPERATOR, "controller", &[]),
     (WEBHOOK, "webhook", &[("webhook", 9443), ("pinglists", 9444)]),
 ];

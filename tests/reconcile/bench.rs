@@ -387,7 +387,12 @@ impl Operator {
     /// Starts it with its admin server at this address.
     pub fn start_at(address: std::net::SocketAddr, kubeconfig: PathBuf, args: &[&str]) -> Self {
         // Different ones: whoever binds port 0 may be given the port that another is about to bind.
-        let [webhook, pinglists, probes, page] = free_addresses();
+        let [webhook, pinglists, probes, page] = loop {
+            let found = free_addresses();
+            if !found.contains(&address) {
+                break found;
+            }
+        };
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
