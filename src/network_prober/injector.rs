@@ -70,6 +70,10 @@ pub(super) fn decide(
     if let Some(reason) = injection::skip_reason(&placed, recipe) {
         return Verdict::Skip(reason);
     }
+    let constraints = snapshot.constraints.get(namespace);
+    if constraints.is_some_and(|them| them.refusal(&placed, recipe).is_some()) {
+        return Verdict::Skip(SkipReason::ResourcesRefused);
+    }
     if view.over.is_some() {
         return Verdict::Skip(SkipReason::OverBudget);
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    constraints::ByNamespace,
     scope::{Scope, Standing},
     settings::Settings,
 };
@@ -137,6 +138,8 @@ pub struct Selection<'a> {
     pub pods: &'a [Arc<PodObject>],
     /// Where they run.
     pub nodes: &'a Nodes<'a>,
+    /// What namespaces demand of pods.
+    pub constraints: &'a ByNamespace,
     /// What was found the last time.
     pub last: Option<&'a Members>,
     /// Now, in seconds since 1970.
@@ -261,7 +264,12 @@ fn look<'a>(
     if is_claimed(selection.older, pod) {
         return Err(SkipReason::OtherProber.as_str());
     }
-    let skipped = selection.recipe.and_then(|recipe| injection::skip_reason(pod, recipe));
+    let skipped = selection.recipe.and_then(|recipe| {
+        let constraints = selection.constraints.get(pod.namespace());
+        let refusal = || constraints?.refusal_of_existing(pod, recipe);
+        injection::skip_reason(pod, recipe)
+            .or_else(|| refusal().map(|_| SkipReason::ResourcesRefused))
+    });
     Err(skipped.unwrap_or(SkipReason::CreatedBefore).as_str())
 }
 

@@ -21,6 +21,7 @@ use crate::{
 };
 
 pub mod children;
+pub mod constraints;
 mod entries;
 mod gauges;
 mod injector;

@@ -49,7 +49,7 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
         SkipReason::Windows => ("it runs on Windows, the agent on Linux", "leave it"),
         SkipReason::MirrorPod => ("the kubelet runs it from a file", "leave it"),
         SkipReason::JobOnOldServer => (
-            "it ends, and without native sidecars (Kubernetes 1.29) the agent would keep it",
+            "it ends, and without native sidecars (API server and all kubelets 1.29) the agent would keep it",
             "leave it, or upgrade the cluster",
         ),
         SkipReason::OtherProber => {
@@ -68,6 +68,11 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
             "its namespace does not consent to this NetworkProber, or not to its image",
             "kubectl annotate namespace NAMESPACE probes.bigmikes.io/allow=NAMESPACE/NAME of the \
              NetworkProber",
+        ),
+        SkipReason::ResourcesRefused => (
+            "a LimitRange or ResourceQuota of its namespace would refuse it with the agent",
+            "set spec.injection.resources to what they allow, or make room: the condition Covered of \
+             the NetworkProber names the object",
         ),
         SkipReason::OverBudget => (
             "the pods of its NetworkProber are not watched: it is over a budget",

@@ -22,6 +22,9 @@ const NAMED: usize = 5;
 /// How many pods the status lists: it is to stay readable, and small to write.
 const LISTED: usize = 100;
 
+/// How the sentence about refused pods begins, by which it is known that it was said.
+const REFUSED: &str = "ResourcesRefused:";
+
 /// Before its pods were listed.
 pub(super) fn waiting() -> Verdict {
     verdict("Ready", None, "Starting", "the selected pods are not listed yet".into())
@@ -145,6 +148,15 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
     verdict("Ready", Some(true), "Serving", text)
 }
 
+/// Where new pods get no agent, because they would be refused with one.
+fn refused(view: &View) -> Option<String> {
+    let each = view.refused.iter().take(NAMED).map(|(name, why)| format!("{name} ({why})"));
+    let each: Vec<_> = each.collect();
+    let more = if view.refused.len() > NAMED { ", …" } else { "" };
+    let names = each.join(", ");
+    (!each.is_empty()).then(|| format!("{REFUSED} new pods get no agent in {names}{more}"))
+}
+
 /// That agents have more peers than they may probe at a time.
 fn turns(settings: &Settings, view: &View) -> Option<String> {
     let lists = &view.pinglists;
@@ -164,6 +176,15 @@ fn turns(settings: &Settings, view: &View) -> Option<String> {
 }
 
 fn covered(view: &View) -> Verdict {
+    let mut covered = coverage(view);
+    if let Some(refused) = refused(view) {
+        covered.message.push_str("; ");
+        covered.message.push_str(&refused);
+    }
+    covered
+}
+
+fn coverage(view: &View) -> Verdict {
     let members = &view.members;
     if members.selected == 0 {
         let text = "no pod is selected; of other namespaces only pods count whose namespace consents by \
@@ -242,6 +263,10 @@ pub(super) fn notices(prober: &NetworkProber, view: &View) -> Vec<Notice> {
             note: format!("selected pods without an agent: {number} {reason}"),
             node: None,
         });
+    }
+    let said = before.conditions.iter().any(|condition| condition.message.contains(REFUSED));
+    if let Some(note) = refused(view).filter(|_| !said) {
+        notices.push(Notice { warning: true, reason: "ResourcesRefused", note, node: None });
     }
     if before.failing == 0 && !members.failing.is_empty() {
         let (number, words) = (members.failures(), words(members.failing.keys()));

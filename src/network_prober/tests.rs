@@ -89,6 +89,7 @@ pub(super) fn view_among(
     let pods: Vec<_> = pods.iter().map(read).collect();
     let surroundings = Surroundings {
         before,
+        constraints: &BTreeMap::new(),
         nodes: Nodes {
             zone: &|node| format!("zone-of-{node}"),
             readiness: &|_| Some(Readiness::Ready),
@@ -555,7 +556,9 @@ fn s02_one_over_budget_says_so_and_injects_nothing() {
         let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &namespaces());
         let before = Snapshot::default();
         let nodes = Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) };
-        let surroundings = Surroundings { before: &before, nodes, now: Duration::ZERO };
+        let constraints = BTreeMap::new();
+        let surroundings =
+            Surroundings { before: &before, constraints: &constraints, nodes, now: Duration::ZERO };
         View::of(&prober, reach, pods, None, &surroundings)
     };
     let (listed, refused) = (look(Pods::Listed(&[])), look(Pods::OverBudget(&over)));

@@ -9,9 +9,10 @@ use std::{
 use kube::ResourceExt;
 
 use super::{
+    constraints::ByNamespace,
     members::{self, Members, Nodes, Selection},
     pinglists::Pinglists,
-    scope::{NamespaceFacts, Scope, Tenancy},
+    scope::{NamespaceFacts, Scope, Standing, Tenancy},
     settings::{Rank, Settings},
     watches::{
         self,
@@ -57,7 +58,7 @@ pub struct Setup {
     pub own_image: Option<String>,
     /// Where agents get their pinglists.
     pub pinglist_url: String,
-    /// Whether the API server knows native sidecars (1.29).
+    /// Whether the API server knows native sidecars (1.29); kubelets have to know them too.
     pub native_sidecars: bool,
 }
 
@@ -133,6 +134,8 @@ pub struct View {
     pub synced: bool,
     /// Why its pods are not watched, if they are not.
     pub over: Option<Over>,
+    /// Why new pods of a namespace get no agent: it would refuse them with one.
+    pub refused: BTreeMap<String, String>,
     /// Its pods.
     pub members: Members,
     /// Who probes whom.
@@ -143,6 +146,8 @@ pub struct View {
 pub struct Surroundings<'a> {
     /// The older `NetworkProber`s.
     pub before: &'a Snapshot,
+    /// What namespaces demand of pods.
+    pub constraints: &'a ByNamespace,
     /// What is asked about nodes.
     pub nodes: Nodes<'a>,
     /// The time since the Unix epoch.
@@ -170,6 +175,7 @@ impl View {
             recipe,
             synced: matches!(pods, Pods::Listed(_)),
             over: None,
+            refused: BTreeMap::new(),
             members: Members::default(),
             pinglists: Pinglists::default(),
         };
@@ -189,12 +195,21 @@ impl View {
             older: &surroundings.before.older(&settings.rank),
             pods,
             nodes: &surroundings.nodes,
+            constraints: surroundings.constraints,
             last: last.filter(|last| last.uid == view.uid).map(|last| &last.members),
             now: i64::try_from(surroundings.now.as_secs()).unwrap_or(i64::MAX),
         };
+        view.refused = refused(settings, &view.scope, &selection);
         view.members = members::members(&selection);
         view.pinglists = Pinglists::of_members(settings, &view.members, surroundings.now);
         view
+    }
+
+    /// Whether new pods get its agents, as far as it is up to the spec and the namespaces.
+    #[must_use]
+    pub fn injects(&self) -> bool {
+        self.settings.as_ref().is_ok_and(|settings| settings.mode == Mode::Sidecar)
+            && self.scope.allows_any()
     }
 
     /// Whether the older ones leave a place for its webhook.
@@ -224,6 +239,8 @@ impl View {
             && self.synced == other.synced
             && self.over == other.over
             && self.scope == other.scope
+            && self.recipe == other.recipe
+            && self.refused == other.refused
             && self.members == other.members
             && self.pinglists.version == other.pinglists.version
             && self.webhooks_before == other.webhooks_before
@@ -240,6 +257,8 @@ pub struct Snapshot {
     pub views: BTreeMap<Key, Arc<View>>,
     /// Whether `NetworkProber`s and namespaces were listed.
     pub synced: bool,
+    /// What namespaces demand of pods.
+    pub constraints: Arc<ByNamespace>,
 }
 
 impl Snapshot {
@@ -253,8 +272,7 @@ impl Snapshot {
     #[must_use]
     pub fn load(&self) -> Load {
         let injects = |view: &&Arc<View>| {
-            view.settings.as_ref().is_ok_and(|settings| settings.mode == Mode::Sidecar)
-                && view.scope.allows_any()
+            view.injects()
                 // One that is too large has none, and takes no room from others.
                 && view.fits()
         };
@@ -273,6 +291,22 @@ impl Snapshot {
         });
         all.filter(|(settings, _)| settings.rank < *rank).collect()
     }
+}
+
+fn refused(
+    settings: &Settings,
+    scope: &Scope,
+    selection: &Selection<'_>,
+) -> BTreeMap<String, String> {
+    let Some(recipe) = selection.recipe.filter(|_| settings.mode == Mode::Sidecar) else {
+        return BTreeMap::new();
+    };
+    let constrained = selection.constraints.iter();
+    let allowed = constrained.filter(|(name, _)| scope.standing(name) == Some(Standing::Allowed));
+    let refused = allowed.filter_map(|(name, constraints)| {
+        Some((name.clone(), constraints.refusal_of_all(recipe)?))
+    });
+    refused.collect()
 }
 
 /// About how large its entry is.

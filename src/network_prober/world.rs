@@ -28,6 +28,7 @@ use tokio::{
 };
 
 use super::{
+    constraints::{ByNamespace, reading},
     members::Nodes,
     scope::{ALLOW, INJECT, NamespaceFacts},
     settings::Settings,
@@ -36,6 +37,7 @@ use super::{
 };
 use crate::{
     api::NetworkProber, metrics::Metrics, nodes::NodeStore, pods::PodObject, runtime::watch,
+    webhook::injection::NATIVE_SIDECARS,
 };
 
 /// How long changes are collected: a rollout is many pods in a moment, and peers are to learn of each
@@ -128,9 +130,18 @@ impl World {
     /// Follows the cluster for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         self.0.nodes.synced().await;
-        let mut follower = Follower::new(self, client, metrics);
-        loop {
-            follower.step().await;
+        let (tell, constraints) = signal::channel(Arc::default());
+        let operator = self.setup().tenancy.operator().to_owned();
+        let reading = reading::follow(client.clone(), self.subscribe(), operator, tell);
+        let mut follower = Follower::new(self, client, metrics, constraints);
+        let following = async {
+            loop {
+                follower.step().await;
+            }
+        };
+        tokio::select! {
+            () = reading => {}
+            () = following => {}
         }
     }
 }
@@ -157,6 +168,8 @@ struct Follower {
     /// What was seen last of the `NetworkProber`s: their status is ours, and changes nothing here.
     specs: BTreeSet<Spec>,
     nodes: signal::Receiver<u64>,
+    /// What namespaces demand of pods.
+    constraints: signal::Receiver<Arc<ByNamespace>>,
     /// When the snapshot is made anew.
     due: Instant,
 }
@@ -182,7 +195,12 @@ fn seen<K>(
 }
 
 impl Follower {
-    fn new(world: World, client: Client, metrics: Metrics) -> Self {
+    fn new(
+        world: World,
+        client: Client,
+        metrics: Metrics,
+        constraints: signal::Receiver<Arc<ByNamespace>>,
+    ) -> Self {
         let nodes = world.0.nodes.changes();
         let (probers, prober_writer) = reflector::store();
         let (namespaces, namespace_writer) = reflector::store();
@@ -205,6 +223,7 @@ impl Follower {
             synced: (false, false),
             specs: BTreeSet::new(),
             nodes,
+            constraints,
             due: Instant::now() + REFRESH,
         }
     }
@@ -214,6 +233,9 @@ impl Follower {
             Some(seen) = self.objects.next() => self.take(seen),
             Ok(()) = self.nodes.changed() => {
                 self.due = self.due.min(Instant::now() + COLLECT_NODES);
+            }
+            Ok(()) = self.constraints.changed() => {
+                self.due = self.due.min(Instant::now() + COLLECT);
             }
             () = tokio::time::sleep_until(self.due) => {
                 self.due = Instant::now() + REFRESH;
@@ -254,7 +276,10 @@ impl Follower {
             return;
         }
         let probers = self.probers.state();
-        let setup = self.world.setup().clone();
+        let mut setup = self.world.setup().clone();
+        // A kubelet that does not know them would wait for the agent to end.
+        let oldest = self.world.0.nodes.oldest_kubelet();
+        setup.native_sidecars &= oldest.is_none_or(|version| version >= NATIVE_SIDECARS);
         let mut read: Vec<_> = probers
             .iter()
             .filter_map(|prober| prober.0.as_ref().ok())
@@ -277,10 +302,13 @@ impl Follower {
         self.watch_pods(demands.collect());
         let before = self.world.snapshot();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+        let constraints = Arc::clone(&self.constraints.borrow_and_update());
+        let mut snapshot =
+            Snapshot { synced: true, constraints: Arc::clone(&constraints), ..Snapshot::default() };
         for (place, (prober, reach)) in read.into_iter().zip(reaches).enumerate() {
             let surroundings = Surroundings {
                 before: &snapshot,
+                constraints: &constraints,
                 nodes: Nodes {
                     zone: &|node| self.world.0.nodes.zone(node),
                     readiness: &|node| self.world.0.nodes.readiness(node),
@@ -308,6 +336,7 @@ impl Follower {
         self.metrics.stored("pods", self.pods.kept());
         self.metrics.stored("pod_watches", self.pods.open());
         let same = before.synced
+            && Arc::ptr_eq(&before.constraints, &constraints)
             && before.views.len() == snapshot.views.len()
             && snapshot
                 .views

@@ -42,6 +42,14 @@ struct Status {
     addresses: Option<Vec<Address>>,
     #[serde(default)]
     conditions: Option<Vec<NodeCondition>>,
+    #[serde(default, rename = "nodeInfo")]
+    info: Option<NodeInfo>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NodeInfo {
+    #[serde(default, rename = "kubeletVersion")]
+    kubelet: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -97,6 +105,15 @@ impl NodeObject {
             return Readiness::Ready;
         }
         Readiness::NotReady(ready.last_transition_time.as_ref().map(|time| time.0.as_second()))
+    }
+
+    /// Major and minor version of its kubelet, e.g. of `v1.34.1-eks-113cf36`; `None` where they are not
+    /// said.
+    #[must_use]
+    pub fn kubelet(&self) -> Option<(u32, u32)> {
+        let version = self.status.info.as_ref()?.kubelet.as_deref()?.strip_prefix('v')?;
+        let mut parts = version.splitn(3, ['.', '+', '-']).map(str::parse);
+        Some((parts.next()?.ok()?, parts.next()?.ok()?))
     }
 
     /// Whether the node is cordoned.

@@ -39,6 +39,8 @@ pub(super) struct Stored {
     pub readiness: Readiness,
     pub cordoned: bool,
     pub schedulable: bool,
+    /// Major and minor version of the kubelet.
+    pub kubelet: Option<(u32, u32)>,
     pub version: u64,
 }
 
@@ -60,6 +62,7 @@ impl Stored {
             readiness,
             cordoned,
             schedulable,
+            kubelet,
             version: _,
         } = self;
         *labels == other.labels
@@ -71,6 +74,7 @@ impl Stored {
             && *readiness == other.readiness
             && *cordoned == other.cordoned
             && *schedulable == other.schedulable
+            && *kubelet == other.kubelet
     }
 
     /// Whether it can take pods that tolerate nothing.
@@ -137,6 +141,7 @@ impl State {
             readiness: node.readiness(),
             cordoned: node.is_cordoned(),
             schedulable: node.is_schedulable(),
+            kubelet: node.kubelet(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
         };

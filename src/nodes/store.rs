@@ -14,6 +14,12 @@ use crate::{metrics::Metrics, runtime::watch, selector::Selector};
 /// The label that says which zone a node is in.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
+/// The label that says which system a node runs.
+const OS_LABEL: &str = "kubernetes.io/os";
+
+/// The label by which virtual kubelets are known.
+const TYPE_LABEL: &str = "type";
+
 /// All nodes; clones share them.
 #[derive(Clone, Default)]
 pub struct NodeStore(Arc<Inner>);
@@ -198,6 +204,20 @@ impl NodeStore {
         self.read().nodes.get(node).map(|node| node.readiness)
     }
 
+    /// The oldest version among the kubelets that may run an agent: neither those of Windows nor
+    /// virtual ones, which run containers elsewhere and have versions of their own.
+    #[must_use]
+    pub fn oldest_kubelet(&self) -> Option<(u32, u32)> {
+        let state = self.read();
+        let is = |node: &Stored, key: &str, value: &str| {
+            node.label(key).is_some_and(|carried| **carried == *value)
+        };
+        let real = state.nodes.values().filter(|node| {
+            !is(node, OS_LABEL, "windows") && !is(node, TYPE_LABEL, "virtual-kubelet")
+        });
+        real.filter_map(|node| node.kubelet).min()
+    }
+
     /// The nodes that carry `key` as a label or taint, by name.
     #[must_use]
     pub fn carriers(&self, key: &str) -> Vec<Carrier> {
@@ -293,6 +313,34 @@ mod tests {
         let texts = store.read().texts_kept();
         assert!(texts < 300, "{texts} texts of one node");
         assert_eq!(labels(&store), [("a".into(), Some("load-9999".into()))]);
+    }
+
+    #[test]
+    fn n09_the_oldest_kubelet_that_runs_agents_decides() {
+        let store = NodeStore::default();
+        let add = |name: &str, version: &str, label: (&str, &str)| {
+            let node = serde_json::json!({
+                "metadata": {"name": name, "resourceVersion": "1", "labels": {label.0: label.1}},
+                "status": {"nodeInfo": {"kubeletVersion": version}}
+            });
+            let before = *store.changes().borrow();
+            store.apply(Event::Apply(serde_json::from_value(node).unwrap()));
+            *store.changes().borrow() != before
+        };
+        assert_eq!(store.oldest_kubelet(), None);
+        let linux = ("kubernetes.io/os", "linux");
+        add("new", "v1.34.1", linux);
+        add("virtual", "v1.15.2-vk-azure-aci-1.4", ("type", "virtual-kubelet"));
+        add("windows", "v1.20.0", ("kubernetes.io/os", "windows"));
+        add("odd", "unknown", linux);
+        add("unsaid", "", linux);
+        assert_eq!(store.oldest_kubelet(), Some((1, 34)));
+        for (version, read) in
+            [("v1.28.9-gke.1000", (1, 28)), ("v1.9.11+k3s1", (1, 9)), ("v1.30-rc.0", (1, 30))]
+        {
+            assert!(add("other", version, linux), "an upgrade is a change");
+            assert_eq!(store.oldest_kubelet(), Some(read));
+        }
     }
 
     #[test]

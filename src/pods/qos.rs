@@ -45,6 +45,10 @@ impl Amount {
         if self.is_some() { self } else { other }
     }
 
+    pub(super) fn value(self) -> f64 {
+        self.0
+    }
+
     /// `1100m` and `1.1` differ in their last bit when they are read as floating point.
     fn equals(self, other: Self) -> bool {
         // Some hundred roundings of 1.1e-16 each; one byte of 1 Ti is 9e-13.
@@ -54,7 +58,7 @@ impl Amount {
 
 impl Resources {
     /// As the API server completes them: what is limited only is also requested.
-    fn defaulted(self) -> Self {
+    pub(super) fn defaulted(self) -> Self {
         let (requests, limits) = (self.requests, self.limits);
         let requests =
             Amounts { cpu: requests.cpu.or(limits.cpu), memory: requests.memory.or(limits.memory) };

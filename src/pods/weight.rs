@@ -1,8 +1,8 @@
 //! How much of a budget of memory a pod takes.
 use super::{Container, PodObject, Port};
 
-/// What the usual pod takes with all that follows from it (its place in lists, its line in an index),
-/// as `make bench` measures it.
+/// What the usual pod takes with all that follows from it (its place in lists, its line in an
+/// index), as `make bench` measures it.
 const UNIT: usize = 4096;
 
 /// What a label takes beside its texts: two `String`s and its part of the map.

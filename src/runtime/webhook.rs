@@ -23,14 +23,11 @@ use crate::{
     webhook::{
         certificates::{CertificateKeeper, Certificates, HTTP1, Lifetimes, NAME, PINGLISTS},
         configuration::Endpoint,
+        injection::NATIVE_SIDECARS,
         review::Outcome,
         server::{self, Observer, Server},
     },
 };
-
-/// Since when the API server starts init containers that always restart before the others and ends
-/// them after.
-const NATIVE_SIDECARS: (u32, u32) = (1, 29);
 
 /// How long after a failure the API server is asked again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);

@@ -25,6 +25,8 @@ pub const WEBHOOK_ACCESS: WebhookAccess = WebhookAccess {
         // Whom to probe, and in which zone it runs.
         Permission { group: "", resources: &["pods", "namespaces"], verbs: &["list", "watch"] },
         Permission { group: "", resources: &["nodes"], verbs: &["list", "watch"] },
+        // Whether a namespace would refuse a pod because of its agent.
+        Permission { group: "", resources: &["limitranges", "resourcequotas"], verbs: &["list"] },
         // An agent that asks for its pinglist shows its pod's token.
         Permission {
             group: "authentication.k8s.io",

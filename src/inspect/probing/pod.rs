@@ -201,6 +201,8 @@ fn standpoint(
     let pods = [std::sync::Arc::new(facts.pod.clone())];
     let surroundings = Surroundings {
         before,
+        // The operator knows quotas; what the pod itself says is explained here.
+        constraints: &BTreeMap::new(),
         // Which of its pods take part is not decided here.
         nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None },
         // Whose turn it is concerns lists, which are not made here.

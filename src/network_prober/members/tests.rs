@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::{presence::EVIDENCE_SECONDS, *};
 use crate::network_prober::{
+    constraints::ByNamespace,
     scope::NamespaceFacts,
     tests::{pod, prober, setup},
 };
@@ -28,6 +29,7 @@ fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Me
         older: &[],
         pods: &pods.iter().map(read).collect::<Vec<_>>(),
         nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node },
+        constraints: &ByNamespace::new(),
         last,
         now: NOON,
     })
@@ -304,6 +306,7 @@ fn s17_forged_annotations_pause_no_other_namespace() {
         older: &[],
         pods: &pods.map(read).collect::<Vec<_>>(),
         nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) },
+        constraints: &ByNamespace::new(),
         last: None,
         now: NOON,
     });

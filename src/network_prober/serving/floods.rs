@@ -87,7 +87,10 @@ async fn start(limits: Limits) -> Running {
     let own = |name| pod(name, Some("team/np"), &json!({}));
     let view = view(&json!({}), &[own("a"), own("b"), own("c")]);
     let views = [(("team".to_owned(), "np".to_owned()), Arc::new(view))].into();
-    let world = World::knowing(setup(Some("operator")), Snapshot { views, synced: true });
+    let world = World::knowing(
+        setup(Some("operator")),
+        Snapshot { views, synced: true, ..Snapshot::default() },
+    );
     let (reviews, refused) = (Arc::<Reviews>::default(), Counter::default());
     let (client, shutdown) = (reviews.client(), Shutdown::default());
     let agents = Agents::new(world, client, Metrics::new(), shutdown, REVIEWS_OF_ONE_SOURCE);

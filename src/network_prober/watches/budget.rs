@@ -13,7 +13,8 @@ use super::PodQuery;
 pub struct Limit {
     /// Open watches. Each is a connection of some 40 kB, and a request every 20 s.
     pub watches: usize,
-    /// Pods. The usual one takes 4 kB with all that follows from it; a larger one counts as several.
+    /// Pods. The usual one takes 4 kB with all that follows from it; a larger one counts as
+    /// several.
     pub pods: usize,
 }
 
@@ -25,9 +26,9 @@ pub const OF_NAMESPACE: Limit = Limit { watches: 100, pods: 5_000 };
 /// webhook with three watches each. 15 requests a second; 12 MB and 40 MB of memory.
 pub const OF_AUTHORS: Limit = Limit { watches: 300, pods: 10_000 };
 
-/// Of the operator's namespace, so that no author is in an administrator's way: as many as may have a
-/// webhook, and more pods than two replicas can serve with lists. 80 MB, which leave room for 5,000
-/// waiting agents within the memory limit of the Deployment.
+/// Of the operator's namespace, so that no author is in an administrator's way: as many as may have
+/// a webhook, and more pods than two replicas can serve with lists. 80 MB, which leave room for
+/// 5,000 waiting agents within the memory limit of the Deployment.
 pub const OF_ADMINISTRATORS: Limit = Limit { watches: 100, pods: 20_000 };
 
 /// Whose `NetworkProber`s share a budget.
@@ -154,8 +155,8 @@ struct Used {
     pods: usize,
 }
 
-/// Distributes the budgets in the order of `demands`: whoever comes first keeps what it has. A watch
-/// that several need is paid for by the first of them.
+/// Distributes the budgets in the order of `demands`: whoever comes first keeps what it has. A
+/// watch that several need is paid for by the first of them.
 #[must_use]
 pub fn grant(demands: &[Demand], known: impl Fn(&PodQuery) -> Known) -> Grants {
     let mut grants = Grants::default();

@@ -30,8 +30,8 @@ mod tests;
 use budget::{Demand, Known, Over, Payer, grant};
 use pool::{ByUid, Pool};
 
-/// How long pods that were more than the budget are not read again: until then somebody has narrowed
-/// a selector or deleted something, or else reading them is in vain once more.
+/// How long pods that were more than the budget are not read again: until then somebody has
+/// narrowed a selector or deleted something, or else reading them is in vain once more.
 pub const RETRY: Duration = Duration::from_mins(5);
 
 /// Pods on a page of a list. The usual pod is 10 kB of JSON, but one may have more than a megabyte.
@@ -50,8 +50,8 @@ pub struct PodQuery {
     pub labels: String,
 }
 
-/// What a `NetworkProber` needs to have watched: the namespaces in which its pods may have agents, and
-/// its own, whose pods it gives an account of in any case.
+/// What a `NetworkProber` needs to have watched: the namespaces in which its pods may have agents,
+/// and its own, whose pods it gives an account of in any case.
 #[must_use]
 pub fn demand(settings: &Settings, scope: &Scope, tenancy: &Tenancy) -> Demand {
     let labels = settings.pods.to_string();

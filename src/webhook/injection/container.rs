@@ -7,8 +7,8 @@ use super::{Delivery, Recipe, Resources};
 use crate::{
     api::parse_quantity,
     pods::{
-        AGENT_CONTAINER, AGENT_VOLUME, CONSTRAINT_ANNOTATION, METRICS_PORT, PING_PORT, PodObject,
-        Qos,
+        AGENT_CONTAINER, AGENT_VOLUME, CONSTRAINT_ANNOTATION, Compute, METRICS_PORT, PING_PORT,
+        PodObject, Qos,
     },
 };
 
@@ -40,6 +40,17 @@ const GUARANTEED_CPU: &str = "50m";
 /// The same for memory: the agent is one static program with a small heap.
 const GUARANTEED_MEMORY: &str = "64Mi";
 
+/// The processor time an agent may use where all of the pod's containers have a limit, which a quota
+/// may demand: in each tenth of a second 10 ms, which is a scrape of 2,000 series.
+const LIMITED_CPU: &str = "100m";
+
+/// What an agent requests where all of the pod's containers request something and the recipe nothing:
+/// the defaults of the spec.
+const REQUESTED_CPU: &str = "10m";
+
+/// The same for memory.
+const REQUESTED_MEMORY: &str = "16Mi";
+
 /// Readable by every user, written in decimal as the original does: 0644.
 const MODE: u32 = 420;
 
@@ -63,7 +74,7 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
             // agent has no use for it, and we are not asked a second time because of it.
             {"name": AGENT_VOLUME, "mountPath": ACCOUNT, "readOnly": true},
         ],
-        "resources": resources(pod, &recipe.resources),
+        "resources": written(resources(pod, &recipe.resources)),
         "securityContext": security_context(pod, recipe),
     });
     if recipe.own_image {
@@ -162,14 +173,15 @@ pub(super) fn volume(recipe: &Recipe) -> Value {
     json!({"name": AGENT_VOLUME, "projected": {"defaultMode": MODE, "sources": sources}})
 }
 
-/// The agent's resources, such that the pod's class of service stays what it is.
-fn resources(pod: &PodObject, asked: &Resources) -> Value {
+/// The agent's resources, such that the pod's class of service stays what it is, and no quota demands
+/// what is not there.
+pub(super) fn resources(pod: &PodObject, asked: &Resources) -> Resources {
     let mut given = asked.clone();
     match pod.qos() {
         // Those of the pod are the agent's too; the sum over the containers must not exceed them.
         _ if pod.has_pod_resources() => given.drop_computing(),
         Qos::BestEffort => given.drop_computing(),
-        Qos::Burstable => {}
+        Qos::Burstable => given.complete(pod),
         Qos::Guaranteed => {
             for (name, least) in [("cpu", GUARANTEED_CPU), ("memory", GUARANTEED_MEMORY)] {
                 let amount = guaranteed(asked, name, least);
@@ -178,8 +190,12 @@ fn resources(pod: &PodObject, asked: &Resources) -> Value {
             }
         }
     }
+    given
+}
+
+fn written(resources: Resources) -> Value {
     let mut object = Map::new();
-    for (key, amounts) in [("requests", given.requests), ("limits", given.limits)] {
+    for (key, amounts) in [("requests", resources.requests), ("limits", resources.limits)] {
         if !amounts.is_empty() {
             object.insert(key.into(), json!(amounts));
         }
@@ -189,7 +205,6 @@ fn resources(pod: &PodObject, asked: &Resources) -> Value {
 
 /// What is both requested and allowed: the limit, else the larger of the request and `least`.
 fn guaranteed(asked: &Resources, name: &str, least: &str) -> String {
-    let size = |text: &str| parse_quantity(text).unwrap_or_default();
     let of = |amounts: &BTreeMap<String, String>| {
         amounts.get(name).filter(|text| size(text) > 0.0).cloned()
     };
@@ -198,7 +213,32 @@ fn guaranteed(asked: &Resources, name: &str, least: &str) -> String {
         .unwrap_or_else(|| least.into())
 }
 
+fn size(text: &str) -> f64 {
+    parse_quantity(text).unwrap_or_default()
+}
+
 impl Resources {
+    /// A quota on requests or limits refuses a pod with a container that has none. Where there is one
+    /// all of the pod's containers have them, or else it would be refused without us; so the agent has
+    /// what all of them have.
+    fn complete(&mut self, pod: &PodObject) {
+        for (what, request, limit) in [
+            (Compute::Cpu, REQUESTED_CPU, LIMITED_CPU),
+            (Compute::Memory, REQUESTED_MEMORY, GUARANTEED_MEMORY),
+        ] {
+            let name = what.as_str();
+            if pod.all_state(what, true) && !self.limits.contains_key(name) {
+                let request = self.requests.get(name).filter(|text| size(text) > size(limit));
+                self.limits.insert(name.into(), request.map_or(limit, |text| text).to_owned());
+            }
+            // What is limited the API server has requested as well.
+            let stated = self.requests.contains_key(name) || self.limits.contains_key(name);
+            if pod.all_state(what, false) && !stated {
+                self.requests.insert(name.into(), request.into());
+            }
+        }
+    }
+
     /// Without what decides the class, and without huge pages, which nobody may have without it.
     fn drop_computing(&mut self) {
         let keep =

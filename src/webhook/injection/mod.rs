@@ -17,6 +17,10 @@ mod tests;
 
 pub use patch::{Op, patch};
 
+/// Since when API servers and kubelets start init containers that always restart before the others and
+/// end them after.
+pub const NATIVE_SIDECARS: (u32, u32) = (1, 29);
+
 /// How the agent of one `NetworkProber` is built into a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
@@ -36,7 +40,8 @@ pub struct Recipe {
     pub config_map: String,
     /// What the agent asks for, as far as the pod's quality of service allows.
     pub resources: Resources,
-    /// The server knows init containers that always restart (1.29 and newer).
+    /// The API server and the kubelets know init containers that always restart
+    /// ([`NATIVE_SIDECARS`]).
     pub native_sidecar: bool,
 }
 
@@ -121,6 +126,8 @@ pub enum SkipReason {
     NamespaceExcluded,
     /// Its namespace does not consent to this `NetworkProber`.
     NamespaceNotConsenting,
+    /// A `LimitRange` or a `ResourceQuota` of its namespace would refuse it with the agent.
+    ResourcesRefused,
     /// More pods are selected than are watched for whoever made the `NetworkProber`.
     OverBudget,
     /// Nothing shows that the webhook was asked: the pod is older, or the webhook was away.
@@ -131,7 +138,7 @@ pub enum SkipReason {
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::HostNetwork,
         Self::OptedOut,
         Self::PortTaken,
@@ -145,6 +152,7 @@ impl SkipReason {
         Self::AgentFailing,
         Self::NamespaceExcluded,
         Self::NamespaceNotConsenting,
+        Self::ResourcesRefused,
         Self::OverBudget,
         Self::CreatedBefore,
         Self::Stripped,
@@ -167,6 +175,7 @@ impl SkipReason {
             Self::AgentFailing => "AgentFailing",
             Self::NamespaceExcluded => "NamespaceExcluded",
             Self::NamespaceNotConsenting => "NamespaceNotConsenting",
+            Self::ResourcesRefused => "ResourcesRefused",
             Self::OverBudget => "OverBudget",
             Self::CreatedBefore => "CreatedBefore",
             Self::Stripped => "Stripped",
@@ -178,6 +187,12 @@ impl std::fmt::Display for SkipReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// What the agent of a pod requests and is limited to.
+#[must_use]
+pub fn resources(pod: &PodObject, recipe: &Recipe) -> Resources {
+    container::resources(pod, &recipe.resources)
 }
 
 /// The agent's container and volume for a pod of its own, as in a `DaemonSet`.

@@ -272,6 +272,40 @@ fn qos_is_kept() {
     }
 }
 
+/// A quota refuses a pod with one container that does not say what it counts.
+#[test]
+fn n09_an_agent_states_what_all_containers_of_its_pod_state() {
+    let none = Recipe { resources: Resources::default(), ..recipe() };
+    let both = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+    let requests = json!({"requests": both("1m", "1Mi")});
+    let limits = json!({"requests": both("1m", "1Mi"), "limits": both("1", "1Gi")});
+    let cpu = json!({"requests": {"cpu": "1m"}, "limits": {"cpu": "1"}});
+    let written = |requests: Value, limits: Value| json!({"requests": requests, "limits": limits});
+    for (first, second, recipe, expected) in [
+        (&requests, &requests, &none, json!({"requests": both("10m", "16Mi")})),
+        (&limits, &limits, &none, json!({"limits": both("100m", "64Mi")})),
+        (&limits, &requests, &none, json!({"requests": both("10m", "16Mi")})),
+        (&limits, &cpu, &none, json!({"limits": {"cpu": "100m"}})),
+        // What the author has written stays.
+        (&limits, &limits, &recipe(), written(both("10m", "32Mi"), both("100m", "64Mi"))),
+        (&requests, &requests, &recipe(), written(both("10m", "32Mi"), json!({"memory": "64Mi"}))),
+    ] {
+        let mut pod = plain();
+        pod["spec"]["containers"][0]["resources"] = first.clone();
+        pod["spec"]["initContainers"][0]["resources"] = second.clone();
+        let injected = inject(&pod, recipe);
+        assert_eq!(agent(&injected)["resources"], expected, "{first} {second}");
+        assert_eq!((read(&pod).qos(), read(&injected).qos()), (Qos::Burstable, Qos::Burstable));
+    }
+    // A request above the usual limit is the limit.
+    let mut large = none.clone();
+    large.resources.requests.insert("cpu".into(), "1".into());
+    let mut pod = plain();
+    pod["spec"]["containers"][0]["resources"] = cpu.clone();
+    pod["spec"]["initContainers"][0]["resources"] = cpu;
+    assert_eq!(agent(&inject(&pod, &large))["resources"]["limits"]["cpu"], "1");
+}
+
 #[test]
 fn a_guaranteed_agent_has_what_was_asked_if_that_is_more() {
     let both = json!({"cpu": "1", "memory": "1Gi"});

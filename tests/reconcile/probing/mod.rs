@@ -18,9 +18,11 @@ mod admission;
 mod children;
 mod entries;
 mod flooded;
+mod kubelets;
 mod lists;
 mod namespaces;
 mod originals;
+mod quotas;
 mod watches;
 
 /// What every test selects.

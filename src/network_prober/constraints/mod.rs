@@ -1,0 +1,216 @@
+//! Whether a namespace would refuse a pod because of its agent.
+//!
+//! What a `LimitRange` or a `ResourceQuota` refuses does not exist, so that nobody counts it. Pods
+//! that would be refused because of their agent are created without one. Pure, but for [`reading`].
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{LimitRange, ResourceQuota},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::ResourceExt;
+
+use crate::{
+    api::parse_quantity,
+    pods::{Compute, Needs, PodObject},
+    webhook::injection::{self, Recipe, Resources},
+};
+
+pub mod reading;
+#[cfg(test)]
+mod tests;
+
+/// How many of either a namespace may have: the API server asks them all for each pod, and nobody
+/// has as many.
+const MOST: usize = 100;
+
+/// How far a sum may be above a limit for want of precision.
+const ROUNDING: f64 = 1e-9;
+
+/// What a namespace demands of pods and their containers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Constraints {
+    ranges: Vec<Range>,
+    quotas: Vec<Quota>,
+}
+
+type Amounts = BTreeMap<String, f64>;
+
+/// What a `LimitRange` demands of each container.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Range {
+    name: String,
+    min: Amounts,
+    max: Amounts,
+    ratio: Amounts,
+    default: Amounts,
+    default_request: Amounts,
+}
+
+/// What a `ResourceQuota` holds, and what is used of it; or what a `LimitRange` allows one pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Quota {
+    object: String,
+    hard: Amounts,
+    used: Amounts,
+}
+
+/// Of each namespace that has any.
+pub type ByNamespace = BTreeMap<String, Constraints>;
+
+fn amounts(map: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+    let read = |(name, amount): (&String, &Quantity)| {
+        Some((name.clone(), parse_quantity(&amount.0).ok()?))
+    };
+    map.into_iter().flatten().filter_map(read).collect()
+}
+
+impl Constraints {
+    /// Takes what concerns containers, and pods as a whole.
+    pub fn add_range(&mut self, range: &LimitRange) {
+        let items = || range.spec.iter().flat_map(|spec| &spec.limits);
+        let pods = items().filter(|item| item.type_ == "Pod");
+        for max in pods.map(|item| amounts(item.max.as_ref())) {
+            let both = max.into_iter().flat_map(|(name, max)| {
+                [(format!("limits.{name}"), max), (format!("requests.{name}"), max)]
+            });
+            self.put(format!("LimitRange {}", range.name_any()), both, Amounts::new());
+        }
+        let items = items().filter(|item| item.type_ == "Container").map(|item| Range {
+            name: range.name_any(),
+            min: amounts(item.min.as_ref()),
+            max: amounts(item.max.as_ref()),
+            ratio: amounts(item.max_limit_request_ratio.as_ref()),
+            default: amounts(item.default.as_ref()),
+            default_request: amounts(item.default_request.as_ref()),
+        });
+        self.ranges.extend(items.take(MOST.saturating_sub(self.ranges.len())));
+    }
+
+    /// Takes what concerns CPU and memory of ordinary pods.
+    pub fn add_quota(&mut self, quota: &ResourceQuota) {
+        let scopes = quota.spec.iter().flat_map(|spec| spec.scopes.iter().flatten());
+        let selects = quota.spec.iter().any(|spec| spec.scope_selector.is_some());
+        // One of other scopes is about some pods only, which we do not tell apart.
+        let ordinary = scopes.into_iter().all(|s| s == "NotBestEffort" || s == "NotTerminating");
+        // Until its status is there it holds nobody up.
+        let Some(status) = quota.status.as_ref().filter(|_| ordinary && !selects) else { return };
+        let (hard, used) = (amounts(status.hard.as_ref()), amounts(status.used.as_ref()));
+        self.put(format!("ResourceQuota {}", quota.name_any()), hard, used);
+    }
+
+    fn put(
+        &mut self,
+        object: String,
+        hard: impl IntoIterator<Item = (String, f64)>,
+        mut used: Amounts,
+    ) {
+        let hard = hard.into_iter().filter(|(name, _)| counted(name).is_some());
+        let hard: Amounts = hard.collect();
+        used.retain(|name, _| hard.contains_key(name));
+        if !hard.is_empty() && self.quotas.len() < MOST {
+            self.quotas.push(Quota { object, hard, used });
+        }
+    }
+
+    /// Whether there is nothing to look at.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.quotas.is_empty()
+    }
+
+    /// Why a pod would be refused because of its agent; nothing if it would be refused without as
+    /// well.
+    #[must_use]
+    pub fn refusal(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
+        self.refuses(&injection::resources(pod, recipe), &pod.needs())
+    }
+
+    /// Why a pod that exists would be refused with an agent.
+    #[must_use]
+    pub fn refusal_of_existing(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
+        // The quota has counted it.
+        self.refuses(&injection::resources(pod, recipe), &Needs::default())
+    }
+
+    /// Why any pod would be refused with an agent that has what the spec says.
+    #[must_use]
+    pub fn refusal_of_all(&self, recipe: &Recipe) -> Option<String> {
+        self.refuses(&recipe.resources, &Needs::default())
+    }
+
+    fn refuses(&self, agent: &Resources, pod: &Needs) -> Option<String> {
+        let by_range = self.ranges.iter().find_map(|range| range.refuses(agent));
+        by_range.or_else(|| self.quotas.iter().find_map(|quota| quota.refuses(agent, pod)))
+    }
+}
+
+fn of(amounts: &BTreeMap<String, String>, name: &str) -> Option<f64> {
+    amounts.get(name).and_then(|text| parse_quantity(text).ok())
+}
+
+/// What is requested: what is limited only is requested as well.
+fn requested(agent: &Resources, name: &str) -> Option<f64> {
+    of(&agent.requests, name).or_else(|| of(&agent.limits, name))
+}
+
+fn exceeds(amount: f64, limit: f64) -> bool {
+    amount > limit * (1.0 + ROUNDING)
+}
+
+impl Range {
+    fn refuses(&self, agent: &Resources) -> Option<String> {
+        let names = self.min.keys().chain(self.max.keys()).chain(self.ratio.keys());
+        names.into_iter().find_map(|name| {
+            let limit = of(&agent.limits, name).or_else(|| self.default.get(name).copied());
+            let request =
+                requested(agent, name).or_else(|| self.default_request.get(name).copied());
+            let at = |bounds: &Amounts| bounds.get(name).copied();
+            let says = |what: &str| Some(format!("LimitRange {}: {what} {name}", self.name));
+            match (request, limit) {
+                (Some(request), _) if at(&self.min).is_some_and(|min| exceeds(min, request)) => {
+                    says("the agent requests less than the minimum of")
+                }
+                (_, Some(most)) | (Some(most), None)
+                    if at(&self.max).is_some_and(|max| exceeds(most, max)) =>
+                {
+                    says("the agent has more than the maximum of")
+                }
+                (Some(request), Some(limit))
+                    if at(&self.ratio).is_some_and(|ratio| exceeds(limit, ratio * request)) =>
+                {
+                    says("limit and request of the agent are too far apart in")
+                }
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Whether a resource of a quota is an amount of containers: of what, and whether it is the limit.
+fn counted(name: &str) -> Option<(Compute, bool)> {
+    Some(match name {
+        "cpu" | "requests.cpu" => (Compute::Cpu, false),
+        "memory" | "requests.memory" => (Compute::Memory, false),
+        "limits.cpu" => (Compute::Cpu, true),
+        "limits.memory" => (Compute::Memory, true),
+        _ => return None,
+    })
+}
+
+impl Quota {
+    fn refuses(&self, agent: &Resources, pod: &Needs) -> Option<String> {
+        self.hard.iter().find_map(|(name, hard)| {
+            let (what, is_limit) = counted(name)?;
+            let needed = if is_limit {
+                of(&agent.limits, what.as_str())
+            } else {
+                requested(agent, what.as_str())
+            };
+            let used = self.used.get(name).copied().unwrap_or_default();
+            let without = used + pod.get(what, is_limit);
+            let refused = !exceeds(without, *hard) && exceeds(without + needed?, *hard);
+            refused.then(|| format!("{}: no room for the agent in {name}", self.object))
+        })
+    }
+}

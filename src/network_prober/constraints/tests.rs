@@ -1,0 +1,151 @@
+//! Pods that are refused with an agent, and those that are not.
+use serde_json::{Value, json};
+
+use super::*;
+use crate::webhook::injection::Delivery;
+
+fn recipe(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Recipe {
+    let map = |amounts: &[(&str, &str)]| {
+        amounts.iter().map(|(name, amount)| ((*name).into(), (*amount).into())).collect()
+    };
+    Recipe {
+        prober: "team/np".into(),
+        image: "agent".into(),
+        own_image: true,
+        http_port: 8080,
+        prometheus_port: 2112,
+        delivery: Delivery::ConfigMap,
+        config_map: "np".into(),
+        resources: Resources { requests: map(requests), limits: map(limits) },
+        native_sidecar: true,
+    }
+}
+
+/// That of a `NetworkProber` that says nothing of it.
+fn usual() -> Recipe {
+    recipe(&[("cpu", "10m"), ("memory", "16Mi")], &[("memory", "64Mi")])
+}
+
+fn range(type_: &str, item: &Value) -> Constraints {
+    let mut item = item.clone();
+    item["type"] = json!(type_);
+    let range = json!({"metadata": {"name": "range"}, "spec": {"limits": [item]}});
+    let mut constraints = Constraints::default();
+    constraints.add_range(&serde_json::from_value(range).unwrap());
+    constraints
+}
+
+fn quota(spec: &Value, hard: &Value, used: &Value) -> Constraints {
+    let quota = json!({
+        "metadata": {"name": "quota"}, "spec": spec, "status": {"hard": hard, "used": used},
+    });
+    let mut constraints = Constraints::default();
+    constraints.add_quota(&serde_json::from_value(quota).unwrap());
+    constraints
+}
+
+fn pod(resources: &Value) -> PodObject {
+    let spec = json!({"containers": [{"name": "app", "resources": resources}]});
+    serde_json::from_value(json!({"spec": spec})).unwrap()
+}
+
+fn burstable() -> PodObject {
+    pod(&json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}))
+}
+
+#[test]
+fn n09_a_limit_range_is_met_or_named() {
+    for (item, words) in [
+        (json!({"min": {"cpu": "10m", "memory": "16Mi"}}), None),
+        (json!({"min": {"cpu": "0.02"}}), Some("less than the minimum of cpu")),
+        (json!({"min": {"memory": "32Mi"}}), Some("less than the minimum of memory")),
+        (json!({"max": {"memory": "64Mi"}}), None),
+        (json!({"max": {"memory": "50Mi"}}), Some("more than the maximum of memory")),
+        (json!({"maxLimitRequestRatio": {"memory": "4"}}), None),
+        (json!({"maxLimitRequestRatio": {"memory": "2"}}), Some("too far apart in memory")),
+        // What the agent does not say, the range says in its place.
+        (json!({"max": {"cpu": "1"}, "default": {"cpu": "1"}}), None),
+        (
+            json!({"maxLimitRequestRatio": {"cpu": "10"}, "default": {"cpu": "1"}}),
+            Some("too far apart in cpu"),
+        ),
+        (json!({}), None),
+    ] {
+        let constraints = range("Container", &item);
+        let text = constraints.refusal(&burstable(), &usual());
+        let named = text.as_deref().map(|text| text.starts_with("LimitRange range: "));
+        assert_eq!(named, words.map(|_| true), "{item}: {text:?}");
+        assert!(words.is_none_or(|words| text.unwrap().ends_with(words)), "{item}");
+        assert_eq!(constraints.refusal_of_all(&usual()).is_some(), words.is_some(), "{item}");
+        // Of other things it says nothing.
+        let volumes = range("PersistentVolumeClaim", &item);
+        assert!(volumes.is_empty() && volumes.refusal(&burstable(), &usual()).is_none());
+    }
+    // A pod without CPU and memory gets an agent without.
+    let strict = range("Container", &json!({"min": {"cpu": "1"}}));
+    assert_eq!(strict.refusal(&pod(&json!({})), &usual()), None);
+    let asked = recipe(&[("cpu", "1")], &[]);
+    assert_eq!(strict.refusal(&burstable(), &asked), None);
+    // The pod as a whole: 50m and the agent's 10m.
+    let whole = |max: &str| range("Pod", &json!({"max": {"cpu": max}}));
+    assert_eq!(whole("60m").refusal(&burstable(), &usual()), None);
+    let text = whole("55m").refusal(&burstable(), &usual());
+    assert_eq!(text.unwrap(), "LimitRange range: no room for the agent in requests.cpu");
+}
+
+#[test]
+fn n09_a_quota_is_to_blame_only_if_the_pod_fits_without_its_agent() {
+    let quota = |hard: &str, used: &str| {
+        quota(
+            &json!({}),
+            &json!({"requests.cpu": hard, "pods": "1"}),
+            &json!({"requests.cpu": used}),
+        )
+    };
+    let says = |constraints: &Constraints| constraints.refusal(&burstable(), &usual());
+    assert_eq!(says(&quota("100m", "40m")), None, "50m and 10m fit exactly");
+    let text = says(&quota("100m", "41m")).unwrap();
+    assert_eq!(text, "ResourceQuota quota: no room for the agent in requests.cpu");
+    assert_eq!(says(&quota("100m", "51m")), None, "it is refused without an agent too");
+    assert_eq!(quota("100m", "90m").refusal_of_all(&usual()), None);
+    assert!(quota("100m", "91m").refusal_of_all(&usual()).is_some());
+    assert!(quota("100m", "95m").refusal_of_existing(&burstable(), &usual()).is_some());
+}
+
+#[test]
+fn n09_quotas_of_other_pods_and_of_other_things_are_passed_over() {
+    let full = json!({"limits.memory": "1Mi"});
+    let add = |spec: &Value, hard: &Value| quota(spec, hard, hard);
+    for spec in [
+        json!({"scopes": ["BestEffort"]}),
+        json!({"scopes": ["Terminating"]}),
+        json!({"scopeSelector": {"matchExpressions": []}}),
+    ] {
+        assert!(add(&spec, &full).is_empty(), "{spec}");
+    }
+    assert!(add(&json!({}), &json!({"pods": "1", "requests.nvidia.com/gpu": "1"})).is_empty());
+    let scoped = add(&json!({"scopes": ["NotBestEffort", "NotTerminating"]}), &full);
+    assert!(scoped.refusal_of_all(&usual()).is_some());
+    // Before the controller has counted, nobody is held up.
+    let mut new = Constraints::default();
+    new.add_quota(&serde_json::from_value(json!({"spec": {"hard": full}})).unwrap());
+    assert!(new.is_empty());
+}
+
+/// Nothing that somebody writes breaks anything, nor does it take much.
+#[test]
+fn n09_odd_constraints_are_no_trouble() {
+    let mut constraints = Constraints::default();
+    for number in 0..1_000 {
+        let limits: Vec<_> = (0..10)
+            .map(|_| json!({"type": "Container", "min": {"cpu": "-1"}, "max": {"memory": "1e400"}}))
+            .collect();
+        let range = json!({"metadata": {"name": format!("r{number}")}, "spec": {"limits": limits}});
+        constraints.add_range(&serde_json::from_value(range).unwrap());
+        let quota = json!({"status": {"hard": {"cpu": "0", "limits.cpu": "nonsense"}}});
+        constraints.add_quota(&serde_json::from_value(quota).unwrap());
+    }
+    assert_eq!((constraints.ranges.len(), constraints.quotas.len()), (MOST, MOST));
+    assert!(constraints.refusal(&PodObject::default(), &usual()).is_none());
+    assert!(constraints.refusal_of_all(&usual()).is_some(), "no CPU at all");
+}
