@@ -92,8 +92,8 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
         let mut backtests = Vec::new();
         for watch in &watches {
             let (range, population) = (args.range(watch, now)?, args.nodes.population().await?);
-            let (labels, thresholds) = (&args.series.node_labels, &args.thresholds);
-            let run = backtest::run(watch, &endpoints, labels, population, range, thresholds);
+            let (exporters, thresholds) = (args.series.exporters(), &args.thresholds);
+            let run = backtest::run(watch, &endpoints, &exporters, population, range, thresholds);
             backtests.push(run.await?);
         }
         Ok(backtests)

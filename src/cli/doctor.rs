@@ -51,15 +51,15 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         let kinds = args.kinds.kinds()?;
         let (access, user) = (args.cluster.access(), args.user.as_deref());
         let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
-        let (place, labels) = (args.operator.place(), &args.series.node_labels);
-        let mut facts = doctor::gather(&access, user, &place, labels, &kinds).await;
+        let (place, exporters) = (args.operator.place(), args.series.exporters());
+        let mut facts = doctor::gather(&access, user, &place, &exporters, &kinds).await;
         for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
             let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
             let watches = watches.unwrap_or_default();
             if let Some(probing) = facts.probing.as_mut().filter(|_| client.name() == DEFAULT) {
                 doctor::gather_figures(probing, client).await;
             }
-            facts.endpoints.push(doctor::gather_endpoint(client, labels, watches).await);
+            facts.endpoints.push(doctor::gather_endpoint(client, &exporters, watches).await);
         }
         anyhow::Ok(doctor::checks(&facts))
     })?;

@@ -64,8 +64,8 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
         let mut evaluations = Vec::new();
         for watch in &watches {
             let population = args.nodes.population().await?;
-            let labels = &args.series.node_labels;
-            evaluations.push(evaluate::evaluate(watch, &endpoints, labels, population).await?);
+            let exporters = args.series.exporters();
+            evaluations.push(evaluate::evaluate(watch, &endpoints, &exporters, population).await?);
         }
         Ok(evaluations)
     })?;

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     manifests,
+    prometheus::{Exporters, exporters::BIRD_EXPORTER, promql::Matchers},
     runtime::{self, component::Component, log::LogFormat},
     traffic_watch::{ceiling, limits::Share},
     webhook::certificates::Lifetimes,
@@ -35,9 +36,15 @@ pub struct RunArgs {
     #[command(flatten)]
     pub prometheus: PrometheusArgs,
 
-    /// How series name nodes.
+    /// Whose series are believed, and how they name nodes.
     #[command(flatten)]
     pub series: SeriesArgs,
+
+    /// Label matchers of the series of bird_exporter that the gate of a RouteReflectorSet believes; empty:
+    /// those of every job.
+    #[arg(long, env = "TRAFFIC_OPERATOR_BIRD_EXPORTER_SELECTOR", value_name = "MATCHERS")]
+    #[arg(default_value = BIRD_EXPORTER)]
+    pub bird_exporter_selector: Matchers,
 
     /// Whether custom resources may bring PromQL of their own (spec.query, spec.criteria). Whoever may
     /// create them can then read everything that the endpoint's credentials can.
@@ -160,7 +167,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         } else {
             None
         },
-        node_labels: args.series.node_labels.clone(),
+        exporters: Exporters {
+            bird_exporter: args.bird_exporter_selector.clone(),
+            ..args.series.exporters()
+        },
         own_queries: args.own_queries,
         admin: runtime::admin::AdminConfig {
             address: args.admin_address,
@@ -209,6 +219,14 @@ mod tests {
     #[test]
     fn the_defaults_are_good_values() {
         assert_eq!(parse(&[]).unwrap().series.node_labels, ["node", "nodename", "kubernetes_node"]);
+        let args = parse(&[]).unwrap();
+        assert_eq!(args.series.node_exporter_selector.to_string(), r#"job="node-exporter""#);
+        assert_eq!(args.bird_exporter_selector.to_string(), r#"job="bird-exporter""#);
+        let every = parse(&["--node-exporter-selector=", "--bird-exporter-selector={}"]).unwrap();
+        assert!(every.series.node_exporter_selector.is_empty());
+        assert!(every.bird_exporter_selector.is_empty());
+        let error = parse(&["--node-exporter-selector", "job=node-exporter"]).unwrap_err();
+        assert!(error.to_string().contains("job=\"node-exporter\""), "{error}");
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! The flag that says how series name nodes: one of every command that reads them.
+//! The flags that say whose series are believed, and how they name nodes: those of every command that
+//! reads them.
 use clap::Args;
 
 use super::values::label_name;
+use crate::prometheus::{Exporters, exporters::NODE_EXPORTER, promql::Matchers};
 
 /// How series name nodes.
 #[derive(Args, Clone, Debug)]
@@ -12,4 +14,22 @@ pub struct SeriesArgs {
     #[arg(value_delimiter = ',', default_value = "node,nodename,kubernetes_node")]
     #[arg(value_parser = label_name)]
     pub node_labels: Vec<String>,
+
+    /// Label matchers of the series of the node exporter that the built-in measurement believes; empty:
+    /// those of every job.
+    #[arg(long, env = "TRAFFIC_OPERATOR_NODE_EXPORTER_SELECTOR", value_name = "MATCHERS")]
+    #[arg(default_value = NODE_EXPORTER)]
+    pub node_exporter_selector: Matchers,
+}
+
+impl SeriesArgs {
+    /// What is believed of node exporters; of others everything.
+    #[must_use]
+    pub fn exporters(&self) -> Exporters {
+        Exporters {
+            node_labels: self.node_labels.clone(),
+            node_exporter: self.node_exporter_selector.clone(),
+            bird_exporter: Matchers::default(),
+        }
+    }
 }

@@ -2,6 +2,7 @@
 use crate::{
     api::TrafficWatch,
     controller::Error,
+    prometheus::Exporters,
     traffic_watch::{Settings, view::MeasureView},
 };
 
@@ -12,8 +13,10 @@ use crate::{
 /// What is wrong with the spec.
 pub fn of(watch: &TrafficWatch) -> Result<Vec<MeasureView>, Error> {
     let settings = Settings::of(watch)?;
-    let view =
-        |criterion: &_| MeasureView { query: String::new(), ..MeasureView::of(criterion, &[]) };
+    let view = |criterion: &_| MeasureView {
+        query: String::new(),
+        ..MeasureView::of(criterion, &Exporters::default())
+    };
     Ok(settings.criteria.iter().map(view).collect())
 }
 

@@ -2,13 +2,14 @@
 //!
 //! `config` says which endpoints there are, `endpoints` has a client for each. `client` asks, over
 //! `transport` with the `secrets` of now; `decode` reads (pure); `promql` checks and writes the
-//! text; `sharing` lets everything that needs the same answer in the same tick have it from one
+//! text, `exporters` says whose series are believed; `sharing` lets everything that needs the same answer in the same tick have it from one
 //! request, and `budget` says how many there may be.
 mod budget;
 mod client;
 mod config;
 pub mod decode;
 mod endpoints;
+pub mod exporters;
 pub mod promql;
 mod secrets;
 mod sharing;
@@ -21,6 +22,7 @@ pub use budget::{Payer, Seat};
 pub use client::{Answer, Client};
 pub use config::{DEFAULT, DEFAULT_URL, EndpointConfig, EndpointsConfig};
 pub use endpoints::Endpoints;
+pub use exporters::Exporters;
 pub use sharing::{Late, Shared};
 
 /// Why there is no answer. The words are condition reasons and metric labels.

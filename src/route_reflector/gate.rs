@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use crate::{
     nodes::{Identity, Resolution, ShortNames},
-    prometheus::{QueryError, decode},
+    prometheus::{
+        Exporters, QueryError, decode,
+        exporters::{MEASURE, job_of, note_job, other_jobs, untrusted},
+    },
 };
 
 /// How long after a step a sample must have been taken to be of the time after it: the watch that
 /// tells Calico's confd, its rendering, and BIRD's reload. Sessions that a reload resets are down then.
 pub const SETTLE_SECONDS: f64 = 5.0;
-
-/// The label that tells the two measures of the built-in query apart.
-const MEASURE: &str = "measure";
 
 /// The measure of when the samples were taken.
 const SAMPLED: &str = "sampled";
@@ -26,17 +26,24 @@ const NAMED: usize = 3;
 ///
 /// Calico names a session by its kind and its neighbour's address: `Node_10_0_0_1`.
 #[must_use]
-pub fn query(node_labels: &[String], excluded: &[IpAddr]) -> String {
-    let by = by(node_labels);
+pub fn query(exporters: &Exporters, excluded: &[IpAddr]) -> String {
+    let by = by(&exporters.node_labels);
     let except = if excluded.is_empty() {
         String::new()
     } else {
         let names: Vec<_> = excluded.iter().map(|address| escaped(*address)).collect();
         format!(r#",name!~"(Mesh|Global|Node)_({})""#, names.join("|"))
     };
-    format!(
-        r#"count by ({by}) (bird_protocol_up{{proto="BGP",state="Established"{except}}} == 1) or label_replace(min by ({by}) (timestamp(bird_protocol_up{{proto="BGP"}})), "{MEASURE}", "{SAMPLED}", "", "")"#
-    )
+    let (metric, believed, bgp) = ("bird_protocol_up", &exporters.bird_exporter, r#"proto="BGP""#);
+    let established = format!(r#"{bgp},state="Established"{except}"#);
+    let (up, all) = (believed.select(metric, &established), believed.select(metric, bgp));
+    let mut text = format!(
+        r#"count by ({by}) ({up} == 1) or label_replace(min by ({by}) (timestamp({all})), "{MEASURE}", "{SAMPLED}", "", "")"#
+    );
+    if let Some(jobs) = other_jobs(metric, bgp, believed) {
+        text = format!("{text} or {jobs}");
+    }
+    text
 }
 
 fn by(node_labels: &[String]) -> String {
@@ -66,6 +73,8 @@ pub struct Measured {
     pub nodes: BTreeMap<Arc<str>, Counted>,
     /// How many series were no evidence: not finite, negative, of no node, two for one node.
     pub rejected: usize,
+    /// Jobs that have the series, where none of them is believed.
+    pub other_jobs: Vec<String>,
 }
 
 impl Measured {
@@ -81,6 +90,10 @@ impl Measured {
         let mut measured = Self::default();
         let (mut names, mut undecided, mut twice) = (ShortNames::default(), vec![], vec![]);
         decode::vector(status, content_type, body, |element| {
+            if let Some(job) = job_of(&element.labels) {
+                note_job(&mut measured.other_jobs, job);
+                return Ok(());
+            }
             let found = identity.resolve(node_labels, |label| element.labels.get(label));
             let value = element.value.filter(|value| value.is_finite() && *value >= 0.0);
             let sampled = element.labels.get(MEASURE) == Some(SAMPLED);
@@ -138,6 +151,8 @@ pub enum Shut {
     Unavailable(String),
     /// Nodes with fewer sessions than they are to have: node, established, expected.
     Missing(Vec<(Arc<str>, u32, u32)>),
+    /// No series is believed; these jobs have some.
+    Untrusted(Vec<String>),
     /// Nodes of which nothing is known.
     NoEvidence(Vec<Arc<str>>),
     /// Nodes that were not looked at since the last step.
@@ -150,7 +165,7 @@ impl Shut {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Waiting(_) | Self::Stale(_) => "WaitingForSamples",
-            Self::Unavailable(_) | Self::NoEvidence(_) => "GateUnavailable",
+            Self::Unavailable(_) | Self::Untrusted(_) | Self::NoEvidence(_) => "GateUnavailable",
             Self::Missing(_) => "WaitingForSessions",
         }
     }
@@ -158,7 +173,7 @@ impl Shut {
     /// Whether nothing can be known, rather than something is known to be missing.
     #[must_use]
     pub fn is_blind(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::NoEvidence(_))
+        matches!(self, Self::Unavailable(_) | Self::Untrusted(_) | Self::NoEvidence(_))
     }
 }
 
@@ -173,6 +188,10 @@ impl fmt::Display for Shut {
                 list(f, nodes, |f, (node, established, expected)| {
                     write!(f, "{node} has {established} of {expected}")
                 })
+            }
+            Self::Untrusted(jobs) => {
+                let why = untrusted("bird_exporter", "--bird-exporter-selector", jobs);
+                write!(f, "sessions cannot be counted: {why}")
             }
             Self::NoEvidence(nodes) => {
                 f.write_str("no sessions are measured on ")?;
@@ -232,6 +251,9 @@ pub fn judge(
     if !missing.is_empty() {
         return Err(Shut::Missing(missing));
     }
+    if !unknown.is_empty() && measured.nodes.is_empty() && !measured.other_jobs.is_empty() {
+        return Err(Shut::Untrusted(measured.other_jobs.clone()));
+    }
     if !unknown.is_empty() {
         return Err(Shut::NoEvidence(unknown));
     }
@@ -270,12 +292,42 @@ mod tests {
     #[test]
     fn the_query_counts_without_the_sessions_to_nodes_that_are_down() {
         assert_eq!(
-            query(&["node".into()], &["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]),
+            query(
+                &Exporters::any(&["node"]),
+                &["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]
+            ),
             "count by (instance, node) (bird_protocol_up{proto=\"BGP\",state=\"Established\",\
              name!~\"(Mesh|Global|Node)_(10_0_0_1|fd00__1)\"} == 1) or label_replace(min by (instance, node) \
              (timestamp(bird_protocol_up{proto=\"BGP\"})), \"measure\", \"sampled\", \"\", \"\")"
         );
-        assert!(!query(&[], &[]).contains("name"));
+        assert!(!query(&Exporters::default(), &[]).contains("name"));
+    }
+
+    #[test]
+    fn s04_the_gate_counts_sessions_of_the_job_that_is_believed_and_names_the_others() {
+        let exporters = Exporters {
+            bird_exporter: crate::prometheus::exporters::BIRD_EXPORTER.parse().unwrap(),
+            ..Exporters::any(&["node"])
+        };
+        let text = query(&exporters, &["10.0.0.1".parse().unwrap()]);
+        let (asked, other) = text.split_once(" or label_replace(topk(").unwrap();
+        for selector in asked.split("bird_protocol_up{").skip(1) {
+            let labels = selector.split_once('}').unwrap().0;
+            assert!(labels.ends_with(r#"job="bird-exporter""#), "{selector}");
+        }
+        assert!(other.contains("unless on () count("), "{other}");
+        crate::prometheus::promql::check_vector(&text).unwrap();
+
+        let forged = (r#""job":"team-a/forged","measure":"other_job""#, "12");
+        let wanted = expected(&[("a", 2)]);
+        let shut = judge(&wanted, &read(&[forged]), None).unwrap_err();
+        assert!(shut.is_blind() && shut.reason() == "GateUnavailable", "{shut:?}");
+        let said = shut.to_string();
+        assert!(said.contains("--bird-exporter-selector"), "{said}");
+        assert!(said.ends_with("jobs that have such series: team-a/forged"), "{said}");
+        // Where something is believed the others do not matter.
+        let measured = read(&[(r#""instance":"a""#, "2"), forged]);
+        assert_eq!(judge(&wanted, &measured, None), Ok(()));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::{
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{Endpoints, QueryError, Shared},
+    prometheus::{Endpoints, Exporters, QueryError, Shared},
     runtime::lease::Fence,
 };
 
@@ -85,8 +85,8 @@ pub struct RouteReflectorReconciler {
     pub prometheus: Endpoints,
     /// Whether the PromQL of authors is asked.
     pub own_queries: bool,
-    /// Labels that may name a node, beside `instance`.
-    pub node_labels: Vec<String>,
+    /// Whose series the gate believes, and how they name nodes.
+    pub exporters: Exporters,
     /// What is remembered, and told.
     pub memories: Memories,
     /// The ticks.

@@ -74,7 +74,7 @@ impl RouteReflectorReconciler {
                 );
                 return Some(Err(text));
             }
-            gate::query(&self.node_labels, &excluded)
+            gate::query(&self.exporters, &excluded)
         };
         let endpoint = set.spec.transition.prometheus.as_str();
         let tick = self.schedule.tick_start(Instant::now(), interval);
@@ -87,7 +87,7 @@ impl RouteReflectorReconciler {
         let client = self.prometheus.get(endpoint).cloned();
         let ask = |seat| {
             let ((endpoint, query), client) = (key.clone(), client.clone());
-            let (nodes, labels) = (self.nodes.clone(), self.node_labels.clone());
+            let (nodes, labels) = (self.nodes.clone(), self.exporters.node_labels.clone());
             let metrics = self.metrics.clone();
             async move {
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");

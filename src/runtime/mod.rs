@@ -13,7 +13,7 @@ use crate::{
     metrics::Metrics,
     network_prober::live::LiveProbers,
     nodes::NodeStore,
-    prometheus::{self, Endpoints, EndpointsConfig},
+    prometheus::{self, Endpoints, EndpointsConfig, Exporters},
     swarm::{self, acknowledge::Asker, memory::Memories},
     traffic_watch::{Decisions, limits::Share},
     webhook::certificates::Certificates,
@@ -60,8 +60,8 @@ pub struct Config {
     pub kinds: Kinds,
     /// The endpoints of Prometheus; the webhook has none.
     pub endpoints: Option<EndpointsConfig>,
-    /// Labels that may name a node, beside `instance`.
-    pub node_labels: Vec<String>,
+    /// Whose series the built-in queries believe, and how they name nodes.
+    pub exporters: Exporters,
     /// Whether the PromQL of custom resources is asked.
     pub own_queries: bool,
     /// How many nodes all `TrafficWatch`es together may mark.
@@ -207,8 +207,8 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     base.metrics.set_leader(false);
     let mut tasks = JoinSet::new();
     let decisions = Decisions::default();
-    let (identity, labels) = (config.lease.identity.clone(), config.node_labels.clone());
-    let live = Arc::new(Live::new(identity, labels, decisions.clone()));
+    let (identity, exporters) = (config.lease.identity.clone(), config.exporters.clone());
+    let live = Arc::new(Live::new(identity, exporters, decisions.clone()));
     let memories = Memories::default();
     let probers = Arc::new(LiveProbers::new(&config.lease.identity, &endpoints));
     base.start(&config, page(&live, &memories, &probers), &mut tasks).await?;
@@ -246,7 +246,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         endpoints,
         readiness: readiness.clone(),
         shutdown: shutdown.clone(),
-        node_labels: config.node_labels,
+        exporters: config.exporters,
         own_queries: config.own_queries,
         max_unfit: config.max_unfit,
     };

@@ -11,18 +11,18 @@ use super::{
     settings::Criterion,
     view::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
 };
-use crate::api::traffic_watch::Consecutive;
+use crate::{api::traffic_watch::Consecutive, prometheus::Exporters};
 
 impl MeasureView {
-    /// One measure; `node_labels` are the labels that may name a node, beside `instance`.
-    pub(crate) fn of(criterion: &Criterion, node_labels: &[String]) -> Self {
+    /// One measure, as it is asked of these exporters.
+    pub(crate) fn of(criterion: &Criterion, exporters: &Exporters) -> Self {
         Self {
             name: criterion.name.to_string(),
             unit: criterion.rules.unit.as_str().into(),
             max: criterion.max,
             recover: criterion.recover,
             endpoint: criterion.request.endpoint.to_string(),
-            query: criterion.request.question.promql(node_labels),
+            query: criterion.request.question.promql(exporters),
             problem: None,
         }
     }
@@ -31,7 +31,7 @@ impl MeasureView {
 impl Decisions {
     /// The objects that are asked for, by namespace and name; [`Filter::MAX_LIMIT`] nodes in all.
     #[must_use]
-    pub fn watches(&self, filter: &Filter, node_labels: &[String]) -> Vec<WatchView> {
+    pub fn watches(&self, filter: &Filter, exporters: &Exporters) -> Vec<WatchView> {
         // Written down outside of the lock: every pass waits for it.
         let chosen: Vec<_> = self
             .entries()
@@ -48,7 +48,7 @@ impl Decisions {
         let views = chosen.into_iter().map(|((namespace, name), memory, facts, history)| {
             let limit = filter.limit.min(room);
             let known = Known { memory: &memory, facts: &facts, history: &history };
-            let view = watch(namespace, name, known, filter, limit, node_labels);
+            let view = watch(namespace, name, known, filter, limit, exporters);
             room -= view.nodes.len();
             view
         });
@@ -70,11 +70,11 @@ fn watch(
     Known { memory, facts, history }: Known<'_>,
     filter: &Filter,
     limit: usize,
-    node_labels: &[String],
+    exporters: &Exporters,
 ) -> WatchView {
     let measures = memory.criteria.iter().enumerate().map(|(place, criterion)| MeasureView {
         problem: memory.problems.get(place).cloned().flatten(),
-        ..MeasureView::of(criterion, node_labels)
+        ..MeasureView::of(criterion, exporters)
     });
     let mut nodes: Vec<_> =
         memory.nodes.iter().filter(|(node, _)| filter.admits_node(node)).collect();

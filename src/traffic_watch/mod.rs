@@ -23,7 +23,7 @@ use crate::{
     },
     metrics::Metrics,
     nodes::NodeStore,
-    prometheus::{Class, Client, Endpoints, Late, QueryError, Seat, Shared},
+    prometheus::{Class, Client, Endpoints, Exporters, Late, QueryError, Seat, Shared},
 };
 
 pub mod ceiling;
@@ -83,7 +83,7 @@ pub struct TrafficWatchReconciler {
     /// Whether the PromQL of authors is asked.
     pub own_queries: bool,
     /// Labels that may name a node, beside `instance`.
-    pub node_labels: Vec<String>,
+    pub exporters: Exporters,
     /// The ticks.
     pub schedule: Schedule,
     /// Memories, and the metrics read from them.
@@ -295,15 +295,15 @@ impl TrafficWatchReconciler {
     /// A request of its own, which does not end with the one that began it.
     fn ask(&self, request: &Request, seat: Seat) -> impl Future<Output = Measured> + Send + use<> {
         let client = self.prometheus.get(&request.endpoint).cloned();
-        let (request, labels) = (request.clone(), self.node_labels.clone());
+        let (request, exporters) = (request.clone(), self.exporters.clone());
         let (nodes, metrics) = (self.nodes.clone(), self.metrics.clone());
         async move {
             let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
             let client = client.ok_or_else(gone)?;
-            let promql = request.question.promql(&labels);
+            let promql = request.question.promql(&exporters);
             let result = client.query_seated(&promql, seat, |answer| {
                 let identity = nodes.identity();
-                let names = Names { identity: &identity, labels: &labels };
+                let names = Names { identity: &identity, labels: &exporters.node_labels };
                 let (status, content_type) = (answer.status, answer.content_type.as_str());
                 Reading::read(status, content_type, &answer.body, &request.question, names)
             });

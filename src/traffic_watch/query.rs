@@ -7,6 +7,8 @@
 //! - `rate` before any sum: a counter reset is corrected per series.
 //! - `and on (job, instance) (up == 1)`: `rate` goes on answering for a whole window after an
 //!   exporter died, and decays: a node that is too loaded to be scraped would look fit.
+//! - every selector has the matchers of [`Exporters`]: whoever can have a pod scraped can serve the same
+//!   metrics for any node. Where no series is believed the answer names the jobs that have some.
 //! - the inner `sum` removes only what a replaced exporter pod changes ([`REPLACED`]), so that its
 //!   two halves of the window add up. The outer `max` removes the rest: a second job, a second
 //!   endpoint, another replica of an HA pair of Prometheus each count the same bytes again.
@@ -22,7 +24,8 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 use crate::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
     prometheus::{
-        Payer,
+        Exporters, Payer,
+        exporters::other_jobs,
         promql::{duration, is_selector, string},
     },
 };
@@ -35,8 +38,7 @@ pub const SCRAPES: &str = "scrapes";
 /// [`MEASURE`], which may be a label of the author's series.
 pub const OWN_AGE: (&str, &str) = ("traffic_operator_measure", "age");
 
-/// The label that tells the measures of one answer apart.
-pub const MEASURE: &str = "measure";
+pub use crate::prometheus::exporters::MEASURE;
 
 /// The labels that change when an exporter pod is replaced, by the names that the usual scrape
 /// configurations give them: prometheus-operator, annotated pods, copied pod labels, OpenTelemetry.
@@ -192,13 +194,13 @@ impl Measure {
 }
 
 impl Question {
-    /// The whole request. `node_labels` are the labels that may name a node, beside `instance`.
+    /// The whole request.
     #[must_use]
-    pub fn promql(&self, node_labels: &[String]) -> String {
+    pub fn promql(&self, exporters: &Exporters) -> String {
         match self {
             Self::Own(text) => own(text),
             Self::BuiltIn { devices, direction, window } => {
-                built_in(devices, *direction, *window, node_labels)
+                built_in(devices, *direction, *window, exporters)
             }
         }
     }
@@ -221,8 +223,9 @@ fn built_in(
     devices: &str,
     direction: Direction,
     window: Duration,
-    node_labels: &[String],
+    exporters: &Exporters,
 ) -> String {
+    let Exporters { node_labels, node_exporter: believed, .. } = exporters;
     let node = node_labels.iter().fold("instance".to_owned(), |mut list, label| {
         // Writing to a String cannot fail.
         let _ = write!(list, ", {label}");
@@ -233,7 +236,10 @@ fn built_in(
     // Who names a label as the node's wants it kept.
     let replaced = REPLACED.iter().copied().filter(|label| !node_labels.iter().any(|n| n == label));
     let replaced = replaced.collect::<Vec<_>>().join(", ");
-    let speed = format!("max by ({node}, device) (node_network_speed_bytes{{{devices}}} > 0)");
+    let speed = format!(
+        "max by ({node}, device) ({} > 0)",
+        believed.select("node_network_speed_bytes", &devices)
+    );
     let mut parts = Vec::new();
     let mut add = |measure: Measure, expression: &str| {
         let name = measure.name();
@@ -244,8 +250,10 @@ fn built_in(
     for (counter, percent, bytes, without_speed) in counters(direction, sent, received) {
         let rate = format!(
             "max by ({node}, device) (sum without ({replaced}) (\
-                 rate({counter}{{{devices}}}[{window}]) \
-                 and on (job, instance) (up == 1)))"
+                 rate({}[{window}]) \
+                 and on (job, instance) ({} == 1)))",
+            believed.select(counter, &devices),
+            believed.select("up", ""),
         );
         add(percent, &format!("topk by ({node}) (1, {rate} / {speed}) * 100"));
         add(bytes, &format!("sum by ({node}) ({rate})"));
@@ -253,15 +261,17 @@ fn built_in(
     }
     add(
         Measure::Total,
-        &format!("sum by ({node}) (max by ({node}, device) ({sent}{{{devices}}}))"),
+        &format!("sum by ({node}) (max by ({node}, device) ({}))", believed.select(sent, &devices)),
     );
     let judged = if direction == Direction::Receive { received } else { sent };
-    add(Measure::Age, &format!("time() - max by ({node}) (timestamp({judged}{{{devices}}}))"));
+    let series = believed.select(judged, &devices);
+    add(Measure::Age, &format!("time() - max by ({node}) (timestamp({series}))"));
     // The most, because a target that has just come has few.
     parts.push(format!(
-        "label_replace(max(count_over_time({judged}{{{devices}}}[{window}])), \
+        "label_replace(max(count_over_time({series}[{window}])), \
              \"{MEASURE}\", \"{SCRAPES}\", \"\", \"\")"
     ));
+    parts.extend(other_jobs(judged, &devices, believed));
     parts.join("\nor ")
 }
 
@@ -295,7 +305,7 @@ mod tests {
 
     #[test]
     fn n08_the_age_of_a_selected_sample_is_asked_for_with_it() {
-        let ask = |text: &str| Question::Own(text.into()).promql(&[]);
+        let ask = |text: &str| Question::Own(text.into()).promql(&Exporters::default());
         for text in
             [r#"loss:1m{prober="a/b"}"#, "loss # of links", "loss offset 1m", r#"{__name__="a"}"#]
         {
@@ -318,7 +328,7 @@ mod tests {
             direction: Direction::Transmit,
             window: Duration::from_mins(2),
         };
-        let text = question.promql(&["node".into()]);
+        let text = question.promql(&Exporters::any(&["node"]));
         assert!(!text.contains(r#"eth0"}"#), "{text}");
         assert!(text.contains(r#"device=~"eth0\"} or vector(1) #""#), "{text}");
     }
@@ -330,9 +340,31 @@ mod tests {
             direction: Direction::Transmit,
             window: Duration::from_mins(2),
         };
-        assert!(question.promql(&["node".into()]).contains("without (pod, "));
-        let text = question.promql(&["pod".into()]);
+        assert!(question.promql(&Exporters::any(&["node"])).contains("without (pod, "));
+        let text = question.promql(&Exporters::any(&["pod"]));
         assert!(text.contains("without (pod_name, "), "{text}");
+    }
+
+    #[test]
+    fn s04_every_selector_of_the_built_in_query_names_what_is_believed() {
+        for direction in [Direction::Transmit, Direction::Receive, Direction::Busiest] {
+            let window = Duration::from_mins(2);
+            let question = Question::BuiltIn { devices: DEFAULT_DEVICES.into(), direction, window };
+            let believed = r#"job="node-exporter",namespace="monitoring""#;
+            let exporters =
+                Exporters { node_exporter: believed.parse().unwrap(), ..Exporters::any(&["node"]) };
+            let text = question.promql(&exporters);
+            let (asked, other) = text.split_once("\nor label_replace(topk(").unwrap();
+            let selectors = asked.matches("node_network_").count() + asked.matches("(up{").count();
+            assert_eq!(asked.matches(believed).count(), selectors, "{asked}");
+            assert!(!asked.contains("(up ") && selectors >= 6, "{asked}");
+            // What is not believed is counted by job, and only where nothing is believed.
+            assert_eq!(other.matches("node_network_").count(), 2, "{other}");
+            assert!(other.contains("unless on () count(") && other.contains(believed), "{other}");
+            crate::prometheus::promql::check_vector(&text).unwrap();
+            let any = question.promql(&Exporters::any(&["node"]));
+            assert!(!any.contains("job=") && !any.contains("count by (job)"), "{any}");
+        }
     }
 
     #[test]
@@ -350,12 +382,12 @@ mod tests {
             direction,
             window: Duration::from_secs(20),
         };
-        let text = question(Direction::Busiest).promql(&[]);
+        let text = question(Direction::Busiest).promql(&Exporters::default());
         for name in ["transmit_percent", "receive_percent", "transmit_bytes", "receive_bytes"] {
             assert_eq!(text.matches(&format!("\"{name}\"")).count(), 1, "{text}");
         }
         assert!(!text.contains(" + "), "{text}");
-        let receive = question(Direction::Receive).promql(&[]);
+        let receive = question(Direction::Receive).promql(&Exporters::default());
         assert!(!receive.contains("transmit_percent"), "{receive}");
     }
 }

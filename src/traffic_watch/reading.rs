@@ -7,6 +7,7 @@ use crate::{
     prometheus::{
         Class, QueryError,
         decode::{self, Labels},
+        exporters::{job_of, note_job},
         shortened,
     },
 };
@@ -28,6 +29,8 @@ pub struct Reading {
     pub unmapped: (usize, Vec<String>),
     /// The scrapes in the window of `rate`, of the target that has most of them.
     pub scrapes: Option<f64>,
+    /// Jobs that have the series, where none of them is believed.
+    pub other_jobs: Vec<String>,
     /// What the server warned of.
     pub warnings: Vec<String>,
     /// Numbers of hosts of which only the whole answer tells whether they are nodes.
@@ -158,6 +161,7 @@ impl Reading {
                 }
             }
             Subject::Scrapes => self.scrapes = value,
+            Subject::OtherJob(job) => note_job(&mut self.other_jobs, job),
             Subject::Unmapped(name) => self.unmapped(name),
             Subject::Short(..) => self.undecided.push((subject.clone(), value, device)),
             // An exporter has many series, and counts once.
@@ -209,6 +213,8 @@ pub enum Subject {
     Short(usize, Measure, Box<str>),
     /// How many scrapes the window holds.
     Scrapes,
+    /// A job that nobody believes.
+    OtherJob(Box<str>),
     /// No node that is known; what the series calls it.
     Unmapped(String),
     /// The same, but the exporter was counted by another series.
@@ -236,6 +242,7 @@ impl Names<'_> {
             Question::BuiltIn { .. } => match labels.get(MEASURE) {
                 Some(SCRAPES) => return Ok(Subject::Scrapes),
                 Some(name) if let Some(measure) = Measure::from_name(name) => measure,
+                _ if let Some(job) = job_of(labels) => return Ok(Subject::OtherJob(job.into())),
                 _ => {
                     let message = format!("answer has a series that was not asked for: {labels}");
                     return Err(QueryError::new(Class::BadAnswer, message));
@@ -347,6 +354,19 @@ mod tests {
         assert!(reading.unmapped.1[0].len() < 110);
         let error = read(&serde_json::json!([series(&long, &long, "1")])).unwrap_err();
         assert!(error.message.len() < 1100);
+    }
+
+    #[test]
+    fn s04_jobs_that_nobody_believes_are_named_and_are_about_no_node() {
+        let job = |name: &str| {
+            serde_json::json!({
+                "metric": {"job": name, "measure": "other_job"}, "value": [0, "4"]
+            })
+        };
+        let reading = read(&serde_json::json!([job("node"), job("a"), job("")])).unwrap();
+        assert_eq!(reading.other_jobs, ["(no label job)", "a", "node"]);
+        assert_eq!(reading.unmapped.0, 0);
+        assert_eq!(reading.get("node-1"), Some(&NodeReading::default()));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     controller::{Error, Verdict},
     nodes::{Identity, NodeFacts},
-    prometheus::{Answer, QueryError, decode},
+    prometheus::{Answer, Exporters, QueryError, decode, exporters::note_job},
     selector::Selector,
 };
 
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Inquiry {
     settings: Settings,
-    node_labels: Vec<String>,
+    exporters: Exporters,
 }
 
 /// The moments of a recording, in milliseconds.
@@ -84,8 +84,8 @@ impl Inquiry {
     ///
     /// # Errors
     /// What is wrong with the spec.
-    pub fn of(watch: &TrafficWatch, node_labels: &[String]) -> Result<Self, Error> {
-        Ok(Self { settings: Settings::of(watch)?, node_labels: node_labels.to_vec() })
+    pub fn of(watch: &TrafficWatch, exporters: &Exporters) -> Result<Self, Error> {
+        Ok(Self { settings: Settings::of(watch)?, exporters: exporters.clone() })
     }
 
     /// The nodes that are judged.
@@ -104,7 +104,7 @@ impl Inquiry {
     #[must_use]
     pub fn measures(&self) -> Vec<MeasureView> {
         let criteria = self.settings.criteria.iter();
-        criteria.map(|criterion| MeasureView::of(criterion, &self.node_labels)).collect()
+        criteria.map(|criterion| MeasureView::of(criterion, &self.exporters)).collect()
     }
 
     /// Sorts the answer of now to one measure, by its place among [`Self::measures`].
@@ -117,7 +117,7 @@ impl Inquiry {
         answer: &Answer,
         identity: &Identity,
     ) -> Result<Reading, QueryError> {
-        let names = Names { identity, labels: &self.node_labels };
+        let names = Names { identity, labels: &self.exporters.node_labels };
         let question = &self.settings.criteria[measure].request.question;
         Reading::read(answer.status, &answer.content_type, &answer.body, question, names)
     }
@@ -133,7 +133,7 @@ impl Inquiry {
         identity: &Identity,
         grid: Grid,
     ) -> Result<Recording, QueryError> {
-        let names = Names { identity, labels: &self.node_labels };
+        let names = Names { identity, labels: &self.exporters.node_labels };
         let question = &self.settings.criteria[measure].request.question;
         let mut devices = Devices::default();
         let mut tracks = Vec::new();
@@ -165,6 +165,15 @@ impl Recording {
         }
         reading.settle();
         reading
+    }
+
+    /// Adds the jobs that had the series while none of them was believed.
+    pub fn note_other_jobs(&self, jobs: &mut Vec<String>) {
+        for track in &self.tracks {
+            if let Subject::OtherJob(job) = &track.subject {
+                note_job(jobs, job);
+            }
+        }
     }
 
     /// How many series there are.
@@ -357,7 +366,7 @@ mod tests {
     #[test]
     fn steps_make_the_states_that_the_operator_would_make() {
         use NodeState::{Fit, Unfit};
-        let inquiry = Inquiry::of(&watch(), &[]).unwrap();
+        let inquiry = Inquiry::of(&watch(), &Exporters::default()).unwrap();
         let identity = Identity::new(vec![("a".into(), &[]), ("b".into(), &[])]);
         let grid = Grid { start: 1_000_000, step: 10_000, len: 6 };
         let answer = range(&["70", "70", "58", "50", "50", "50"]);

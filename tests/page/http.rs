@@ -116,7 +116,11 @@ pub async fn a_bad_parameter_is_refused_by_name() -> Result<()> {
 }
 
 pub async fn a_follower_says_so_and_has_no_watches() -> Result<()> {
-    let source = std::sync::Arc::new(Live::new("pod-b".into(), vec![], Decisions::default()));
+    let source = std::sync::Arc::new(Live::new(
+        "pod-b".into(),
+        traffic_operator::prometheus::Exporters::default(),
+        Decisions::default(),
+    ));
     let request = Request::builder().uri(STATE_PATH).body(Body::empty())?;
     let answer = status_page::router(source).oneshot(request).await?;
     let view: View = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;

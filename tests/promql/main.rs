@@ -7,6 +7,7 @@ mod monitor;
 mod probing;
 mod scraping;
 mod server;
+mod trusting;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use traffic_operator::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
+    prometheus::{Exporters, exporters::OTHER_JOB},
     traffic_watch::query::{MEASURE, Measure, Question, SCRAPES},
 };
 
@@ -35,6 +37,9 @@ struct Case {
     window: String,
     #[serde(default = "default_devices")]
     devices: String,
+    /// As `--node-exporter-selector`: every series, where a case says nothing.
+    #[serde(default)]
+    believed: String,
     input_series: Vec<Value>,
     eval_time: String,
     expect: BTreeMap<String, Vec<Sample>>,
@@ -94,9 +99,12 @@ impl Case {
                 .expect("window"),
         };
         // As --node-label has them by default.
-        let labels = ["node", "nodename", "kubernetes_node"].map(String::from);
+        let exporters = Exporters {
+            node_exporter: self.believed.parse().expect("matchers"),
+            ..Exporters::any(&["node", "nodename", "kubernetes_node"])
+        };
         json!({"groups": [{"name": "request", "rules": [
-            {"record": "answer", "expr": question.promql(&labels)},
+            {"record": "answer", "expr": question.promql(&exporters)},
         ]}]})
     }
 
@@ -105,7 +113,8 @@ impl Case {
             .expect
             .iter()
             .map(|(measure, samples)| {
-                let known = Measure::from_name(measure).is_some() || measure == SCRAPES;
+                let known = Measure::from_name(measure).is_some()
+                    || [SCRAPES, OTHER_JOB].contains(&measure.as_str());
                 assert!(known, "{}: {measure}", self.name);
                 let selector = format!("{MEASURE}=\"{measure}\"");
                 let samples: Vec<_> = samples

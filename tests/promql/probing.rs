@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use traffic_operator::{
     agent::metrics::RTT_BOUNDS,
     network_prober::rules::{Pace, rules},
+    prometheus::Exporters,
     traffic_watch::query::{OWN_AGE, Question},
 };
 
@@ -326,7 +327,7 @@ fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
 #[test]
 fn n08_prometheus_says_how_old_a_recorded_value_is() {
     let text = r#"netprober:node_loss:ratio1m{prober="shop/web"} # loss"#;
-    let query = Question::Own(text.into()).promql(&["node".into()]);
+    let query = Question::Own(text.into()).promql(&Exporters::any(&["node"]));
     let name = "n08-age";
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probing").join(name);
     fs::create_dir_all(&scratch).expect("a directory for promtool");

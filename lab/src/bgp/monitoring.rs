@@ -69,7 +69,7 @@ impl Monitoring {
         let configuration = json!({
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
             "scrape_configs": [
-                {"job_name": "bird", "file_sd_configs": [{"files": [monitoring.targets()]}]},
+                {"job_name": "bird-exporter", "file_sd_configs": [{"files": [monitoring.targets()]}]},
                 {"job_name": "lab", "honor_labels": true,
                  "static_configs": [{"targets": [figures.to_string()]}]},
             ],
@@ -161,7 +161,8 @@ impl Monitoring {
         self.ground.help(PROMETHEUS, CommandLine::new(program, arguments).inside(Some(&outer)))?;
         let all = self.ground.machines().len();
         // Old samples are answered with for five minutes: only those from now on say anything.
-        let fresh = r#"up{job="bird"} == 1 and (time() - timestamp(up{job="bird"})) < 3"#;
+        let fresh =
+            r#"up{job="bird-exporter"} == 1 and (time() - timestamp(up{job="bird-exporter"})) < 3"#;
         until("Prometheus with samples of all nodes", PATIENCE, || async {
             Ok(match self.query(fresh).await {
                 Ok(samples) if samples.len() == all => Look::Done(()),

@@ -13,7 +13,9 @@ use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     inspect::{cluster::name_of, evaluate, population::Population},
     nodes::Identity,
-    prometheus::{Answer, Class, Client, Endpoints, QueryError, decode},
+    prometheus::{
+        Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
+    },
     traffic_watch::{
         Transition,
         replay::{Grid, Inquiry, Recording, Replay, with_threshold},
@@ -67,12 +69,12 @@ impl Range {
 pub async fn run(
     watch: &TrafficWatch,
     endpoints: &Endpoints,
-    node_labels: &[String],
+    exporters: &Exporters,
     mut population: Population,
     range: Range,
     asked: &[f64],
 ) -> anyhow::Result<Backtest> {
-    let inquiry = Inquiry::of(watch, node_labels)?;
+    let inquiry = Inquiry::of(watch, exporters)?;
     let measures = inquiry.measures();
     let first = measures.first().context("the spec measures nothing")?;
     let all = thresholds(first.max, &first.unit, asked).map_err(anyhow::Error::msg)?;
@@ -85,7 +87,13 @@ pub async fn run(
             (Replay::new(&watch, population.grows()), Recorder::new(step_seconds))
         })
         .collect();
-    let source = Source { inquiry: &inquiry, measures: &measures, endpoints, node_labels };
+    let source = Source {
+        inquiry: &inquiry,
+        measures: &measures,
+        endpoints,
+        node_labels: &exporters.node_labels,
+    };
+    let mut other_jobs = vec![];
     let (mut done, total) = (0, range.steps()?);
     let mut size = Size { points: FIRST_POINTS, most: MAX_POINTS };
     while done < total {
@@ -102,6 +110,9 @@ pub async fn run(
                 return Err(error).with_context(|| format!("history from {at:.0}"));
             }
         };
+        for recording in &recordings {
+            recording.note_other_jobs(&mut other_jobs);
+        }
         for place in 0..grid.len {
             let now = Timestamp::from_millisecond(grid.at(place))?;
             let end = Timestamp::from_millisecond(grid.at(place + 1))?;
@@ -127,13 +138,17 @@ pub async fn run(
     let thresholds = summaries.collect();
     let configured = all.iter().position(is_configured).and_then(|i| runs.into_iter().nth(i));
     let end = range.from + range.step * i64::try_from(total)?;
+    let mut warnings = evaluate::warnings(watch, &population);
+    if !other_jobs.is_empty() {
+        warnings.push(format!("for some of the time {}", untrusted_nodes(&other_jobs)));
+    }
     Ok(Backtest {
         watch: name_of(watch),
         from: Timestamp::from_millisecond(range.from)?,
         to: Timestamp::from_millisecond(end)?,
         step_seconds,
         measures,
-        warnings: evaluate::warnings(watch, &population),
+        warnings,
         run: configured.context("the spec's own threshold was not run")?,
         thresholds,
     })

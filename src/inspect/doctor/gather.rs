@@ -28,6 +28,7 @@ use crate::{
     },
     manifests::Account,
     nodes::NodeObject,
+    prometheus::Exporters,
     runtime::kinds::Kinds,
 };
 
@@ -66,7 +67,7 @@ pub async fn gather(
     access: &Access,
     user: Option<&str>,
     place: &Place,
-    node_labels: &[String],
+    exporters: &Exporters,
     kinds: &Kinds,
 ) -> Facts {
     let mut facts = Facts {
@@ -82,7 +83,7 @@ pub async fn gather(
         nodes: Ok(vec![]),
         watches: Ok(Watches::default()),
         probing: None,
-        node_labels: node_labels.to_vec(),
+        exporters: exporters.clone(),
         endpoints: vec![],
     };
     let (reading, asking) = match (access.reading().await, access.asking(user).await) {

@@ -8,7 +8,10 @@ use k8s_openapi::{
 use serde::Serialize;
 
 use super::{cluster::Watches, leader::Leadership};
-use crate::{nodes::NodeObject, prometheus::QueryError};
+use crate::{
+    nodes::NodeObject,
+    prometheus::{Exporters, QueryError},
+};
 
 mod cluster;
 mod duplicates;
@@ -57,8 +60,8 @@ pub struct Facts {
     pub watches: Result<Watches, String>,
     /// The `NetworkProber`s; absent where the kind does not run.
     pub probing: Option<Probing>,
-    /// Labels of series that may name a node, beside `instance`.
-    pub node_labels: Vec<String>,
+    /// Whose series are believed, and how they name nodes.
+    pub exporters: Exporters,
     /// What each Prometheus says.
     pub endpoints: Vec<Endpoint>,
 }
@@ -86,6 +89,8 @@ pub struct Endpoint {
     pub answers: Result<(), QueryError>,
     /// The node exporters it knows.
     pub exporters: Result<Vec<Exporter>, QueryError>,
+    /// Jobs with series that are not believed.
+    pub other_jobs: Result<Vec<String>, QueryError>,
     /// What it has for each kind of question the objects ask.
     pub asked: Vec<Asked>,
 }

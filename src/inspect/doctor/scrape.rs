@@ -8,7 +8,11 @@ use super::{Asked, Duplicates, Endpoint, Exporter};
 use crate::{
     api::{TrafficWatch, traffic_watch::DEFAULT_DEVICES},
     inspect::{cluster::name_of, measures},
-    prometheus::{Client, QueryError, decode, promql::duration},
+    prometheus::{
+        Client, Exporters, QueryError, decode,
+        exporters::{all_other_jobs, job_of, note_job},
+        promql::duration,
+    },
     traffic_watch::{Settings, query},
 };
 
@@ -22,7 +26,8 @@ const DUPLICATES: usize = 50;
 const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
 
 /// Asks everything about the objects that use this endpoint.
-pub async fn gather(client: &Client, node_labels: &[String], watches: &[TrafficWatch]) -> Endpoint {
+pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWatch]) -> Endpoint {
+    let Exporters { node_labels, node_exporter: believed, .. } = exporters;
     let (name, url) = (client.name(), client.url().to_owned());
     let watches: Vec<_> =
         watches.iter().filter(|watch| measures::endpoint(watch) == name).collect();
@@ -33,17 +38,19 @@ pub async fn gather(client: &Client, node_labels: &[String], watches: &[TrafficW
     let answers = ask("vector(1)".into()).await.map(drop);
     if let Err(error) = &answers {
         // One failure says it all; the others would take as long to fail.
-        let exporters = Err(error.clone());
-        return Endpoint { name: name.into(), url, answers, exporters, asked: vec![] };
+        let (exporters, other_jobs) = (Err(error.clone()), Err(error.clone()));
+        return Endpoint { name: name.into(), url, answers, exporters, other_jobs, asked: vec![] };
     }
-    let exporters = ask(format!("count {by} ({BYTES})")).await;
+    let exporters = ask(format!("count {by} ({})", believed.select(BYTES, ""))).await;
+    let other_jobs = jobs(client, &all_other_jobs(BYTES, believed)).await;
     let mut asked = Vec::new();
     for ((devices, window), watches) in questions(&watches) {
         let (matcher, range) = (query::devices(&devices), duration(window));
-        let samples =
-            ask(format!("min {by} (count_over_time({BYTES}{{{matcher}}}[{range}]))")).await;
-        let speeds = ask(format!("count {by} (node_network_speed_bytes{{{matcher}}} > 0)")).await;
-        let duplicates = duplicates(client, node_labels, &matcher).await;
+        let bytes = believed.select(BYTES, &matcher);
+        let speed = believed.select("node_network_speed_bytes", &matcher);
+        let samples = ask(format!("min {by} (count_over_time({bytes}[{range}]))")).await;
+        let speeds = ask(format!("count {by} ({speed} > 0)")).await;
+        let duplicates = duplicates(client, node_labels, &bytes).await;
         asked.push(Asked {
             devices,
             window,
@@ -57,19 +64,19 @@ pub async fn gather(client: &Client, node_labels: &[String], watches: &[TrafficW
         let all: BTreeSet<_> = rows.into_iter().map(|(exporter, _)| exporter).collect();
         all.into_iter().collect()
     });
-    Endpoint { name: name.into(), url, answers, exporters, asked }
+    Endpoint { name: name.into(), url, answers, exporters, other_jobs, asked }
 }
 
 /// The series that count the same device of the same exporter.
 async fn duplicates(
     client: &Client,
     node_labels: &[String],
-    matcher: &str,
+    bytes: &str,
 ) -> Result<Duplicates, QueryError> {
     let node: Vec<_> =
         ["instance"].into_iter().chain(node_labels.iter().map(String::as_str)).collect();
     let node = node.join(", ");
-    let more = format!("(count by ({node}, device) ({BYTES}{{{matcher}}}) > 1)");
+    let more = format!("(count by ({node}, device) ({bytes}) > 1)");
     let exporters = format!("count(count by ({node}) {more})");
     let exporters = ask(client, node_labels, exporters).await?;
     let count = exporters.first().map_or(0.0, |(_, count)| *count);
@@ -83,7 +90,7 @@ async fn duplicates(
         return Ok(Duplicates::default());
     }
     // Of one device they are equal, or nearly: the largest come in groups.
-    let some = format!("topk({DUPLICATES}, {BYTES}{{{matcher}}} and on ({node}, device) {more})");
+    let some = format!("topk({DUPLICATES}, {bytes} and on ({node}, device) {more})");
     let result = client.query(&some, client.timeout(), |answer| {
         let mut rows = Vec::new();
         decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
@@ -94,6 +101,21 @@ async fn duplicates(
         Ok(rows)
     });
     Ok(Duplicates { exporters, series: result.await? })
+}
+
+/// Names of jobs.
+async fn jobs(client: &Client, promql: &str) -> Result<Vec<String>, QueryError> {
+    let result = client.query(promql, client.timeout(), |answer| {
+        let mut jobs = Vec::new();
+        decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
+            if let Some(job) = job_of(&series.labels) {
+                note_job(&mut jobs, job);
+            }
+            Ok(())
+        })?;
+        Ok(jobs)
+    });
+    result.await
 }
 
 type Questions = BTreeMap<(String, Duration), Vec<String>>;

@@ -1,12 +1,12 @@
 //! Checks of Prometheus: whose series are these, and are there enough of them?
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Check, Endpoint, Exporter, Facts, duplicates, some};
+use super::{Asked, Check, Endpoint, Exporter, Facts, Verdict, duplicates, some};
 use crate::{
     api::{CAPACITY_ANNOTATION, parse_quantity},
     inspect::{cluster::name_of, figures::span},
     nodes::{Identity, NodeObject, Resolution, ShortNames},
-    prometheus::{Class, QueryError},
+    prometheus::{Class, QueryError, promql::string},
     selector::Selector,
 };
 
@@ -67,15 +67,46 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
         Ok(exporters) => exporters,
         Err(error) => return vec![failed("exporters", error)],
     };
-    let mut known = Known { identity, labels: &facts.node_labels, short: ShortNames::default() };
+    let mut known =
+        Known { identity, labels: &facts.exporters.node_labels, short: ShortNames::default() };
     for exporter in exporters {
         known.short.meet(known.identity.resolve(known.labels, |label| exporter.get(label)));
     }
-    let mut checks = mapping(&known, exporters, endpoint);
+    let mut checks = trust(facts, endpoint, exporters.is_empty());
+    if checks.iter().any(|check| check.verdict == Verdict::Fail) {
+        return checks;
+    }
+    checks.extend(mapping(&known, exporters, endpoint));
     for asked in &endpoint.asked {
         checks.extend(question(&known, nodes, facts, asked));
     }
     checks
+}
+
+/// Whether the right series are believed.
+fn trust(facts: &Facts, endpoint: &Endpoint, none: bool) -> Vec<Check> {
+    let (name, believed) = ("trust", &facts.exporters.node_exporter);
+    let jobs = match &endpoint.other_jobs {
+        Ok(jobs) => jobs,
+        Err(error) => return vec![failed(name, error)],
+    };
+    let Some(first) = jobs.first() else { return vec![] };
+    let jobs = jobs.join(", ");
+    if none {
+        let message = format!(
+            "no series of the node exporter matches {believed}; jobs that have such series: {jobs}"
+        );
+        let fix = format!(
+            "if one of them is yours: --node-exporter-selector='job={}', the operator's flag too",
+            string(first)
+        );
+        return vec![Check::fail(name, message, fix)];
+    }
+    let message =
+        format!("only series that match {believed} are believed; not those of job {jobs}");
+    let fix = "right for exporters that anybody can have scraped; if one of these jobs is yours, widen \
+               --node-exporter-selector, the operator's flag too";
+    vec![Check::warn(name, message, fix)]
 }
 
 fn failed(name: &'static str, error: &QueryError) -> Check {

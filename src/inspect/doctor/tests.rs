@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     api::{CAPACITY_ANNOTATION, TrafficWatch},
     manifests::Account,
-    prometheus::Class,
+    prometheus::{Class, exporters::NODE_EXPORTER},
 };
 
 /// Its generation is slow without optimisation.
@@ -86,12 +86,16 @@ fn healthy() -> Facts {
         ]),
         watches: Ok(Watches { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
         probing: None,
-        node_labels: vec!["node".into()],
+        exporters: Exporters {
+            node_exporter: NODE_EXPORTER.parse().unwrap(),
+            ..Exporters::any(&["node"])
+        },
         endpoints: vec![Endpoint {
             name: "default".into(),
             url: "http://p:9090".into(),
             answers: Ok(()),
             exporters: Ok(both()),
+            other_jobs: Ok(vec![]),
             asked: vec![Asked {
                 devices: "eth.*".into(),
                 window: Duration::from_mins(2),
@@ -474,4 +478,23 @@ fn t04_duplicates_are_found_with_the_label_they_differ_in() {
             &["the query failed: HTTP status 422"],
         ),
     ]);
+}
+
+#[test]
+fn s04_the_doctor_names_the_jobs_that_are_not_believed() {
+    let trust = |facts: &Facts| checks(facts).into_iter().find(|check| check.name == "trust");
+    let mut facts = healthy();
+    assert_eq!(trust(&facts), None);
+    facts.endpoints[0].other_jobs = Ok(vec!["kubernetes-nodes".into(), "team-a/x".into()]);
+    let check = trust(&facts).unwrap();
+    assert_eq!(check.verdict, Verdict::Warn);
+    let message = "only series that match job=\"node-exporter\" are believed; not those of job \
+                   kubernetes-nodes, team-a/x";
+    assert_eq!(check.message, message);
+    facts.endpoints[0].exporters = Ok(vec![]);
+    let check = trust(&facts).unwrap();
+    assert_eq!(check.verdict, Verdict::Fail);
+    assert!(check.message.ends_with("jobs that have such series: kubernetes-nodes, team-a/x"));
+    let fix = check.fix.unwrap();
+    assert!(fix.contains(r#"--node-exporter-selector='job="kubernetes-nodes"'"#), "{fix}");
 }

@@ -7,7 +7,9 @@ use serde::Serialize;
 use super::{cluster::name_of, population::Population};
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
-    prometheus::{Answer, Class, Client, Endpoints, QueryError, decode},
+    prometheus::{
+        Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
+    },
     traffic_watch::{
         replay::{Inquiry, Replay},
         view::{MeasureView, NodeView},
@@ -59,14 +61,14 @@ pub struct Condition {
 pub async fn evaluate(
     watch: &TrafficWatch,
     endpoints: &Endpoints,
-    node_labels: &[String],
+    exporters: &Exporters,
     mut population: Population,
 ) -> anyhow::Result<Evaluation> {
-    let inquiry = Inquiry::of(watch, node_labels)?;
+    let inquiry = Inquiry::of(watch, exporters)?;
     let mut measures = inquiry.measures();
     let mut answers = Vec::new();
     for measure in &measures {
-        answers.push(ask(endpoints, measure, node_labels, &mut population).await);
+        answers.push(ask(endpoints, measure, &exporters.node_labels, &mut population).await);
     }
     let identity = population.identity();
     let readings: Vec<_> = answers
@@ -77,6 +79,9 @@ pub async fn evaluate(
     for (measure, reading) in measures.iter_mut().zip(&readings) {
         measure.problem = reading.as_ref().err().map(ToString::to_string);
     }
+    let mut warnings = warnings(watch, &population);
+    let believed = readings.iter().flatten().filter(|reading| !reading.other_jobs.is_empty());
+    warnings.extend(believed.map(|reading| untrusted_nodes(&reading.other_jobs)));
     let nodes = population.select(inquiry.selector(), &watch.label_key(), i64::MAX);
     let mut replay = Replay::new(watch, population.grows());
     let step = replay.step(Timestamp::now(), nodes, &readings)?;
@@ -98,7 +103,7 @@ pub async fn evaluate(
                 message: verdict.message,
             })
             .collect(),
-        warnings: warnings(watch, &population),
+        warnings,
     })
 }
 

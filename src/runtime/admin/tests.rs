@@ -30,8 +30,11 @@ async fn ask(router: &Router, path: &str, token: Option<&str>) -> (StatusCode, S
 
 #[tokio::test]
 async fn pages_metrics_and_probes_stand_beside_each_other() {
-    let page =
-        status_page::router(Arc::new(Live::new("pod-a".into(), vec![], Decisions::default())));
+    let page = status_page::router(Arc::new(Live::new(
+        "pod-a".into(),
+        crate::prometheus::Exporters::default(),
+        Decisions::default(),
+    )));
     let router =
         page.merge(scrape::router(Metrics::new(), None)).merge(probes(Readiness::default()));
     for path in ["/", "/page.css", "/page.js", STATE_PATH, "/metrics", "/livez", "/readyz"] {

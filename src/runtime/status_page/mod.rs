@@ -16,9 +16,12 @@ use axum::{
 };
 use k8s_openapi::jiff::Timestamp;
 
-use crate::traffic_watch::{
-    Decisions,
-    view::{Filter, View},
+use crate::{
+    prometheus::Exporters,
+    traffic_watch::{
+        Decisions,
+        view::{Filter, View},
+    },
 };
 
 mod probers;
@@ -48,17 +51,17 @@ pub trait StateSource: Send + Sync + 'static {
 pub struct Live {
     identity: String,
     started: Timestamp,
-    node_labels: Vec<String>,
+    exporters: Exporters,
     decisions: Decisions,
     leads: AtomicBool,
 }
 
 impl Live {
-    /// A replica that starts now. `node_labels` are those that queries name nodes by.
+    /// A replica that starts now, and asks these exporters.
     #[must_use]
-    pub fn new(identity: String, node_labels: Vec<String>, decisions: Decisions) -> Self {
+    pub fn new(identity: String, exporters: Exporters, decisions: Decisions) -> Self {
         let leads = AtomicBool::new(false);
-        Self { identity, started: Timestamp::now(), node_labels, decisions, leads }
+        Self { identity, started: Timestamp::now(), exporters, decisions, leads }
     }
 
     /// Says that this replica leads, until the process ends.
@@ -81,7 +84,7 @@ impl StateSource for Live {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: Timestamp::now(),
             started: self.started,
-            watches: self.decisions.watches(filter, &self.node_labels),
+            watches: self.decisions.watches(filter, &self.exporters),
         }
     }
 }

@@ -12,7 +12,11 @@ use super::super::{
     reading::Reading,
 };
 use super::status::is_past;
-use crate::{controller::Verdict, nodes::NodeFacts, prometheus::QueryError};
+use crate::{
+    controller::Verdict,
+    nodes::NodeFacts,
+    prometheus::{QueryError, exporters::untrusted_nodes},
+};
 
 /// Why the Deployment that is still wanted cannot be: the reason, and what the API server said.
 pub(in super::super) fn refused(
@@ -145,6 +149,9 @@ fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static
             "are exporters scraped at least once in spec.maxSampleAge, and are the clocks right?"
         }
         _ if invalid > 0 => "does each node have one series of numbers, and no duplicates?",
+        Question::BuiltIn { .. } if !reading.other_jobs.is_empty() => {
+            return (reason, untrusted(&reading.other_jobs, nodes.len()));
+        }
         Question::BuiltIn { .. } => {
             "is the node exporter scraped, and does spec.devices match its devices?"
         }
@@ -158,6 +165,12 @@ fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static
             format!("{usable} of {all} nodes have usable data ({stale} stale, {invalid} invalid)");
     }
     (reason, format!("{figures}, at least half are needed: {hint}"))
+}
+
+/// No series is believed, and these jobs have some.
+fn untrusted(jobs: &[String], all: usize) -> String {
+    let why = untrusted_nodes(jobs);
+    format!("0 of {all} nodes have data, at least half are needed: {why}")
 }
 
 /// The conditions, with the texts they have already where only those differ and one changed within
