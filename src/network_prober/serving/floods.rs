@@ -2,7 +2,7 @@
 use std::{
     collections::HashMap,
     net::{Ipv4Addr, SocketAddr},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use axum::body::{Body, to_bytes};
@@ -25,9 +25,13 @@ use crate::{
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The pods that are served: "uid-a" to "uid-h".
+const PODS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
 /// An API server that takes its time, and believes tokens that end in "good".
 #[derive(Default)]
 struct Reviews {
+    slow: AtomicBool,
     asked: AtomicUsize,
     now: AtomicUsize,
     most: AtomicUsize,
@@ -47,7 +51,8 @@ impl Reviews {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let slow = self.slow.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(if slow { 300 } else { 20 })).await;
         self.now.fetch_sub(1, Ordering::SeqCst);
         let body = to_bytes(Body::new(request.into_body()), usize::MAX).await.unwrap();
         let review: Value = serde_json::from_slice(&body).unwrap();
@@ -67,6 +72,11 @@ impl Reviews {
     fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
+
+    /// How many were under way at once since this was asked the last time.
+    fn most(&self) -> usize {
+        self.most.swap(0, Ordering::SeqCst)
+    }
 }
 
 fn token(audience: &str, uid: &str, signature: &str) -> String {
@@ -82,10 +92,9 @@ struct Running {
     refused: Counter,
 }
 
-/// Serves three pods, "uid-a", "uid-b" and "uid-c".
+/// Serves [`PODS`].
 async fn start(limits: Limits) -> Running {
-    let own = |name| pod(name, Some("team/np"), &json!({}));
-    let view = view(&json!({}), &[own("a"), own("b"), own("c")]);
+    let view = view(&json!({}), &PODS.map(|name| pod(name, Some("team/np"), &json!({}))));
     let views = [(("team".to_owned(), "np".to_owned()), Arc::new(view))].into();
     let world = World::knowing(
         setup(Some("operator")),
@@ -197,8 +206,31 @@ async fn n09_wrong_tokens_of_known_pods_leave_reviews_for_agents() {
     let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap() + 2;
     let asked = running.reviews.asked();
     assert!(asked <= 18 * seconds + 3, "{asked} reviews in {seconds} s");
-    let most = running.reviews.most.load(Ordering::SeqCst);
+    let most = running.reviews.most();
     assert!(most <= REVIEWS, "{most} reviews at once");
+}
+
+/// While all agents of a node start, or somebody brings wrong tokens of one pod, most reviews are free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n09_an_address_and_a_pod_have_their_parts_of_the_reviews() {
+    let running = start(LIMITS).await;
+    let to = running.address;
+    running.reviews.slow.store(true, Ordering::SeqCst);
+    let mut node = JoinSet::new();
+    for name in PODS {
+        let good = token(AUDIENCE, &format!("uid-{name}"), "good");
+        node.spawn(async move { once(10, to, &good).await });
+    }
+    assert_eq!(all(node).await, [(200, PODS.len())].into());
+    let most = running.reviews.most();
+    assert!(most <= REVIEWS_OF_ONE_SOURCE, "{most} reviews of one address at once");
+    let mut wrong = JoinSet::new();
+    for number in 0..20 {
+        let token = token(AUDIENCE, "uid-a", &format!("wrong{number}"));
+        wrong.spawn(async move { once(11, to, &token).await });
+    }
+    assert_eq!(all(wrong).await, [(401, 20)].into());
+    assert_eq!(running.reviews.most(), 1, "reviews of one pod at once");
 }
 
 /// A hurried server: tests do not wait as long as clients may.
@@ -251,9 +283,14 @@ async fn s03_trickling_posts_end_and_hold_no_place() {
     for number in 0..100 {
         trickles.spawn(async move {
             let mut stream = connect(30 + number % 4, to).await;
-            let head = b"POST /pinglist HTTP/1.1\r\nhost: x\r\ncontent-length: 4194304\r\n\r\n";
+            // A body that nobody reads, and a head that never ends.
+            let begins = [
+                "POST /pinglist HTTP/1.1\r\nhost: x\r\ncontent-length: 4194304\r\n\r\n",
+                "GET /pinglist HTTP/1.1\r\nhost: x\r\ncookie: ",
+            ];
             let begun = Instant::now();
-            let mut going = stream.write_all(head).await.is_ok();
+            let begin = begins[usize::from(number % 2)];
+            let mut going = stream.write_all(begin.as_bytes()).await.is_ok();
             while going && begun.elapsed() < PATIENCE {
                 going = stream.write_all(b"x").await.is_ok();
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -148,3 +148,6 @@ impl Reading {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,7 @@ fn lifetimes() -> Lifetimes {
 struct Running {
     address: SocketAddr,
     counts: Arc<Counts>,
+    refused: Counter,
     certificates: Certificates,
     state: Stored,
     clock: Clock,
@@ -96,13 +97,14 @@ async fn serve(injector: Arc<dyn Injector>, change: impl FnOnce(&mut Server)) ->
     let counts = Arc::new(Counts::default());
     let router = router(injector, counts.clone());
     let address = ([127, 0, 0, 1], 0).into();
-    let mut server = Server::bind(address, &certificates, Counter::default()).await.unwrap();
+    let refused = Counter::default();
+    let mut server = Server::bind(address, &certificates, refused.clone()).await.unwrap();
     change(&mut server);
     let address = server.address().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let served = tokio::spawn(server.run(router, async { drop(stopped.await) }));
     let clock = Clock(Arc::new(AtomicI64::new(START)));
-    Running { address, counts, certificates, state, clock, stop, served }
+    Running { address, counts, refused, certificates, state, clock, stop, served }
 }
 
 async fn tls(

@@ -156,3 +156,82 @@ async fn junk(number: u8, to: SocketAddr, connector: &TlsConnector) -> anyhow::R
     connection.abort();
     Ok(())
 }
+
+/// However many come: a source has its part of the places, and nobody has more than there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s03_connections_have_a_limit_in_all_and_for_each_source() {
+    const MORE: usize = 40;
+    let running = start_with(|_| {}).await;
+    let mut held = Vec::new();
+    let mut refused = 0;
+    // Four sources use all places; each has more than its part, and then there is a fifth.
+    for (source, count) in [(2, 0), (3, 0), (4, 0), (5, 0), (6, MORE)] {
+        let count = if count == 0 { OF_ONE_SOURCE + MORE } else { count };
+        for _ in 0..count {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((Ipv4Addr::new(127, 0, 0, source), 0).into()).unwrap();
+            held.push(socket.connect(running.address).await.unwrap());
+        }
+        refused += MORE as u64;
+        let counted = async {
+            while running.refused.get() < refused {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let counted = timeout(PATIENCE, counted).await;
+        counted.unwrap_or_else(|_| panic!("{source}: {} refused", running.refused.get()));
+    }
+}
+
+/// One frame of HTTP/2: its type, and what is in it.
+async fn frame(stream: &mut TlsStream<TcpStream>) -> io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).await?;
+    Ok((head[3], payload))
+}
+
+/// The first frame of a type.
+async fn frame_of(stream: &mut TlsStream<TcpStream>, wanted: u8) -> Vec<u8> {
+    let found = async {
+        loop {
+            let (kind, payload) = frame(stream).await.expect("a frame");
+            if kind == wanted {
+                return payload;
+            }
+        }
+    };
+    timeout(PATIENCE, found).await.expect("a frame of that type")
+}
+
+/// What one connection of HTTP/2 may have is said to its client, and who resets streams without end is cut off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s03_a_connection_of_http2_has_limits() {
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
+    let running = start(10).await;
+    let connector = attacker(&running, b"h2");
+    let mut stream = tls_from(2, running.address, &connector).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let settings = frame_of(&mut stream, SETTINGS).await;
+    let said = |id: u16| {
+        let mut all = settings.chunks_exact(6);
+        let entry = all.find(|entry| entry[..2] == id.to_be_bytes())?;
+        Some(u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]))
+    };
+    // Streams at a time, the window of each; the size of a head.
+    assert_eq!([3, 4, 6].map(said), [Some(STREAMS), Some(WINDOW), Some(HEADERS)]);
+    let mut burst = Vec::new();
+    for number in 0..1000_u32 {
+        let id = (2 * number + 1).to_be_bytes();
+        // GET https://…/, complete; and that nobody wants the answer.
+        burst.extend([&[0, 0, 3, 1, 5], &id[..], &[0x82, 0x87, 0x84]].concat());
+        burst.extend([&[0, 0, 4, 3, 0], &id[..], &[0, 0, 0, 8]].concat());
+    }
+    // It may be cut off before all of them are sent.
+    let _ = stream.write_all(&burst).await;
+    let goodbye = frame_of(&mut stream, GOAWAY).await;
+    assert_eq!(goodbye[4..8], 11_u32.to_be_bytes(), "ENHANCE_YOUR_CALM");
+}
