@@ -167,6 +167,8 @@ fn review() -> Bytes {
 
 /// One admission over a connection.
 async fn admit(sender: &mut Sender) -> anyhow::Result<()> {
+    // After an answer a connection needs a moment.
+    sender.ready().await?;
     let response = sender.send_request(post("/mutate/ns/mesh", review())).await?;
     anyhow::ensure!(response.status() == StatusCode::OK, "{}", response.status());
     let body = response.into_body().collect().await?.to_bytes();

@@ -243,21 +243,26 @@ fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
         bench.says("default", "b", unready).await;
         bench.set_ready("node-2", false).await;
+        // Once the list shows a later pod, what was said of the earlier ones was heard.
+        bench.running_pod("e", "10.1.0.5").await;
+        agent.until(&["b", "c", "e"]).await;
         // Both are deleted, the one by an eviction that its kubelet never hears of. Once the list shows
         // the second deletion, it has seen the first.
         for name in ["b", "c"] {
             bench.pods("default").delete(name, &DeleteParams::default()).await.expect("delete");
         }
-        let list = agent.until(&["b"]).await.list;
+        let list = agent.until(&["b", "e"]).await.list;
         assert_eq!(list["peers"][0]["node"], "node-2");
-        bench.until_prober("np", &[("/selected", json!(1)), ("/pods", json!(["a", "b"]))]).await;
+        bench
+            .until_prober("np", &[("/selected", json!(2)), ("/pods", json!(["a", "b", "e"]))])
+            .await;
         // The address is given again: it is its new pod's.
         bench.running_pod("d", "10.1.0.2").await;
-        agent.until(&["d"]).await;
+        agent.until(&["d", "e"]).await;
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         bench.pods("default").delete("d", &now).await.expect("delete");
-        agent.until(&["b"]).await;
+        agent.until(&["b", "e"]).await;
         bench.pods("default").delete("b", &now).await.expect("delete");
-        agent.until(&[]).await;
+        agent.until(&["e"]).await;
     });
 }

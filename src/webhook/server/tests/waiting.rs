@@ -37,15 +37,12 @@ async fn n07_news_of_a_namespace_are_waited_for_and_not_for_long() {
             known.send_replace(false);
         }
     };
-    let answered = async {
-        tokio::select! {
-            answer = admit(&mut sender) => answer.unwrap(),
-            () = news => {}
-        }
-    };
-    tokio::time::timeout(30 * PATIENCE, answered).await.expect("an answer");
+    tokio::select! {
+        answer = admit(&mut sender) => answer.unwrap(),
+        () = news => {}
+    }
     let took = begun.elapsed();
-    assert!(took >= PATIENCE, "{took:?}");
+    assert!(took >= PATIENCE && took < 30 * PATIENCE, "{took:?}");
     assert_eq!(*running.counts.0.lock().unwrap(), ["error"]);
     let later = async {
         tokio::time::sleep(Duration::from_millis(20)).await;
