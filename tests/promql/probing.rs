@@ -279,6 +279,22 @@ fn n02_a_rollout_of_all_agents_fires_nothing() {
     checked("n02-rollout", PACE, &series, &never);
 }
 
+/// In a large cluster there is somebody all the time who has just started and has no rate yet.
+#[test]
+fn n02_a_long_rollout_fires_nothing() {
+    let mut series = Series::default();
+    for number in 0..40 {
+        let (pod, first) = (format!("new-{number}"), 20 + number);
+        series.agent(&pod, (first, 100), "3", 5);
+        let labels = format!(r#",pod="{pod}",src_node="{pod}",dst_node="x",result="success""#);
+        let values = format!("_x{} 0+{PROBES}x100", first - 1);
+        series.add("netprober_probes_total", &labels, values);
+    }
+    let never: Vec<Fires<'_>> =
+        (10..40).map(|minute| (minute, "NetworkProberSilent", &[][..])).collect();
+    checked("n02-long-rollout", PACE, &series, &never);
+}
+
 /// An agent that names many zones has one voice all the same.
 #[test]
 fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {

@@ -206,7 +206,7 @@ async fn frame_of(stream: &mut TlsStream<TcpStream>, wanted: u8) -> Vec<u8> {
     timeout(PATIENCE, found).await.expect("a frame of that type")
 }
 
-/// What one connection of HTTP/2 may have is said to its client, and who resets streams without end is cut off.
+/// Its client learns what one connection may have, and who resets streams without end is cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s03_a_connection_of_http2_has_limits() {
     const SETTINGS: u8 = 4;
