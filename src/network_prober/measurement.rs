@@ -4,7 +4,7 @@
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
 //!
-//! [`queries`] writes what is asked, [`reading`] makes figures of the answers.
+//! `queries` writes what is asked, `reading` makes figures of the answers.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::ResourceExt;
