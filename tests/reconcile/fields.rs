@@ -135,8 +135,9 @@ fn devices_and_window_are_what_is_asked() {
         let form = format!("http://form/?{}", bench.prometheus.requests()[0]);
         let form = reqwest::Url::parse(&form).expect("a form");
         let query = form.query_pairs().find(|(key, _)| key == "query").expect("a query").1;
-        let asked = "rate(node_network_transmit_bytes_total{device=~\"bond[0-9]+\"}[7000ms])";
-        assert!(query.contains(asked), "{query}");
+        let selector = "device=~\"bond[0-9]+\",job=\"node-exporter\"";
+        let asked = format!("rate(node_network_transmit_bytes_total{{{selector}}}[7000ms])");
+        assert!(query.contains(&asked), "{query}");
         assert!(!query.contains("eth"), "{query}");
     });
 }
