@@ -1,8 +1,5 @@
 //! An operator whose webhook the API server calls, and what a `NetworkProber` needs beside it.
-use std::{
-    net::{SocketAddr, TcpListener},
-    path::Path,
-};
+use std::{net::SocketAddr, path::Path};
 
 use anyhow::Context;
 use k8s_openapi::api::{
@@ -78,9 +75,9 @@ pub fn sum(page: &str, name: &str, label: &str) -> f64 {
         .sum()
 }
 
-/// A port that nobody listens on at the moment.
+/// A port that nobody listens on and that no connection takes meanwhile.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }
 
 /// Creates the `NetworkProber` and what pods need, and waits until they get agents.

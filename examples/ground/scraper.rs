@@ -1,6 +1,6 @@
 //! A Prometheus that scrapes the operator while it is measured, as the deployed one does.
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -55,7 +55,7 @@ async fn scrape(url: &str) -> anyhow::Result<usize> {
     Ok(page.len())
 }
 
-/// A port that nobody listens on at the moment.
+/// A port that nobody listens on and that no connection takes meanwhile.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }

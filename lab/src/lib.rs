@@ -55,7 +55,7 @@ pub mod workspace;
 
 pub use audit::{AuditEvent, read as audit_file};
 pub use cluster::{Cluster, Impairment, Options as ClusterOptions};
-pub use control_plane::{ControlPlane, Options as ControlPlaneOptions};
+pub use control_plane::{ControlPlane, Options as ControlPlaneOptions, free_port};
 
 /// Tells the user what the lab is doing, on standard error: standard output belongs to results.
 pub(crate) fn progress(text: &str) {

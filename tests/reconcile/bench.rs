@@ -386,13 +386,7 @@ pub struct Operator {
 impl Operator {
     /// Starts it with its admin server at this address.
     pub fn start_at(address: std::net::SocketAddr, kubeconfig: PathBuf, args: &[&str]) -> Self {
-        // Different ones: whoever binds port 0 may be given the port that another is about to bind.
-        let [webhook, pinglists, probes, page] = loop {
-            let found = free_addresses();
-            if !found.contains(&address) {
-                break found;
-            }
-        };
+        let [webhook, pinglists, probes, page] = [(); 4].map(|()| free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
         let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
@@ -491,16 +485,9 @@ fn keep_record(plane: &ControlPlane) {
         .unwrap_or_else(|error| panic!("{}: {error}", record.display()));
 }
 
-/// A port that nobody listens on at the moment.
+/// A port that nobody listens on and that no connection takes meanwhile.
 pub fn free_address() -> std::net::SocketAddr {
-    let [address] = free_addresses();
-    address
-}
-
-/// Different ports that nobody listens on at the moment.
-pub fn free_addresses<const N: usize>() -> [std::net::SocketAddr; N] {
-    let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
-    listeners.map(|listener| listener.local_addr().expect("address"))
+    ([127, 0, 0, 1], lab::free_port().expect("a port")).into()
 }
 
 /// Polls until there is something; panics with what was waited for.

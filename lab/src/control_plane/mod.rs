@@ -17,7 +17,7 @@ pub(crate) use components::{AUTHORITY, Layout, Ports, SERVICE_CIDR};
 pub(crate) use plane::{
     controllers_ready, prepare, ready, start_controller_manager, start_core, start_scheduler,
 };
-pub(crate) use ports::free_port;
+pub use ports::free_port;
 
 use crate::audit::{self, AuditEvent};
 use crate::credentials::{self, ADMINS, Credentials};

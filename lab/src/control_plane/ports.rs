@@ -1,6 +1,10 @@
 //! Free TCP ports on loopback.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, TcpListener},
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::{Result, bail};
 
@@ -22,13 +26,20 @@ pub(super) fn free() -> Result<Ports> {
     })
 }
 
-/// Picks a port that nobody listens on.
-pub(crate) fn free_port() -> Result<u16> {
+/// Ports that this process was given: whoever has one may not listen on it yet.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Picks a port of loopback that nobody listens on, no connection takes, and nobody else in this process is given.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16> {
     // At random, so that processes that start at the same time hardly ever pick the same.
     for _ in 0..100 {
         let random = u32::from_str_radix(&workspace::unique(), 16)?;
         let port = RANGE.start + u16::try_from(random % u32::from(RANGE.end - RANGE.start))?;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        if free && GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
             return Ok(port);
         }
     }
