@@ -24,7 +24,7 @@
 //! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
 //! `credentials` make identities, `control_plane`, `cluster` and `bgp` put the levels together, [`calico`] installs
 //! Calico's kinds, [`etcd`] is one as Calico has it, `image` writes OCI archives, `impair` slows links down, `streams`
-//! is told by workers what they run, `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards,
+//! collects the reports of workers, `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards,
 //! [`flood`] has the clients that mean harm.
 
 mod audit;

@@ -128,7 +128,7 @@ impl Stage {
         Self { _prometheus: prometheus, asker, runtime: runtime.expect("a runtime") }
     }
 
-    /// The figures of a prober, once so many agents are scraped and the matrix has so many fields.
+    /// The figures of a prober, once this many agents are scraped and the matrix has this many fields.
     fn figures(&self, prober: &NetworkProber, agents: u64, paths: usize) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
@@ -141,7 +141,7 @@ impl Stage {
         })
     }
 
-    /// The same of a large cluster, once so many of its nodes are bad and all have figures.
+    /// The same of a large cluster, once this many of its nodes are bad and all have figures.
     fn of_many(&self, prober: &NetworkProber, nodes: usize, bad: usize) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {

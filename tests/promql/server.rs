@@ -47,9 +47,7 @@ impl Prometheus {
         });
         let file = dir.join("prometheus.yml");
         fs::write(&file, config.to_string()).expect("configuration");
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
+        let address = (Ipv4Addr::LOCALHOST, lab::free_port().expect("a port")).into();
         let process = Command::new(lab::tools::ensure("prometheus").expect("prometheus"))
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))

@@ -48,6 +48,19 @@ impl Wanted {
         }
         wanted
     }
+
+    fn has(&self, namespace: &str) -> bool {
+        self.everywhere || self.namespaces.contains(namespace)
+    }
+
+    /// What of it was not read yet: whoever consents and takes it back again and again has nobody
+    /// else's namespace read.
+    fn but(&self, read: &Self) -> Self {
+        Self {
+            everywhere: self.everywhere && !read.everywhere,
+            namespaces: self.namespaces.difference(&read.namespaces).cloned().collect(),
+        }
+    }
 }
 
 /// Reads for ever; `operator` is the operator's namespace.
@@ -57,11 +70,18 @@ pub async fn follow(
     operator: String,
     known: signal::Sender<Arc<ByNamespace>>,
 ) {
+    let (mut began, mut already) = (Instant::now(), Wanted::default());
     loop {
-        let began = Instant::now();
         let wanted = Wanted::of(&snapshots.borrow_and_update(), &operator);
         let before = Arc::clone(&known.borrow());
-        let found = Arc::new(read(&client, &wanted, &before).await);
+        let mut found = read(&client, &wanted.but(&already), &before).await;
+        for (namespace, constraints) in before.iter() {
+            if already.has(namespace) && wanted.has(namespace) {
+                found.entry(namespace.clone()).or_insert_with(|| constraints.clone());
+            }
+        }
+        already = wanted.clone();
+        let found = Arc::new(found);
         known.send_if_modified(|known| {
             let changed = **known != *found;
             *known = Arc::clone(&found);
@@ -72,7 +92,7 @@ pub async fn follow(
         // Either it is time, or there are other namespaces.
         let other = tokio::time::timeout(left, other).await.map(|found| found.is_ok());
         match other {
-            Err(_) => {}
+            Err(_) => (began, already) = (Instant::now(), Wanted::default()),
             Ok(true) => tokio::time::sleep(COLLECT).await,
             // Nobody follows the cluster any more.
             Ok(false) => return,
@@ -147,5 +167,24 @@ where
         page.into_iter().for_each(&mut take);
         let Some(token) = next else { return Ok(()) };
         params = params.continue_token(&token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(everywhere: bool, namespaces: &[&str]) -> Wanted {
+        let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        Wanted { everywhere, namespaces }
+    }
+
+    #[test]
+    fn n09_a_namespace_that_is_new_has_no_other_read_again() {
+        let read = wanted(false, &["a", "b"]);
+        assert_eq!(wanted(false, &["a", "b", "c"]).but(&read), wanted(false, &["c"]));
+        assert_eq!(wanted(false, &["a"]).but(&read), Wanted::default());
+        assert_eq!(wanted(true, &["a"]).but(&read), wanted(true, &[]));
+        assert_eq!(wanted(true, &[]).but(&wanted(true, &[])), Wanted::default());
     }
 }

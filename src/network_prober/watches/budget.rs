@@ -91,7 +91,7 @@ pub struct Demand {
 /// Why a `NetworkProber` gets none of its watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// It needs so many beside the `used` ones.
+    /// It needs more watches than the `used` ones leave.
     Watches {
         /// Whose budget it is.
         payer: Payer,
@@ -155,7 +155,7 @@ struct Used {
     pods: usize,
 }
 
-/// Distributes the budgets in the order of `demands`: whoever comes first keeps what it has. A
+/// Distributes the budgets in the order of `demands`: the first one keeps what it has. A
 /// watch that several need is paid for by the first of them.
 #[must_use]
 pub fn grant(demands: &[Demand], known: impl Fn(&PodQuery) -> Known) -> Grants {

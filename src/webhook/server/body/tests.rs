@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(1);
 const _: () =
     assert!(SOON.as_millis() < DEADLINE.as_millis() && SOON.as_millis() > 2 * PROGRESS.as_millis());
 
-/// Announces the largest body, sends so many bytes at once and then nothing more.
+/// Announces the largest body, sends this many bytes at once and then nothing more.
 struct Stalls(usize);
 
 impl HttpBody for Stalls {
@@ -41,7 +41,7 @@ impl HttpBody for Stalls {
     }
 }
 
-/// Sends so many pieces, each this long after the one before.
+/// Sends pieces, each `pause` after the one before.
 fn trickle(pieces: usize, length: usize, pause: Duration) -> Body {
     let pieces = stream::iter(0..pieces).then(move |_| async move {
         sleep(pause).await;
@@ -54,7 +54,7 @@ fn sources() -> [IpAddr; 2] {
     ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap())
 }
 
-/// So many bodies of a source that stall; each has what it can get.
+/// Bodies of one source that stall; each has what it can get.
 async fn stalled(bodies: &Bodies, source: IpAddr, count: usize, length: usize) -> JoinSet<Refused> {
     let mut all = JoinSet::new();
     for _ in 0..count {
