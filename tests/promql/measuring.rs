@@ -141,13 +141,21 @@ impl Stage {
         })
     }
 
-    /// The same of a large cluster, once this many of its nodes are bad and all have figures.
-    fn of_many(&self, prober: &NetworkProber, nodes: usize, bad: usize) -> Measurement {
+    /// The same of a large cluster, once this many of its nodes and paths are bad and all have figures.
+    /// A node may have its figure before its paths: that of probes to it comes from other agents.
+    fn of_many(
+        &self,
+        prober: &NetworkProber,
+        nodes: usize,
+        (bad, bad_paths): (usize, usize),
+    ) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
             let found = self.runtime.block_on(measure(&self.asker, &subject)).ok()?;
             let is_bad = found.nodes.iter().filter(|node| node.bad).count();
-            let complete = found.worst.iter().all(|path| path.loss.is_some());
+            let complete = found.worst.len() == WORST
+                && found.worst.iter().all(|path| path.loss.is_some() && path.p99.is_some())
+                && found.worst.iter().filter(|path| path.bad).count() == bad_paths;
             let all = usize::try_from(found.scraped) == Ok(nodes) && found.measured_nodes == nodes;
             (all && complete && is_bad == bad).then_some(found)
         })
@@ -268,7 +276,7 @@ fn the_page_of_a_large_cluster_shows_its_worst_nodes_and_asks_for_their_paths_on
     });
     let large = prober("large");
     let stage = Stage::of("large", vec![(large.clone(), agents.collect())]);
-    let found = stage.of_many(&large, nodes.len(), 3);
+    let found = stage.of_many(&large, nodes.len(), (3, 18));
     assert_eq!((found.nodes.len(), found.loss.len()), (LARGEST_MATRIX, LARGEST_MATRIX));
     let shown: Vec<_> = found.nodes.iter().map(|node| &*node.node).collect();
     for node in nodes.iter().filter(|node| bad(node)) {
