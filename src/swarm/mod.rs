@@ -3,7 +3,7 @@
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
 //! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
 //! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
-//! [`acknowledge`], how workers are asked; `writing`, what is done.
+//! [`acknowledge`], how workers are asked; `pass`, what is read and written, on the real cluster (`live`).
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -33,8 +33,10 @@ pub mod ground;
 pub mod handover;
 pub mod history;
 mod inspection;
+mod live;
 pub mod memory;
 pub mod natural;
+mod pass;
 mod plan;
 mod polls;
 mod report;
@@ -42,13 +44,13 @@ pub mod settings;
 pub mod told;
 pub mod weights;
 pub mod workers;
-mod writing;
 
 use acknowledge::Asker;
 pub use gauges::Gauges;
 use ground::{Ground, View};
-use handover::{Epoch, Published};
+use handover::Published;
 pub use inspection::router;
+use live::Live;
 use memory::{Memories, Memory};
 use plan::{Desired, Observed};
 use weights::Measured;
@@ -58,9 +60,6 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// How long changes of the surroundings are collected: a scaled workload is many events in a moment.
 const COLLECT: Duration = Duration::from_millis(50);
-
-/// Pods read at a time.
-const CONCURRENCY: usize = 16;
 
 /// The field that names the endpoint.
 const ENDPOINT: &str = "spec.weights.prometheus";
@@ -110,6 +109,10 @@ impl SwarmReconciler {
             })
             .flatten()
             .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
+    }
+
+    fn live<'a>(&'a self, swarm: &'a Swarm) -> Live<'a> {
+        Live { client: &self.client, asker: &self.asker, ground: &self.ground, swarm }
     }
 
     /// What an object depends on, waiting a moment for it.
@@ -178,46 +181,6 @@ impl SwarmReconciler {
         }))
     }
 
-    /// Reads pods from the API server itself where having none frees streams: a watch may not have
-    /// brought yet a pod that was made, and has read its file, before the last one was published.
-    /// Returns for each worker what was published, at least, when it was read.
-    async fn confirm(
-        &self,
-        swarm: &Swarm,
-        view: &mut View,
-        published: &Published,
-    ) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
-        let (namespace, _) = swarm.key();
-        if published.barrier.is_some()
-            && let Some(workload) = &view.workload
-        {
-            // It ends when all have acknowledged: also those that no watch has brought yet.
-            let pods = ground::pods(&self.client, &namespace, workload).await;
-            view.pods = pods.map_err(Error::kube("list Pods"))?;
-        }
-        let releasing: BTreeSet<_> = published.releasing.keys().map(|(_, worker)| worker).collect();
-        let runs = |worker: &Arc<str>| {
-            let pod = view.pods.iter().find(|pod| pod.name == *worker);
-            pod.is_some_and(|pod| !pod.stopped && pod.node.is_some())
-        };
-        let gone: Vec<Arc<str>> = releasing.into_iter().filter(|w| !runs(w)).cloned().collect();
-        let reads = gone.into_iter().map(|worker| {
-            let namespace = &namespace;
-            async move { (ground::pod(&self.client, namespace, &worker).await, worker) }
-        });
-        let reads: Vec<_> = reads.collect();
-        let mut reads = futures::stream::iter(reads).buffer_unordered(CONCURRENCY);
-        let mut confirmed = BTreeMap::new();
-        while let Some((read, worker)) = reads.next().await {
-            let pod = read.map_err(Error::kube("get Pod"))?;
-            view.pods.retain(|pod| pod.name != worker);
-            view.pods.extend(pod);
-            confirmed.insert(worker, published.epoch);
-        }
-        view.pods.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(confirmed)
-    }
-
     /// The nodes that streams are to leave.
     fn unfit(&self, view: &View) -> BTreeSet<String> {
         let Some(key) = &view.fitness else { return BTreeSet::new() };
@@ -253,14 +216,7 @@ impl Reconciler for SwarmReconciler {
         let mut confirmed = BTreeMap::new();
         if let Some(view) = &mut view {
             unfit = self.unfit(view);
-            let published = polls::published(swarm, view, &memory);
-            if let Some(published) = &published {
-                confirmed = self.confirm(swarm, view, published).await?;
-            }
-            // After that: a pod that was found in place of one that is gone has just been made, and is not
-            // to be restarted for what it has not told yet.
-            memory.seen(view, published.as_deref());
-            polls::ask(&self.asker, swarm, view, published.as_deref(), &mut memory).await;
+            confirmed = pass::look(&self.live(swarm), swarm, view, &mut memory).await?;
             match self.measure(swarm, Instant::now()).await {
                 Some(Ok(measured)) => {
                     if let Ok(settings) = settings::Settings::of(swarm, view.source.as_ref()) {
@@ -281,7 +237,7 @@ impl Reconciler for SwarmReconciler {
     }
 
     async fn apply(&self, swarm: &Swarm, desired: Desired) -> Result<Vec<Notice>, Error> {
-        self.write(swarm, desired).await
+        pass::write(&self.live(swarm), swarm, &self.memories, desired).await
     }
 
     async fn cleanup(&self, _: &Swarm, _: &Others) -> Result<Vec<Notice>, Error> {
@@ -348,7 +304,11 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::{ground::PodFacts, handover::Share, *};
+    use super::{
+        ground::PodFacts,
+        handover::{Epoch, Share},
+        *,
+    };
 
     fn pod(uid: &str, started: bool) -> PodFacts {
         PodFacts {

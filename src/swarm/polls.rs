@@ -7,11 +7,11 @@ use std::{
 use futures::StreamExt;
 
 use super::{
-    acknowledge::Asker,
     file::{self, STATE_KEY},
     ground::{PodFacts, View},
     handover::{Epoch, Published},
     memory::{Memory, Report},
+    pass::Cluster,
 };
 use crate::api::Swarm;
 
@@ -27,8 +27,7 @@ const CONCURRENCY: usize = 64;
 
 /// Asks those that are due, and keeps their answers.
 pub(super) async fn ask(
-    asker: &Asker,
-    swarm: &Swarm,
+    cluster: &impl Cluster,
     view: &View,
     published: Option<&Published>,
     memory: &mut Memory,
@@ -38,14 +37,10 @@ pub(super) async fn ask(
         .pods
         .iter()
         .filter(|pod| is_due(pod, needed(published, pod), memory.reports.get(&pod.uid), now));
-    let (port, path) = (swarm.spec.refresh.port, &swarm.spec.refresh.path);
-    let questions = due.filter_map(|pod| {
-        let ip = pod.ip?;
-        Some(async move {
-            let answer = asker.ask(&pod.name, ip, port, path).await;
-            (Arc::clone(&pod.uid), answer)
-        })
-    });
+    // One without an address cannot be asked yet.
+    let questions = due
+        .filter(|pod| pod.ip.is_some())
+        .map(|pod| async move { (Arc::clone(&pod.uid), cluster.ask(pod).await) });
     let questions: Vec<_> = questions.collect();
     let mut answers = futures::stream::iter(questions).buffer_unordered(CONCURRENCY);
     while let Some((uid, answer)) = answers.next().await {

@@ -1,0 +1,245 @@
+//! The cluster that a pass stands on: the API server, and the workers.
+use std::sync::Arc;
+
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams,
+        PostParams, Preconditions,
+    },
+    core::{ObjectMeta, PartialObjectMeta},
+};
+use serde_json::{Value, json};
+
+use super::{
+    acknowledge::{Answer, Asker},
+    file::STATE_KEY,
+    ground::{self, CONTENT, GIVEN, Ground, NUDGE, PodFacts, WorkloadFacts},
+    history::fingerprint,
+    pass::{Cluster, Eviction},
+    plan::{Immutable, Publish},
+    workers::epoch_of,
+};
+use crate::{
+    api::{Swarm, swarm::WorkloadKind},
+    controller::{Error, FIELD_MANAGER, MANAGED_BY, error::is_refusal, merge_params},
+};
+
+/// The label of everything that a `Swarm` owns: its name's hash, because a name may be longer than a label.
+const OWNER: &str = "traffic.example.com/swarm-uid";
+
+/// What one pass needs of the real cluster.
+pub(super) struct Live<'a> {
+    /// Reads and writes.
+    pub client: &'a Client,
+    /// Asks workers.
+    pub asker: &'a Asker,
+    /// What the watches brought.
+    pub ground: &'a Ground,
+    /// Whose pass it is.
+    pub swarm: &'a Swarm,
+}
+
+impl Cluster for Live<'_> {
+    async fn pod(&self, name: &str) -> Result<Option<PodFacts>, Error> {
+        ground::pod(self.client, &self.namespace(), name).await.map_err(Error::kube("get Pod"))
+    }
+
+    async fn pods(&self, workload: &WorkloadFacts) -> Result<Vec<PodFacts>, Error> {
+        let pods = ground::pods(self.client, &self.namespace(), workload).await;
+        pods.map_err(Error::kube("list Pods"))
+    }
+
+    async fn ask(&self, pod: &PodFacts) -> Result<Answer, String> {
+        let Some(ip) = pod.ip else { return Err("it has no address yet".into()) };
+        let refresh = &self.swarm.spec.refresh;
+        self.asker.ask(&pod.name, ip, refresh.port, &refresh.path).await
+    }
+
+    async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {
+        let map = self.swarm.config_map();
+        let api =
+            Api::<PartialObjectMeta<ConfigMap>>::namespaced(self.client.clone(), &self.namespace());
+        let object = file_object(self.swarm, publish);
+        let written = if publish.on.is_some() {
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(&map, &params, &Patch::Apply(&object)).await.map(|map| map.metadata)
+        } else {
+            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
+            let object: ConfigMap = serde_json::from_value(object)
+                .map_err(|error| Error::Invalid(format!("spec.configMap: {error}")))?;
+            api.create(&creation(), &object).await.map(|map| map.metadata)
+        };
+        match written {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => {
+                Err(Error::Refused(format!("ConfigMap {map}: {}", status.message)))
+            }
+            Err(source) => Err(Error::Kube { action: "write ConfigMap", source }),
+        }
+    }
+
+    fn published(&self, metadata: &ObjectMeta, publish: &Publish) {
+        self.ground.wrote(self.swarm, metadata, Arc::new(publish.data.clone()));
+    }
+
+    /// Writes the immutable file, points the template at it, and removes those that nobody mounts.
+    async fn pin(&self, immutable: Immutable) -> Result<(), Error> {
+        let namespace = self.namespace();
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &namespace);
+        let mut object = owned(self.swarm, &immutable.name);
+        object["data"] = json!(immutable.data);
+        object["immutable"] = json!(true);
+        let object: ConfigMap = serde_json::from_value(object)
+            .map_err(|error| Error::Invalid(format!("spec.configMap: {error}")))?;
+        match api.create(&creation(), &object).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let there = api.get_opt(&immutable.name).await;
+                let there = there.map_err(Error::kube("get ConfigMap"))?;
+                let same = there.is_some_and(|there| {
+                    there.data.as_ref() == Some(&immutable.data) && there.immutable == Some(true)
+                });
+                if !same {
+                    return Err(Error::Taken(format!(
+                        "ConfigMap {namespace}/{} exists with another content; delete it",
+                        immutable.name
+                    )));
+                }
+            }
+            Err(source) => return Err(Error::Kube { action: "create ConfigMap", source }),
+        }
+        let volumes: Vec<_> = immutable
+            .volumes
+            .iter()
+            .map(|volume| json!({"name": volume, "configMap": {"name": immutable.name}}))
+            .collect();
+        let patch = json!({"spec": {"template": {"spec": {"volumes": volumes}}}});
+        let patch = Patch::Strategic(&patch);
+        self.workload()
+            .patch(&self.swarm.spec.workload.name, &merge_params(), &patch)
+            .await
+            .map_err(Error::kube("patch StatefulSet"))?;
+        self.sweep(&immutable.name).await
+    }
+
+    async fn evict(&self, worker: &str, uid: &str) -> Result<Eviction, Error> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let options =
+            DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let params = EvictParams { delete_options: Some(options), ..EvictParams::default() };
+        match self.pods_api().evict(worker, &params).await {
+            Ok(_) => Ok(Eviction::Done),
+            Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(Eviction::Gone),
+            Err(kube::Error::Api(s)) if s.code == 429 => Ok(Eviction::Refused(s.message)),
+            Err(source) => Err(Error::Kube { action: "evict Pod", source }),
+        }
+    }
+
+    async fn nudge(&self, worker: &str, uid: &str, epoch: u64) -> Result<bool, Error> {
+        // The UID makes it this pod or none.
+        let patch = json!({"metadata": {"uid": uid, "annotations": {NUDGE: epoch.to_string()}}});
+        let patch = Patch::Merge(&patch);
+        match self.pods_api().patch_metadata(worker, &merge_params(), &patch).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(false),
+            Err(source) => Err(Error::Kube { action: "annotate Pod", source }),
+        }
+    }
+
+    async fn scale(&self, replicas: u32) -> Result<(), Error> {
+        let patch = json!({"spec": {"replicas": replicas}});
+        let name = &self.swarm.spec.workload.name;
+        self.workload()
+            .patch_subresource("scale", name, &merge_params(), &Patch::Merge(&patch))
+            .await
+            .map_err(Error::kube("scale workload"))?;
+        Ok(())
+    }
+}
+
+impl Live<'_> {
+    fn namespace(&self) -> String {
+        self.swarm.key().0
+    }
+
+    fn pods_api(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace())
+    }
+
+    /// Removes immutable files that no pod mounts any more.
+    async fn sweep(&self, current: &str) -> Result<(), Error> {
+        let (share, uid) = (self.swarm.config_map(), self.swarm.uid().unwrap_or_default());
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
+        let params = ListParams::default().labels(&format!("{OWNER}={uid}"));
+        let maps = api.list_metadata(&params).await.map_err(Error::kube("list ConfigMaps"))?;
+        let Some(view) = self.ground.view(self.swarm) else { return Ok(()) };
+        for map in maps {
+            let name = map.name_any();
+            let mounted = view.pods.iter().any(|pod| pod.mounts.iter().any(|m| **m == *name));
+            let epoch = epoch_of(&share, &name);
+            // The one before may be in the hands of a controller that has not seen the new template.
+            let newest = epoch_of(&share, current).unwrap_or(0);
+            let old = epoch.is_some_and(|epoch| epoch + KEEP < newest);
+            if !mounted && old {
+                match api.delete(&name, &DeleteParams::background()).await {
+                    Ok(_) => {}
+                    Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                    Err(error) => return Err(Error::kube("delete ConfigMap")(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn workload(&self) -> Api<DynamicObject> {
+        let resource = match self.swarm.spec.workload.kind {
+            WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+            WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+        };
+        Api::namespaced_with(self.client.clone(), &self.namespace(), &resource)
+    }
+}
+
+fn creation() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
+}
+
+/// The `ConfigMap` with the next file. The version that it stands on makes the write a compare-and-swap.
+pub(super) fn file_object(swarm: &Swarm, publish: &Publish) -> Value {
+    let config = publish.data.get(&swarm.spec.config_map.key).map_or("", String::as_str);
+    let state = publish.data.get(STATE_KEY).map_or("", String::as_str);
+    let mut object = owned(swarm, &swarm.config_map());
+    object["data"] = json!(publish.data);
+    object["metadata"]["annotations"] = json!({
+        CONTENT: fingerprint(config, state), GIVEN: swarm.key().1
+    });
+    if let Some(version) = &publish.on {
+        object["metadata"]["resourceVersion"] = json!(version);
+    }
+    object
+}
+
+/// How many immutable files are kept beside the current one and those that are mounted.
+const KEEP: u64 = 2;
+
+/// An object of a `Swarm`, without content.
+fn owned(swarm: &Swarm, name: &str) -> Value {
+    let (namespace, _) = swarm.key();
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": name, "namespace": namespace,
+            "labels": {
+                "app.kubernetes.io/managed-by": MANAGED_BY,
+                OWNER: swarm.uid().unwrap_or_default(),
+            },
+            "ownerReferences": [swarm.controller_owner_ref(&())],
+        }
+    })
+}

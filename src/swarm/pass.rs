@@ -1,0 +1,218 @@
+//! One pass over one `Swarm`, on whatever cluster it stands: what is read beside the watches, and what is
+//! written. The real cluster is in `live`; the explorer of the tests has a small one in memory.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use futures::StreamExt;
+use kube::core::ObjectMeta;
+
+use super::{
+    acknowledge::Answer,
+    ground::{PodFacts, View, WorkloadFacts},
+    handover::{Epoch, Published, Refresh},
+    memory::{Memories, Memory},
+    plan::{Desired, Immutable, Publish},
+    polls,
+};
+use crate::{
+    api::Swarm,
+    controller::{Error, Notice},
+};
+
+/// Pods read at a time.
+const CONCURRENCY: usize = 16;
+
+/// What a pass needs of the cluster beside what the watches bring. Reads come from the API server itself,
+/// not from a cache.
+pub(super) trait Cluster: Sync {
+    /// One pod, by the name of its worker.
+    fn pod(&self, name: &str) -> impl Future<Output = Result<Option<PodFacts>, Error>> + Send;
+
+    /// All pods of a workload.
+    fn pods(
+        &self,
+        workload: &WorkloadFacts,
+    ) -> impl Future<Output = Result<Vec<PodFacts>, Error>> + Send;
+
+    /// What a worker says it runs, or why that is not known.
+    fn ask(&self, pod: &PodFacts) -> impl Future<Output = Result<Answer, String>> + Send;
+
+    /// Writes the next file over exactly the one that was read; `None`: somebody else was faster.
+    fn publish(
+        &self,
+        publish: &Publish,
+    ) -> impl Future<Output = Result<Option<ObjectMeta>, Error>> + Send;
+
+    /// Takes the answer to that write, so that the next pass sees it before the watch brings it.
+    fn published(&self, metadata: &ObjectMeta, publish: &Publish);
+
+    /// Writes the immutable file and points the template at it.
+    fn pin(&self, immutable: Immutable) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Evicts a pod, exactly this one.
+    fn evict(
+        &self,
+        worker: &str,
+        uid: &str,
+    ) -> impl Future<Output = Result<Eviction, Error>> + Send;
+
+    /// Changes a pod, exactly this one, so that the kubelet brings its volumes up to date at once; whether
+    /// it was there.
+    fn nudge(
+        &self,
+        worker: &str,
+        uid: &str,
+        epoch: Epoch,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Sets the number of workers.
+    fn scale(&self, replicas: u32) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// What came of an eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Eviction {
+    /// The pod goes.
+    Done,
+    /// It is gone already, or another one has its name.
+    Gone,
+    /// It stays, for this reason.
+    Refused(String),
+}
+
+/// Looks at what the decision depends on and no watch brings. Returns for each worker whose pod was read
+/// from the API server what was published, at least, when it was read.
+pub(super) async fn look(
+    cluster: &impl Cluster,
+    swarm: &Swarm,
+    view: &mut View,
+    memory: &mut Memory,
+) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
+    let published = polls::published(swarm, view, memory);
+    let confirmed = match &published {
+        Some(published) => confirm(cluster, view, published).await?,
+        None => BTreeMap::new(),
+    };
+    // After that: a pod that was found in place of one that is gone has just been made, and is not to be
+    // restarted for what it has not told yet.
+    memory.seen(view, published.as_deref());
+    polls::ask(cluster, view, published.as_deref(), memory).await;
+    Ok(confirmed)
+}
+
+/// Reads pods from the API server itself where having none frees streams: a watch may not have brought yet
+/// a pod that was made, and has read its file, before the last one was published.
+async fn confirm(
+    cluster: &impl Cluster,
+    view: &mut View,
+    published: &Published,
+) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
+    if published.barrier.is_some()
+        && let Some(workload) = &view.workload
+    {
+        // It ends when all have acknowledged: also those that no watch has brought yet.
+        view.pods = cluster.pods(workload).await?;
+    }
+    let releasing: BTreeSet<_> = published.releasing.keys().map(|(_, worker)| worker).collect();
+    let runs = |worker: &Arc<str>| {
+        let pod = view.pods.iter().find(|pod| pod.name == *worker);
+        pod.is_some_and(|pod| !pod.stopped && pod.node.is_some())
+    };
+    let gone: Vec<Arc<str>> = releasing.into_iter().filter(|w| !runs(w)).cloned().collect();
+    let reads = gone.into_iter().map(|worker| async move { (cluster.pod(&worker).await, worker) });
+    let reads: Vec<_> = reads.collect();
+    let mut reads = futures::stream::iter(reads).buffer_unordered(CONCURRENCY);
+    let mut confirmed = BTreeMap::new();
+    while let Some((read, worker)) = reads.next().await {
+        let pod = read?;
+        view.pods.retain(|pod| pod.name != worker);
+        view.pods.extend(pod);
+        confirmed.insert(worker, published.epoch);
+    }
+    view.pods.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(confirmed)
+}
+
+/// Writes what was decided: the file first, and what is done to pods only once it is there.
+pub(super) async fn write(
+    cluster: &impl Cluster,
+    swarm: &Swarm,
+    memories: &Memories,
+    desired: Desired,
+) -> Result<Vec<Notice>, Error> {
+    let key = swarm.key();
+    if let Some(memory) = desired.memory {
+        memories.put(key.clone(), memory);
+    }
+    let mut notices = Vec::new();
+    if let Some(publish) = desired.publish {
+        // Of two writers the slower decides anew on what is there then.
+        let Some(metadata) = cluster.publish(&publish).await? else { return Ok(notices) };
+        cluster.published(&metadata, &publish);
+        memories.change(&key, |memory| {
+            memory.published = Some(Arc::clone(&publish.published));
+            let told = Arc::make_mut(&mut memory.told);
+            for (reason, count) in publish.moves {
+                *told.counters.moves.entry(reason).or_default() += count;
+            }
+        });
+        notices.extend(publish.notices);
+    }
+    if let Some(immutable) = desired.immutable {
+        cluster.pin(immutable).await?;
+    }
+    for refresh in desired.refresh {
+        let (notice, counted) = match &refresh {
+            Refresh::Evict { worker, uid } => match cluster.evict(worker, uid).await? {
+                Eviction::Done => {
+                    let note = format!("evicted pod {worker}, so that it reads its new list");
+                    (Some((false, "WorkerRefreshed", note)), Some("evicted"))
+                }
+                // Another pod of that name, or none: this one is gone already.
+                Eviction::Gone => (None, None),
+                Eviction::Refused(why) => {
+                    let note = format!("pod {worker} stays: {why}");
+                    (Some((true, "EvictionRefused", note)), Some("refused"))
+                }
+            },
+            Refresh::Nudge { worker, uid, epoch } => {
+                let nudged = cluster.nudge(worker, uid, *epoch).await?;
+                (None, nudged.then_some("reloaded"))
+            }
+        };
+        memories.change(&key, |memory| memory.refreshed(&refresh, counted));
+        notices.extend(notice.map(|(warning, reason, note)| Notice {
+            warning,
+            reason,
+            note,
+            node: None,
+        }));
+    }
+    if let Some(replicas) = desired.scale {
+        cluster.scale(replicas).await?;
+        let workload = &swarm.spec.workload;
+        let note = format!("{} {} scaled to {replicas}", workload.kind.as_str(), workload.name);
+        notices.push(Notice { warning: false, reason: "Scaled", note, node: None });
+    }
+    Ok(notices)
+}
+
+impl Memory {
+    /// Counts what was done to a pod, and remembers who is to be left alone for a while.
+    fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>) {
+        if let Some(action) = counted {
+            let told = Arc::make_mut(&mut self.told);
+            *told.counters.refreshes.entry(action).or_default() += 1;
+        }
+        if let Refresh::Evict { worker, .. } = refresh {
+            match counted {
+                Some("refused") => self.refused.insert(Arc::clone(worker), Instant::now()),
+                Some(_) => self.refused.remove(worker),
+                None => None,
+            };
+        }
+    }
+}
