@@ -1,5 +1,5 @@
 //! The cluster that a pass stands on: the API server, and the workers.
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
@@ -45,6 +45,10 @@ pub(super) struct Live<'a> {
 }
 
 impl Cluster for Live<'_> {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
     async fn pod(&self, name: &str) -> Result<Option<PodFacts>, Error> {
         ground::pod(self.client, &self.namespace(), name).await.map_err(Error::kube("get Pod"))
     }

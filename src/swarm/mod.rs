@@ -27,6 +27,8 @@ use crate::{
 
 pub mod acknowledge;
 pub mod claims;
+#[cfg(test)]
+mod explorer;
 pub mod file;
 mod gauges;
 pub mod ground;

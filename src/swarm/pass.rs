@@ -28,6 +28,9 @@ const CONCURRENCY: usize = 16;
 /// What a pass needs of the cluster beside what the watches bring. Reads come from the API server itself,
 /// not from a cache.
 pub(super) trait Cluster: Sync {
+    /// The time.
+    fn now(&self) -> Instant;
+
     /// One pod, by the name of its worker.
     fn pod(&self, name: &str) -> impl Future<Output = Result<Option<PodFacts>, Error>> + Send;
 
@@ -183,7 +186,7 @@ pub(super) async fn write(
                 (None, nudged.then_some("reloaded"))
             }
         };
-        memories.change(&key, |memory| memory.refreshed(&refresh, counted));
+        memories.change(&key, |memory| memory.refreshed(&refresh, counted, cluster.now()));
         notices.extend(notice.map(|(warning, reason, note)| Notice {
             warning,
             reason,
@@ -202,14 +205,14 @@ pub(super) async fn write(
 
 impl Memory {
     /// Counts what was done to a pod, and remembers who is to be left alone for a while.
-    fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>) {
+    fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>, now: Instant) {
         if let Some(action) = counted {
             let told = Arc::make_mut(&mut self.told);
             *told.counters.refreshes.entry(action).or_default() += 1;
         }
         if let Refresh::Evict { worker, .. } = refresh {
             match counted {
-                Some("refused") => self.refused.insert(Arc::clone(worker), Instant::now()),
+                Some("refused") => self.refused.insert(Arc::clone(worker), now),
                 Some(_) => self.refused.remove(worker),
                 None => None,
             };

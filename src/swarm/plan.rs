@@ -67,7 +67,7 @@ pub struct Observed {
 }
 
 /// What there is to do.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Desired {
     /// The next file.
     pub publish: Option<Publish>,
@@ -82,7 +82,7 @@ pub struct Desired {
 }
 
 /// A file to write.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Publish {
     /// What it says.
     pub published: Arc<Published>,
@@ -97,7 +97,7 @@ pub struct Publish {
 }
 
 /// An immutable file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Immutable {
     /// The name of its `ConfigMap`.
     pub name: String,

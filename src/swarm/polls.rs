@@ -32,7 +32,7 @@ pub(super) async fn ask(
     published: Option<&Published>,
     memory: &mut Memory,
 ) {
-    let now = Instant::now();
+    let now = cluster.now();
     let due = view
         .pods
         .iter()
@@ -44,7 +44,7 @@ pub(super) async fn ask(
     let questions: Vec<_> = questions.collect();
     let mut answers = futures::stream::iter(questions).buffer_unordered(CONCURRENCY);
     while let Some((uid, answer)) = answers.next().await {
-        memory.reported(uid, answer, Instant::now());
+        memory.reported(uid, answer, cluster.now());
     }
 }
 

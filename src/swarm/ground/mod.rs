@@ -305,5 +305,11 @@ fn query(facts: &WorkloadFacts) -> Option<String> {
     Selector::new(&facts.selector).ok().map(|selector| selector.to_string())
 }
 
+/// A pod as the API server has it.
+#[cfg(test)]
+pub(super) fn read_pod(pod: serde_json::Value) -> PodFacts {
+    PodFacts::from(&serde_json::from_value::<objects::WorkerPod>(pod).expect("a pod"))
+}
+
 #[cfg(test)]
 mod tests;
