@@ -35,6 +35,11 @@ pub struct Memory {
     pub looked: bool,
     /// By UID: pods that were there before this process, and of which it is not known what they read.
     pub untold: BTreeSet<Arc<str>>,
+    /// Under a barrier: the pods that the API server listed last, and the version that was published then.
+    pub listed: Option<(u64, BTreeSet<Arc<str>>)>,
+    /// By UID: pods that were made after the API server was asked for all of them, and the version that was
+    /// published then, at least.
+    pub heirs: BTreeMap<Arc<str>, u64>,
     /// When an eviction of a worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
     /// What was published last, and the content it was read from or written to.

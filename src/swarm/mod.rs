@@ -5,7 +5,7 @@
 //! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
 //! [`acknowledge`], how workers are asked; `pass`, what is read and written, on the real cluster (`live`).
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -215,7 +215,7 @@ impl Reconciler for SwarmReconciler {
         let mut memory = self.memories.get(&key);
         let mut measuring = None;
         let mut unfit = BTreeSet::new();
-        let mut confirmed = BTreeMap::new();
+        let mut confirmed = pass::Confirmed::default();
         if let Some(view) = &mut view {
             unfit = self.unfit(view);
             confirmed = pass::look(&self.live(swarm), swarm, view, &mut memory).await?;

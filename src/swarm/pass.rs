@@ -86,19 +86,38 @@ pub(super) enum Eviction {
     Refused(String),
 }
 
-/// Looks at what the decision depends on and no watch brings. Returns for each worker whose pod was read
-/// from the API server what was published, at least, when it was read.
+/// Which workers were read from the API server itself, and what was published, at least, when they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// One by one, by name.
+    pub each: BTreeMap<Arc<str>, Epoch>,
+    /// All of them: whoever is not among the pods has none.
+    pub all: Epoch,
+}
+
+impl Confirmed {
+    /// What was published, at least, when the pod of this worker was read.
+    #[must_use]
+    pub fn of(&self, worker: &str) -> Epoch {
+        self.each.get(worker).copied().unwrap_or(0).max(self.all)
+    }
+}
+
+/// Looks at what the decision depends on and no watch brings.
 pub(super) async fn look(
     cluster: &impl Cluster,
     swarm: &Swarm,
     view: &mut View,
     memory: &mut Memory,
-) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
+) -> Result<Confirmed, Error> {
     let published = polls::published(swarm, view, memory);
     let confirmed = match &published {
         Some(published) => confirm(cluster, view, published).await?,
-        None => BTreeMap::new(),
+        None => Confirmed::default(),
     };
+    if confirmed.all > 0 {
+        memory.listed(view, confirmed.all);
+    }
     // After that: a pod that was found in place of one that is gone has just been made, and is not to be
     // restarted for what it has not told yet.
     memory.seen(view, published.as_deref());
@@ -112,12 +131,15 @@ async fn confirm(
     cluster: &impl Cluster,
     view: &mut View,
     published: &Published,
-) -> Result<BTreeMap<Arc<str>, Epoch>, Error> {
+) -> Result<Confirmed, Error> {
+    let mut confirmed = Confirmed::default();
     if published.barrier.is_some()
         && let Some(workload) = &view.workload
     {
-        // It ends when all have acknowledged: also those that no watch has brought yet.
+        // It ends when all have acknowledged: also those that no watch has brought yet, and those that have
+        // no pod yet.
         view.pods = cluster.pods(workload).await?;
+        confirmed.all = published.epoch;
     }
     let releasing: BTreeSet<_> = published.releasing.keys().map(|(_, worker)| worker).collect();
     let runs = |worker: &Arc<str>| {
@@ -128,12 +150,11 @@ async fn confirm(
     let reads = gone.into_iter().map(|worker| async move { (cluster.pod(&worker).await, worker) });
     let reads: Vec<_> = reads.collect();
     let mut reads = futures::stream::iter(reads).buffer_unordered(CONCURRENCY);
-    let mut confirmed = BTreeMap::new();
     while let Some((read, worker)) = reads.next().await {
         let pod = read?;
         view.pods.retain(|pod| pod.name != worker);
         view.pods.extend(pod);
-        confirmed.insert(worker, published.epoch);
+        confirmed.each.insert(worker, published.epoch);
     }
     view.pods.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(confirmed)
@@ -204,6 +225,18 @@ pub(super) async fn write(
 }
 
 impl Memory {
+    /// Notes the pods that the API server listed when the file was at this version. One that was not in an
+    /// earlier list was made after it.
+    fn listed(&mut self, view: &View, epoch: Epoch) {
+        let uids: BTreeSet<_> = view.pods.iter().map(|pod| Arc::clone(&pod.uid)).collect();
+        if let Some((earlier, known)) = self.listed.replace((epoch, uids.clone())) {
+            for uid in uids.difference(&known) {
+                self.heirs.entry(Arc::clone(uid)).or_insert(earlier);
+            }
+        }
+        self.heirs.retain(|uid, _| uids.contains(uid));
+    }
+
     /// Counts what was done to a pod, and remembers who is to be left alone for a while.
     fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>, now: Instant) {
         if let Some(action) = counted {

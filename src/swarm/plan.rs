@@ -10,6 +10,7 @@ use super::{
     handover::{self, Epoch, Published, Refresh, Step},
     history::{self, Evidence, History, Repair},
     memory::Memory,
+    pass::Confirmed,
     report::{self, Facts, notice, verdict},
     settings::Settings,
     told::Worker as ToldWorker,
@@ -44,6 +45,10 @@ const STUCK: Duration = Duration::from_secs(2);
 /// restarted once and not for each. About one restart of a pod.
 const GATHER: Duration = Duration::from_secs(5);
 
+/// How often a worker is asked in vain before it counts as one that answers nothing: one that is busy or just
+/// starting misses a question.
+const ASKED: u32 = 3;
+
 /// After a refused eviction (a disruption budget) the same pod is left alone for this long.
 const REFUSED: Duration = Duration::from_secs(5);
 
@@ -56,8 +61,8 @@ pub struct Observed {
     pub held: Option<String>,
     /// What it depends on; `None` before that was listed.
     pub view: Option<View>,
-    /// For workers whose pod was read from the API server itself: what was published then.
-    pub confirmed: BTreeMap<Arc<str>, Epoch>,
+    /// Which pods were read from the API server itself.
+    pub confirmed: Confirmed,
     /// What was remembered, with the newest reports and weights.
     pub memory: Memory,
     /// The nodes that streams are to leave.
@@ -243,7 +248,7 @@ impl<'a> Decision<'a> {
 
     fn plan(mut self) -> Result<Plan<Desired, SwarmStatus>, Error> {
         let now = self.observed.now;
-        let writes = self.swarm.spec.mode == Mode::Enforce && !self.swarm.spec.paused;
+        let writes = self.writes();
         let assignment = self.assign();
         let step = self.step(&assignment);
         let mut desired = Desired::default();
@@ -280,6 +285,7 @@ impl<'a> Decision<'a> {
             disobedient: disobedient.as_ref(),
             barrier: self.history.published.barrier.is_some(),
             awaiting: self.memory.awaiting.is_some(),
+            orphaned: self.orphaned(&step, &stuck),
         };
         let conditions = report::conditions(self.swarm, &self.settings, &told, &facts);
         let (at, status) = report::status(&self.settings, &told, &self.memory, now);
@@ -287,6 +293,7 @@ impl<'a> Decision<'a> {
         let moving = desired.publish.is_some()
             || desired.immutable.is_some()
             || told.counts.releasing + told.counts.free > 0
+            || self.unheard()
             || told.workers.iter().any(ToldWorker::is_behind);
         let period = match (moving && writes, stuck.is_empty()) {
             (true, true) => MOVING,
@@ -387,7 +394,9 @@ impl<'a> Decision<'a> {
                 step.publish.get_or_insert(repaired);
                 return step;
             }
-            return Step { publish: Some(repaired), ..Step::default() };
+            // The first file would take from a worker that has not answered yet what it runs.
+            let publish = (!self.unheard()).then_some(repaired);
+            return Step { publish, ..Step::default() };
         }
         handover::step(&self.history.published, &owner, &workers, self.highest, &rules)
     }
@@ -411,6 +420,23 @@ impl<'a> Decision<'a> {
     fn current<'b>(&'b self, step: &'b Step) -> &'b Published {
         let next = step.publish.as_ref().filter(|_| !self.swarm.spec.paused);
         next.unwrap_or(&self.history.published)
+    }
+
+    /// Whether there is no record of what workers run, and some may still say.
+    fn unheard(&self) -> bool {
+        let unknown =
+            self.history.repair == Some(Repair::Barrier) && self.memory.published.is_none();
+        let silent = |uid: &Arc<str>| {
+            let report = self.memory.reports.get(uid);
+            report.is_none_or(|report| report.answer.is_none() && report.failures < ASKED)
+        };
+        let mut asked = self.view.pods.iter().filter(|pod| pod.started && !pod.stopped);
+        unknown && asked.any(|pod| pod.ip.is_some() && silent(&pod.uid))
+    }
+
+    /// Whether this pass writes.
+    fn writes(&self) -> bool {
+        self.swarm.spec.mode == Mode::Enforce && !self.swarm.spec.paused
     }
 }
 

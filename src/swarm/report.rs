@@ -116,6 +116,9 @@ pub(super) struct Facts<'a> {
     pub barrier: bool,
     /// Streams wait for a worker that is to have them and is not ready.
     pub awaiting: bool,
+    /// Streams that nobody runs, or nobody knows who, for too long: how many, who is in the way, and what
+    /// to do.
+    pub orphaned: Option<String>,
 }
 
 /// `Ready`, `Converged` and, where something is measured, `MetricsAvailable`.
@@ -150,6 +153,9 @@ fn ready(swarm: &Swarm, told: &Told, facts: &Facts<'_>) -> Verdict {
     if swarm.spec.mode == Mode::Observe {
         let text = "spec.mode Observe: this is what would be written";
         return verdict("Ready", Some(true), "Observing", text.into());
+    }
+    if let Some(text) = &facts.orphaned {
+        return verdict("Ready", Some(false), "RefreshTimeout", text.clone());
     }
     verdict("Ready", Some(true), "Placed", "every stream has a worker".into())
 }

@@ -6,8 +6,9 @@ use std::{
 
 use super::{
     ground::{PodFacts, View, WorkloadFacts},
-    handover::{self, Epoch},
+    handover,
     memory::Memory,
+    pass::Confirmed,
     settings::Settings,
 };
 use crate::{api::swarm::WorkloadKind, placement::assignment::Standing};
@@ -30,8 +31,8 @@ pub struct Worker {
 pub struct Known<'a> {
     /// What is remembered.
     pub memory: &'a Memory,
-    /// For workers whose pod was read from the API server itself: what was published then.
-    pub confirmed: &'a BTreeMap<Arc<str>, Epoch>,
+    /// Which pods were read from the API server itself.
+    pub confirmed: &'a Confirmed,
     /// The workers that the file names.
     pub named: &'a BTreeSet<&'a Arc<str>>,
 }
@@ -93,7 +94,7 @@ struct Finder<'a> {
     share: &'a str,
     unfit: &'a BTreeSet<String>,
     memory: &'a Memory,
-    confirmed: &'a BTreeMap<Arc<str>, Epoch>,
+    confirmed: &'a Confirmed,
 }
 
 impl Finder<'_> {
@@ -172,7 +173,7 @@ impl Finder<'_> {
     ) -> Worker {
         let seen = pod.and_then(|pod| self.pod(pod));
         let successor = self.settings.immutable.then(|| self.successor());
-        let confirmed = self.confirmed.get(&name).copied().unwrap_or(0);
+        let confirmed = self.confirmed.of(&name);
         let handover = handover::Worker { wanted, pod: seen, confirmed, successor };
         Worker { name, standing, pod: pod.cloned(), handover }
     }
@@ -191,6 +192,7 @@ impl Finder<'_> {
             terminating: pod.terminating,
             stopped: pod.stopped,
             loaded: mounted.or(loaded),
+            heir: self.memory.heirs.get(&pod.uid).copied(),
             // One that mounts none of the immutable files, and does not say what it runs, proves it
             // only once it is restarted.
             born: if self.settings.immutable {

@@ -230,7 +230,7 @@ impl World {
 /// long enough.
 fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
     for (uid, report) in &memory.reports {
-        (uid, report.loaded, report.failures > 0).hash(hasher);
+        (uid, report.loaded, report.failures.min(3)).hash(hasher);
         let answer = report.answer.as_ref();
         answer.map(|answer| (answer.version, &answer.jobs)).hash(hasher);
     }
@@ -238,6 +238,7 @@ fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
     format!("{:?}", memory.published).hash(hasher);
     memory.free.keys().for_each(|stream| stream.hash(hasher));
     memory.refused.keys().for_each(|worker| worker.hash(hasher));
+    (&memory.heirs, &memory.listed).hash(hasher);
     (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
 }
 

@@ -98,8 +98,8 @@ pub struct PodFacts {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// Whether it never runs anything again: it is being deleted or has ended, and every container is
-    /// seen to have terminated; or it is being deleted and never got a node.
+    /// Whether it never runs anything again: its phase is final and every container is seen to have
+    /// terminated; or it is being deleted and never got a node.
     pub stopped: bool,
     /// Whether any of its containers was ever seen to run.
     pub started: bool,
@@ -136,15 +136,15 @@ impl From<&WorkerPod> for PodFacts {
     }
 }
 
-/// A container that may be started again frees nothing, nor does one that nobody reports about.
+/// A container that may be started again frees nothing, nor does one that nobody reports about. That the
+/// pod is being deleted is no proof: its kubelet may be starting a container again that has crashed.
 fn is_stopped(pod: &WorkerPod) -> bool {
     let terminating = pod.metadata.deletion_timestamp.is_some();
-    let ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    if !terminating && !ended {
-        return false;
-    }
-    if pod.spec.node_name.is_none() {
+    if terminating && pod.spec.node_name.is_none() {
         return true;
+    }
+    if !matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return false;
     }
     let statuses = &pod.status.container_statuses;
     let terminated = |name: &str| {

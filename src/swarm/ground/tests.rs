@@ -40,16 +40,26 @@ fn only_a_pod_that_can_never_run_anything_again_is_stopped() {
     assert!(!pod(&[deleted()]).stopped, "nobody reports about its containers");
     assert!(!pod(&[deleted(), statuses(ended(), running())]).stopped, "one runs on");
     assert!(!pod(&[deleted(), statuses(ended(), json!({"waiting": {}}))]).stopped);
-    assert!(pod(&[deleted(), statuses(ended(), ended())]).stopped);
     assert!(pod(&[phase("Failed"), statuses(ended(), ended())]).stopped);
+    assert!(pod(&[deleted(), phase("Failed"), statuses(ended(), ended())]).stopped);
     assert!(pod(&[phase("Succeeded"), statuses(ended(), ended())]).stopped);
     assert!(!pod(&[phase("Failed")]).stopped, "evicted, but nobody saw its containers end");
     assert!(!pod(&[phase("Unknown"), statuses(ended(), ended())]).stopped);
     let sidecar =
         ("/status/initContainerStatuses", json!([{"name": "s", "state": {"running": {}}}]));
-    assert!(!pod(&[deleted(), statuses(ended(), ended()), sidecar]).stopped, "a sidecar runs on");
+    let failed = phase("Failed");
+    assert!(!pod(&[failed, statuses(ended(), ended()), sidecar]).stopped, "a sidecar runs on");
     assert!(pod(&[deleted(), ("/spec/nodeName", Value::Null)]).stopped, "it never had a node");
     assert!(!pod(&[("/spec/nodeName", Value::Null)]).stopped, "it may get one");
+}
+
+/// A crashed container was taken for stopped as its pod was deleted, and its kubelet started it again.
+#[test]
+fn w03_a_crashed_container_of_a_pod_that_is_being_deleted_may_be_started_again() {
+    let deleted = (DELETED.0, json!(DELETED.1));
+    let ended = || json!({"terminated": {"exitCode": 137}});
+    let statuses = ("/status/containerStatuses", states(ended(), ended()));
+    assert!(!pod(&[deleted, statuses]).stopped);
 }
 
 #[test]

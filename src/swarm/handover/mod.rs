@@ -180,6 +180,9 @@ pub struct Pod {
     pub stopped: bool,
     /// The highest epoch that this very pod has acknowledged.
     pub loaded: Option<Epoch>,
+    /// It was made after the API server had been asked for all pods, when the file was at this epoch. So it
+    /// has read that one or a later one, unless its kubelet gave it an older one from a cache.
+    pub heir: Option<Epoch>,
     /// It was created when the file was at least at this epoch. Decides only whether it needs a refresh: it
     /// may have read an older file all the same.
     pub born: Option<Epoch>,

@@ -27,6 +27,15 @@ pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch
     }
 }
 
+/// What is in the way of a worker having let go of all that was listed before a barrier. A worker that
+/// answers nothing passes it with another pod than those that were there: it has not read what came before.
+pub(super) fn bars(worker: Option<&Worker>, barrier: Epoch, published: Epoch) -> Option<Why> {
+    let why = in_the_way(worker, barrier, published)?;
+    let heir = worker.and_then(|worker| worker.pod.as_ref()?.heir);
+    let passes = why == Why::Silent && heir.is_some_and(|heir| heir >= barrier);
+    (!passes).then_some(why)
+}
+
 /// What the reports say about the files that there were.
 pub(super) struct History {
     /// Files were read that the published one does not know of.
@@ -56,6 +65,7 @@ impl History {
 /// Who is waited for if this is the file.
 pub(super) fn waiting(file: &Published, workers: &BTreeMap<Name, Worker>) -> Vec<Waiting> {
     let mut demands: BTreeMap<&Name, (usize, Epoch)> = BTreeMap::new();
+    let mut barred = BTreeMap::new();
     for ((_, worker), since) in &file.releasing {
         let (streams, epoch) = demands.entry(worker).or_default();
         *streams += 1;
@@ -63,12 +73,17 @@ pub(super) fn waiting(file: &Published, workers: &BTreeMap<Name, Worker>) -> Vec
     }
     if let Some(barrier) = file.barrier {
         for worker in workers.keys().chain(file.workers()) {
-            let (_, epoch) = demands.entry(worker).or_default();
-            *epoch = (*epoch).max(barrier);
+            if let Some(why) = bars(workers.get(worker), barrier, file.epoch) {
+                barred.insert(worker, (barrier, why));
+                demands.entry(worker).or_default();
+            }
         }
     }
-    let waiting = demands.into_iter().filter_map(|(worker, (streams, epoch))| {
-        let why = in_the_way(workers.get(worker), epoch, file.epoch)?;
+    let waiting = demands.into_iter().filter_map(|(worker, (streams, since))| {
+        let releases = in_the_way(workers.get(worker), since, file.epoch).filter(|_| streams > 0);
+        let barred = barred.remove(worker);
+        let why = releases.or(barred.map(|(_, why)| why))?;
+        let epoch = since.max(barred.map_or(0, |(barrier, _)| barrier));
         Some(Waiting { worker: worker.clone(), streams, epoch, why })
     });
     let mut waiting: Vec<_> = waiting.collect();

@@ -115,7 +115,8 @@ impl Decision<'_> {
         };
         Told {
             decided: true,
-            epoch: current.epoch,
+            // The version in the status is believed to have been there: one that nobody writes is none.
+            epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
             counts,
             duplicates: self.duplicates(),
             ratio: weights::ratio(&loads),
@@ -190,6 +191,28 @@ impl Decision<'_> {
             .into_iter()
             .map(|(worker, epoch)| (Arc::clone(&worker), epoch, why(&worker)))
             .collect()
+    }
+
+    /// Streams that have been with nobody for too long, or with a worker that nobody hears of.
+    pub(super) fn orphaned(
+        &self,
+        step: &Step,
+        stuck: &[(Arc<str>, Epoch, String)],
+    ) -> Option<String> {
+        let now = self.observed.now;
+        let old = |since: &Instant| now.saturating_duration_since(*since) >= self.settings.timeout;
+        let free = self.memory.free.values().filter(|since| old(since)).count();
+        let releasing = self.memory.releasing.values().filter(|since| old(since)).count();
+        let waits = |name: &Arc<str>| step.waiting.iter().any(|waiting| waiting.worker == *name);
+        let by = stuck.iter().find(|(worker, ..)| waits(worker));
+        (free + releasing > 0).then(|| match by {
+            Some((worker, epoch, why)) => format!(
+                "{} streams wait for worker {worker}, which has not acknowledged version {epoch} within \
+                 spec.refresh.timeout: {why}; if it answers nothing, delete its pod",
+                free + releasing
+            ),
+            None => format!("{} streams wait for a worker that can take them", free + releasing),
+        })
     }
 
     fn why(&self, name: &Arc<str>, why: Option<Why>) -> String {

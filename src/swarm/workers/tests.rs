@@ -51,7 +51,7 @@ fn find(
 ) -> Workers {
     let view = View { workload: Some(workload), pods, ..View::default() };
     let unfit = unfit.iter().map(|node| (*node).to_owned()).collect();
-    let (memory, confirmed, named) = (Memory::default(), BTreeMap::new(), BTreeSet::new());
+    let (memory, confirmed, named) = (Memory::default(), Confirmed::default(), BTreeSet::new());
     let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
     Workers::of(settings, &view, "w-config", &unfit, &known)
 }
@@ -153,7 +153,7 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
     memory.born.insert("uid-w-0".into(), 8);
     let view = View { workload: Some(workload(0, 1)), pods: vec![own("w-0")], ..View::default() };
     let read = |memory: &Memory| {
-        let (none, confirmed, named) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
         let known = Known { memory, confirmed: &confirmed, named: &named };
         let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
         workers.all[0].handover.pod.clone().unwrap()
@@ -185,7 +185,8 @@ fn the_template_says_what_successors_read_once_its_controller_has_seen_it() {
 fn a_worker_that_the_file_names_is_looked_at_also_without_a_pod() {
     let view = View { workload: Some(workload(0, 1)), ..View::default() };
     let (memory, gone) = (Memory::default(), Arc::<str>::from("w-3"));
-    let confirmed = [(Arc::clone(&gone), 9)].into();
+    let each = [(Arc::clone(&gone), 9)].into();
+    let confirmed = Confirmed { each, all: 0 };
     let named = [&gone].into();
     let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
     let none = BTreeSet::new();
@@ -200,7 +201,7 @@ fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
     let old = PodFacts { mounts: vec!["w-config".into()], ..own("w-0") };
     let uid = Arc::clone(&old.uid);
     let memory = Memory { born: [(uid, 7)].into(), ..Memory::default() };
-    let (confirmed, named) = (BTreeMap::new(), BTreeSet::new());
+    let (confirmed, named) = (Confirmed::default(), BTreeSet::new());
     let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
     let born = |immutable| {
         let view =

@@ -51,6 +51,7 @@ fn pod(loaded: Epoch) -> Worker {
         terminating: false,
         stopped: false,
         loaded: Some(loaded),
+        heir: None,
         born: None,
     };
     Worker { wanted: true, pod: Some(pod), confirmed: Epoch::MAX, successor: None }

@@ -43,7 +43,7 @@ prop_compose! {
         born in option::of(0..9_u64),
     ) -> Pod {
         let [ready, terminating, stopped] = flags;
-        Pod { uid: n("uid"), ready: ready && !stopped, terminating, stopped, loaded, born }
+        Pod { uid: n("uid"), ready: ready && !stopped, terminating, stopped, loaded, heir: None, born }
     }
 }
 

@@ -147,6 +147,7 @@ impl Seen {
             terminating: pod.terminating,
             stopped: pod.stopped,
             loaded: pod.loaded.map(Into::into),
+            heir: None,
             born: pod.born.map(Into::into),
         });
         let successor = self.successor.map(Into::into);
