@@ -103,7 +103,9 @@ pub fn render(published: &Published) -> Files {
         grouped.into_iter().map(|((worker, epoch), streams)| Releases { worker, epoch, streams });
     let mut releasing: Vec<_> = releases.collect();
     releasing.sort_by(|a, b| natural::compare(a.worker, b.worker).then(a.epoch.cmp(&b.epoch)));
-    let state = State { config: fingerprint(&config), barrier: published.barrier, releasing };
+    let outdated = published.outdated.iter().map(|(worker, uid)| (&**worker, &**uid)).collect();
+    let (config_hash, barrier) = (fingerprint(&config), published.barrier);
+    let state = State { config: config_hash, barrier, releasing, outdated };
     Files { state: yaml(&state), config }
 }
 
@@ -139,6 +141,9 @@ pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
         let ours = state.config.is_some_and(|hash| *hash.0 == *fingerprint(config));
         origin = if ours { Origin::Ours } else { Origin::Edited };
         published.barrier = state.barrier.map(|version| version.0);
+        let outdated = state.outdated.iter();
+        published.outdated =
+            outdated.map(|(worker, uid)| (worker.as_str().into(), uid.as_str().into())).collect();
         for ReadReleases { worker, epoch, streams } in state.releasing.unwrap_or_default() {
             for stream in streams {
                 let since = published.releasing.entry((stream.0, worker.0.clone())).or_default();
@@ -191,6 +196,8 @@ struct State<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     barrier: Option<Epoch>,
     releasing: Vec<Releases<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    outdated: BTreeMap<&'a str, &'a str>,
 }
 
 #[derive(Serialize)]
@@ -232,6 +239,8 @@ struct ReadState {
     config: Option<Id>,
     barrier: Option<Version>,
     releasing: Option<Vec<ReadReleases>>,
+    #[serde(default)]
+    outdated: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]

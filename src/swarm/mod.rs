@@ -255,7 +255,8 @@ impl Memory {
     /// Notes which pods are there. A pod that has not been started yet reads the file that is published
     /// now, or a later one; so, most likely, did one that was not there before. Of those that are there when
     /// this process begins to look the same is believed, so that its start restarts nobody, unless they are to
-    /// let go of something: they may never have been told.
+    /// let go of something, or the file says that they were there before their list: they may never have been
+    /// told.
     fn seen(&mut self, view: &View, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let first = !std::mem::replace(&mut self.looked, true);
@@ -264,6 +265,7 @@ impl Memory {
                 && published.is_some_and(|published| {
                     published.barrier.is_some()
                         || published.releasing.keys().any(|(_, worker)| *worker == pod.name)
+                        || published.outdated.get(&pod.name) == Some(&pod.uid)
                 });
             let new = !self.born.contains_key(&pod.uid) && !untold;
             if new && (first || !self.untold.contains(&pod.uid)) || !pod.started {

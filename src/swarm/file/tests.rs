@@ -182,7 +182,7 @@ prop_compose! {
         barrier in proptest::option::of(0..=LARGEST_EPOCH),
     ) -> Published {
         let share = |(worker, (streams, version))| (worker, Share { streams, version });
-        Published { epoch, shares: shares.into_iter().map(share).collect(), releasing, barrier }
+        Published { epoch, shares: shares.into_iter().map(share).collect(), releasing, barrier, ..Published::default() }
     }
 }
 

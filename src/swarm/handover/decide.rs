@@ -303,7 +303,8 @@ impl<'a> Round<'a> {
             });
             let (releasing, barrier) = (self.releasing, self.barrier);
             let shares = shares.collect();
-            step.publish = Some(Published { epoch, shares, releasing, barrier });
+            let outdated = published.outdated.clone();
+            step.publish = Some(Published { epoch, shares, releasing, barrier, outdated });
         }
         step
     }

@@ -118,6 +118,9 @@ pub struct Published {
     /// What was listed before this epoch is not known: until every live pod has loaded it, nothing is
     /// granted.
     pub barrier: Option<Epoch>,
+    /// Workers that answer nothing, with the UID of the pod that was there before the list last changed: it
+    /// has to be refreshed, whoever finds this file. No rule of the protocol looks at it.
+    pub outdated: BTreeMap<Name, Name>,
 }
 
 /// What one worker has.

@@ -13,6 +13,7 @@ fn published(epoch: Epoch) -> Published {
             .into(),
         releasing: [(("d".into(), "w-0".into()), epoch)].into(),
         barrier: None,
+        outdated: BTreeMap::new(),
     }
 }
 

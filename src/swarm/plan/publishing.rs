@@ -20,8 +20,24 @@ impl Decision<'_> {
         [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)].into()
     }
 
+    /// Pods that answer nothing and have not been refreshed since their list changed, this file's changes
+    /// among them.
+    fn outdated(&self, next: &Published) -> BTreeMap<Arc<str>, Arc<str>> {
+        let pods =
+            self.workers.all.iter().filter_map(|worker| Some((worker, worker.pod.as_ref()?)));
+        let outdated = pods.filter(|(worker, pod)| {
+            let known = self.memory.reports.get(&pod.uid).is_some_and(|r| r.loaded.is_some());
+            let changed =
+                next.shares.get(&worker.name).is_some_and(|share| share.version == next.epoch);
+            let before = next.outdated.get(&worker.name) == Some(&pod.uid);
+            pod.started && !pod.stopped && !known && (changed || before)
+        });
+        outdated.map(|(worker, pod)| (Arc::clone(&worker.name), Arc::clone(&pod.uid))).collect()
+    }
+
     pub(super) fn publish(&self, step: &Step) -> Result<Option<Publish>, Error> {
         let Some(next) = &step.publish else { return Ok(None) };
+        let next = &Published { outdated: self.outdated(next), ..next.clone() };
         let data = self.data(next);
         let size: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
         if size > LARGEST_MAP {

@@ -31,7 +31,7 @@ fn file(epoch: Epoch, lists: &[&str], releasing: &[&str]) -> Published {
         ((n(stream), n(worker)), since.parse().unwrap())
     };
     let releasing = releasing.iter().map(release).collect();
-    Published { epoch, shares: shares(lists), releasing, barrier: None }
+    Published { epoch, shares: shares(lists), releasing, ..Published::default() }
 }
 
 /// `"a>w-0 b>-"`.

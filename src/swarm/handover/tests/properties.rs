@@ -32,7 +32,7 @@ prop_compose! {
         barrier in option::weighted(0.2, epoch()),
     ) -> Published {
         let share = |(worker, (streams, version))| (worker, Share { streams, version });
-        Published { epoch, shares: lists.into_iter().map(share).collect(), releasing, barrier }
+        Published { epoch, shares: lists.into_iter().map(share).collect(), releasing, barrier, ..Published::default() }
     }
 }
 
