@@ -136,7 +136,7 @@ impl History {
             return self.published.distrusted(highest);
         }
         let mut next = self.published.clone();
-        next.epoch = next.epoch.max(highest) + 1;
+        next.epoch = next.next_epoch(highest);
         if self.repair == Some(Repair::Undo) {
             // A list that was edited may have been read; so may a version, which acknowledges nothing.
             let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
@@ -147,8 +147,34 @@ impl History {
                 }
             }
             next.releasing.values_mut().for_each(|epoch| *epoch = next.epoch);
+            self.take_back(&mut next);
         }
         next
+    }
+}
+
+impl History {
+    /// What an edit gave to others is theirs until they have let go of it: whoever had it before may have
+    /// stopped it, and would start it a second time.
+    fn take_back(&self, next: &mut Published) {
+        let Some(edited) = &self.edited else { return };
+        for (worker, share) in &edited.shares {
+            for stream in &share.streams {
+                let listed = |share: &Share| share.streams.contains(stream);
+                if next.shares.get(worker).is_some_and(listed) {
+                    continue;
+                }
+                next.releasing.insert((Arc::clone(stream), Arc::clone(worker)), next.epoch);
+                for (owner, share) in &mut next.shares {
+                    if listed(share) {
+                        share.streams.retain(|known| known != stream);
+                        share.version = next.epoch;
+                        let key = (Arc::clone(stream), Arc::clone(owner));
+                        next.releasing.insert(key, next.epoch);
+                    }
+                }
+            }
+        }
     }
 }
 

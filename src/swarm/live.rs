@@ -140,7 +140,9 @@ impl Cluster for Live<'_> {
         match self.pods_api().evict(worker, &params).await {
             Ok(_) => Ok(Eviction::Done),
             Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(Eviction::Gone),
-            Err(kube::Error::Api(s)) if s.code == 429 => Ok(Eviction::Refused(s.message)),
+            // A disruption budget (429), two of them (500), or whoever else guards this pod: the others are
+            // not to wait for it.
+            Err(kube::Error::Api(s)) => Ok(Eviction::Refused(s.message)),
             Err(source) => Err(Error::Kube { action: "evict Pod", source }),
         }
     }
@@ -152,6 +154,11 @@ impl Cluster for Live<'_> {
         match self.pods_api().patch_metadata(worker, &merge_params(), &patch).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(false),
+            // Its kubelet delivers the file within a minute without that.
+            Err(kube::Error::Api(s)) => {
+                tracing::warn!(error = %s, worker, "pod not annotated");
+                Ok(false)
+            }
             Err(source) => Err(Error::Kube { action: "annotate Pod", source }),
         }
     }

@@ -326,6 +326,7 @@ mod tests {
             ready: started,
             terminating: false,
             stopped: false,
+            ended: false,
             started,
             mounts: vec![],
             nudged: None,

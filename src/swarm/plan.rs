@@ -211,7 +211,7 @@ impl<'a> Decision<'a> {
         let unknown_pods = started
             .any(|pod| answer(&pod.uid).is_none_or(|a| a.version.is_some() || !a.jobs.is_empty()));
         let told = swarm.status.as_ref().map_or(0, |status| status.epoch);
-        let told = Epoch::try_from(told).unwrap_or(0);
+        let told = handover::believed(Epoch::try_from(told).unwrap_or(0));
         let each = view.pods.iter().filter(|pod| !pod.stopped);
         let running: Vec<_> = each
             .filter_map(|pod| {

@@ -126,6 +126,7 @@ mod tests {
             ready: true,
             terminating: false,
             stopped: false,
+            ended: false,
             started: false,
             mounts: vec![],
             nudged: None,

@@ -136,7 +136,7 @@ impl Finder<'_> {
             })
         };
         let (live, rest): (Vec<_>, Vec<_>) =
-            pods.iter().filter(own).partition(|pod| !pod.terminating && !pod.stopped);
+            pods.iter().filter(own).partition(|pod| !pod.terminating && !pod.stopped && !pod.ended);
         let newest = live.iter().max_by_key(|pod| (pod.created, &pod.name));
         let newest = newest.and_then(|pod| pod.template.clone());
         let rolling = live.iter().any(|pod| pod.template != newest)

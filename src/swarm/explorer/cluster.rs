@@ -100,7 +100,7 @@ impl Cluster for Small<'_> {
         let metadata: ObjectMeta =
             serde_json::from_value(object["metadata"].clone()).expect("metadata");
         let facts = MapFacts::new(&metadata, Arc::new(publish.data.clone()));
-        world.wrote(facts, &swarm.spec.config_map.key);
+        world.wrote(facts, &swarm.spec.config_map.key, false);
         Ok(Some(metadata))
     }
 
@@ -123,12 +123,13 @@ impl Cluster for Small<'_> {
         }
     }
 
-    async fn nudge(&self, worker: &str, uid: &str, _: u64) -> Result<bool, Error> {
+    async fn nudge(&self, worker: &str, uid: &str, epoch: u64) -> Result<bool, Error> {
         // The kubelet delivers the file sooner, which is a move of the world's.
         self.writes()?;
         let w = self::worker(worker);
-        let world = self.world.lock().expect("one thread");
-        Ok(world.pods[w].is_some_and(|pod| *facts(w, &pod).uid == *uid))
+        let mut world = self.world.lock().expect("one thread");
+        let pod = world.pods[w].as_mut().filter(|pod| *facts(w, pod).uid == *uid);
+        Ok(pod.map(|pod| pod.nudged = epoch).is_some())
     }
 
     async fn scale(&self, _: u32) -> Result<(), Error> {

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     api::{Swarm, SwarmStatus},
     swarm::{
+        file,
         memory::{Memories, Memory},
         pass,
         plan::{self, Observed},
@@ -50,8 +51,10 @@ pub(super) enum Move {
     Fence(usize),
     /// The operator's watch brings what it is behind with.
     Sync(usize),
-    /// Somebody adds a comment to the file; deletes it; deletes the `Swarm` and applies it again.
+    /// Somebody adds a comment to the file; exchanges two lists in it; deletes it; deletes the `Swarm` and
+    /// applies it again.
     Edit,
+    Swap,
     Lose,
     Reapply,
 }
@@ -69,7 +72,7 @@ pub(super) fn all(plot: &Plot) -> Vec<Move> {
         all.extend([Move::Delete(w), Move::End(w), Move::Vanish(w), Move::Come(w)]);
         all.extend([Move::Cut(w), Move::Heal(w), Move::Fence(w), Move::Sync(w)]);
     }
-    all.extend([Move::Edit, Move::Lose, Move::Reapply]);
+    all.extend([Move::Edit, Move::Swap, Move::Lose, Move::Reapply]);
     all
 }
 
@@ -119,7 +122,20 @@ impl<'a> Explorer<'a> {
                 let mut facts = (**world.map.as_ref()?).clone();
                 let key = &self.wish(world).config_map.key;
                 Arc::make_mut(&mut facts.data).get_mut(key)?.push_str("# by hand\n");
-                world.wrote(facts, key);
+                world.wrote(facts, key, true);
+                Some(())
+            }
+            Move::Swap => {
+                self.hazard(world, Hazard::Swaps)?;
+                let mut facts = (**world.map.as_ref()?).clone();
+                let key = &self.wish(world).config_map.key;
+                let config = Arc::make_mut(&mut facts.data).get_mut(key)?;
+                let mut published = file::parse(config, None).ok()?.published;
+                let mut lists: Vec<_> = published.shares.values_mut().collect();
+                let [one, other] = lists.as_mut_slice() else { return None };
+                std::mem::swap(&mut one.streams, &mut other.streams);
+                *config = file::render(&published).config;
+                world.wrote(facts, key, true);
                 Some(())
             }
             Move::Lose => {
@@ -141,28 +157,27 @@ impl<'a> Explorer<'a> {
         let (newest, replicas) = (world.newest(), self.plot.wishes[world.wish].replicas);
         match happens {
             Move::Deliver(w) => {
-                let list = |version| world.list(version, w);
-                let mut pod = world.pods[w].filter(|pod| !pod.ended && !pod.cut)?;
-                (pod.delivered < newest && world.map.is_some()).then_some(())?;
+                let there = world.map.is_some();
+                let pod = world.pods[w].as_mut().filter(|pod| !pod.ended && !pod.cut)?;
+                (pod.delivered < newest && there).then_some(())?;
                 pod.delivered += 1;
                 if pod.running && self.plot.reloads {
                     pod.read = pod.delivered;
-                    pod.run |= list(pod.read);
+                    let read = pod.read;
+                    world.start(w, read);
                 }
-                world.pods[w] = Some(pod);
             }
             Move::Start(w) => {
-                let list = |version| world.list(version, w);
-                let mut pod = world.pods[w].filter(|pod| !pod.running && !pod.ended)?;
+                let pod = world.pods[w].as_mut().filter(|pod| !pod.running && !pod.ended)?;
                 // The kubelet that restarts a container may not know yet that its pod is deleted.
                 let may = pod.delivered > 0 && (pod.restarted || !pod.terminating && !pod.cut);
                 may.then_some(())?;
                 (pod.running, pod.read) = (true, pod.delivered);
-                pod.run = list(pod.read);
                 if !pod.restarted {
                     pod.reported = Reported::Running;
                 }
-                world.pods[w] = Some(pod);
+                let read = pod.read;
+                world.start(w, read);
             }
             Move::Report(w) => {
                 let pod = world.pods[w].as_mut().filter(|pod| pod.running && !pod.cut)?;

@@ -32,6 +32,8 @@ pub(super) type Set = u8;
 pub(super) struct Read {
     pub epoch: u64,
     pub lists: [Set; WORKERS],
+    /// Not by the operator.
+    pub foreign: bool,
 }
 
 /// What the API server says of a pod's one container.
@@ -62,6 +64,8 @@ pub(super) struct Pod {
     /// Its phase is final: it never runs anything again.
     pub ended: bool,
     pub terminating: bool,
+    /// The last nudge.
+    pub nudged: u64,
     /// Nothing gets to its node or comes from there.
     pub cut: bool,
 }
@@ -96,6 +100,8 @@ pub(super) struct World {
     pub decided: Option<Arc<Decided>>,
     /// Passes so far: the clock.
     pub passes: u32,
+    /// A pod started a stream by a file of the operator while another ran it.
+    pub twice: bool,
     /// Writes of the operator so far, those of the status among them.
     pub writes: u32,
     pub changes: u8,
@@ -138,6 +144,8 @@ pub(super) enum Hazard {
     Cuts,
     /// Somebody edits the file.
     Edits,
+    /// Somebody gives each worker the list of the other in the file.
+    Swaps,
     /// Somebody deletes the file.
     Losses,
     /// The `Swarm` is deleted, its file goes with it, and it is applied again.
@@ -148,7 +156,7 @@ impl World {
     pub(super) fn beginning(plot: &Plot) -> Self {
         Self {
             map: None,
-            history: Arc::new(vec![Read { epoch: 0, lists: [0; WORKERS] }]),
+            history: Arc::new(vec![Read { epoch: 0, lists: [0; WORKERS], foreign: false }]),
             told: (0, 0),
             complained: false,
             wish: 0,
@@ -158,6 +166,7 @@ impl World {
             memory: Memory::default(),
             decided: None,
             passes: 0,
+            twice: false,
             writes: 0,
             changes: plot.changes,
             faults: plot.faults,
@@ -176,7 +185,7 @@ impl World {
     }
 
     /// Somebody has written the file.
-    pub(super) fn wrote(&mut self, facts: MapFacts, key: &str) {
+    pub(super) fn wrote(&mut self, facts: MapFacts, key: &str, foreign: bool) {
         let config = facts.data.get(key).map_or("", String::as_str);
         let parsed = file::parse(config, None).expect("a file").published;
         let lists = std::array::from_fn(|w| {
@@ -184,9 +193,20 @@ impl World {
             let listed = share.into_iter().flat_map(|share| &share.streams);
             listed.fold(0, |set, stream| set | 1 << place(stream))
         });
-        Arc::make_mut(&mut self.history).push(Read { epoch: parsed.epoch, lists });
+        Arc::make_mut(&mut self.history).push(Read { epoch: parsed.epoch, lists, foreign });
         let facts = MapFacts { resource_version: self.newest().to_string(), ..facts };
         self.map = Some(Arc::new(facts));
+    }
+
+    /// A worker runs what a version lists, beside what it ran.
+    pub(super) fn start(&mut self, w: usize, version: u8) {
+        let list = self.list(version, w);
+        let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
+        let others = others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run));
+        let foreign = self.history[usize::from(version)].foreign;
+        let Some(pod) = &mut self.pods[w] else { return };
+        self.twice |= !foreign && list & !pod.run & others != 0;
+        pod.run |= list;
     }
 
     /// What the operator's watches have brought.
@@ -288,6 +308,7 @@ fn object(worker: usize, pod: &Pod) -> PodFacts {
         "metadata": {
             "name": *name(worker), "uid": format!("w-{worker}/{}", pod.serial),
             "deletionTimestamp": deleted,
+            "annotations": {ground::NUDGE: pod.nudged.to_string()},
         },
         "spec": {"nodeName": "n", "containers": [{"name": "worker"}]},
         "status": {

@@ -101,6 +101,8 @@ pub struct PodFacts {
     /// Whether it never runs anything again: its phase is final and every container is seen to have
     /// terminated; or it is being deleted and never got a node.
     pub stopped: bool,
+    /// Whether its phase is final: nothing of it is started again.
+    pub ended: bool,
     /// Whether any of its containers was ever seen to run.
     pub started: bool,
     /// The `ConfigMap`s it mounts.
@@ -127,6 +129,7 @@ impl From<&WorkerPod> for PodFacts {
             ready: status.conditions.iter().any(|c| &*c.type_ == "Ready" && &*c.status == "True"),
             terminating: metadata.deletion_timestamp.is_some(),
             stopped: is_stopped(pod),
+            ended: is_ended(pod),
             started: status.container_statuses.iter().any(|c| {
                 c.restart_count > 0 || c.state.running.is_some() || c.state.terminated.is_some()
             }),
@@ -136,6 +139,10 @@ impl From<&WorkerPod> for PodFacts {
     }
 }
 
+fn is_ended(pod: &WorkerPod) -> bool {
+    matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+}
+
 /// A container that may be started again frees nothing, nor does one that nobody reports about. That the
 /// pod is being deleted is no proof: its kubelet may be starting a container again that has crashed.
 fn is_stopped(pod: &WorkerPod) -> bool {
@@ -143,7 +150,7 @@ fn is_stopped(pod: &WorkerPod) -> bool {
     if terminating && pod.spec.node_name.is_none() {
         return true;
     }
-    if !matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+    if !is_ended(pod) {
         return false;
     }
     let statuses = &pod.status.container_statuses;

@@ -100,10 +100,19 @@ pub type Name = Arc<str>;
 /// distinct; of one that is not, the first place counts.
 pub type Target = [(Name, Option<Name>)];
 
-/// The highest epoch that is believed of a worker: JSON's readers keep numbers up to here exactly, and at
-/// one file a second it is reached after 285 million years. A worker that tells more (a time in
-/// nanoseconds, say) must not use up the numbers.
+/// The highest epoch that a file may have: JSON's readers keep numbers up to here exactly.
 pub const LARGEST_EPOCH: Epoch = 1 << 53;
+
+/// The highest epoch that is believed of a worker or of the status. At one file a second it is reached after
+/// 142 million years, and as many are left then: whoever tells more (a time in nanoseconds, say, or a number
+/// right below the largest) must not use up the numbers.
+pub const BELIEVED_EPOCH: Epoch = LARGEST_EPOCH / 2;
+
+/// What somebody tells, if it can be believed; 0 if not.
+#[must_use]
+pub const fn believed(told: Epoch) -> Epoch {
+    if told > BELIEVED_EPOCH { 0 } else { told }
+}
 
 /// What the `ConfigMap` holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,9 +162,9 @@ impl Published {
     }
 
     /// The epoch of the next file.
-    fn next_epoch(&self, highest_reported: Epoch) -> Epoch {
-        let believed = if highest_reported > LARGEST_EPOCH { 0 } else { highest_reported };
-        self.epoch.max(believed).saturating_add(1)
+    #[must_use]
+    pub fn next_epoch(&self, highest_reported: Epoch) -> Epoch {
+        self.epoch.max(believed(highest_reported)).saturating_add(1)
     }
 
     /// Nothing that was told so far counts from here on.

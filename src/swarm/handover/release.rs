@@ -1,7 +1,7 @@
 //! Who has let go.
 use std::collections::BTreeMap;
 
-use super::{Epoch, LARGEST_EPOCH, Name, Pod, Published, Waiting, Why, Worker};
+use super::{BELIEVED_EPOCH, Epoch, Name, Pod, Published, Waiting, Why, Worker};
 use crate::swarm::natural;
 
 /// What is in the way of a worker having let go of all that the file of epoch `since` does not list for it;
@@ -52,7 +52,7 @@ impl History {
         workers: &BTreeMap<Name, Worker>,
         highest_reported: Epoch,
     ) -> Self {
-        let unknown = |epoch: &Epoch| *epoch > published.epoch && *epoch <= LARGEST_EPOCH;
+        let unknown = |epoch: &Epoch| *epoch > published.epoch && *epoch <= BELIEVED_EPOCH;
         let pods = || workers.values().filter_map(|worker| worker.pod.as_ref());
         // A pod that is stopped runs nothing, but what it has told is a proof as any other.
         let told = pods().filter_map(|pod| pod.loaded).chain([highest_reported]);

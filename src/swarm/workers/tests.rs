@@ -33,6 +33,7 @@ fn pod(name: &str, owner: (&str, &str)) -> PodFacts {
         ready: true,
         terminating: false,
         stopped: false,
+        ended: false,
         started: true,
         mounts: vec![],
         nudged: None,
