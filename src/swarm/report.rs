@@ -147,15 +147,15 @@ fn ready(swarm: &Swarm, told: &Told, facts: &Facts<'_>) -> Verdict {
         );
         return verdict("Ready", Some(false), "Unassigned", text);
     }
+    if let Some(text) = &facts.orphaned {
+        return verdict("Ready", Some(false), "RefreshTimeout", text.clone());
+    }
     if let Some(text) = &facts.not_mounted {
         return verdict("Ready", Some(true), "NotMounted", text.clone());
     }
     if swarm.spec.mode == Mode::Observe {
         let text = "spec.mode Observe: this is what would be written";
         return verdict("Ready", Some(true), "Observing", text.into());
-    }
-    if let Some(text) = &facts.orphaned {
-        return verdict("Ready", Some(false), "RefreshTimeout", text.clone());
     }
     verdict("Ready", Some(true), "Placed", "every stream has a worker".into())
 }

@@ -224,7 +224,13 @@ impl World {
 
     pub(super) fn workload(&self, plot: &Plot) -> WorkloadFacts {
         let replicas = u32::try_from(plot.wishes[self.wish].replicas).expect("few");
-        WorkloadFacts { name: "w".into(), uid: "w".into(), replicas, ..WorkloadFacts::default() }
+        WorkloadFacts {
+            name: "w".into(),
+            uid: "w".into(),
+            replicas,
+            mounts: vec![("shares".into(), "w-config".into())],
+            ..WorkloadFacts::default()
+        }
     }
 
     /// Whether two states are the same for everything that can come: not the clock, nor what was counted.
