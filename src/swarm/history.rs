@@ -9,7 +9,7 @@ use super::{
     acknowledge::Answer,
     file::{self, STATE_KEY},
     ground::MapFacts,
-    handover::{Epoch, Published, Share},
+    handover::{BELIEVED_EPOCH, Epoch, Published, Share, believed},
     memory::Memory,
 };
 use crate::{controller::Error, placement::hash};
@@ -78,6 +78,12 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
             Error::Invalid(text)
         })?;
         published.barrier = None;
+        if published.epoch > BELIEVED_EPOCH {
+            return Err(Error::Invalid(format!(
+                "the ConfigMap of spec.configMap, key {key:?}: version {} is above {BELIEVED_EPOCH}",
+                published.epoch
+            )));
+        }
         if config.is_empty() && !evidence.unknown_pods {
             return Ok(History { published, repair: Some(Repair::First), edited: None });
         }
@@ -93,7 +99,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
                 let mut known = Published::clone(known);
                 // Workers may have read what was edited: the next file is newer than both.
                 let edited = read.ok();
-                let epoch = edited.as_ref().map_or(0, |edited| edited.epoch);
+                let epoch = edited.as_ref().map_or(0, |edited| believed(edited.epoch));
                 known.epoch = known.epoch.max(epoch).max(evidence.told);
                 History { published: known, repair: Some(Repair::Undo), edited }
             }
@@ -114,7 +120,7 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
         ..Published::default()
     });
-    published.epoch = published.epoch.max(evidence.told);
+    published.epoch = believed(published.epoch).max(evidence.told);
     let repair = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
     if repair == Repair::First {
         published.releasing.clear();

@@ -47,6 +47,7 @@ pub(super) enum Reported {
 
 /// A pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Pod {
     /// How many of its name came before it: its UID.
     pub serial: u8,
@@ -246,7 +247,9 @@ impl World {
             let Desired { publish, refresh, memory, .. } = &decided.desired;
             format!("{:?} {refresh:?}", publish.as_ref().map(|p| (&p.data, &p.on)))
                 .hash(&mut hasher);
-            memory.iter().for_each(|memory| remembered(memory, &mut hasher));
+            if let Some(memory) = memory {
+                remembered(memory, &mut hasher);
+            }
         }
         hasher.finish()
     }

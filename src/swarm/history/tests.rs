@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::swarm::handover::LARGEST_EPOCH;
 
 fn share(streams: &[&str], version: Epoch) -> Share {
     Share { streams: streams.iter().map(|s| (*s).into()).collect(), version }
@@ -86,14 +87,36 @@ fn an_edit_is_undone_under_a_newer_version() {
     let next = known.repaired(0);
     assert_eq!((next.epoch, next.barrier), (21, None));
     // Who may have read another list reads again; who may not, need not.
-    assert_eq!(next.shares["w-0"], share(&["a", "b"], 3));
     assert_eq!(next.shares["w-1"], share(&["c"], 21));
     // A version of the edit acknowledges nothing.
     assert_eq!(next.releasing[&("d".into(), "w-0".into())], 21);
+    // What the edit gave to another is nobody's until both have let go of it.
+    assert_eq!(next.shares["w-0"], share(&["b"], 21));
+    for worker in ["w-0", "w-1"] {
+        assert_eq!(next.releasing[&("a".into(), worker.into())], 21);
+    }
     // One that cannot be read may have made anything of it.
     map.data = Arc::new([("config.yml".to_owned(), "workloads: [".to_owned())].into());
     let next = read(Some(&map), &knows(&published(7)), 7, true).repaired(0);
     assert!(next.shares.values().all(|share| share.version == 8));
+}
+
+#[test]
+fn w06_a_version_close_to_the_largest_is_believed_of_no_file_either() {
+    let mut edited = published(LARGEST_EPOCH);
+    edited.releasing.clear();
+    let mut map = map(&edited);
+    map.content = Some("of ours".into());
+    let known = read(Some(&map), &knows(&published(7)), 7, true);
+    assert_eq!((known.repair, known.repaired(0).epoch), (Some(Repair::Undo), 8));
+    let unseen = read(Some(&map), &Memory::default(), 7, true);
+    assert_eq!((unseen.repair, unseen.repaired(0).epoch), (Some(Repair::Barrier), 8));
+    // One that is handed over with it has workers that run it: there is no number above it.
+    map.content = None;
+    let evidence =
+        Evidence { memory: &Memory::default(), told: 0, unknown_pods: true, running: &[] };
+    let error = of(Some(&map), "config.yml", evidence).unwrap_err().to_string();
+    assert!(error.contains("config.yml") && error.contains("above 4503599627370496"), "{error}");
 }
 
 #[test]

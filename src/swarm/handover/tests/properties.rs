@@ -149,7 +149,7 @@ proptest! {
     ) {
         let Some(next) = step(&file, &to, &workers, highest, &rules).publish else { return Ok(()) };
         prop_assert!(next.epoch > file.epoch);
-        prop_assert!(next.epoch > highest || highest > LARGEST_EPOCH);
+        prop_assert!(next.epoch > highest || highest > BELIEVED_EPOCH);
         for (worker, share) in &next.shares {
             let set = |share: &Share| share.streams.iter().cloned().collect::<BTreeSet<_>>();
             let old = file.shares.get(worker);
