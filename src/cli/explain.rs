@@ -81,7 +81,7 @@ impl ProbingArgs {
 }
 
 /// A name as Kubernetes has them; others would change the path of a request.
-fn name(text: &str) -> Result<String, String> {
+pub(super) fn name(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if text.is_empty() || text.len() > 253 || !text.chars().all(allowed) {
         return Err("must be a name: lower-case letters, digits, '-' and '.'".into());

@@ -3,13 +3,14 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 
 use super::{
-    cluster::{ClusterArgs, TextOrJson},
+    cluster::{ClusterArgs, OperatorArgs, TextOrJson},
     documents, output,
 };
 use crate::{
-    inspect::{population::Population, spec},
+    inspect::{population::Population, spec, streams},
     manifests,
     route_reflector::{self, rehearsal},
+    swarm::dry_run,
 };
 
 /// Flags of `plan`.
@@ -28,6 +29,35 @@ enum What {
     /// down; how many paths tables would hold. Changes nothing. Ends with 1 if the way is
     /// refused.
     RouteReflectorSet(ReflectorArgs),
+
+    /// Which streams would move from which worker to which and why, whose pods would be restarted, and
+    /// which streams would have no worker.
+    ///
+    /// Reads the Swarm, its workload, its pods and the lists from the API server, and what workers
+    /// acknowledged from the operator's leader, and goes the whole way on paper by the operator's own
+    /// code. Changes nothing. Ends with 1 if the operator would not come to Ready.
+    Swarm(SwarmArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct SwarmArgs {
+    /// YAML or JSON file with one or more Swarm documents; `-` is standard input.
+    #[arg(short, long = "file", value_name = "FILE")]
+    file: String,
+
+    /// The namespace of documents that name none [default: that of the kubeconfig's context].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = super::explain::name)]
+    namespace: Option<String>,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    operator: OperatorArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -50,7 +80,43 @@ struct ReflectorArgs {
 
 /// Plans.
 pub(super) fn run(args: PlanArgs) -> anyhow::Result<()> {
-    let What::RouteReflectorSet(args) = args.what;
+    match args.what {
+        What::RouteReflectorSet(args) => reflectors(&args),
+        What::Swarm(args) => swarms(&args),
+    }
+}
+
+fn swarms(args: &SwarmArgs) -> anyhow::Result<()> {
+    let text = documents::read(&args.file)?;
+    let runs = output::block_on(async {
+        let access = args.cluster.access();
+        let namespace = access.namespace(args.namespace.as_deref()).await?;
+        let swarms = spec::read_swarms(&text, &namespace, args.namespace.is_some());
+        let swarms = swarms.with_context(|| args.file.clone())?;
+        let (client, place) = (access.reading().await?, args.operator.place());
+        let mut runs = Vec::new();
+        for mut swarm in swarms {
+            let (namespace, name) = swarm.key();
+            let run = streams::dry_run(&client, &place, &mut swarm).await;
+            runs.push(run.with_context(|| format!("Swarm {namespace}/{name}"))?);
+        }
+        anyhow::Ok(runs)
+    })?;
+    match args.output {
+        TextOrJson::Text => {
+            let texts: Vec<_> = runs.iter().map(dry_run::text).collect();
+            output::text(&texts.join("\n"))?;
+        }
+        TextOrJson::Json => output::json(&runs)?,
+    }
+    let refused = runs.iter().find_map(|run| {
+        let why = run.refused.as_ref()?;
+        Some(anyhow::anyhow!("Swarm {}/{}: {why}", run.namespace, run.name))
+    });
+    refused.map_or(Ok(()), Err)
+}
+
+fn reflectors(args: &ReflectorArgs) -> anyhow::Result<()> {
     let text = documents::read(&args.file)?;
     let sets = spec::read_reflectors(&text).with_context(|| args.file.clone())?;
     let rehearsals = output::block_on(async {

@@ -6,6 +6,7 @@
 //! - [`doctor`]: is everything there that the operator needs?
 //! - [`explain`]: why is this node what it is?
 //! - [`probing`]: why has this pod no agent, why is this path bad?
+//! - [`streams`]: who has this stream, what does this worker have, and what would change it?
 //! - [`evaluate`]: what would be judged now?
 //! - [`backtest`]: what would have been judged, and with other thresholds?
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
@@ -24,4 +25,5 @@ pub mod population;
 pub mod probing;
 pub mod reasons;
 pub mod spec;
+pub mod streams;
 pub mod table;

@@ -8,10 +8,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::{handover::Counts, memory::Memories, told::Told};
+use super::{
+    ground::Key,
+    memory::Memories,
+    told::{Told, Worker},
+};
 
 /// The routes. Followers decide nothing, and say so.
 pub fn router(
@@ -67,41 +71,221 @@ fn all(memories: &Memories) -> Response {
 fn one(memories: &Memories, namespace: String, name: String) -> Response {
     let key = (namespace, name);
     if let Some(told) = memories.told().get(&key) {
-        return answer(&page(&key.0, &key.1, told, Instant::now()));
+        return answer(&page(&key, told, Instant::now()));
     }
     (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
 }
 
-fn counts(told: &Told) -> Value {
-    let Counts { owned, releasing, free, unassigned } = told.counts;
-    json!({"owned": owned, "releasing": releasing, "free": free, "unassigned": unassigned})
+/// One `Swarm`, as the leader tells of it and commands read it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The operator's version.
+    #[serde(default)]
+    pub version: String,
+    /// The version of the file.
+    pub epoch: u64,
+    /// Streams by state.
+    pub streams: PageCounts,
+    /// The workers that are to have streams.
+    pub workers: Vec<PageWorker>,
+    /// Streams that two pods say they run.
+    pub duplicates: Vec<String>,
+    /// How many times the mean the heaviest worker carries.
+    pub load_ratio: f64,
+    /// What is being let go of.
+    pub releasing: Vec<PageReleasing>,
+    /// What nobody has, and has a worker to go to.
+    pub free: Vec<PageFree>,
+    /// What no worker can take.
+    pub unassigned: Vec<PageUnassigned>,
+    /// The workers that are waited for: the first of them.
+    #[serde(default)]
+    pub waiting: Vec<PageWaiting>,
 }
 
-fn page(namespace: &str, name: &str, told: &Told, now: Instant) -> Value {
-    let seconds = |since: &Instant| {
-        let milliseconds = now.saturating_duration_since(*since).as_millis();
-        f64::from(u32::try_from(milliseconds).unwrap_or(u32::MAX)) / 1000.0
-    };
-    let releasing = told.releasing.iter().map(|(stream, worker, epoch, since)| {
-        json!({"id": **stream, "worker": **worker, "epoch": epoch, "seconds": seconds(since)})
+/// Streams by state.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct PageCounts {
+    /// In a worker's list.
+    pub owned: usize,
+    /// A worker has still to stop them.
+    pub releasing: usize,
+    /// Nobody has them.
+    pub free: usize,
+    /// No worker can take them.
+    pub unassigned: usize,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PageWorker {
+    /// Its name.
+    pub name: String,
+    /// Its node.
+    pub node: Option<String>,
+    /// Whether its pod is ready.
+    pub ready: bool,
+    /// What its streams weigh.
+    pub weight: f64,
+    /// The version at which its list last changed.
+    pub wanted: u64,
+    /// The version that it has acknowledged.
+    pub loaded: Option<u64>,
+    /// Its list.
+    pub jobs: Vec<String>,
+    /// Why it is not known what it runs.
+    pub error: Option<String>,
+    /// What was last done to its pod.
+    #[serde(default)]
+    pub refreshed: Option<PageRefreshed>,
+}
+
+/// What was last done to a worker's pod.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PageRefreshed {
+    /// `evicted`, `refused` (an eviction that was not allowed) or `reloaded`.
+    pub result: String,
+    /// How long ago.
+    pub seconds: f64,
+}
+
+/// A stream that is taken from a worker.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PageReleasing {
+    /// The stream.
+    pub id: String,
+    /// Who has still to stop it.
+    pub worker: String,
+    /// The version that took it.
+    pub epoch: u64,
+    /// For how long.
+    pub seconds: f64,
+}
+
+/// A stream that nobody has.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PageFree {
+    /// The stream.
+    pub id: String,
+    /// For how long.
+    pub seconds: f64,
+}
+
+/// A stream that no worker can take.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PageUnassigned {
+    /// The stream.
+    pub id: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A worker that is waited for.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PageWaiting {
+    /// Its name.
+    pub worker: String,
+    /// How many streams it has to let go of; 0: only a barrier waits for it.
+    pub streams: usize,
+    /// The version that it has to acknowledge.
+    pub epoch: u64,
+    /// Which rule of the protocol is in the way.
+    pub why: String,
+    /// What is known of the cause.
+    pub text: String,
+}
+
+/// What the reason of a stream without a worker means.
+#[must_use]
+pub fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "NoWorker" => {
+            "no worker can be given anything: no replicas, no ready pod of a Deployment, or all on nodes \
+             that are unfit"
+        }
+        "PinnedWorkerAbsent" => "its pin names a worker that is not there",
+        "NoDedicatedWorker" => "there are as many dedicated streams as workers, or more",
+        "NoCapacity" => "every worker that may have it has maxStreamsPerWorker streams",
+        _ => "no worker can take it",
+    }
+}
+
+fn seconds(since: Instant, now: Instant) -> f64 {
+    let milliseconds = now.saturating_duration_since(since).as_millis();
+    f64::from(u32::try_from(milliseconds).unwrap_or(u32::MAX)) / 1000.0
+}
+
+fn texts(list: &[Arc<str>]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+fn counts(told: &Told) -> PageCounts {
+    let counts = told.counts;
+    PageCounts {
+        owned: counts.owned,
+        releasing: counts.releasing,
+        free: counts.free,
+        unassigned: counts.unassigned,
+    }
+}
+
+fn worker(worker: &Worker, now: Instant) -> PageWorker {
+    let refreshed = worker
+        .refreshed
+        .map(|(result, at)| PageRefreshed { result: result.to_owned(), seconds: seconds(at, now) });
+    PageWorker {
+        name: worker.name.to_string(),
+        node: worker.node.clone(),
+        ready: worker.ready,
+        weight: worker.weight,
+        wanted: worker.wanted,
+        loaded: worker.loaded,
+        jobs: texts(&worker.jobs),
+        error: worker.error.as_ref().map(ToString::to_string),
+        refreshed,
+    }
+}
+
+/// What is told of one.
+pub(super) fn page((namespace, name): &Key, told: &Told, now: Instant) -> Page {
+    let releasing = told.releasing.iter().map(|(stream, worker, epoch, since)| PageReleasing {
+        id: stream.to_string(),
+        worker: worker.to_string(),
+        epoch: *epoch,
+        seconds: seconds(*since, now),
     });
-    let free = told.free.iter().map(|(id, since)| json!({"id": **id, "seconds": seconds(since)}));
-    let unassigned =
-        told.unassigned.iter().map(|(id, reason)| json!({"id": **id, "reason": reason}));
-    let texts = |list: &[Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let workers = told.workers.iter().map(|worker| {
-        json!({
-            "name": *worker.name, "node": worker.node, "ready": worker.ready,
-            "weight": worker.weight, "wanted": worker.wanted, "loaded": worker.loaded,
-            "jobs": texts(&worker.jobs), "error": worker.error.as_deref(),
-        })
+    let free = told.free.iter();
+    let free = free.map(|(id, at)| PageFree { id: id.to_string(), seconds: seconds(*at, now) });
+    let unassigned = told
+        .unassigned
+        .iter()
+        .map(|(id, reason)| PageUnassigned { id: id.to_string(), reason: (*reason).to_owned() });
+    let waiting = told.waiting.iter().map(|(waiting, text)| PageWaiting {
+        worker: waiting.worker.to_string(),
+        streams: waiting.streams,
+        epoch: waiting.epoch,
+        why: format!("{:?}", waiting.why),
+        text: text.clone(),
     });
-    json!({
-        "namespace": namespace, "name": name, "epoch": told.epoch, "streams": counts(told),
-        "workers": workers.collect::<Vec<_>>(), "duplicates": texts(&told.duplicates), "loadRatio": told.ratio,
-        "releasing": releasing.collect::<Vec<_>>(), "free": free.collect::<Vec<_>>(),
-        "unassigned": unassigned.collect::<Vec<_>>(),
-    })
+    Page {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        epoch: told.epoch,
+        streams: counts(told),
+        workers: told.workers.iter().map(|known| worker(known, now)).collect(),
+        duplicates: texts(&told.duplicates),
+        load_ratio: told.ratio,
+        releasing: releasing.collect(),
+        free: free.collect(),
+        unassigned: unassigned.collect(),
+        waiting: waiting.collect(),
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub struct Memory {
     pub heirs: BTreeMap<Arc<str>, u64>,
     /// When an eviction of a worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
+    /// What was last done to the pod of a worker, and when.
+    pub refreshed: BTreeMap<Arc<str>, (&'static str, Instant)>,
     /// What was published last, and the content it was read from or written to.
     pub published: Option<Arc<Published>>,
     /// Since when nobody has a stream.

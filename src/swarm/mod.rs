@@ -3,7 +3,8 @@
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
 //! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
 //! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
-//! [`acknowledge`], how workers are asked; `pass`, what is read and written, on the real cluster (`live`).
+//! [`acknowledge`], how workers are asked; `pass`, what is read and written, on the real cluster (`live`);
+//! [`dry_run`], the same on paper.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -27,6 +28,7 @@ use crate::{
 
 pub mod acknowledge;
 pub mod claims;
+pub mod dry_run;
 #[cfg(test)]
 mod explorer;
 pub mod file;
@@ -34,7 +36,7 @@ mod gauges;
 pub mod ground;
 pub mod handover;
 pub mod history;
-mod inspection;
+pub mod inspection;
 mod live;
 pub mod memory;
 pub mod natural;
@@ -185,11 +187,15 @@ impl SwarmReconciler {
 
     /// The nodes that streams are to leave.
     fn unfit(&self, view: &View) -> BTreeSet<String> {
-        let Some(key) = &view.fitness else { return BTreeSet::new() };
-        let nodes = self.nodes.select(&Selector::linux(), key).into_iter();
-        let unfit = nodes.filter(|node| node.label.as_deref() == Some("true"));
-        unfit.map(|node| node.name.to_string()).collect()
+        view.fitness.as_ref().map_or_else(BTreeSet::new, |key| unfit(&self.nodes, key))
     }
+}
+
+/// The nodes that a label marks unfit.
+fn unfit(nodes: &NodeStore, key: &str) -> BTreeSet<String> {
+    let nodes = nodes.select(&Selector::linux(), key).into_iter();
+    let unfit = nodes.filter(|node| node.label.as_deref() == Some("true"));
+    unfit.map(|node| node.name.to_string()).collect()
 }
 
 impl Reconciler for SwarmReconciler {

@@ -242,6 +242,8 @@ impl Memory {
         if let Some(action) = counted {
             let told = Arc::make_mut(&mut self.told);
             *told.counters.refreshes.entry(action).or_default() += 1;
+            let (Refresh::Evict { worker, .. } | Refresh::Nudge { worker, .. }) = refresh;
+            self.refreshed.insert(Arc::clone(worker), (action, now));
         }
         if let Refresh::Evict { worker, .. } = refresh {
             match counted {

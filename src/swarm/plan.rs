@@ -30,6 +30,8 @@ use crate::{
 mod publishing;
 mod telling;
 
+pub(super) use publishing::word;
+
 /// How often an object is looked at though nothing changed: labels of nodes are looked at, and workers
 /// are asked whether they still run what they said.
 const PERIOD: Duration = Duration::from_secs(10);

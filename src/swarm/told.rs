@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-use super::handover::Counts;
+use super::handover::{Counts, Waiting};
 
 /// What was decided last.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ pub struct Told {
     pub free: Vec<(Arc<str>, Instant)>,
     /// What has no worker, and why.
     pub unassigned: Vec<(Arc<str>, &'static str)>,
+    /// Who is waited for, and what is known of the cause: the first of them.
+    pub waiting: Vec<(Waiting, String)>,
     /// How many times the mean the heaviest worker carries.
     pub ratio: f64,
     /// Counted since this process began to look.
@@ -49,6 +51,8 @@ pub struct Worker {
     pub ready: bool,
     /// Why it is not known what it runs.
     pub error: Option<Arc<str>>,
+    /// What was last done to its pod, and when.
+    pub refreshed: Option<(&'static str, Instant)>,
 }
 
 impl Worker {

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    api::{Kind, RouteReflectorSet, TrafficWatch},
+    api::{Kind, RouteReflectorSet, Swarm, TrafficWatch},
     inspect::cluster::name_of,
-    route_reflector,
+    route_reflector, swarm,
     traffic_watch::{Settings, check_deployment},
 };
 
@@ -19,7 +19,7 @@ mod schema;
 /// The path of the field and what is wrong with it, as at admission; rules that only the API server
 /// can run (CEL) are left to it, but the operator's own reading of the spec is not.
 pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
-    read_kind(text, |watch: &TrafficWatch| {
+    read_kind(text, DEFAULT, |watch: &TrafficWatch| {
         Settings::of(watch)?;
         check_deployment(watch)?;
         Ok(())
@@ -31,13 +31,40 @@ pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
 /// # Errors
 /// As [`read`].
 pub fn read_reflectors(text: &str) -> anyhow::Result<Vec<RouteReflectorSet>> {
-    read_kind(text, |set: &RouteReflectorSet| {
+    read_kind(text, DEFAULT, |set: &RouteReflectorSet| {
         route_reflector::settings::Settings::of(set)?;
         Ok(())
     })
 }
 
-fn read_kind<K>(text: &str, check: impl Fn(&K) -> anyhow::Result<()>) -> anyhow::Result<Vec<K>>
+/// Reads every `Swarm` in the same way. Those that name no namespace are in `namespace`; where `only` is
+/// set, none may be in another one.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Vec<Swarm>> {
+    read_kind(text, namespace, |one: &Swarm| {
+        let (named, _) = one.key();
+        ensure!(
+            !only || named == namespace,
+            "metadata.namespace: {named:?} is not that of --namespace: {namespace:?}"
+        );
+        // A list that stands in a ConfigMap is read from there.
+        if one.spec.streams_from.is_none() {
+            swarm::settings::Settings::of(one, None)?;
+        }
+        Ok(())
+    })
+}
+
+/// The namespace of whatever names none.
+const DEFAULT: &str = "default";
+
+fn read_kind<K>(
+    text: &str,
+    namespace: &str,
+    check: impl Fn(&K) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<K>>
 where
     K: Kind + CustomResourceExt,
 {
@@ -68,7 +95,8 @@ where
         );
         let errors = schema::check(schema, &object);
         ensure!(errors.is_empty(), "document {number}:\n  {}", errors.join("\n  "));
-        complete(&mut object, definition.spec.scope == "Namespaced");
+        let namespaced = definition.spec.scope == "Namespaced";
+        complete(&mut object, namespaced.then_some(namespace));
         let read: K =
             serde_json::from_value(object).with_context(|| format!("document {number}"))?;
         let name = read.meta().name.as_deref().unwrap_or_default();
@@ -89,10 +117,12 @@ where
 }
 
 /// What the API server would add.
-fn complete(object: &mut Value, namespaced: bool) {
+fn complete(object: &mut Value, namespace: Option<&str>) {
     let metadata = &mut object["metadata"];
-    if namespaced && metadata["namespace"].is_null() {
-        metadata["namespace"] = "default".into();
+    if let Some(namespace) = namespace
+        && metadata["namespace"].is_null()
+    {
+        metadata["namespace"] = namespace.into();
     }
     // Owner references are made of it; nothing is written here.
     metadata["uid"] = "00000000-0000-0000-0000-000000000000".into();
@@ -150,6 +180,41 @@ mod tests {
             let error = format!("{:#}", spec(text).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_swarm_is_read_into_the_namespace_that_is_meant() {
+        let text = |metadata: &str, spec: &str| {
+            format!(
+                "apiVersion: traffic.example.com/v1alpha1\nkind: Swarm\nmetadata: {metadata}\n\
+                 spec: {{workload: {{name: w}}, {spec}}}\n"
+            )
+        };
+        let read = |metadata: &str, spec: &str, only| {
+            let swarms = read_swarms(&text(metadata, spec), "of-context", only);
+            swarms.map(|swarms| name_of(&swarms[0])).map_err(|error| format!("{error:#}"))
+        };
+        let jobs = "jobs: [a]";
+        assert_eq!(read("{name: s}", jobs, false).unwrap(), "of-context/s");
+        assert_eq!(read("{name: s, namespace: n}", jobs, false).unwrap(), "n/s");
+        for (metadata, spec, expected) in [
+            (
+                "{name: s, namespace: n}",
+                jobs,
+                "metadata.namespace: \"n\" is not that of --namespace",
+            ),
+            ("{name: s}", "jobz: [a]", "spec.jobz: unknown field"),
+            ("{name: s}", "jobs: []", "spec.jobs: "),
+            ("{name: s}", "policy: Sticky", "spec: exactly one of jobs, streams and streamsFrom"),
+            ("{name: s}", "jobs: [a], weights: {query: 'sum('}", "spec.weights.query: "),
+            ("{}", jobs, "metadata.name: is missing"),
+        ] {
+            let error = read(metadata, spec, true).unwrap_err();
+            assert!(error.contains(expected), "{spec}: {error}");
+        }
+        // What its ConfigMap says is known only there.
+        let from = "streamsFrom: {configMapKeyRef: {name: m}}";
+        assert_eq!(read("{name: s}", from, true).unwrap(), "of-context/s");
     }
 
     #[test]

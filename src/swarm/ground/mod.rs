@@ -18,8 +18,10 @@ use crate::{
 mod facts;
 mod follower;
 mod objects;
+mod once;
 
 pub use facts::{CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
+pub(super) use once::read;
 
 /// Namespace and name.
 pub type Key = (String, String);

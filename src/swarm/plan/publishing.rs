@@ -155,7 +155,7 @@ impl Decision<'_> {
 }
 
 /// Why a stream left its worker, as the metric says it.
-fn word(cause: Cause) -> &'static str {
+pub(in crate::swarm) fn word(cause: Cause) -> &'static str {
     match cause {
         Cause::Moved => "moved",
         Cause::Unwanted => "unwanted",

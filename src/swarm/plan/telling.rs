@@ -11,7 +11,7 @@ use crate::{
     controller::Notice,
     placement::assignment::Assignment,
     swarm::{
-        handover::{Counts, Epoch, Share, Step, Why},
+        handover::{Counts, Epoch, Share, Step, Waiting, Why},
         memory::Granted,
         report::notice,
         told::{Told, Worker},
@@ -19,6 +19,9 @@ use crate::{
         workers::{self, epoch_of},
     },
 };
+
+/// Of how many workers it is told why they are waited for: each costs a look at all workers.
+const WAITING: usize = 100;
 
 impl Decision<'_> {
     /// Keeps what the next pass needs.
@@ -63,6 +66,7 @@ impl Decision<'_> {
         memory.born.retain(|uid, _| live.contains(uid));
         memory.untold.retain(|uid| live.contains(uid));
         memory.refused.retain(|worker, _| workers.contains_key(worker));
+        memory.refreshed.retain(|worker, _| workers.contains_key(worker));
     }
 
     pub(super) fn tell(&self, assignment: &Assignment, step: &Step) -> Told {
@@ -82,6 +86,7 @@ impl Decision<'_> {
                 loaded: worker.handover.pod.as_ref().and_then(|pod| pod.loaded),
                 ready: worker.pod.as_ref().is_some_and(|pod| pod.ready),
                 error: report.and_then(|report| report.error.clone()),
+                refreshed: self.memory.refreshed.get(&worker.name).copied(),
             }
         };
         let workers: Vec<_> = self.workers.wanted().map(worker).collect();
@@ -124,8 +129,15 @@ impl Decision<'_> {
             releasing,
             free,
             unassigned,
+            waiting: self.waiting(step),
             counters: self.memory.told.counters.clone(),
         }
+    }
+
+    /// Who is waited for, and why.
+    fn waiting(&self, step: &Step) -> Vec<(Waiting, String)> {
+        let first = step.waiting.iter().take(WAITING);
+        first.map(|one| (one.clone(), self.why(&one.worker, Some(one.why)))).collect()
     }
 
     /// Streams that two pods say they run.

@@ -1,0 +1,180 @@
+//! What a dry run answers.
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{
+    controller::Verdict,
+    swarm::{handover::Published, inspection::Page},
+};
+
+/// A stream that does not stay where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// Its id.
+    pub stream: String,
+    /// Who has it now.
+    pub from: Option<String>,
+    /// Who has it in the end.
+    pub to: Option<String>,
+    /// As `traffic_operator_swarm_moves_total` counts it; `added`: nobody had it.
+    pub reason: &'static str,
+    /// The same in words.
+    pub why: String,
+}
+
+/// What becomes of one worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkerPlan {
+    /// Its name.
+    pub name: String,
+    /// The node of its pod.
+    pub node: Option<String>,
+    /// How many streams it has now.
+    pub now: usize,
+    /// How many it has in the end.
+    pub then: usize,
+    /// How many of them come.
+    pub gains: usize,
+    /// How many go.
+    pub loses: usize,
+    /// What is done to its pod: `evicted`, `reloaded` or `none`.
+    pub refresh: &'static str,
+    /// How often.
+    pub times: usize,
+}
+
+/// A stream without a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unplaced {
+    /// Its id.
+    pub id: String,
+    /// As the status has it.
+    pub reason: String,
+    /// In words.
+    pub meaning: &'static str,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: &'static str,
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// `PascalCase`.
+    pub reason: &'static str,
+    /// In words.
+    pub message: String,
+}
+
+impl From<&Verdict> for Condition {
+    fn from(verdict: &Verdict) -> Self {
+        let Verdict { type_, status, reason, message } = verdict;
+        let status = match status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        Self { type_, status, reason, message: message.clone() }
+    }
+}
+
+/// Figures of one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    /// The version of the file.
+    pub epoch: u64,
+    /// Streams in a worker's list.
+    pub owned: usize,
+    /// Streams that a worker has still to stop.
+    pub releasing: usize,
+    /// Streams that nobody has, and that have a worker to go to.
+    pub free: usize,
+    /// Streams that no worker can take.
+    pub unassigned: usize,
+    /// Workers that are to have streams.
+    pub workers: usize,
+    /// How many times the mean the heaviest of them carries.
+    pub load_ratio: f64,
+}
+
+/// The whole way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DryRun {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// Its workload, as `StatefulSet web`.
+    pub workload: String,
+    /// Whether it is there already.
+    pub exists: bool,
+    /// How many streams are in the spec.
+    pub streams: usize,
+    /// How many of them stay where they are.
+    pub stay: usize,
+    /// The others, in the order of the spec, and after them those that are not in it any more.
+    pub moves: Vec<Move>,
+    /// The workers.
+    pub workers: Vec<WorkerPlan>,
+    /// Streams without a worker in the end.
+    pub unassigned: Vec<Unplaced>,
+    /// Conditions that the operator sets at once.
+    pub conditions: Vec<Condition>,
+    /// What hinders it on the way: conditions that are not true, other than those of any move.
+    pub hindrances: Vec<Condition>,
+    /// Conditions in the end.
+    pub outcome: Vec<Condition>,
+    /// Files to be written.
+    pub files: u64,
+    /// How many workers autoscale makes.
+    pub scaled: Option<u32>,
+    /// What is supposed because it cannot be known beforehand, or from here.
+    pub supposed: Vec<String>,
+    /// Now.
+    pub before: Figures,
+    /// In the end.
+    pub after: Figures,
+    /// Why not every stream has a worker in the end, or nothing is done at all.
+    pub refused: Option<String>,
+    /// What the first pass told, for whoever explains.
+    #[serde(skip)]
+    pub first: Option<Page>,
+    /// The file as it is.
+    #[serde(skip)]
+    pub published: Arc<Published>,
+}
+
+impl Figures {
+    pub(super) fn of(page: &Page) -> Self {
+        let streams = page.streams;
+        Self {
+            epoch: page.epoch,
+            owned: streams.owned,
+            releasing: streams.releasing,
+            free: streams.free,
+            unassigned: streams.unassigned,
+            workers: page.workers.len(),
+            load_ratio: page.load_ratio,
+        }
+    }
+
+    /// Before anything is written: what the file says.
+    pub(super) fn now(published: &Published, first: Option<&Page>) -> Self {
+        let owned: BTreeSet<_> = published.owners().map(|(stream, _)| stream).collect();
+        let releasing: BTreeSet<_> = published.releasing.keys().map(|(stream, _)| stream).collect();
+        Self {
+            epoch: published.epoch,
+            owned: owned.len(),
+            releasing: releasing.len(),
+            free: first.map_or(0, |page| page.streams.free),
+            unassigned: first.map_or(0, |page| page.streams.unassigned),
+            workers: first.map_or(0, |page| page.workers.len()),
+            load_ratio: first.map_or(1.0, |page| page.load_ratio),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The whole way on paper: what the operator would do, to the end. The passes are the operator's own
+//! ([`pass::look`], [`plan::plan`], [`pass::write`]); only the cluster below them is one of paper.
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+
+use super::{
+    claims, ground,
+    ground::View,
+    handover::Published,
+    inspection,
+    memory::Memories,
+    pass,
+    plan::{self, Observed},
+    polls,
+    settings::Settings,
+    unfit,
+};
+use crate::{
+    api::{Mode, Swarm, SwarmStatus},
+    controller::{Error, Plan},
+    nodes::NodeStore,
+};
+
+mod answer;
+mod compare;
+mod known;
+mod paper;
+mod supposed;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Condition, DryRun, Figures, Move, Unplaced, WorkerPlan};
+pub use known::Known;
+use paper::{Done, Paper};
+pub use text::text;
+
+/// The most passes: a thousand workers restarted one by one are three thousand.
+const MOST_PASSES: usize = 5_000;
+
+/// The longest that it may take on this machine: a person waits for it.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// Above this many workers they are restarted all at once on paper, whatever `maxUnavailable` says: who has
+/// what in the end is the same, and it takes seconds.
+const MANY: usize = 50;
+
+/// Longer than a free stream waits for others that go to the same worker.
+const GATHERED: Duration = Duration::from_secs(6);
+
+/// Longer than any cooldown that a spec may have: what was known before the first pass is older.
+const BEFORE: Duration = Duration::from_hours(200);
+
+/// What the operator would observe.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Whether the `Swarm` is there already.
+    pub exists: bool,
+    /// What it depends on.
+    pub(super) view: View,
+    /// The nodes that streams are to leave.
+    pub(super) unfit: BTreeSet<String>,
+    /// What an older `Swarm` holds of what this one claims.
+    pub(super) held: Option<String>,
+    /// What workers said last.
+    pub known: Known,
+    /// Whether the namespace is known to be missing.
+    pub(super) no_namespace: bool,
+}
+
+/// Reads what the operator would observe of a `Swarm` that is there, or would be. It is completed by what
+/// the API server has of it.
+///
+/// # Errors
+/// What the API server said, with the request that it refused.
+pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings, Error> {
+    let (namespace, name) = swarm.key();
+    let api = Api::<DeserializeGuard<Swarm>>::namespaced(client.clone(), &namespace);
+    let all = api.list(&ListParams::default()).await.map_err(Error::kube("list Swarms"))?.items;
+    let there = all.iter().find(|other| other.name_any() == name);
+    let exists = there.is_some();
+    if let Some(there) = there {
+        swarm.metadata = there.meta().clone();
+        swarm.status = there.0.as_ref().ok().and_then(|there| there.status.clone());
+    } else {
+        // The youngest: it is made after all that are there.
+        swarm.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                k8s_openapi::jiff::Timestamp::now(),
+            ));
+    }
+    let held = claims::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()));
+    let view = ground::read(client, swarm).await?;
+    let mut no_namespace = false;
+    if view.workload.is_none() {
+        // Without the right to read it nothing is known of it.
+        let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
+        no_namespace = matches!(namespaces.get_opt(&namespace).await, Ok(None));
+    }
+    let known = swarm.status.as_ref().map(Known::of_status).unwrap_or_default();
+    Ok(Surroundings { exists, view, unfit: BTreeSet::new(), held, known, no_namespace })
+}
+
+impl Surroundings {
+    /// Whether nodes have to be looked at.
+    #[must_use]
+    pub fn asks_for_nodes(&self) -> bool {
+        self.view.fitness.is_some()
+    }
+
+    /// Takes from the nodes what it needs.
+    pub fn look_at(&mut self, nodes: &NodeStore) {
+        if let Some(key) = &self.view.fitness {
+            self.unfit = unfit(nodes, key);
+        }
+    }
+}
+
+/// One pass on paper.
+struct Passed {
+    plan: Plan<(), SwarmStatus>,
+    idle: bool,
+}
+
+async fn pass(
+    paper: &Paper<'_>,
+    swarm: &Swarm,
+    around: &Surroundings,
+    memories: &Memories,
+) -> Result<Passed, Error> {
+    let mut view = paper.view();
+    let mut memory = memories.get(&swarm.key());
+    let confirmed = pass::look(paper, swarm, &mut view, &mut memory).await?;
+    let observed = Observed {
+        now: pass::Cluster::now(paper),
+        held: around.held.clone(),
+        view: Some(view),
+        confirmed,
+        memory,
+        unfit: around.unfit.clone(),
+        measuring: None,
+    };
+    let Plan { desired, status, conditions, notices, period } = plan::plan(swarm, &observed)?;
+    let idle = desired.publish.is_none()
+        && desired.immutable.is_none()
+        && desired.refresh.is_empty()
+        && desired.scale.is_none();
+    pass::write(paper, swarm, memories, desired).await?;
+    Ok(Passed { plan: Plan { desired: (), status, conditions, notices, period }, idle })
+}
+
+/// Goes the whole way on paper. Reads and writes nothing.
+///
+/// # Errors
+/// Never for what a spec says: that is in the answer.
+pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
+    let began = Instant::now();
+    let now = began + BEFORE;
+    let memories = Memories::default();
+    let key = swarm.key();
+    if let Some(workload) = &around.view.workload {
+        // Autoscale has rested: nobody knows here when the number last changed.
+        memories.change(&key, |memory| memory.replicas = Some((workload.replicas, began)));
+    }
+    let published = polls::published(swarm, &around.view, &memories.get(&key)).unwrap_or_default();
+    let mut run = DryRun::of(swarm, around, Arc::clone(&published));
+    let first = {
+        let memories = Memories::default();
+        let paper = Paper::new(swarm, &around.known, around.view.clone(), now);
+        let first = pass(&paper, swarm, around, &memories).await;
+        run.first = memories.told().get(&key).map(|told| inspection::page(&key, told, now));
+        first
+    };
+    match first {
+        Ok(first) => run.conditions = first.plan.conditions.iter().map(Condition::from).collect(),
+        Err(error) => run.conditions = vec![Condition::from(&error.verdict())],
+    }
+    // What it would be if it were served.
+    let mut served = swarm.clone();
+    served.spec.mode = Mode::Enforce;
+    served.spec.paused = false;
+    let many =
+        around.view.workload.as_ref().is_some_and(|workload| {
+            usize::try_from(workload.replicas).unwrap_or(usize::MAX) > MANY
+        });
+    if many {
+        served.spec.refresh.max_unavailable = u32::MAX;
+    }
+    let paper = Paper::new(swarm, &around.known, around.view.clone(), now);
+    let mut rested = 0;
+    let mut passes = 0;
+    loop {
+        let passed = match pass(&paper, &served, around, &memories).await {
+            Ok(passed) => passed,
+            Err(error) => {
+                run.outcome = vec![Condition::from(&error.verdict())];
+                break;
+            }
+        };
+        passes += 1;
+        run.outcome = passed.plan.conditions.iter().map(Condition::from).collect();
+        served.status = Some(passed.plan.status);
+        let stirred = paper.advance(passed.plan.period);
+        if !passed.idle || stirred {
+            // Between two waits that only a change ends: what is told then is of the way.
+            rested = 0;
+            run.hindered();
+        } else if rested == 0 {
+            paper.advance(GATHERED);
+            rested = 1;
+        } else if rested == 1 {
+            paper.advance(patience(&served));
+            rested = 2;
+        } else {
+            break;
+        }
+        if passes >= MOST_PASSES || began.elapsed() > LONGEST {
+            run.refused = Some(format!("the way has no end after {passes} steps"));
+            break;
+        }
+    }
+    run.end(swarm, around, &paper, &memories);
+    if many {
+        run.supposed.push(format!(
+            "more than {MANY} workers are restarted all at once here, and by spec.refresh.maxUnavailable \
+             there: they may be restarted more often than it says"
+        ));
+    }
+    run
+}
+
+/// Longer than anything in the spec is waited for.
+fn patience(swarm: &Swarm) -> Duration {
+    let spec = &swarm.spec;
+    let cooldown = spec.autoscale.as_ref().map(|autoscale| Duration::from(autoscale.cooldown));
+    let heavy = spec.weights.as_ref().map(|weights| Duration::from(weights.for_));
+    let timeout = Duration::from(spec.refresh.timeout);
+    let longest = [cooldown, heavy].into_iter().flatten().fold(timeout, Duration::max);
+    longest + Duration::from_secs(1)
+}
+
+impl DryRun {
+    fn of(swarm: &Swarm, around: &Surroundings, published: Arc<Published>) -> Self {
+        let (namespace, name) = swarm.key();
+        let workload = &swarm.spec.workload;
+        Self {
+            namespace,
+            name,
+            workload: format!("{} {}", workload.kind.as_str(), workload.name),
+            exists: around.exists,
+            streams: 0,
+            stay: 0,
+            moves: vec![],
+            workers: vec![],
+            unassigned: vec![],
+            conditions: vec![],
+            hindrances: vec![],
+            outcome: vec![],
+            files: 0,
+            scaled: None,
+            supposed: supposed::supposed(swarm, around),
+            before: Figures::default(),
+            after: Figures::default(),
+            refused: None,
+            first: None,
+            published,
+        }
+    }
+
+    /// Keeps the conditions of this moment that a move does not have by itself.
+    fn hindered(&mut self) {
+        let ordinary = ["Moving", "Refreshing", "AwaitingWorkers"];
+        for condition in &self.outcome {
+            let known = self
+                .hindrances
+                .iter()
+                .any(|other| (other.type_, other.reason) == (condition.type_, condition.reason));
+            if condition.status != "True" && !ordinary.contains(&condition.reason) && !known {
+                self.hindrances.push(condition.clone());
+            }
+        }
+    }
+
+    fn end(
+        &mut self,
+        swarm: &Swarm,
+        around: &Surroundings,
+        paper: &Paper<'_>,
+        memories: &Memories,
+    ) {
+        let key = swarm.key();
+        let memory = memories.get(&key);
+        let Done { files, refreshes, scaled } = paper.done();
+        (self.files, self.scaled) = (files, scaled);
+        if let Some(page) =
+            memories.told().get(&key).map(|t| inspection::page(&key, t, Instant::now()))
+        {
+            self.after = Figures::of(&page);
+            let unassigned = page.unassigned.into_iter().map(|one| Unplaced {
+                meaning: inspection::meaning(&one.reason),
+                id: one.id,
+                reason: one.reason,
+            });
+            self.unassigned = unassigned.collect();
+        }
+        let after = memory.published.unwrap_or_else(|| Arc::clone(&self.published));
+        self.before = Figures::now(&self.published, self.first.as_ref());
+        if let Ok(settings) = Settings::of(swarm, around.view.source.as_ref()) {
+            self.streams = settings.streams.len();
+            let compared = compare::Compared {
+                settings: &settings,
+                around,
+                before: &self.published,
+                after: &after,
+                unassigned: &self.unassigned,
+                last: &paper.view(),
+            };
+            (self.moves, self.stay) = compared.moves();
+            self.workers = compared.workers(&refreshes);
+        }
+        let failed = |c: &&Condition| c.type_ == "Ready" && c.status != "True";
+        if self.refused.is_none()
+            && let Some(Condition { reason, message, .. }) = self.outcome.iter().find(failed)
+        {
+            self.refused = Some(format!("Ready=False {reason}: {message}"));
+        }
+        if around.no_namespace {
+            let text = format!("there is no namespace {}", self.namespace);
+            self.refused = Some(text);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a dry run supposes: what cannot be known beforehand, or not from where a command runs.
+use super::{Surroundings, known::Voice};
+use crate::{
+    api::{
+        Mode, Swarm,
+        swarm::{Strategy, WorkloadKind},
+    },
+    swarm::ground::PodFacts,
+};
+
+/// How many workers are named in one line.
+const NAMED: usize = 5;
+
+pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
+    let mut all = Vec::new();
+    let spec = &swarm.spec;
+    if spec.paused {
+        all.push(
+            "spec.paused is lifted: as long as it stands, nothing is decided or written".into(),
+        );
+    }
+    if spec.mode == Mode::Observe {
+        all.push("spec.mode is Enforce: with Observe nothing of this is written".into());
+    }
+    let pods = |which: &dyn Fn(&PodFacts) -> bool| {
+        let pods = around.view.pods.iter().filter(|pod| which(pod));
+        names(&pods.map(|pod| &*pod.name).collect::<Vec<_>>())
+    };
+    let live = |pod: &PodFacts| !pod.terminating && !pod.stopped && !pod.ended;
+    if let Some(names) = pods(&|pod| !live(pod) && !pod.stopped) {
+        all.push(format!(
+            "{names}: the containers end. If the node is gone for good, say so: \
+             docs/swarm.md#unreachable-nodes"
+        ));
+    }
+    if let Some(names) = pods(&|pod| live(pod) && pod.started && !pod.ready) {
+        all.push(format!("{names}: not ready, and becomes ready"));
+    }
+    if let Some(names) = pods(&|pod| live(pod) && !pod.started) {
+        all.push(format!("{names}: not started, and starts once there is a file"));
+    }
+    voices(swarm, around, &mut all);
+    if spec.weights.is_some() {
+        all.push(
+            "spec.weights: this command does not ask Prometheus; streams weigh what spec.streams says, 1 \
+             each if it says nothing, and the operator's endpoint is configured"
+                .into(),
+        );
+    }
+    if spec.refresh.strategy == Some(Strategy::None) {
+        all.push("spec.refresh.strategy None: somebody brings each worker to its new list".into());
+    }
+    let workload = around.view.workload.as_ref();
+    if spec.workload.kind == WorkloadKind::Deployment
+        && workload.is_some_and(|workload| workload.observed_generation < workload.generation)
+    {
+        all.push("the Deployment is rolling out: run this again once it has ended".into());
+    }
+    all
+}
+
+/// What is not known of workers, since a command reaches no pod's address.
+fn voices(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
+    let running = || {
+        let pods = around.view.pods.iter();
+        pods.filter(|pod| pod.started && !pod.stopped && !pod.terminating)
+    };
+    let unknown = running().filter(|pod| *around.known.voice(&pod.name) == Voice::Unknown);
+    let unknown: Vec<_> = unknown.map(|pod| &*pod.name).collect();
+    if let Some(names) = names(&unknown) {
+        let refresh = &swarm.spec.refresh;
+        all.push(format!(
+            "{names}: what they run is unknown here. They run no stream of another file, and answer the \
+             operator at port {}, path {}",
+            refresh.port, refresh.path
+        ));
+    }
+    for pod in running().take(NAMED) {
+        if let Voice::Silent(why) = around.known.voice(&pod.name) {
+            all.push(format!("{}: goes on to answer nothing ({why})", pod.name));
+        }
+    }
+}
+
+fn names(all: &[&str]) -> Option<String> {
+    let first = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match all.len() {
+        0 => None,
+        n if n > NAMED => Some(format!("{first} and {} more", n - NAMED)),
+        _ => Some(first),
+    }
+}

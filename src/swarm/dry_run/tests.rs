@@ -1,0 +1,310 @@
+//! Tables of what is printed, and of what is decided on paper.
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::swarm::{
+    file,
+    ground::{MapFacts, PodFacts, WorkloadFacts, read_pod},
+    handover::Share,
+    inspection::Page,
+};
+
+fn swarm(spec: &Value) -> Swarm {
+    let mut all = json!({"workload": {"name": "w"}, "refresh": {"strategy": "HotReload"}});
+    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n", "uid": "u"}, "spec": all
+    }))
+    .unwrap()
+}
+
+fn workload(replicas: u32) -> WorkloadFacts {
+    WorkloadFacts {
+        name: "w".into(),
+        replicas,
+        mounts: vec![("config".into(), "w-config".into())],
+        plain: vec!["config".into()],
+        ..WorkloadFacts::default()
+    }
+}
+
+fn pod(name: &str) -> PodFacts {
+    read_pod(json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "w", "controller": true
+        }]},
+        "spec": {"nodeName": format!("node-{name}"), "containers": [{"name": "c"}]},
+        "status": {
+            "phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "c", "state": {"running": {}}}]
+        }
+    }))
+}
+
+/// A file as the operator has written it.
+fn share(epoch: u64, lists: &[(&str, &[&str], u64)]) -> MapFacts {
+    let shares = lists.iter().map(|(worker, streams, version)| {
+        let streams = streams.iter().map(|stream| (*stream).into()).collect();
+        ((*worker).into(), Share { streams, version: *version })
+    });
+    let published = Published { epoch, shares: shares.collect(), ..Published::default() };
+    let file::Files { config, state } = file::render(&published);
+    let content = crate::swarm::history::fingerprint(&config, &state);
+    let data = [("config.yml".to_owned(), config), (file::STATE_KEY.to_owned(), state)];
+    MapFacts {
+        resource_version: "1".into(),
+        managed_by: Some(crate::controller::MANAGED_BY.into()),
+        owner: Some("s".into()),
+        content: Some(content),
+        data: Arc::new(data.into()),
+        ..MapFacts::default()
+    }
+}
+
+/// Three workers that have acknowledged what they have.
+fn around(replicas: u32, share: Option<MapFacts>) -> Surroundings {
+    let pods = (0..3).map(|n| pod(&format!("w-{n}"))).collect();
+    let view = View { workload: Some(workload(replicas)), share, pods, ..View::default() };
+    Surroundings { exists: true, view, ..Surroundings::default() }
+}
+
+fn acknowledged(mut around: Surroundings, epoch: u64) -> Surroundings {
+    let page = Page {
+        workers: (0..3)
+            .map(|n| inspection::PageWorker {
+                name: format!("w-{n}"),
+                loaded: Some(epoch),
+                ..inspection::PageWorker::default()
+            })
+            .collect(),
+        ..Page::default()
+    };
+    around.known = Known::of_page(&page);
+    around
+}
+
+/// Six streams, two each.
+fn settled() -> MapFacts {
+    share(3, &[("w-0", &["a", "b"], 1), ("w-1", &["c", "d"], 1), ("w-2", &["e", "f"], 3)])
+}
+
+const SIX: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+async fn run(spec: Value, around: &Surroundings) -> DryRun {
+    dry_run(&swarm(&spec), around).await
+}
+
+fn moves(run: &DryRun) -> Vec<(&str, &str, &str, &str)> {
+    let worker = |worker: &'_ Option<String>| -> String { worker.clone().unwrap_or("-".into()) };
+    let each = run.moves.iter().map(|one| {
+        let text = format!("{} → {}", worker(&one.from), worker(&one.to));
+        let text: &'static str = Box::leak(text.into_boxed_str());
+        (one.stream.as_str(), text, one.reason, one.why.as_str())
+    });
+    each.collect()
+}
+
+#[tokio::test]
+async fn nothing_moves_where_nothing_changes() {
+    let run = run(json!({"jobs": SIX}), &acknowledged(around(3, Some(settled())), 3)).await;
+    assert_eq!(moves(&run), []);
+    assert_eq!((run.stay, run.files, run.after.epoch), (6, 0, 3));
+    assert_eq!(run.refused, None);
+    assert!(run.workers.iter().all(|worker| worker.times == 0), "{:?}", run.workers);
+    assert_eq!(run.outcome[1].reason, "Converged", "{:?}", run.outcome);
+    assert!(text(&run).contains("No stream moves; 6 stay where they are"));
+}
+
+#[tokio::test]
+async fn the_first_file_gives_every_stream_a_worker() {
+    let around = Surroundings { exists: false, ..around(3, None) };
+    let run = run(json!({"jobs": SIX}), &around).await;
+    assert_eq!(run.moves.len(), 6, "{:?}", run.moves);
+    assert!(run.moves.iter().all(|one| one.reason == "added" && one.from.is_none()));
+    assert_eq!((run.after.owned, run.files, run.refused.as_deref()), (6, 1, None));
+    assert!(run.workers.iter().all(|worker| worker.then == 2), "{:?}", run.workers);
+    let text = text(&run);
+    for expected in ["Swarm n/s (new): 6 streams, StatefulSet w", "what they run is unknown here"] {
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// Each reason once: (spec, replicas, streams that move).
+#[tokio::test]
+async fn every_move_says_why() {
+    type Moved<'a> = (&'a str, &'a str, &'a str, &'a str);
+    let streams = |change: &dyn Fn(&str) -> Value| {
+        SIX.iter()
+            .map(|id| {
+                let mut one = json!({"id": id});
+                one.as_object_mut().unwrap().extend(change(id).as_object().unwrap().clone());
+                one
+            })
+            .collect::<Vec<_>>()
+    };
+    let pinned = streams(&|id| if id == "a" { json!({"pin": "w-2"}) } else { json!({}) });
+    let absent = streams(&|id| if id == "a" { json!({"pin": "w-9"}) } else { json!({}) });
+    let alone = streams(&|id| if id == "a" { json!({"dedicated": true}) } else { json!({}) });
+    let cases: [(Value, u32, &[Moved]); 5] = [
+        (
+            json!({"jobs": ["b", "c", "d", "e", "f"]}),
+            3,
+            &[("a", "w-0 → -", "removed", "it is not in the spec")],
+        ),
+        (
+            json!({"jobs": ["a", "b", "c", "d", "e", "f", "g"]}),
+            3,
+            &[("g", "- → w-0", "added", "nobody has it")],
+        ),
+        (json!({"streams": pinned}), 3, &[("a", "w-0 → w-2", "moved", "it is pinned to w-2")]),
+        (
+            json!({"streams": absent}),
+            3,
+            &[("a", "w-0 → -", "unassigned", "its pin names a worker that is not there")],
+        ),
+        (
+            json!({"streams": alone}),
+            3,
+            &[("b", "w-0 → w-1", "moved", "w-0 is the own worker of a")],
+        ),
+    ];
+    for (spec, replicas, expected) in cases {
+        let run = run(spec.clone(), &acknowledged(around(replicas, Some(settled())), 3)).await;
+        let found = moves(&run);
+        for one in expected {
+            let same = found.iter().any(|(stream, way, reason, why)| {
+                // Which of the others it goes to is the assignment's affair.
+                let ends = |way: &str| way.split(" → ").map(str::to_owned).collect::<Vec<_>>();
+                (*stream, *reason, *why) == (one.0, one.2, one.3) && ends(way)[0] == ends(one.1)[0]
+            });
+            assert!(same, "{spec}: {one:?} is not in {found:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn workers_that_are_scaled_away_or_unfit_give_up_their_streams() {
+    let mut scaled = acknowledged(around(2, Some(settled())), 3);
+    let gone = run(json!({"jobs": SIX}), &scaled).await;
+    let why = "w-2 is not among the workers any more";
+    assert!(moves(&gone).iter().all(|(_, way, reason, text)| {
+        way.starts_with("w-2 → ") && *reason == "unwanted" && *text == why
+    }));
+    assert_eq!((gone.moves.len(), gone.after.owned, gone.after.workers), (2, 6, 2));
+    scaled.view.workload = Some(workload(3));
+    scaled.view.fitness = Some("web.traffic.example.com/unfit".into());
+    scaled.unfit = ["node-w-2".to_owned()].into();
+    let unfit = run(json!({"jobs": SIX, "fitnessRef": "web"}), &scaled).await;
+    assert!(unfit.moves.iter().all(|one| one.why == "node node-w-2 of w-2 is unfit"), "{unfit:?}");
+    assert_eq!((unfit.moves.len(), unfit.after.owned), (2, 6));
+}
+
+#[tokio::test]
+async fn what_is_done_to_pods_is_counted() {
+    let spec = |strategy: &str| json!({"jobs": ["b", "c", "d", "e", "f"], "refresh": {"strategy": strategy}});
+    let around = acknowledged(around(3, Some(settled())), 3);
+    for (strategy, word) in [("DeletePod", "evicted"), ("HotReload", "reloaded"), ("None", "none")]
+    {
+        let run = run(spec(strategy), &around).await;
+        let done: BTreeMap<_, _> =
+            run.workers.iter().map(|one| (one.name.as_str(), (one.refresh, one.times))).collect();
+        let times = usize::from(word != "none");
+        assert_eq!(done["w-0"], (word, times), "{strategy}: {done:?}");
+        assert_eq!(done["w-1"], ("none", 0), "{strategy}: {done:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_worker_is_waited_for_unless_it_is_restarted() {
+    let mut around = acknowledged(around(2, Some(settled())), 3);
+    let error = "http://10.0.0.1:9090/internal/version: Connection refused";
+    let page = Page {
+        workers: (0..3)
+            .map(|n| inspection::PageWorker {
+                name: format!("w-{n}"),
+                loaded: (n > 0).then_some(3),
+                error: (n == 0).then(|| error.to_owned()),
+                ..inspection::PageWorker::default()
+            })
+            .collect(),
+        ..Page::default()
+    };
+    around.known = Known::of_page(&page);
+    around.view.workload = Some(workload(3));
+    let moved = json!([{"id": "a", "pin": "w-1"}, {"id": "b"}, {"id": "c"}, {"id": "d"}, {"id": "e"},
+        {"id": "f"}]);
+    let reloads = run(json!({"streams": moved}), &around).await;
+    let refused = reloads.refused.clone().unwrap_or_default();
+    assert!(refused.contains("w-0") && refused.contains("RefreshTimeout"), "{reloads:?}");
+    assert!(text(&reloads).contains("w-0: goes on to answer nothing"), "{}", text(&reloads));
+    let spec = json!({"streams": moved, "refresh": {"strategy": "DeletePod"}});
+    let restarts = run(spec, &around).await;
+    assert_eq!(restarts.refused, None, "{restarts:?}");
+    assert_eq!(restarts.after.owned, 6, "{restarts:?}");
+}
+
+/// What the operator would set, and why nothing is done.
+#[tokio::test]
+async fn whatever_hinders_it_is_said() {
+    let free = || acknowledged(around(3, Some(settled())), 3);
+    let text_of = |run: &DryRun| (run.refused.clone().unwrap_or_default(), text(run));
+    let mut none = free();
+    none.view.workload = None;
+    none.view.pods = vec![];
+    let (refused, _) = text_of(&run(json!({"jobs": SIX}), &none).await);
+    assert!(
+        refused.starts_with("Ready=False WorkloadNotFound: there is no StatefulSet w"),
+        "{refused}"
+    );
+    none.no_namespace = true;
+    let (refused, _) = text_of(&run(json!({"jobs": SIX}), &none).await);
+    assert_eq!(refused, "there is no namespace n");
+    let mut held = free();
+    held.held = Some("StatefulSet w is served by the older Swarm x".into());
+    let (refused, _) = text_of(&run(json!({"jobs": SIX}), &held).await);
+    assert_eq!(refused, "Ready=False Conflict: StatefulSet w is served by the older Swarm x");
+    let from = json!({"streamsFrom": {"configMapKeyRef": {"name": "m"}}});
+    let (refused, _) = text_of(&run(from, &free()).await);
+    assert_eq!(refused, "Ready=False InvalidSpec: spec.streamsFrom: ConfigMap n/m does not exist");
+    let mut foreign = free();
+    foreign.view.share.as_mut().unwrap().owner = None;
+    let (refused, _) = text_of(&run(json!({"jobs": SIX}), &foreign).await);
+    assert!(refused.contains("kubectl annotate --overwrite -n n configmap w-config"), "{refused}");
+    let mut unmounted = free();
+    unmounted.view.workload.as_mut().unwrap().mounts = vec![];
+    let (refused, text) = text_of(&run(json!({"jobs": SIX}), &unmounted).await);
+    assert!(refused.is_empty() && text.contains("Ready=True NotMounted"), "{text}");
+    let mut lost = free();
+    lost.view.share = None;
+    lost.known = Known::default();
+    let supposed = run(json!({"jobs": SIX}), &lost).await;
+    assert_eq!(supposed.refused, None, "{supposed:?}");
+}
+
+#[tokio::test]
+async fn who_observes_or_pauses_sees_what_would_be_done() {
+    for (field, expected) in [
+        (json!({"mode": "Observe"}), "spec.mode is Enforce: with Observe nothing"),
+        (json!({"paused": true}), "spec.paused is lifted"),
+    ] {
+        let mut spec = json!({"jobs": ["b", "c", "d", "e", "f"]});
+        spec.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
+        let run = run(spec, &acknowledged(around(3, Some(settled())), 3)).await;
+        assert_eq!(run.moves.len(), 1, "{run:?}");
+        assert!(text(&run).contains(expected), "{}", text(&run));
+    }
+}
+
+#[tokio::test]
+async fn workers_that_are_still_to_come_are_supposed_to() {
+    let mut around = acknowledged(around(4, Some(settled())), 3);
+    around.view.pods[2].ready = false;
+    let run = run(json!({"jobs": SIX}), &around).await;
+    assert_eq!((run.after.workers, run.after.owned, run.refused.as_deref()), (4, 6, None));
+    let four = run.workers.iter().find(|worker| worker.name == "w-3").unwrap();
+    assert_eq!(four.then, 1, "{:?}", run.workers);
+    assert!(run.supposed.iter().any(|one| one == "w-2: not ready, and becomes ready"), "{run:?}");
+}

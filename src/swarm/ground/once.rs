@@ -1,0 +1,80 @@
+//! The same facts without a watch: one list for each thing that a `Swarm` names.
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
+
+use super::{
+    MapFacts, Names, View, Watched, WorkloadFacts,
+    facts::fitness_label,
+    objects::{Fitness, MapObject, WorkloadObject},
+    pods,
+};
+use crate::{api::Swarm, api::swarm::WorkloadKind, controller::Error};
+
+/// Reads what a `Swarm` depends on, as [`Ground::view`](super::Ground::view) has it from the watches. It
+/// lists by name, as they do: whoever may do what they need may do this.
+///
+/// # Errors
+/// What the API server said, with the request that it refused.
+pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<View, Error> {
+    let names = Names::of(swarm);
+    let workload = match &names.workload {
+        Watched::Workload(WorkloadKind::StatefulSet, namespace, name) => {
+            one::<WorkloadObject<StatefulSet>>(client, (namespace, name), "list StatefulSets")
+                .await?
+                .map(|object| WorkloadFacts::from(&object))
+        }
+        Watched::Workload(WorkloadKind::Deployment, namespace, name) => {
+            one::<WorkloadObject<Deployment>>(client, (namespace, name), "list Deployments")
+                .await?
+                .map(|object| WorkloadFacts::from(&object))
+        }
+        _ => None,
+    };
+    let pods = match &workload {
+        Some(workload) => {
+            let (namespace, _) = swarm.key();
+            let mut pods =
+                pods(client, &namespace, workload).await.map_err(Error::kube("list Pods"))?;
+            pods.sort_by(|a, b| a.name.cmp(&b.name));
+            pods
+        }
+        None => vec![],
+    };
+    let fitness = match &names.fitness {
+        Some(Watched::Fitness(namespace, name)) => {
+            let watch = one::<Fitness>(client, (namespace, name), "list TrafficWatches").await?;
+            watch.as_ref().map(fitness_label)
+        }
+        _ => None,
+    };
+    Ok(View {
+        workload,
+        share: map(client, Some(&names.share)).await?,
+        source: map(client, names.source.as_ref()).await?,
+        fitness,
+        pods,
+    })
+}
+
+async fn map(client: &Client, watched: Option<&Watched>) -> Result<Option<MapFacts>, Error> {
+    let Some(Watched::Map(namespace, name)) = watched else { return Ok(None) };
+    let map = one::<MapObject>(client, (namespace, name), "list ConfigMaps").await?;
+    Ok(map.map(|map| MapFacts::from(&map)))
+}
+
+async fn one<K>(
+    client: &Client,
+    (namespace, name): (&str, &str),
+    action: &'static str,
+) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = Api::<K>::namespaced(client.clone(), namespace).list(&params).await;
+    Ok(found.map_err(Error::kube(action))?.into_iter().next())
+}
