@@ -25,9 +25,12 @@ use serde::{
 
 use super::{
     handover::{Epoch, LARGEST_EPOCH, Name, Published, Share},
+    limits::{self, List, Named},
     natural,
 };
 use crate::placement::hash;
+
+mod words;
 
 /// The key of the state.
 pub const STATE_KEY: &str = "handover.yml";
@@ -94,7 +97,7 @@ pub enum Malformed {
 #[must_use]
 pub fn render(published: &Published) -> Files {
     let config = Config { workloads: Workloads(&published.shares), version: published.epoch };
-    let config = yaml(&config);
+    let config = words::quoted(yaml(&config));
     let mut grouped: BTreeMap<(&Name, Epoch), Vec<&Name>> = BTreeMap::new();
     for ((stream, worker), since) in &published.releasing {
         grouped.entry((worker, *since)).or_default().push(stream);
@@ -122,7 +125,7 @@ pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
     let mut duplicates = Vec::new();
     for (worker, load) in read.workloads.map_or_else(BTreeMap::new, |workloads| workloads.0) {
         let ReadWorkload { jobs, version } = load.unwrap_or_default();
-        let streams: Vec<Name> = jobs.unwrap_or_default().into_iter().map(|id| id.0).collect();
+        let streams: Vec<Name> = jobs.unwrap_or_default().0.into_iter().map(|id| id.0).collect();
         for stream in &streams {
             if let Some(keeper) = keepers.insert(stream.clone(), worker.clone()) {
                 keepers.insert(stream.clone(), keeper.clone());
@@ -144,8 +147,8 @@ pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
         let outdated = state.outdated.iter();
         published.outdated =
             outdated.map(|(worker, uid)| (worker.as_str().into(), uid.as_str().into())).collect();
-        for ReadReleases { worker, epoch, streams } in state.releasing.unwrap_or_default() {
-            for stream in streams {
+        for ReadReleases { worker, epoch, streams } in state.releasing.unwrap_or_default().0 {
+            for stream in streams.0 {
                 let since = published.releasing.entry((stream.0, worker.0.clone())).or_default();
                 *since = (*since).max(epoch.0);
             }
@@ -229,8 +232,21 @@ struct ReadWorkloads(BTreeMap<Name, Option<ReadWorkload>>);
 #[derive(Default, Deserialize)]
 #[serde(expecting = "a map with `jobs` and `version`")]
 struct ReadWorkload {
-    jobs: Option<Vec<Id>>,
+    jobs: Option<List<Id>>,
     version: Option<Version>,
+}
+
+/// Ids may be longer than those of a spec: the file may be the original's.
+impl Named for Id {
+    fn room(&self) -> usize {
+        limits::room(&self.0)
+    }
+}
+
+impl Named for ReadReleases {
+    fn room(&self) -> usize {
+        self.worker.room() + self.streams.0.iter().map(Named::room).sum::<usize>()
+    }
 }
 
 #[derive(Deserialize)]
@@ -238,7 +254,7 @@ struct ReadWorkload {
 struct ReadState {
     config: Option<Id>,
     barrier: Option<Version>,
-    releasing: Option<Vec<ReadReleases>>,
+    releasing: Option<List<ReadReleases>>,
     #[serde(default)]
     outdated: BTreeMap<String, String>,
 }
@@ -248,7 +264,7 @@ struct ReadState {
 struct ReadReleases {
     worker: Id,
     epoch: Version,
-    streams: Vec<Id>,
+    streams: List<Id>,
 }
 
 /// A map whose keys are different: of two lists of one worker neither may be lost.
@@ -263,8 +279,11 @@ impl<'de> Deserialize<'de> for ReadWorkloads {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries = BTreeMap::new();
-                while let Some((worker, load)) = map.next_entry::<Id, _>()? {
+                let (mut entries, mut room) = (BTreeMap::new(), 0);
+                while let Some((worker, load)) = map.next_entry::<Id, Option<ReadWorkload>>()? {
+                    let jobs = load.as_ref().and_then(|load| load.jobs.as_ref());
+                    room += jobs.map_or(0, |jobs| jobs.0.iter().map(Named::room).sum());
+                    limits::fits(room).map_err(A::Error::custom)?;
                     if entries.contains_key(&worker.0) {
                         return Err(A::Error::custom(format!("{} is listed twice", worker.0)));
                     }

@@ -37,6 +37,7 @@ pub mod ground;
 pub mod handover;
 pub mod history;
 pub mod inspection;
+pub mod limits;
 mod live;
 pub mod memory;
 pub mod natural;
@@ -44,6 +45,7 @@ mod pass;
 mod plan;
 mod polls;
 mod report;
+pub mod secret;
 pub mod settings;
 pub mod told;
 pub mod weights;
@@ -336,6 +338,7 @@ mod tests {
             started,
             mounts: vec![],
             nudged: None,
+            signs: false,
         }
     }
 

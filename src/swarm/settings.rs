@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use kube::ResourceExt;
 use serde::Deserialize;
 
-use super::ground::MapFacts;
+use super::{
+    ground::MapFacts,
+    limits::{self, List, Named},
+};
 use crate::{
     api::{
         Swarm, parse_quantity,
@@ -15,7 +18,7 @@ use crate::{
 };
 
 /// The most bytes that a `ConfigMap` holds, keys included: the API server's limit.
-pub const LARGEST_MAP: usize = 1 << 20;
+pub const LARGEST_MAP: usize = limits::LARGEST_TEXT;
 
 /// A spec whose streams were read.
 #[derive(Clone, Debug)]
@@ -170,6 +173,7 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
             return Err(Error::Invalid(text.into()));
         }
     };
+    limits::streams(streams.len()).map_err(|text| Error::Invalid(format!("{path} {text}")))?;
     if streams.is_empty() {
         // An empty list is more likely a mistake than a wish: nothing is taken from anybody.
         let text = format!("{path}: no stream is listed; workers keep what they have");
@@ -191,16 +195,38 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
-    jobs: Option<Vec<String>>,
+    jobs: Option<List<String>>,
     #[serde(default)]
-    streams: Option<Vec<Stream>>,
+    streams: Option<List<Stream>>,
+}
+
+impl Named for String {
+    fn room(&self) -> usize {
+        limits::room(self)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        limits::name("an id", self)
+    }
+}
+
+impl Named for Stream {
+    fn room(&self) -> usize {
+        limits::room(&self.id) + self.pin.as_deref().map_or(0, limits::room)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        limits::name("an id", &self.id)?;
+        limits::name("a pin", self.pin.as_deref().unwrap_or_default())
+    }
 }
 
 fn from_text(text: &str) -> Result<Vec<Stream>, String> {
+    limits::text(text)?;
     let file: File = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
     match (file.jobs, file.streams) {
-        (Some(jobs), None) => Ok(jobs.iter().map(|id| plain(id)).collect()),
-        (None, Some(streams)) => Ok(streams),
+        (Some(jobs), None) => Ok(jobs.0.iter().map(|id| plain(id)).collect()),
+        (None, Some(streams)) => Ok(streams.0),
         (Some(_), Some(_)) => Err("has both jobs and streams; one of them is needed".into()),
         (None, None) => Err("has neither jobs nor streams; one of them is needed".into()),
     }
@@ -210,7 +236,7 @@ fn from_text(text: &str) -> Result<Vec<Stream>, String> {
 fn check(policy: Policy, kind: WorkloadKind, streams: &[Stream]) -> Result<(), String> {
     for stream in streams {
         let of = |text: &str| Err(format!("{:?}: {text}", stream.id));
-        if stream.id.is_empty() || stream.id.len() > 253 {
+        if stream.id.is_empty() || stream.id.chars().count() > limits::ID {
             return of("an id has 1 to 253 characters");
         }
         if stream.weight == 0 || stream.weight > 1_000_000 {
@@ -310,6 +336,47 @@ mod tests {
         assert_eq!(error, "spec.streamsFrom: ConfigMap n/m does not exist");
         let error = Settings::of(&absent, Some(&map("x"))).unwrap_err().to_string();
         assert_eq!(error, "spec.streamsFrom: ConfigMap n/m has no key \"k\"");
+    }
+
+    #[test]
+    fn w14_the_length_of_an_id_is_counted_in_characters() {
+        // As the schema counts those of spec.streams.
+        let ids = |id: &str| from(json!({}), &format!("streams: [{{id: {id}}}]"));
+        let long = "é".repeat(253);
+        assert_eq!(ids(&long).unwrap().streams[0].id, long);
+        let error = ids(&"é".repeat(254)).unwrap_err().to_string();
+        assert!(error.contains("an id has 254 characters, and at most 253 are allowed"), "{error}");
+        assert!(from(json!({}), &format!("jobs: [{long}]")).is_ok());
+    }
+
+    #[test]
+    fn s02_a_list_that_is_too_large_names_field_value_and_limit() {
+        let jobs = |count: usize| (0..count).map(|i| format!("{i:x}")).collect::<Vec<_>>();
+        let text = |count| format!("jobs: [{}]", jobs(count).join(","));
+        assert_eq!(from(json!({}), &text(100_000)).unwrap().streams.len(), 100_000);
+        let place = "spec.streamsFrom: ConfigMap n/m, key \"config.yml\"";
+        let error = from(json!({}), &text(limits::STREAMS + 1)).unwrap_err().to_string();
+        assert_eq!(error, format!("{place} has 150001 streams, and a Swarm has at most 150000"));
+        let named = swarm(json!({"jobs": jobs(limits::STREAMS + 1)}));
+        let error = Settings::of(&named, None).unwrap_err().to_string();
+        assert_eq!(error, "spec.jobs has 150001 streams, and a Swarm has at most 150000");
+        let error = from(json!({}), &"#".repeat((1 << 20) + 1)).unwrap_err().to_string();
+        assert_eq!(error, format!("{place}: has 1048577 bytes, and at most 1048576 are read"));
+    }
+
+    /// A short text that says gigabytes.
+    #[test]
+    fn s02_aliases_do_not_make_a_list_longer_than_its_text() {
+        let aliases = |anchored: &str, times: usize| {
+            format!("x: &a {anchored}\njobs: [{}]", vec!["*a"; times].join(","))
+        };
+        let error = from(json!({}), &aliases(&"a".repeat(500_000), 9)).unwrap_err().to_string();
+        assert!(error.contains("an id has 500000 characters, and at most 253"), "{error}");
+        assert!(error.len() < 300, "{error}");
+        let error = from(json!({}), &aliases(&"a".repeat(200), 300_000)).unwrap_err().to_string();
+        assert!(error.contains("the names in it have more than 1572864 bytes"), "{error}");
+        let error = from(json!({}), &aliases("a", 2)).unwrap_err().to_string();
+        assert!(error.contains("\"a\" is listed 2 times"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What streams weigh: as Prometheus measures it, or as the list says.
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use super::settings::Weights;
+use super::{limits, settings::Weights};
 use crate::{
     api::swarm::Stream,
     prometheus::{Class, QueryError, decode},
@@ -10,9 +10,8 @@ use crate::{
 /// The label that names the stream.
 const STREAM: &str = "stream";
 
-/// How many streams a `Swarm` can have, and how long their ids are, as the schema says: what else an
-/// answer names is no stream.
-const STREAMS: (usize, usize) = (30_000, 253);
+/// The largest weight that is believed: of the most streams that there can be, the sum is a number still.
+const LARGEST: f64 = 1e300;
 
 /// The scale of the numbers that are placed by: the heaviest stream has this weight.
 const HEAVIEST: f64 = 1e6;
@@ -20,9 +19,9 @@ const HEAVIEST: f64 = 1e6;
 /// One answer of Prometheus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Finite and not negative, one for each stream.
+    /// From 0 to 1e300, one for each stream.
     pub weights: BTreeMap<Arc<str>, f64>,
-    /// How many elements were no evidence: without a name, twice, NaN, infinite, negative.
+    /// How many elements were no evidence: without a name, twice, NaN, infinite, negative, above 1e300.
     pub rejected: usize,
 }
 
@@ -35,11 +34,12 @@ impl Measured {
         let mut seen: BTreeMap<Arc<str>, Option<f64>> = BTreeMap::new();
         let mut rejected = 0;
         decode::vector(status, content_type, body, |element| {
-            let value = element.value.filter(|value| value.is_finite() && *value >= 0.0);
+            let value = element.value.filter(|value| (0.0..=LARGEST).contains(value));
             match (element.labels.get(STREAM), value) {
                 (Some(stream), Some(value))
-                    if stream.len() <= STREAMS.1
-                        && (seen.len() < STREAMS.0 || seen.contains_key(stream)) =>
+                    // What else an answer names is no stream.
+                    if limits::name("", stream).is_ok()
+                        && (seen.len() < limits::STREAMS || seen.contains_key(stream)) =>
                 {
                     let twice = seen.contains_key(stream);
                     rejected += usize::from(twice);
@@ -52,7 +52,9 @@ impl Measured {
         let weights = seen.into_iter().filter_map(|(stream, value)| Some((stream, value?)));
         let weights: BTreeMap<_, _> = weights.collect();
         if weights.is_empty() && rejected > 0 {
-            let message = format!("no element names a stream by the label {STREAM:?}");
+            let message = format!(
+                "no element names a stream by the label {STREAM:?} and has a value from 0 to {LARGEST:e}"
+            );
             return Err(QueryError::new(Class::BadAnswer, message));
         }
         Ok(Self { weights, rejected })
@@ -106,6 +108,23 @@ pub fn scaled(weights: &[f64]) -> Vec<u64> {
         scaled.max(1)
     };
     weights.iter().map(scale).collect()
+}
+
+/// What each worker carries, and how many streams it has.
+#[must_use]
+pub fn loads(
+    previous: &[Option<usize>],
+    weights: &[f64],
+    workers: usize,
+) -> (Vec<f64>, Vec<usize>) {
+    let (mut loads, mut counts) = (vec![0.0; workers], vec![0; workers]);
+    for (place, weight) in previous.iter().zip(weights) {
+        if let Some(place) = place {
+            loads[*place] += weight;
+            counts[*place] += 1;
+        }
+    }
+    (loads, counts)
 }
 
 /// How many times the mean the heaviest worker carries; 1 when there is nothing to carry.
@@ -180,13 +199,36 @@ mod tests {
 
     #[test]
     fn s02_more_names_than_streams_can_be_are_not_kept() {
-        let all: Vec<_> =
-            (0..STREAMS.0 + 10).map(|i| element(&format!(r#""stream":"{i}""#), "1")).collect();
+        let all: Vec<_> = (0..limits::STREAMS + 10)
+            .map(|i| element(&format!(r#""stream":"{i}""#), "1"))
+            .collect();
         let measured = answer(&all.join(",")).unwrap();
-        assert_eq!((measured.weights.len(), measured.rejected), (STREAMS.0, 10));
+        assert_eq!((measured.weights.len(), measured.rejected), (limits::STREAMS, 10));
         let long = format!(r#""stream":"{}""#, "x".repeat(300));
         let measured = answer(&[element(&long, "1"), all[0].clone()].join(",")).unwrap();
         assert_eq!((measured.weights.len(), measured.rejected), (1, 1));
+    }
+
+    /// Their sum would be no number, and autoscale would ask for as many workers as it may.
+    #[test]
+    fn w14_weights_whose_sum_is_no_number_are_no_evidence() {
+        let both = |value: &str| {
+            let ids = ["a", "b"].map(|id| element(&format!(r#""stream":"{id}""#), value));
+            answer(&ids.join(","))
+        };
+        let error = both("1.7e308").unwrap_err().to_string();
+        assert!(error.contains("a value from 0 to 1e300"), "{error}");
+        let streams = [stream("a", 1), stream("b", 1), stream("c", 1)];
+        let known = remember(&BTreeMap::new(), &both("1e300").unwrap(), &streams);
+        assert!((of(&streams, &known).iter().sum::<f64>() / 1e300 - 3.0).abs() < 1e-9);
+        let most = vec![LARGEST; limits::STREAMS];
+        assert!(most.iter().sum::<f64>().is_finite());
+    }
+
+    #[test]
+    fn w14_the_length_of_a_stream_is_counted_in_characters() {
+        let measured = answer(&element(&format!(r#""stream":"{}""#, "é".repeat(253)), "1"));
+        assert_eq!(measured.unwrap().rejected, 0);
     }
 
     /// Rule 1: absence is never a verdict.

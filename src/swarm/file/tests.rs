@@ -162,10 +162,161 @@ fn what_is_releasing_takes_no_more_room_than_what_is_owned() {
     assert!(releasing < owned + 10 * 1024, "{releasing} of {owned}");
 }
 
+/// What the types of YAML 1.1 (yaml.org/type: bool, float, int, merge, null, timestamp, value) take for their
+/// own, one for each form, and some of what single libraries add.
+const OTHERS: [&str; 62] = [
+    "y",
+    "Y",
+    "yes",
+    "Yes",
+    "YES",
+    "n",
+    "N",
+    "no",
+    "No",
+    "NO",
+    "true",
+    "True",
+    "TRUE",
+    "false",
+    "False",
+    "FALSE",
+    "on",
+    "On",
+    "ON",
+    "off",
+    "Off",
+    "OFF",
+    "~",
+    "null",
+    "Null",
+    "NULL",
+    "",
+    "=",
+    "<<",
+    "0",
+    "-19",
+    "+12",
+    "1_000",
+    "0b1010_0111",
+    "-0b1",
+    "02472256",
+    "0o17",
+    "0x_0A_74_AE",
+    "-0xff",
+    "12:30",
+    "190:20:30",
+    "-1:30",
+    "1.5",
+    "1_000.5",
+    ".5",
+    "685.230_15e+03",
+    "6.8523015e+5",
+    "1e3",
+    "190:20:30.15",
+    ".inf",
+    "-.Inf",
+    "+.INF",
+    ".nan",
+    ".NaN",
+    "2024-01-01",
+    "2001-12-14t21:59:43.10-05:00",
+    "2001-12-14 21:59:43.10 -5",
+    "2001-1-4T1:2:3Z",
+    "1.2.3",
+    "1.",
+    ":symbol",
+    "00:1A:2B:3C:4D:5E",
+];
+
+/// How a name stands in the file as a stream, and as a worker.
+fn written(name: &str) -> (String, String) {
+    let file = published(&[(name, &[name], 1)], 1);
+    let files = render(&file);
+    assert_eq!(parse(&files.config, Some(&files.state)).unwrap().published, file, "{name:?}");
+    let lines: Vec<_> = files.config.split('\n').collect();
+    let stream = lines.iter().find_map(|line| line.strip_prefix("    - ")).expect("a stream");
+    let worker = lines[1].strip_prefix("  ").expect("a worker").strip_suffix(':').expect("a key");
+    (stream.to_owned(), worker.to_owned())
+}
+
+#[test]
+fn w14_what_yaml_1_1_takes_for_something_else_is_quoted() {
+    for name in OTHERS {
+        let quoted = format!("'{name}'");
+        assert_eq!(written(name), (quoted.clone(), quoted), "{name:?}");
+    }
+    // Nothing else is another text than before.
+    for name in [
+        "stream:xxrtve1",
+        "camera-1",
+        "cam 1",
+        "one",
+        "yesterday",
+        "12 monkeys",
+        "a=b",
+        "zrtve2:new",
+    ] {
+        assert_eq!(written(name), (name.to_owned(), name.to_owned()));
+    }
+}
+
+#[test]
+fn w14_another_text_of_the_same_content_is_nobodys_edit() {
+    let file = published(&[("w-0", &["on", "a"], 1)], 1);
+    let files = render(&file);
+    // As it was written before there were quotes.
+    let config = files.config.replace("'on'", "on");
+    assert_ne!(config, files.config);
+    let state = files.state.replace(&fingerprint(&files.config), &fingerprint(&config));
+    let parsed = parse(&config, Some(&state)).unwrap();
+    assert_eq!((parsed.published, parsed.origin), (file, Origin::Ours));
+}
+
+#[test]
+fn s02_aliases_do_not_make_a_file_longer_than_its_text() {
+    let jobs = vec!["a".repeat(200); 5_000].join(",");
+    let workers: Vec<_> = (0..9).map(|i| format!("  w-{i}: *a\n")).collect();
+    let text = format!("workloads:\n  w: &a {{jobs: [{jobs}]}}\n{}", workers.join(""));
+    let error = parse(&text, None).unwrap_err().to_string();
+    assert!(error.contains("aliases repeat them"), "{error}");
+    let streams = vec!["*a"; 9_000].join(",");
+    let state = format!(
+        "config: &a {}\nreleasing: [{{worker: w, epoch: 1, streams: [{streams}]}}]",
+        "a".repeat(999)
+    );
+    let error = parse("", Some(&state)).unwrap_err().to_string();
+    assert!(error.contains("aliases repeat them"), "{error}");
+}
+
+proptest! {
+    /// The same by the grammar of those types.
+    #[test]
+    fn w14_numbers_dates_and_times_are_quoted(name in prop_oneof![
+        "[-+]?(0|[1-9][0-9_]{0,8})",
+        "[-+]?0[0-7_]{1,8}",
+        "[-+]?0x[0-9a-fA-F_]{1,8}",
+        "[-+]?0b[01_]{1,8}",
+        "[-+]?[1-9][0-9_]{0,3}(:[0-5]?[0-9]){1,3}",
+        "[-+]?([0-9][0-9_]{0,4})?\\.[0-9._]{1,4}([eE][-+][0-9]{1,3})?",
+        "[-+]?[0-9][0-9_]{0,3}(:[0-5]?[0-9]){1,2}\\.[0-9_]{0,3}",
+        "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}",
+        "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt]|[ \t]{1,2})[0-9]{1,2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,3})?( ?(Z|[-+][0-9]{1,2}(:[0-9]{2})?))?",
+    ]) {
+        let (stream, worker) = written(&name);
+        for text in [stream, worker] {
+            prop_assert!(text.starts_with(['\'', '"']), "{} is {}", name, text);
+        }
+    }
+}
+
 fn name() -> impl Strategy<Value = Name> {
     let text = prop_oneof![
         "[a-c]{1,2}",
         "w-[0-9]{1,2}",
+        proptest::sample::select(OTHERS.to_vec()).prop_map(str::to_owned),
+        // What looks like another entry of the file.
+        "(a\n)?( {0,6}(- )?(on|1:2|=|w:)\n?){1,3}",
         // What YAML could take for something else.
         "(true|null|~|1e3|0x1f|-7|1_000|12:30|- a|a: b|#a|'|\"|&a|\\*a|!a|%a|@a| a |\\{|\\[)",
         "\\PC{0,12}",

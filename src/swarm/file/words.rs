@@ -1,0 +1,46 @@
+//! Texts that readers of YAML 1.1 take for something else than text: `on` for true, `12:30` for 750, `=` for
+//! nothing that they know. Many workers' libraries are such readers, and quotes mean the same to all.
+
+/// What is a boolean, nothing, or a sign of its own, in whatever case.
+const WORDS: [&str; 12] =
+    ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<"];
+
+/// Quotes such names of streams and workers. What is in quotes already stays as it is.
+pub(super) fn quoted(config: String) -> String {
+    // A name of several lines could look like an entry. No pod has such a name.
+    let odd = config.split('\n').any(|line| line.starts_with("  ?"));
+    let mistaken = |line| parts(line).filter(|(_, name, _)| is_other(name));
+    if odd || !config.split('\n').any(|line| mistaken(line).is_some()) {
+        return config;
+    }
+    let lines = config.split('\n').map(|line| match mistaken(line) {
+        Some((before, name, after)) => format!("{before}'{name}'{after}"),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A line of the file that is a stream (`    - ID`) or a worker (`  NAME:`): what stands before the name, the name,
+/// and what comes after it. Further lines of a longer text are indented further.
+fn parts(line: &str) -> Option<(&str, &str, &str)> {
+    if let Some(name) = line.strip_prefix("    - ") {
+        return Some((&line[..6], name, ""));
+    }
+    let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;
+    Some((&line[..2], name.strip_suffix(':')?, ":"))
+}
+
+/// Whether some reader may take this for something else than text. More than need be are: numbers, dates and times
+/// have many forms, and quotes harm nobody.
+fn is_other(name: &str) -> bool {
+    if WORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
+        return true;
+    }
+    // Ruby's symbols.
+    if name.starts_with(':') {
+        return true;
+    }
+    let number = name.trim_start_matches(['+', '-']);
+    let may = |c: char| c.is_ascii_hexdigit() || "_:.,+- oxtTzZ".contains(c);
+    number.starts_with(|c: char| c.is_ascii_digit() || c == '.') && number.chars().all(may)
+}
