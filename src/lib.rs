@@ -21,6 +21,7 @@
 //!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams of a
 //!   Swarm. They need no API server.
+//! - [`acknowledgement`]: how workers sign what they say to the operator.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`route_reflector`]: chooses Calico's route reflectors. Its `fabric` says which routes arrive where (pure).
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
@@ -33,6 +34,7 @@
 //! - [`manifests`]: what `deploy/` is generated from.
 //! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
 //! - [`cli`]: the command line; its doc comments are the help text.
+pub mod acknowledgement;
 pub mod agent;
 pub mod api;
 pub mod cli;

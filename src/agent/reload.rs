@@ -19,7 +19,7 @@ use super::{
         CONNECTIONS, INTERVAL,
         metrics::{Looked, Metrics, Role},
         share::{self, Newest, Share},
-        status::Status,
+        status::{Signer, Status},
     },
 };
 
@@ -41,6 +41,8 @@ pub struct Config {
     pub worker: String,
     /// Where it says what the application runs.
     pub port: u16,
+    /// What it signs that with.
+    pub signer: Signer,
     /// How the application is reloaded.
     pub how: application::How,
 }
@@ -54,7 +56,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let metrics = Metrics::new(Role::Reload);
     let worker: Arc<str> = config.worker.into();
-    let status = Status::new(worker.clone(), metrics.clone());
+    let status = Status::new(worker.clone(), config.signer, metrics.clone());
     let port = config.port;
     let listener = server::listen(port)
         .await
@@ -156,7 +158,11 @@ impl Follower {
         if self.loaded == Some(share.version) {
             return;
         }
-        if self.runs.as_ref().is_some_and(|runs| runs.same_streams(&share)) {
+        // One whose list changed since is another, even if it is the same again: the application may have read what
+        // was between.
+        let same =
+            |runs: &Arc<Share>| runs.same_streams(&share) && Some(share.epoch) <= self.loaded;
+        if self.runs.as_ref().is_some_and(same) {
             tracing::info!(version = share.version, "the same streams: no reload");
             self.reached(share);
         } else {
@@ -182,7 +188,12 @@ impl Follower {
             Ok(()) => {
                 self.failures = 0;
                 tracing::info!(version = share.version, "reloaded");
+                let newest = self.newest.get().is_none_or(|newest| newest.version == share.version);
                 self.reached(share);
+                if !newest {
+                    // It may have read either.
+                    self.runs = None;
+                }
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
@@ -208,7 +219,85 @@ fn backoff(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    /// An application that is reloaded by URL, and its sidecar.
+    async fn sidecar() -> (tokio::net::TcpListener, Follower) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let how = application::How::Url { url, timeout: Duration::from_secs(90) };
+        let metrics = Metrics::new(Role::Reload);
+        let status = Status::new("w".into(), Signer::default(), metrics.clone());
+        (listener, Follower::new(Application::new(how).unwrap(), status, metrics))
+    }
+
+    fn share(version: u64, epoch: u64, streams: &[&str]) -> Found<Share> {
+        let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
+        Found::Changed(Share { version, epoch, streams })
+    }
+
+    /// One reload, and what is found while it is under way.
+    async fn reload(
+        application: &tokio::net::TcpListener,
+        sidecar: &mut Follower,
+        meanwhile: Vec<Found<Share>>,
+    ) {
+        sidecar.begin();
+        assert!(matches!(sidecar.step, Step::Reload(..)));
+        let answer = async {
+            let (mut stream, _) = application.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            // The next reload is another connection.
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            stream.shutdown().await.unwrap();
+        };
+        let mut step = std::mem::replace(&mut sidecar.step, Step::Nothing);
+        let Step::Reload(_, under_way) = &mut step else { unreachable!("it reloads") };
+        let (result, ()) = tokio::join!(under_way, answer);
+        // The application may have read any of them.
+        meanwhile.into_iter().for_each(|found| sidecar.look(found));
+        let Step::Reload(share, _) = step else { unreachable!("it reloads") };
+        sidecar.step = Step::Reload(share, Box::pin(async { result }));
+        sidecar.goes_on().await;
+    }
+
+    /// The application has read version 9 while it was reloaded for 8, and 10 has the list of 8 again.
+    #[tokio::test]
+    async fn w07_a_list_that_came_back_during_a_reload_is_loaded_again() {
+        let (application, mut sidecar) = sidecar().await;
+        sidecar.look(share(8, 8, &["a"]));
+        reload(&application, &mut sidecar, vec![share(9, 9, &["b"]), share(10, 10, &["a"])]).await;
+        assert_eq!(sidecar.loaded, Some(8));
+        reload(&application, &mut sidecar, vec![]).await;
+        assert_eq!(sidecar.loaded, Some(10));
+        // The original's controller writes no version beside a list.
+        sidecar.look(share(11, 0, &["b"]));
+        reload(&application, &mut sidecar, vec![share(12, 0, &["c"]), share(13, 0, &["b"])]).await;
+        assert_eq!(sidecar.loaded, Some(11));
+        reload(&application, &mut sidecar, vec![]).await;
+        assert_eq!(sidecar.loaded, Some(13));
+    }
+
+    /// The application has read version 9, which came and went between two looks at the file.
+    #[tokio::test]
+    async fn w07_a_list_that_was_another_in_between_is_loaded_again() {
+        let (application, mut sidecar) = sidecar().await;
+        sidecar.look(share(8, 8, &["a"]));
+        reload(&application, &mut sidecar, vec![]).await;
+        sidecar.look(share(10, 10, &["a"]));
+        reload(&application, &mut sidecar, vec![]).await;
+        // One that has not changed since is as it was, whatever became of others.
+        sidecar.look(share(12, 10, &["a"]));
+        sidecar.begin();
+        assert_eq!((sidecar.loaded, matches!(sidecar.step, Step::Nothing)), (Some(12), true));
+    }
 
     #[test]
     fn a_reload_that_fails_is_waited_for_longer_each_time() {

@@ -23,7 +23,7 @@ use self::{
     process::Processes,
     report::{Report, Reporter},
     share::Share,
-    status::Status,
+    status::{Signer, Status},
     streams::{Streams, Work},
 };
 use super::{
@@ -63,6 +63,8 @@ pub struct Config {
     pub worker: String,
     /// Where it says what it runs.
     pub port: u16,
+    /// What it signs that with.
+    pub signer: Signer,
     /// What a stream is.
     pub kind: Kind,
     /// How long a stream may take to end by itself.
@@ -89,7 +91,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let metrics = Metrics::new(Role::Worker);
     let worker: Arc<str> = config.worker.into();
-    let status = Status::new(worker.clone(), metrics.clone());
+    let status = Status::new(worker.clone(), config.signer, metrics.clone());
     let port = config.port;
     let listener = server::listen(port)
         .await

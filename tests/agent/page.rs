@@ -46,18 +46,16 @@ fn script() -> &'static str {
     rest.split_once("```").expect("its end").0
 }
 
-#[test]
-fn its_shell_worker_obeys() {
+/// The script of the page, with nothing but what is in the image of busybox.
+fn shell_worker(directory: &Directory, port: u16) -> Option<Command> {
     let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| {
         let applets = Command::new(path).arg("--list").output();
         applets
             .is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|a| a == "httpd"))
     }) else {
         eprintln!("left out: there is no busybox with httpd");
-        return;
+        return None;
     };
-    // Nothing but what is in the image.
-    let directory = Directory::new();
     let bin = directory.path("bin");
     fs::create_dir(&bin).unwrap();
     let list = Command::new(busybox).arg("--list").output().unwrap();
@@ -65,7 +63,6 @@ fn its_shell_worker_obeys() {
         symlink(busybox, bin.join(applet)).unwrap();
     }
     fs::write(directory.path("worker.sh"), script()).unwrap();
-    let port = free_port();
     let mut command = Command::new(bin.join("sh"));
     command
         .arg(directory.path("worker.sh"))
@@ -79,6 +76,37 @@ fn its_shell_worker_obeys() {
         .env("HTTP_PORT", port.to_string())
         // As in a container, where it is all there is.
         .process_group(0);
+    Some(command)
+}
+
+/// Names with blanks, and those that the operator puts into quotes.
+#[test]
+fn w14_its_shell_worker_reads_names_in_quotes_and_with_blanks() {
+    let (directory, port) = (Directory::new(), free_port());
+    let Some(mut command) = shell_worker(&directory, port) else { return };
+    let entry = |names: &[&str], version| file(version, &[("w0", version, names)]);
+    let names = ["cam 1", "'on'", "it's", "'12:30'", "'''a'''", r"a\b"];
+    directory.publish("config.yml", &entry(&names, 3));
+    let mut worker = Worker::spawn(&mut command, port, directory);
+    let said = eventually("the version", || worker.version());
+    let told = ["cam 1", "on", "it's", "12:30", "'a'", r"a\b"].map(str::to_owned);
+    assert_eq!((said.jobs, said.version), (told.to_vec(), 3));
+    let camera = worker.wait_for(&["begin", "cam", "1", "3"]);
+    let switch = worker.wait_for(&["begin", "on", "3"]);
+    worker.wait_for(&["begin", "'a'", "3"]);
+    worker.publish(&entry(&["'on'", "cam 2"], 4));
+    let said = eventually("the next version", || worker.version().filter(|said| said.version > 3));
+    assert_eq!(said.jobs, ["on", "cam 2"]);
+    assert!(!is_there(&camera) && is_there(&switch));
+    worker.wait_for(&["begin", "cam", "2", "4"]);
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0));
+}
+
+#[test]
+fn its_shell_worker_obeys() {
+    let (directory, port) = (Directory::new(), free_port());
+    let Some(mut command) = shell_worker(&directory, port) else { return };
     directory
         .publish("config.yml", &file(14, &[("w0", 12, &["a", "stream:b"]), ("w1", 14, &["c"])]));
     let mut worker = Worker::spawn(&mut command, port, directory);

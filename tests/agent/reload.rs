@@ -41,10 +41,10 @@ fn an_application_is_reloaded_by_url_when_its_own_list_changed_and_only_then() {
     sidecar.publish(&file(3, &[("w0", 3, &["a", "b"])]));
     assert_eq!(sidecar.reached(3).jobs, ["a", "b"]);
     assert_eq!(application.requests(), 1);
-    // Another's list, the order of ours, and the version of our list: nothing that we run.
+    // Another's list, and the order of ours: nothing that we run.
     sidecar.publish(&file(4, &[("w0", 3, &["a", "b"]), ("w1", 4, &["c"])]));
     sidecar.reached(4);
-    sidecar.publish(&file(5, &[("w0", 5, &["b", "a"])]));
+    sidecar.publish(&file(5, &[("w0", 3, &["b", "a"])]));
     sidecar.reached(5);
     assert_eq!((application.requests(), reloads(&sidecar, "success")), (1, 1));
     sidecar.publish(&file(6, &[("w1", 6, &["a", "b"])]));

@@ -57,6 +57,7 @@ impl ReloadArgs {
         };
         Ok(Config {
             file: self.share.file(),
+            signer: self.share.signer(),
             worker: self.share.hostname,
             port: self.share.http_port,
             how,

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, builder::NonEmptyStringValueParser};
 use reqwest::Url;
 
-use crate::runtime::log::{self, LogFormat};
+use crate::{
+    acknowledgement::KEY_FILE,
+    agent::worker::status::Signer,
+    runtime::log::{self, LogFormat},
+};
 
 /// Flags that `agent worker` and `agent reload` have in common.
 #[derive(Args, Clone, Debug)]
@@ -29,6 +33,11 @@ pub(super) struct ShareArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) http_port: u16,
 
+    /// Which pod of this name it is, as `metadata.uid` says: what it says of itself is signed for this pod
+    /// and no other [default: not known, nothing is signed].
+    #[arg(long, env = "POD_UID", value_name = "UID")]
+    pub(super) pod_uid: Option<String>,
+
     /// How log lines are written.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
     #[arg(value_enum, default_value_t = LogFormat::Text)]
@@ -42,6 +51,11 @@ pub(super) struct ShareArgs {
 impl ShareArgs {
     pub(super) fn file(&self) -> PathBuf {
         self.config_path.join(&self.config_key)
+    }
+
+    pub(super) fn signer(&self) -> Signer {
+        let uid = self.pod_uid.clone().filter(|uid| !uid.is_empty());
+        Signer { key: self.config_path.join(KEY_FILE), uid }
     }
 
     pub(super) fn log(&self) -> anyhow::Result<()> {

@@ -29,10 +29,6 @@ pub(in crate::cli) struct WorkerArgs {
     #[arg(default_value = "200ms", value_parser = duration)]
     report_interval: Duration,
 
-    /// Which pod of this name reports [default: a number of this start].
-    #[arg(long, env = "POD_UID", value_name = "UID")]
-    pod_uid: Option<String>,
-
     /// How long a stream's process may take to end after SIGTERM; then it is killed.
     #[arg(long, env = "SWARM_STOP_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "5s", value_parser = duration)]
@@ -46,12 +42,13 @@ pub(in crate::cli) struct WorkerArgs {
 
 impl WorkerArgs {
     pub(super) fn config(self) -> Config {
+        let signer = self.share.signer();
         let kind = match self.report {
             _ if !self.command.is_empty() => Kind::Command(self.command),
             Some(url) => Kind::Report(Report {
                 url,
                 interval: self.report_interval,
-                pod: self.pod_uid.filter(|uid| !uid.is_empty()).unwrap_or_else(some_id),
+                pod: signer.uid.clone().unwrap_or_else(some_id),
             }),
             None => Kind::Nothing,
         };
@@ -59,6 +56,7 @@ impl WorkerArgs {
             file: self.share.file(),
             worker: self.share.hostname,
             port: self.share.http_port,
+            signer,
             kind,
             stop_timeout: self.stop_timeout,
         }

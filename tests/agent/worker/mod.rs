@@ -3,4 +3,5 @@ mod ending;
 mod following;
 mod processes;
 mod reports;
+mod signing;
 pub mod stage;

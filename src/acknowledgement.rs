@@ -1,0 +1,232 @@
+//! How a worker signs what it says of itself, so that nobody can say it in its place: not who has got its
+//! address since, nor a neighbour on the network, nor an earlier pod of its name, nor it itself with an older answer.
+//!
+//! The operator writes a key into the `ConfigMap` with the shares, which only workers mount. Its question names the
+//! pod that it means and a number that is used once; the answer repeats both and is signed with that key.
+use std::fmt;
+
+use ring::{
+    hmac::{self, HMAC_SHA256},
+    rand::{SecureRandom, SystemRandom},
+};
+
+/// The key of the `ConfigMap` that holds the secret, and so the name of the file.
+pub const KEY_FILE: &str = "acknowledge.key";
+
+/// How many hexadecimal digits the secret has: 256 bits, as much as SHA-256 can make use of.
+const KEY_DIGITS: usize = 64;
+
+/// How many bytes a number that is used once has: of 2^64 questions no two are likely to have the same.
+const NONCE: usize = 16;
+
+/// The most characters of what a question repeats: a UID has 36, a number 32.
+const LONGEST: usize = 128;
+
+/// What is signed is this and nothing else.
+const PURPOSE: &str = "traffic-operator acknowledgement 1";
+
+/// A secret that operator and workers of one `Swarm` share.
+#[derive(Clone)]
+pub struct Key(hmac::Key);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Key {
+    /// Reads a key; `None` if the text is none.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let good = text.len() == KEY_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        good.then(|| Self(hmac::Key::new(HMAC_SHA256, text.as_bytes())))
+    }
+}
+
+/// The text of a new key; `None` if the system has no random numbers.
+#[must_use]
+pub fn new_key() -> Option<String> {
+    random::<{ KEY_DIGITS / 2 }>()
+}
+
+/// A number that is used once.
+#[must_use]
+pub fn nonce() -> Option<String> {
+    random::<NONCE>()
+}
+
+fn random<const N: usize>() -> Option<String> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(hex(&bytes))
+}
+
+/// Which pod is asked, and the number of the question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The UID of the pod.
+    pub uid: String,
+    /// Used once.
+    pub nonce: String,
+}
+
+impl Question {
+    /// As it stands in the address.
+    #[must_use]
+    pub fn query(&self) -> String {
+        format!("uid={}&nonce={}", self.uid, self.nonce)
+    }
+
+    /// Reads it from an address; `None` if that asks nothing of the kind.
+    #[must_use]
+    pub fn read(query: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let (_, value) = pairs.find(|(name, _)| *name == key)?;
+            // UIDs and numbers need no escapes.
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            let good = (1..=LONGEST).contains(&value.len()) && value.bytes().all(plain);
+            good.then(|| value.to_owned())
+        };
+        Some(Self { uid: value("uid")?, nonce: value("nonce")? })
+    }
+}
+
+/// What is said.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement<'a, S> {
+    /// To which question.
+    pub question: &'a Question,
+    /// By whom: the name of the worker.
+    pub worker: &'a str,
+    /// The version of the file that is run.
+    pub version: u64,
+    /// The streams that are run.
+    pub jobs: &'a [S],
+}
+
+impl<S: AsRef<str>> Statement<'_, S> {
+    /// The signature.
+    #[must_use]
+    pub fn sign(&self, key: &Key) -> String {
+        hex(hmac::sign(&key.0, &self.bytes()).as_ref())
+    }
+
+    /// Whether that is the signature. How long it takes says nothing about the right one.
+    #[must_use]
+    pub fn is_signed(&self, key: &Key, mac: &str) -> bool {
+        let mac = unhex(mac).unwrap_or_default();
+        hmac::verify(&key.0, &self.bytes(), &mac).is_ok()
+    }
+
+    /// Each part with its length before it, so that no two statements are the same bytes.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut put = |part: &[u8]| {
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
+        };
+        put(PURPOSE.as_bytes());
+        put(self.question.uid.as_bytes());
+        put(self.question.nonce.as_bytes());
+        put(self.worker.as_bytes());
+        put(&self.version.to_be_bytes());
+        self.jobs.iter().for_each(|job| put(job.as_ref().as_bytes()));
+        bytes
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2);
+    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOBS: [&str; 2] = ["a", "b"];
+
+    fn question() -> Question {
+        Question { uid: "0a1b-2c".into(), nonce: "77".into() }
+    }
+
+    #[test]
+    fn s12_a_signature_is_of_one_statement_and_one_key() {
+        let (one, other) = (new_key().unwrap(), new_key().unwrap());
+        assert_ne!(one, other);
+        let (key, other) = (Key::read(&one).unwrap(), Key::read(&other).unwrap());
+        let question = question();
+        let said = Statement { question: &question, worker: "w-0", version: 7, jobs: &JOBS };
+        let mac = said.sign(&key);
+        assert!(said.is_signed(&key, &mac));
+        assert!(!said.is_signed(&other, &mac));
+        for mac in ["", "0", "zz", &mac[2..]] {
+            assert!(!said.is_signed(&key, mac), "{mac:?}");
+        }
+        let changed = [
+            Question { uid: "0a1b-2d".into(), ..question.clone() },
+            Question { nonce: "78".into(), ..question.clone() },
+            // The same characters, otherwise divided.
+            Question { uid: "0a1b-2".into(), nonce: "c77".into() },
+        ];
+        for question in &changed {
+            assert!(!Statement { question, ..said }.is_signed(&key, &mac), "{question:?}");
+        }
+        assert!(!Statement { version: 8, ..said }.is_signed(&key, &mac));
+        assert!(!Statement { worker: "w-1", ..said }.is_signed(&key, &mac));
+        for jobs in [&["a"][..], &["b", "a"], &["ab"], &["a", "b", ""], &["a,b"]] {
+            assert!(!Statement { jobs, ..said }.is_signed(&key, &mac), "{jobs:?}");
+        }
+    }
+
+    #[test]
+    fn s12_the_signature_is_hmac_sha_256_of_parts_with_lengths() {
+        // Computed by Python's hmac: workers of others can do the same.
+        let key = Key::read(&"0123456789abcdef".repeat(4)).unwrap();
+        let question = question();
+        let said = Statement { question: &question, worker: "w-0", version: 7, jobs: &JOBS };
+        assert_eq!(
+            said.sign(&key),
+            "f7c57ee36b6dcf529b198ebfd452f5d3a7334ce04ba2e3cf0916e8c35dceb12f"
+        );
+    }
+
+    #[test]
+    fn a_question_is_read_as_it_was_written() {
+        let question = Question { uid: "u-1".into(), nonce: nonce().unwrap() };
+        assert_eq!(Question::read(&question.query()), Some(question.clone()));
+        assert_eq!(Question::read(&format!("x=1&{}&y", question.query())), Some(question));
+        let long = "a".repeat(LONGEST + 1);
+        for query in [
+            "",
+            "uid=u",
+            "nonce=1",
+            "uid=&nonce=1",
+            "uid=u&nonce=%41",
+            &format!("uid=u&nonce={long}"),
+        ] {
+            assert_eq!(Question::read(query), None, "{query}");
+        }
+    }
+
+    #[test]
+    fn only_a_key_is_a_key() {
+        let key = new_key().unwrap();
+        assert!(Key::read(&format!("{key}\n")).is_some());
+        for text in ["", "secret", &key[1..], &format!("{key}0"), &key.replace(&key[..1], "x")] {
+            assert!(Key::read(text).is_none(), "{text:?}");
+        }
+        assert!(!format!("{:?}", Key::read(&key)).contains(&key));
+    }
+}

@@ -1,0 +1,104 @@
+//! Answers that are signed, by real processes, and what the operator makes of them.
+use std::{fs, net::IpAddr, process::Command};
+
+use serde::Deserialize;
+use traffic_operator::{
+    acknowledgement::{KEY_FILE, Key, Question, Statement, new_key},
+    swarm::acknowledge::{Answer, Asked, Asker},
+};
+
+use super::stage::{Sink, Worker, command};
+use crate::stage::{Directory, free_port, get};
+
+#[derive(Debug, Deserialize)]
+struct Said {
+    jobs: Vec<String>,
+    version: u64,
+    worker: String,
+    uid: Option<String>,
+    nonce: Option<String>,
+    mac: Option<String>,
+}
+
+/// A worker or sidecar of the name `w0` in a pod of this UID.
+fn start(subcommand: &str, flags: &[&str], uid: &str, key: Option<&str>) -> Worker {
+    let (port, directory) = (free_port(), Directory::new());
+    if let Some(key) = key {
+        fs::write(directory.path(KEY_FILE), key).unwrap();
+    }
+    let mut command: Command = command(subcommand, port, &directory.path(""));
+    command.env("HOSTNAME", "w0").env("POD_UID", uid).args(flags);
+    Worker::of(&mut command, port, directory)
+}
+
+fn ask(worker: &Worker, uid: &str, nonce: &str) -> Said {
+    let question = Question { uid: uid.into(), nonce: nonce.into() };
+    let path = format!("/internal/version?{}", question.query());
+    let (head, body) = get(worker.port, &path, "").expect("an answer");
+    assert!(head.contains(" 200 "), "{head}");
+    serde_json::from_str(&body).expect("JSON")
+}
+
+fn operator(worker: &Worker, uid: &str, key: &str) -> Result<Answer, String> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let key = Key::read(key);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let asked = Asked { worker: "w0", uid, key: key.as_ref() };
+        let local = IpAddr::from([127, 0, 0, 1]);
+        Asker::new().unwrap().ask(asked, local, worker.port, "/internal/version").await
+    })
+}
+
+#[test]
+fn s12_a_worker_signs_for_its_own_pod_and_for_no_other() {
+    let key = new_key().unwrap();
+    let worker = start("worker", &[], "pod-2", Some(&key));
+    worker.give(3, &["a", "b"]);
+    worker.reached(3);
+    let said = ask(&worker, "pod-2", "n-1");
+    let question = Question { uid: "pod-2".into(), nonce: "n-1".into() };
+    assert_eq!((said.uid.as_deref(), said.nonce.as_deref()), (Some("pod-2"), Some("n-1")));
+    let (jobs, version) = (&said.jobs, said.version);
+    let statement = Statement { question: &question, worker: &said.worker, version, jobs };
+    assert!(statement.is_signed(&Key::read(&key).unwrap(), said.mac.as_deref().unwrap()));
+    // For the pod that had this name before it signs nothing, and says who it is.
+    let said = ask(&worker, "pod-1", "n-1");
+    assert_eq!((said.uid.as_deref(), said.nonce, said.mac), (Some("pod-2"), None, None));
+    let answer = Answer { version: Some(3), jobs: vec!["a".into(), "b".into()] };
+    assert_eq!(operator(&worker, "pod-2", &key), Ok(answer.clone()));
+    let error = operator(&worker, "pod-1", &key).unwrap_err();
+    assert!(error.ends_with("the answer is of another pod of that name"), "{error}");
+    // The kubelet brings another key.
+    let newer = new_key().unwrap();
+    let error = operator(&worker, "pod-2", &newer).unwrap_err();
+    assert!(error.contains("another key than acknowledge.key"), "{error}");
+    fs::write(worker.directory().path(KEY_FILE), &newer).unwrap();
+    assert_eq!(operator(&worker, "pod-2", &newer), Ok(answer));
+    // Whoever asks for no signature gets the answer of ever.
+    let (_, body) = get(worker.port, "/internal/version", "").unwrap();
+    assert_eq!(body, r#"{"jobs":["a","b"],"version":3,"worker":"w0"}"#);
+}
+
+#[test]
+fn s12_a_worker_without_a_key_or_a_uid_signs_nothing() {
+    let key = new_key().unwrap();
+    for (uid, standing) in [("pod-2", None), ("", Some(&*key)), ("pod-2", Some("rubbish"))] {
+        let worker = start("worker", &[], uid, standing);
+        let said = ask(&worker, "pod-2", "n-1");
+        assert_eq!((said.nonce, said.mac), (None, None), "{uid:?} {standing:?}");
+        let error = operator(&worker, "pod-2", &key).unwrap_err();
+        assert!(error.contains("the answer is not signed: "), "{error}");
+    }
+}
+
+#[test]
+fn s12_the_sidecar_signs_as_the_worker_does() {
+    let (key, application) = (new_key().unwrap(), Sink::start());
+    let sidecar = start("reload", &["--url", &application.url()], "pod-7", Some(&key));
+    sidecar.give(5, &["a"]);
+    sidecar.reached(5);
+    let answer = Answer { version: Some(5), jobs: vec!["a".into()] };
+    assert_eq!(operator(&sidecar, "pod-7", &key), Ok(answer));
+    assert!(operator(&sidecar, "pod-8", &key).is_err());
+}
