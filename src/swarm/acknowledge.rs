@@ -6,11 +6,16 @@ use std::{
 
 use serde::Deserialize;
 
+use crate::acknowledgement::{self, Key, Question, Statement};
+
 /// How long a worker in the same cluster may take; one that needs longer is asked again.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// The largest answer that is read: as many streams as a `ConfigMap` can hold.
 const MAX_BODY: usize = 1 << 20;
+
+/// What is told of somebody else's name: as long as the name of a pod may be.
+const LONGEST_NAME: usize = 253;
 
 /// What a worker says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +26,18 @@ pub struct Answer {
     pub jobs: Vec<String>,
 }
 
-/// The original's answer, and the name of the worker.
+/// Who is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The name of the worker.
+    pub worker: &'a str,
+    /// The UID of its pod.
+    pub uid: &'a str,
+    /// What its answer has to be signed with; `None`: it does not sign.
+    pub key: Option<&'a Key>,
+}
+
+/// The original's answer, the name of the worker, and its signature.
 #[derive(Deserialize)]
 struct Wire {
     version: i64,
@@ -29,6 +45,12 @@ struct Wire {
     jobs: Option<Vec<String>>,
     #[serde(default)]
     worker: Option<String>,
+    #[serde(default)]
+    uid: Option<String>,
+    #[serde(default)]
+    nonce: Option<String>,
+    #[serde(default)]
+    mac: Option<String>,
 }
 
 /// The client for all workers; clones share it.
@@ -57,17 +79,30 @@ impl Asker {
     /// Asks one worker.
     ///
     /// # Errors
-    /// Why it is not known what it runs, in one line.
+    /// Why it is not known what it runs, in one line: the same as long as the reason is.
     pub async fn ask(
         &self,
-        worker: &str,
+        asked: Asked<'_>,
         ip: IpAddr,
         port: u16,
         path: &str,
     ) -> Result<Answer, String> {
         let at = SocketAddr::new(ip, port);
         let url = format!("http://{at}{path}");
-        let request = self.0.get(&url).send();
+        let proof = match asked.key {
+            None => None,
+            Some(key) => {
+                let nonce = acknowledgement::nonce();
+                let nonce = nonce.ok_or_else(|| "this system has no random numbers".to_owned())?;
+                Some((key, Question { uid: asked.uid.to_owned(), nonce }))
+            }
+        };
+        // Workers of others are asked for the path as it is.
+        let question = proof.as_ref().map_or_else(String::new, |(_, question)| {
+            let with = if path.contains('?') { '&' } else { '?' };
+            format!("{with}{}", question.query())
+        });
+        let request = self.0.get(format!("{url}{question}")).send();
         let mut response = request.await.map_err(|error| format!("{url}: {}", cause(&error)))?;
         let status = response.status();
         if !status.is_success() {
@@ -82,21 +117,46 @@ impl Asker {
             }
             body.extend_from_slice(&chunk);
         }
-        read(worker, &body).map_err(|text| format!("{url}: {text}"))
+        let proof = proof.as_ref().map(|(key, question)| (*key, question));
+        read(asked.worker, proof, &body).map_err(|text| format!("{url}: {text}"))
     }
 }
 
-/// Reads an answer.
-fn read(worker: &str, body: &[u8]) -> Result<Answer, String> {
+/// Reads an answer, which has to be signed where there is a key.
+fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<Answer, String> {
     let wire: Wire = serde_json::from_slice(body)
         .map_err(|error| format!("the answer is not {{\"jobs\": […], \"version\": N}}: {error}"))?;
     // An address may have been given to another pod in the meantime.
-    if let Some(name) = wire.worker.filter(|name| name != worker) {
-        return Err(format!("the answer is of {name}"));
+    if let Some(name) = wire.worker.as_ref().filter(|name| *name != worker) {
+        let short: String = name.chars().take(LONGEST_NAME).collect();
+        return Err(format!("the answer is of {short}"));
     }
     // The original's workers begin with 0, before any file.
     let version = u64::try_from(wire.version).ok().filter(|version| *version > 0);
-    Ok(Answer { version, jobs: wire.jobs.unwrap_or_default() })
+    let jobs = wire.jobs.unwrap_or_default();
+    if let Some((key, question)) = proof {
+        if wire.uid.as_ref().is_some_and(|uid| *uid != question.uid) {
+            return Err("the answer is of another pod of that name".into());
+        }
+        let Some(mac) = wire.mac else {
+            return Err(
+                "the answer is not signed: by a worker without POD_UID or acknowledge.key, or by \
+                        somebody else"
+                    .into(),
+            );
+        };
+        if wire.nonce.as_deref() != Some(&question.nonce) {
+            return Err("the answer is to another question".into());
+        }
+        let said = Statement { question, worker, version: version.unwrap_or(0), jobs: &jobs };
+        if !said.is_signed(key, &mac) {
+            return Err(
+                "the answer is signed with another key than acknowledge.key of the ConfigMap"
+                    .into(),
+            );
+        }
+    }
+    Ok(Answer { version, jobs })
 }
 
 /// The innermost reason: the library's own text repeats the URL.
@@ -116,7 +176,121 @@ mod tests {
     use super::*;
 
     fn of(body: &str) -> Result<Answer, String> {
-        read("swarm-worker-0", body.as_bytes())
+        read("swarm-worker-0", None, body.as_bytes())
+    }
+
+    fn key() -> Key {
+        Key::read(&acknowledgement::new_key().unwrap()).unwrap()
+    }
+
+    fn question(uid: &str, nonce: &str) -> Question {
+        Question { uid: uid.into(), nonce: nonce.into() }
+    }
+
+    /// What a worker with this key answers to a question.
+    fn signed(key: &Key, question: &Question) -> serde_json::Value {
+        let (worker, jobs) = ("swarm-worker-0", ["a"]);
+        let mac = Statement { question, worker, version: 7, jobs: &jobs }.sign(key);
+        serde_json::json!({
+            "jobs": jobs, "version": 7, "worker": worker,
+            "uid": question.uid, "nonce": question.nonce, "mac": mac,
+        })
+    }
+
+    #[test]
+    fn s12_only_the_pod_that_is_asked_can_answer_and_only_this_question() {
+        let (key, asked) = (key(), question("pod-2", "n-2"));
+        let read = |answer: &serde_json::Value| {
+            read("swarm-worker-0", Some((&key, &asked)), answer.to_string().as_bytes())
+        };
+        let right = signed(&key, &asked);
+        let wanted = Answer { version: Some(7), jobs: vec!["a".into()] };
+        assert_eq!(read(&right), Ok(wanted));
+        let with = |field: &str, value: serde_json::Value| {
+            let mut answer = right.clone();
+            answer[field] = value;
+            answer
+        };
+        for (answer, words) in [
+            // A neighbour without the key; a worker of others, or one from before there were signatures.
+            (serde_json::json!({"jobs": [], "version": 9}), "is not signed"),
+            (with("mac", serde_json::Value::Null), "is not signed"),
+            (with("mac", "00".into()), "another key"),
+            (signed(&self::key(), &asked), "another key"),
+            // An answer of before, sent again.
+            (signed(&key, &question("pod-2", "n-1")), "to another question"),
+            (with("nonce", "n-1".into()), "to another question"),
+            // The previous pod of that name, which still answers somewhere.
+            (signed(&key, &question("pod-1", "n-2")), "another pod of that name"),
+            (signed(&key, &question("pod-1", "n-1")), "another pod of that name"),
+            // A right one with something else in it.
+            (with("version", 8.into()), "another key"),
+            (with("jobs", serde_json::json!([])), "another key"),
+            (with("jobs", serde_json::json!(["a", "b"])), "another key"),
+            (with("worker", "swarm-worker-1".into()), "is of swarm-worker-1"),
+        ] {
+            let error = read(&answer).unwrap_err();
+            assert!(error.contains(words), "{answer}: {error}");
+            assert!(!error.contains('\n') && error.len() < 200, "{error}");
+        }
+        // Without the name nothing is signed by it.
+        let unnamed = with("worker", serde_json::Value::Null);
+        assert!(read(&unnamed).is_ok(), "the signature names the worker all the same");
+    }
+
+    #[test]
+    fn s12_workers_of_others_are_believed_as_they_are() {
+        let answer = signed(&key(), &question("pod-1", "n"));
+        assert_eq!(of(&answer.to_string()).unwrap().version, Some(7));
+        assert_eq!(of(r#"{"jobs":[],"version":7}"#).unwrap().version, Some(7));
+        let long = format!(r#"{{"jobs":[],"version":7,"worker":"{}"}}"#, "x".repeat(1 << 19));
+        assert!(of(&long).unwrap_err().len() < 300);
+    }
+
+    /// One server that answers whatever it is asked, and keeps what that was.
+    async fn served(body: String) -> (u16, tokio::task::JoinHandle<String>) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let length = body.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            let text = String::from_utf8(request).unwrap();
+            text.lines().next().unwrap().to_owned()
+        });
+        (port, asked)
+    }
+
+    #[tokio::test]
+    async fn s12_each_question_has_a_number_of_its_own_and_no_error_tells_it() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (asker, key) = (Asker::new().unwrap(), key());
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut errors = std::collections::BTreeSet::new();
+        for path in ["/v", "/v", "/v?x=1"] {
+            let (port, asked) = served(r#"{"version":7}"#.into()).await;
+            let who = Asked { worker: "w-0", uid: "pod-1", key: Some(&key) };
+            let error = asker.ask(who, local, port, path).await.unwrap_err();
+            errors.insert(error.replace(&port.to_string(), "PORT").replace("?x=1", ""));
+            let line = asked.await.unwrap();
+            let (_, query) = line.trim_end_matches(" HTTP/1.1").split_once('?').unwrap();
+            let question = Question::read(query).unwrap();
+            assert_eq!(question.uid, "pod-1");
+            assert!(seen.insert(question.nonce), "{line}");
+        }
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        // Who does not sign is asked as ever.
+        let (port, asked) = served(r#"{"version":7}"#.into()).await;
+        let who = Asked { worker: "w-0", uid: "pod-1", key: None };
+        assert_eq!(asker.ask(who, local, port, "/v").await.unwrap().version, Some(7));
+        assert_eq!(asked.await.unwrap(), "GET /v HTTP/1.1");
     }
 
     #[test]
@@ -148,7 +322,10 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let local = IpAddr::from([127, 0, 0, 1]);
-        let error = asker.ask("w-0", local, port, "/v").await.unwrap_err();
+        let error = asker
+            .ask(Asked { worker: "w-0", uid: "u", key: None }, local, port, "/v")
+            .await
+            .unwrap_err();
         assert!(error.starts_with(&format!("http://127.0.0.1:{port}/v: ")), "{error}");
         assert!(error.contains("refused"), "{error}");
     }

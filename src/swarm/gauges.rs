@@ -77,7 +77,8 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_workers",
-            "Workers that are to have streams, those with a ready pod, those not known to run their list",
+            "Workers that are to have streams, those with a ready pod, those not known to run their list, those whose \
+             answers are not signed",
             &|told| {
                 let number = |is: &dyn Fn(&super::told::Worker) -> bool| {
                     count(told.workers.iter().filter(|worker| is(worker)).count())
@@ -86,6 +87,7 @@ impl Collector for Gauges {
                     (vec![("state", "wanted")], count(told.workers.len())),
                     (vec![("state", "ready")], number(&|worker| worker.ready)),
                     (vec![("state", "behind")], number(&|worker| worker.is_behind())),
+                    (vec![("state", "unsigned")], number(&|worker| !worker.signs)),
                 ]
             },
         )?;

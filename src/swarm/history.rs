@@ -12,7 +12,7 @@ use super::{
     handover::{BELIEVED_EPOCH, Epoch, Published, Share, believed},
     memory::Memory,
 };
-use crate::{controller::Error, placement::hash};
+use crate::{api::Swarm, controller::Error, placement::hash};
 
 /// What is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,11 +46,23 @@ pub struct Evidence<'a> {
     pub memory: &'a Memory,
     /// The version in the status.
     pub told: Epoch,
+    /// When the `Swarm` was made ([`made`]): without a record no version is below that.
+    pub made: Epoch,
     /// Whether a pod may run streams of a file that nobody knows: it has been started, and has not said
     /// that it runs nothing.
     pub unknown_pods: bool,
     /// What workers say they run.
     pub running: &'a [(Arc<str>, Arc<Answer>)],
+}
+
+/// When a `Swarm` was made, in seconds since 1970; 0 if it does not say so. One that is made anew begins above the
+/// versions of the one before, as long as that has written less than a file a second on average: then a
+/// fencing token does not go back, though nothing of the old one is left.
+#[must_use]
+pub fn made(swarm: &Swarm) -> Epoch {
+    let time = swarm.metadata.creation_timestamp.as_ref();
+    let seconds = time.map_or(0, |time| time.0.as_second());
+    believed(Epoch::try_from(seconds).unwrap_or(0))
 }
 
 /// The fingerprint of what is written, to see another's edit.
@@ -84,6 +96,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
                 published.epoch
             )));
         }
+        published.epoch = published.epoch.max(evidence.made);
         if config.is_empty() && !evidence.unknown_pods {
             return Ok(History { published, repair: Some(Repair::First), edited: None });
         }
@@ -120,7 +133,7 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
         ..Published::default()
     });
-    published.epoch = believed(published.epoch).max(evidence.told);
+    published.epoch = believed(published.epoch).max(evidence.told).max(evidence.made);
     let repair = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
     if repair == Repair::First {
         published.releasing.clear();

@@ -138,6 +138,9 @@ pub struct PageWorker {
     pub loaded: Option<u64>,
     /// Its list.
     pub jobs: Vec<String>,
+    /// Whether its pod signs what it answers.
+    #[serde(default)]
+    pub signs: bool,
     /// Why it is not known what it runs.
     pub error: Option<String>,
     /// What was last done to its pod.
@@ -246,6 +249,7 @@ fn worker(worker: &Worker, now: Instant) -> PageWorker {
         wanted: worker.wanted,
         loaded: worker.loaded,
         jobs: texts(&worker.jobs),
+        signs: worker.signs,
         error: worker.error.as_ref().map(ToString::to_string),
         refreshed,
     }

@@ -1,5 +1,5 @@
 //! The cluster that a pass stands on: the API server, and the workers.
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
@@ -16,8 +16,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    acknowledge::{Answer, Asker},
-    file::STATE_KEY,
+    acknowledge::{Answer, Asked, Asker},
+    file::{self, STATE_KEY},
     ground::{self, CONTENT, GIVEN, Ground, NUDGE, PodFacts, WorkloadFacts},
     history::fingerprint,
     pass::{Cluster, Eviction},
@@ -25,6 +25,7 @@ use super::{
     workers::epoch_of,
 };
 use crate::{
+    acknowledgement::{self, Key},
     api::{Swarm, swarm::WorkloadKind},
     controller::{Error, FIELD_MANAGER, MANAGED_BY, error::is_refusal, merge_params},
 };
@@ -58,10 +59,16 @@ impl Cluster for Live<'_> {
         pods.map_err(Error::kube("list Pods"))
     }
 
-    async fn ask(&self, pod: &PodFacts) -> Result<Answer, String> {
+    async fn ask(&self, pod: &PodFacts, key: Option<&Key>) -> Result<Answer, String> {
         let Some(ip) = pod.ip else { return Err("it has no address yet".into()) };
         let refresh = &self.swarm.spec.refresh;
-        self.asker.ask(&pod.name, ip, refresh.port, &refresh.path).await
+        let key = key.filter(|_| pod.signs);
+        let asked = Asked { worker: &pod.name, uid: &pod.uid, key };
+        self.asker.ask(asked, ip, refresh.port, &refresh.path).await
+    }
+
+    fn secret(&self) -> Option<Arc<str>> {
+        acknowledgement::new_key().map(Arc::from)
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {
@@ -106,8 +113,16 @@ impl Cluster for Live<'_> {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let there = api.get_opt(&immutable.name).await;
                 let there = there.map_err(Error::kube("get ConfigMap"))?;
+                // Another text may say the same: names were not always quoted, and the key may be a newer one.
+                let says = |data: &BTreeMap<String, String>| {
+                    let text = |key: &str| data.get(key).map(String::as_str);
+                    let config = text(&self.swarm.spec.config_map.key)?;
+                    Some(file::parse(config, text(STATE_KEY)).ok()?.published)
+                };
+                let wanted = says(&immutable.data);
                 let same = there.is_some_and(|there| {
-                    there.data.as_ref() == Some(&immutable.data) && there.immutable == Some(true)
+                    let said = there.data.as_ref().and_then(says);
+                    wanted.is_some() && said == wanted && there.immutable == Some(true)
                 });
                 if !same {
                     return Err(Error::Taken(format!(

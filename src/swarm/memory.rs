@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use super::{acknowledge::Answer, ground::Key, handover::Published, told::Told};
+use super::{acknowledge::Answer, ground::Key, handover::Published, secret::Secret, told::Told};
 use crate::api::SwarmStatus;
 
 /// The last that a pod said.
@@ -44,6 +44,8 @@ pub struct Memory {
     pub refused: BTreeMap<Arc<str>, Instant>,
     /// What was last done to the pod of a worker, and when.
     pub refreshed: BTreeMap<Arc<str>, (&'static str, Instant)>,
+    /// What answers are signed with.
+    pub secret: Secret,
     /// What was published last, and the content it was read from or written to.
     pub published: Option<Arc<Published>>,
     /// Since when nobody has a stream.

@@ -18,6 +18,7 @@ use super::{
     polls,
 };
 use crate::{
+    acknowledgement::Key,
     api::Swarm,
     controller::{Error, Notice},
 };
@@ -40,8 +41,16 @@ pub(super) trait Cluster: Sync {
         workload: &WorkloadFacts,
     ) -> impl Future<Output = Result<Vec<PodFacts>, Error>> + Send;
 
-    /// What a worker says it runs, or why that is not known.
-    fn ask(&self, pod: &PodFacts) -> impl Future<Output = Result<Answer, String>> + Send;
+    /// What a worker says it runs, or why that is not known. One that signs has to sign with the key, if there
+    /// is one.
+    fn ask(
+        &self,
+        pod: &PodFacts,
+        key: Option<&Key>,
+    ) -> impl Future<Output = Result<Answer, String>> + Send;
+
+    /// A new key for workers to sign with.
+    fn secret(&self) -> Option<Arc<str>>;
 
     /// Writes the next file over exactly the one that was read; `None`: somebody else was faster.
     fn publish(
@@ -110,6 +119,7 @@ pub(super) async fn look(
     view: &mut View,
     memory: &mut Memory,
 ) -> Result<Confirmed, Error> {
+    memory.knows(view, || cluster.secret());
     let published = polls::published(swarm, view, memory);
     let confirmed = match &published {
         Some(published) => confirm(cluster, view, published).await?,

@@ -9,6 +9,7 @@ use super::{
     ground::{MapFacts, View},
     handover::{self, Epoch, Published, Refresh, Step},
     history::{self, Evidence, History, Repair},
+    limits,
     memory::Memory,
     pass::Confirmed,
     report::{self, Facts, notice, verdict},
@@ -135,6 +136,7 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
         let text = format!("there is no {kind} {name} in this namespace; the file stays as it is");
         return Ok(still(swarm, verdict("Ready", Some(false), "WorkloadNotFound", text)));
     };
+    limits::workers(&settings, workload)?;
     if settings.immutable && !workload.on_delete {
         return Err(Error::Invalid(format!(
             "spec.configMap.immutable: StatefulSet {} needs updateStrategy.type OnDelete: else each \
@@ -223,7 +225,8 @@ impl<'a> Decision<'a> {
                 ))
             })
             .collect();
-        let evidence = Evidence { memory: &memory, told, unknown_pods, running: &running };
+        let made = history::made(swarm);
+        let evidence = Evidence { memory: &memory, told, made, unknown_pods, running: &running };
         let history = history::of(view.share.as_ref(), &swarm.spec.config_map.key, evidence)?;
         if history.repair.is_none() {
             memory.published = Some(Arc::new(history.published.clone()));
@@ -256,7 +259,7 @@ impl<'a> Decision<'a> {
         let mut desired = Desired::default();
         let mut notices = Vec::new();
         if writes {
-            desired.publish = self.publish(&step)?;
+            desired.publish = self.publish(&step)?.or_else(|| self.keyed());
             let current = step.publish.as_ref().unwrap_or(&self.history.published);
             if self.settings.immutable && desired.publish.is_none() {
                 desired.immutable = self.immutable(current);
@@ -333,7 +336,7 @@ impl<'a> Decision<'a> {
             .collect();
         let mut balance = !self.workers.rolling;
         if let Some(rules) = &self.settings.weights {
-            let (loads, counts) = loads(&previous, &self.weights, wanted.len());
+            let (loads, counts) = weights::loads(&previous, &self.weights, wanted.len());
             let (moves, heavy) =
                 weights::rebalances(rules, &loads, &counts, self.memory.heavy, self.observed.now);
             self.memory.heavy = heavy;
@@ -440,15 +443,4 @@ impl<'a> Decision<'a> {
     fn writes(&self) -> bool {
         self.swarm.spec.mode == Mode::Enforce && !self.swarm.spec.paused
     }
-}
-
-fn loads(previous: &[Option<usize>], weights: &[f64], workers: usize) -> (Vec<f64>, Vec<usize>) {
-    let (mut loads, mut counts) = (vec![0.0; workers], vec![0; workers]);
-    for (place, weight) in previous.iter().zip(weights) {
-        if let Some(place) = place {
-            loads[*place] += weight;
-            counts[*place] += 1;
-        }
-    }
-    (loads, counts)
 }

@@ -37,10 +37,12 @@ pub(super) async fn ask(
         .pods
         .iter()
         .filter(|pod| is_due(pod, needed(published, pod), memory.reports.get(&pod.uid), now));
+    let key = memory.secret.key();
+    let key = key.as_ref();
     // One without an address cannot be asked yet.
     let questions = due
         .filter(|pod| pod.ip.is_some())
-        .map(|pod| async move { (Arc::clone(&pod.uid), cluster.ask(pod).await) });
+        .map(|pod| async move { (Arc::clone(&pod.uid), cluster.ask(pod, key).await) });
     let questions: Vec<_> = questions.collect();
     let mut answers = futures::stream::iter(questions).buffer_unordered(CONCURRENCY);
     while let Some((uid, answer)) = answers.next().await {
@@ -130,6 +132,7 @@ mod tests {
             started: false,
             mounts: vec![],
             nudged: None,
+            signs: false,
         }
     }
 }

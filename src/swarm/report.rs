@@ -67,6 +67,7 @@ pub(super) fn status(
             unassigned: count(counts.unassigned),
             workers: count(told.workers.len()),
             ready: count(told.workers.iter().filter(|worker| worker.ready).count()),
+            unsigned: count(told.workers.iter().filter(|worker| !worker.signs).count()),
         },
         moving: count(counts.releasing + counts.free),
         workers: told.workers.iter().take(LISTED).map(worker).collect(),

@@ -49,6 +49,8 @@ pub struct Worker {
     pub loaded: Option<u64>,
     /// Whether its pod is ready.
     pub ready: bool,
+    /// Whether its pod signs what it answers; one without a pod answers nothing.
+    pub signs: bool,
     /// Why it is not known what it runs.
     pub error: Option<Arc<str>>,
     /// What was last done to its pod, and when.

@@ -107,7 +107,7 @@ pub struct ShareMap {
     /// The key of the file.
     #[serde(default = "defaults::key")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[-._a-zA-Z0-9]+$') && self != 'handover.yml'").message("configMap.key must be a key of a ConfigMap (letters, digits, '-', '_' and '.') other than \"handover.yml\", e.g. \"config.yml\""))]
+    #[x_kube(validation = Rule::new("self.matches('^[-._a-zA-Z0-9]+$') && !(self in ['handover.yml', 'acknowledge.key'])").message("configMap.key must be a key of a ConfigMap (letters, digits, '-', '_' and '.') other than \"handover.yml\" and \"acknowledge.key\", e.g. \"config.yml\""))]
     pub key: String,
     /// Also write each file as an immutable ConfigMap `<name>-<version>` and point the pod template
     /// of the StatefulSet at it: what a pod mounts then proves what it runs, and no worker needs

@@ -60,6 +60,10 @@ pub struct Summary {
     /// Those of them with a ready pod.
     #[serde(default)]
     pub ready: i64,
+    /// Those of them whose pod does not sign what it answers: whoever gets hold of its address can answer in
+    /// its place.
+    #[serde(default)]
+    pub unsigned: i64,
 }
 
 /// One worker.

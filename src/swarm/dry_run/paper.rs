@@ -14,6 +14,7 @@ use super::{
     known::{Known, Voice},
 };
 use crate::{
+    acknowledgement::Key,
     api::{Swarm, swarm::Strategy, swarm::WorkloadKind},
     controller::Error,
     swarm::{
@@ -245,6 +246,8 @@ impl State {
             started: up,
             mounts: mounts.map(|(_, map)| map.clone()).collect(),
             nudged: None,
+            // On paper nobody forges.
+            signs: true,
         });
     }
 }
@@ -262,7 +265,7 @@ impl Cluster for Paper<'_> {
         Ok(self.state().view.pods.clone())
     }
 
-    async fn ask(&self, pod: &PodFacts) -> Result<Answer, String> {
+    async fn ask(&self, pod: &PodFacts, _: Option<&Key>) -> Result<Answer, String> {
         let mut state = self.state();
         let (epoch, listed) =
             (state.published.epoch, state.published.shares.get(&pod.name).cloned());
@@ -279,6 +282,10 @@ impl Cluster for Paper<'_> {
         let list = listed.filter(|share| version.is_some_and(|version| version >= share.version));
         let jobs = list.map(|share| share.streams.iter().map(ToString::to_string).collect());
         Ok(Answer { version, jobs: jobs.unwrap_or_default() })
+    }
+
+    fn secret(&self) -> Option<Arc<str>> {
+        None
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {

@@ -9,6 +9,7 @@ use kube::core::ObjectMeta;
 
 use super::world::{Plot, World, facts, streams, worker};
 use crate::{
+    acknowledgement::Key,
     controller::Error,
     swarm::{
         acknowledge::Answer,
@@ -70,7 +71,7 @@ impl Cluster for Small<'_> {
         Ok(each.collect())
     }
 
-    async fn ask(&self, pod: &PodFacts) -> Result<Answer, String> {
+    async fn ask(&self, pod: &PodFacts, _: Option<&Key>) -> Result<Answer, String> {
         let w = worker(&pod.name);
         let mut world = self.world.lock().expect("one thread");
         let there = world.pods[w].filter(|there| facts(w, there).uid == pod.uid);
@@ -86,6 +87,11 @@ impl Cluster for Small<'_> {
         world.pods[w] = Some(there);
         let version = Some(epoch).filter(|version| *version > 0);
         Ok(Answer { version, jobs: streams(there.run) })
+    }
+
+    fn secret(&self) -> Option<Arc<str>> {
+        // These workers do not sign.
+        None
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {

@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 use kube::core::ObjectMeta;
 
-use super::objects::{Fitness, MapObject, PodSpec, WorkerPod, WorkloadObject};
+use super::objects::{Container, Fitness, MapObject, PodSpec, WorkerPod, WorkloadObject};
 use crate::api::GROUP;
 
 /// The annotation that `HotReload` writes: the version of the file that the pod is to read. Any change
 /// of a pod makes the kubelet bring its volumes up to date at once instead of within a minute.
 pub const NUDGE: &str = "traffic.example.com/swarm-epoch";
+
+/// The annotation of a pod that says whether its worker signs what it answers, `signed` or `plain`, where that does
+/// not follow from its containers.
+pub const ACKNOWLEDGEMENTS: &str = "traffic.example.com/acknowledgements";
 
 /// A `StatefulSet` or `Deployment`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,6 +113,8 @@ pub struct PodFacts {
     pub mounts: Vec<Box<str>>,
     /// The last nudge.
     pub nudged: Option<u64>,
+    /// Whether its answers are signed ([`crate::acknowledgement`]): what is not, is none of its.
+    pub signs: bool,
 }
 
 impl From<&WorkerPod> for PodFacts {
@@ -135,8 +141,32 @@ impl From<&WorkerPod> for PodFacts {
             }),
             mounts: mounts(&pod.spec).into_iter().map(|(_, map)| map).collect(),
             nudged: annotation(NUDGE).and_then(|text| text.parse().ok()),
+            signs: match annotation(ACKNOWLEDGEMENTS).map(String::as_str) {
+                Some("signed") => true,
+                Some("plain") => false,
+                _ => signs(&pod.spec),
+            },
         }
     }
+}
+
+/// Whether the worker of this project runs there, or its sidecar, and knows its UID. The API server says so: whoever
+/// answers in its place could say anything.
+fn signs(spec: &PodSpec) -> bool {
+    let ours = |container: &Container| {
+        let words: Vec<&str> =
+            container.command.iter().chain(&container.args).map(AsRef::as_ref).collect();
+        words.windows(2).any(|pair| matches!(pair, ["agent", "worker" | "reload"]))
+    };
+    let knows = |container: &Container| {
+        let mut uid = container.env.iter().filter(|variable| &*variable.name == "POD_UID");
+        uid.any(|variable| {
+            let field = variable.value_from.as_ref().and_then(|from| from.field_ref.as_ref());
+            field.is_some_and(|field| &*field.field_path == "metadata.uid")
+        })
+    };
+    // Sidecars may be init containers that go on.
+    spec.containers.iter().chain(&spec.init_containers).any(|one| ours(one) && knows(one))
 }
 
 fn is_ended(pod: &WorkerPod) -> bool {

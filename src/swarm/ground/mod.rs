@@ -20,7 +20,7 @@ mod follower;
 mod objects;
 mod once;
 
-pub use facts::{CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
+pub use facts::{ACKNOWLEDGEMENTS, CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
 pub(super) use once::read;
 
 /// Namespace and name.

@@ -69,14 +69,42 @@ pub(super) struct WorkloadStatus {
 pub(super) struct PodSpec {
     pub node_name: Option<Box<str>>,
     #[serde(default)]
-    pub containers: Vec<Named>,
+    pub containers: Vec<Container>,
+    #[serde(default)]
+    pub init_containers: Vec<Container>,
     #[serde(default)]
     pub volumes: Vec<Volume>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Named {
+pub(super) struct Container {
     pub name: Box<str>,
+    #[serde(default)]
+    pub command: Vec<Box<str>>,
+    #[serde(default)]
+    pub args: Vec<Box<str>>,
+    #[serde(default)]
+    pub env: Vec<Variable>,
+}
+
+/// A variable, by where its value is from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Variable {
+    pub name: Box<str>,
+    pub value_from: Option<ValueFrom>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ValueFrom {
+    pub field_ref: Option<FieldRef>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FieldRef {
+    pub field_path: Box<str>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -27,7 +27,7 @@ fn map(published: &Published) -> MapFacts {
 }
 
 fn read(map: Option<&MapFacts>, memory: &Memory, told: Epoch, unknown_pods: bool) -> History {
-    of(map, "config.yml", Evidence { memory, told, unknown_pods, running: &[] }).unwrap()
+    of(map, "config.yml", Evidence { memory, told, made: 0, unknown_pods, running: &[] }).unwrap()
 }
 
 fn knows(published: &Published) -> Memory {
@@ -114,7 +114,7 @@ fn w06_a_version_close_to_the_largest_is_believed_of_no_file_either() {
     // One that is handed over with it has workers that run it: there is no number above it.
     map.content = None;
     let evidence =
-        Evidence { memory: &Memory::default(), told: 0, unknown_pods: true, running: &[] };
+        Evidence { memory: &Memory::default(), told: 0, made: 0, unknown_pods: true, running: &[] };
     let error = of(Some(&map), "config.yml", evidence).unwrap_err().to_string();
     assert!(error.contains("config.yml") && error.contains("above 4503599627370496"), "{error}");
 }
@@ -147,7 +147,7 @@ fn a_map_that_is_handed_over_keeps_its_lists() {
     assert_eq!(empty.repair, Some(Repair::First));
     let broken = given("workloads: [");
     let memory = Memory::default();
-    let evidence = Evidence { memory: &memory, told: 0, unknown_pods: true, running: &[] };
+    let evidence = Evidence { memory: &memory, told: 0, made: 0, unknown_pods: true, running: &[] };
     let error = of(Some(&broken), "config.yml", evidence).unwrap_err().to_string();
     assert!(error.starts_with("the ConfigMap of spec.configMap, key \"config.yml\": "), "{error}");
 }
@@ -157,8 +157,63 @@ fn a_map_that_was_deleted_while_nobody_looked_stops_no_stream() {
     let answer = Answer { version: Some(7), jobs: vec!["a".into(), "b".into()] };
     let running = [(Arc::from("w-0"), Arc::new(answer))];
     let memory = Memory::default();
-    let evidence = Evidence { memory: &memory, told: 7, unknown_pods: true, running: &running };
+    let evidence =
+        Evidence { memory: &memory, told: 7, made: 0, unknown_pods: true, running: &running };
     let next = of(None, "config.yml", evidence).unwrap().repaired(7);
     assert_eq!((next.epoch, next.barrier), (8, Some(8)));
     assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
+}
+
+/// What a `Swarm` of this age makes of what is there, without any pod that runs.
+fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, told: Epoch) -> Published {
+    let evidence = Evidence { memory, told, made, unknown_pods: false, running: &[] };
+    of(map, "config.yml", evidence).unwrap().repaired(0)
+}
+
+/// Deleted with its file and its pods, and made anew: nothing is left that knows the last version.
+#[test]
+fn w12_a_swarm_that_is_made_anew_begins_above_the_versions_of_the_old_one() {
+    let none = Memory::default();
+    let first = aged(1_790_000_000, None, &none, 0);
+    assert_eq!((first.epoch, first.barrier), (1_790_000_001, None));
+    // Eleven files in a minute, and then another Swarm of the same name.
+    let last = first.epoch + 11;
+    assert!(aged(1_790_000_060, None, &none, 0).epoch > last);
+    // A file that was lost while nobody looked, too.
+    assert_eq!(aged(1_790_000_000, None, &none, last).epoch, last + 1);
+    // What this process has written goes on as it was.
+    let known = Memory { published: Some(Arc::new(published(7))), ..Memory::default() };
+    assert_eq!(aged(1_790_000_000, None, &known, 7).epoch, 8);
+}
+
+#[test]
+fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
+    let given = |version: Epoch| MapFacts {
+        data: Arc::new([("config.yml".to_owned(), format!("version: {version}\n"))].into()),
+        ..MapFacts::default()
+    };
+    let none = Memory::default();
+    assert_eq!(aged(1_790_000_000, Some(&given(14)), &none, 0).epoch, 1_790_000_001);
+    let ahead = aged(1_790_000_000, Some(&given(1_800_000_000)), &none, 0);
+    assert_eq!(ahead.epoch, 1_800_000_001);
+    // Our own, kept by --cascade=orphan, is what it was.
+    let evidence =
+        Evidence { memory: &none, told: 0, made: 1_790_000_000, unknown_pods: false, running: &[] };
+    let kept = of(Some(&map(&published(7))), "config.yml", evidence).unwrap();
+    assert_eq!((kept.repair, kept.published.epoch), (None, 7));
+}
+
+#[test]
+fn w12_the_creation_time_is_the_first_version() {
+    let swarm = |created: serde_json::Value| -> Swarm {
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": "s", "creationTimestamp": created},
+            "spec": {"workload": {"name": "w"}, "jobs": ["a"]},
+        }))
+        .unwrap()
+    };
+    assert_eq!(made(&swarm("2026-01-01T00:00:00Z".into())), 1_767_225_600);
+    assert_eq!(made(&swarm("1969-12-31T23:59:59Z".into())), 0);
+    assert_eq!(made(&swarm(serde_json::Value::Null)), 0);
 }

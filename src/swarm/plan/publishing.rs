@@ -3,12 +3,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Decision, Immutable, Publish, REFUSED};
 use crate::{
+    acknowledgement::KEY_FILE,
     controller::Error,
     swarm::{
         file::{self, STATE_KEY},
         handover::{Cause, Epoch, Published, Refresh, Step},
         history::Repair,
         report::notice,
+        secret,
         settings::LARGEST_MAP,
         workers::{epoch_of, immutable_name},
     },
@@ -17,7 +19,25 @@ use crate::{
 impl Decision<'_> {
     pub(super) fn data(&self, published: &Published) -> BTreeMap<String, String> {
         let file::Files { config, state } = file::render(published);
-        [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)].into()
+        let files =
+            [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)];
+        let secret = self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()));
+        files.into_iter().chain(secret).collect()
+    }
+
+    /// The file as it is, where the key for answers is missing beside it: made by an older operator, or by somebody
+    /// who has taken the key away.
+    pub(super) fn keyed(&self) -> Option<Publish> {
+        let share = self.view.share.as_ref().filter(|_| self.history.repair.is_none())?;
+        let missing = secret::standing(self.view).is_none();
+        self.memory.secret.text().filter(|_| missing)?;
+        Some(Publish {
+            published: Arc::new(self.history.published.clone()),
+            data: self.data(&self.history.published),
+            on: Some(share.resource_version.clone()),
+            notices: vec![],
+            moves: BTreeMap::new(),
+        })
     }
 
     /// Pods that answer nothing and have not been refreshed since their list changed, this file's changes

@@ -85,6 +85,7 @@ impl Decision<'_> {
                 wanted: share.version,
                 loaded: worker.handover.pod.as_ref().and_then(|pod| pod.loaded),
                 ready: worker.pod.as_ref().is_some_and(|pod| pod.ready),
+                signs: worker.pod.as_ref().is_none_or(|pod| pod.signs),
                 error: report.and_then(|report| report.error.clone()),
                 refreshed: self.memory.refreshed.get(&worker.name).copied(),
             }

@@ -37,6 +37,7 @@ fn pod(name: &str, owner: (&str, &str)) -> PodFacts {
         started: true,
         mounts: vec![],
         nudged: None,
+        signs: false,
     }
 }
 

@@ -46,7 +46,7 @@ impl Instance {
     }
 
     /// The ConfigMap that it mounts.
-    fn map(&self) -> Option<String> {
+    pub fn map(&self) -> Option<String> {
         let volumes = self.pod.spec.as_ref()?.volumes.as_ref()?;
         let mut maps = volumes.iter().filter_map(|volume| volume.config_map.as_ref());
         maps.find(|map| map.name != "kube-root-ca.crt").map(|map| map.name.clone())

@@ -22,6 +22,7 @@ use file::File;
 use puppet::Puppet;
 
 mod admission;
+mod bounds;
 mod chaos;
 mod file;
 mod immutable;
@@ -36,6 +37,7 @@ mod quiet;
 mod record;
 mod rights;
 mod scaling;
+mod signed;
 mod trouble;
 mod version;
 

@@ -14,6 +14,7 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use tokio::{sync::watch, task::AbortHandle};
+use traffic_operator::acknowledgement::KEY_FILE;
 
 use super::{
     file::File,
@@ -46,6 +47,8 @@ pub struct Controls {
     pub held: BTreeSet<String>,
     /// Names of pods that do not answer.
     pub mute: BTreeSet<String>,
+    /// Names of pods in whose place somebody else answers, who has no key.
+    pub forged: BTreeSet<String>,
     /// Names of pods whose node is cut off: they run on, and nothing reaches them or comes from them.
     pub cut: BTreeSet<String>,
     /// Names of pods that are not Ready.
@@ -69,6 +72,8 @@ pub struct State {
     pub pods: BTreeMap<String, Instance>,
     /// The contents of each ConfigMap since the test began, newest last.
     pub maps: BTreeMap<String, Vec<File>>,
+    /// The key that answers are signed with, of each ConfigMap.
+    pub keys: BTreeMap<String, String>,
     pub ledger: Ledger,
     /// Addresses given so far.
     addresses: u16,
@@ -222,6 +227,9 @@ async fn follow_maps(inner: Arc<Inner>) {
             && let Some(file) = File::of(&map)
         {
             inner.change(|state| {
+                if let Some(key) = map.data.as_ref().and_then(|data| data.get(KEY_FILE)) {
+                    state.keys.insert(map.name_any(), key.clone());
+                }
                 let all = state.maps.entry(map.name_any()).or_default();
                 if all.last() != Some(&file) {
                     all.push(file);

@@ -248,6 +248,46 @@ fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() 
     });
 }
 
+/// With everything gone that knows the last version: the file, the status, and every worker.
+#[test]
+fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_made_anew() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("token", 2, json!({})).await;
+        stage.swarm("token", hot(&sample())).await;
+        stage.settled("token", 2, &sample()).await;
+        for workers in [3, 2, 0] {
+            stage.scale("token", workers).await;
+            let owned = if workers == 0 { 0 } else { 27 };
+            stage.until("token", &[("/summary/owned", json!(owned)), ("/moving", json!(0))]).await;
+        }
+        let none = async || {
+            let pods = stage.pods().list(&kube::api::ListParams::default()).await.ok()?;
+            pods.items.is_empty().then_some(())
+        };
+        eventually("no pod", none).await;
+        let before = stage.file("token").await.unwrap();
+        stage.swarms().delete("token", &DeleteParams::default()).await.unwrap();
+        let gone = async || stage.file("token").await.is_none().then_some(());
+        eventually("no file", gone).await;
+        // Fewer than one file a second, on average.
+        let later = async || {
+            let now = k8s_openapi::jiff::Timestamp::now().as_second();
+            (u64::try_from(now).unwrap() > before.version).then_some(())
+        };
+        eventually("the time of the last version", later).await;
+        stage.swarm("token", hot(&sample())).await;
+        stage.scale("token", 2).await;
+        let after = stage.settled("token", 2, &sample()).await;
+        assert!(after.version > before.version, "{} {}", after.version, before.version);
+        let tokens = |file: &super::file::File| {
+            file.workloads.values().map(|entry| entry.version).collect::<Vec<_>>()
+        };
+        assert!(tokens(&after).iter().all(|token| *token > before.version), "{:?}", tokens(&after));
+    });
+}
+
 #[test]
 fn a_swarm_that_is_deleted_and_made_anew_runs_nothing_twice_and_goes_on_with_the_version() {
     run(async |bench| {

@@ -8,6 +8,13 @@ use tokio::{
 };
 
 use super::puppet::Inner;
+use traffic_operator::acknowledgement::{Key, Question, Statement};
+
+/// What is asked to be signed.
+fn question(request: &[u8]) -> Option<Question> {
+    let line = std::str::from_utf8(request).ok()?.lines().next()?;
+    Question::read(line.split(' ').nth(1)?.split_once('?')?.1)
+}
 
 pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
@@ -30,9 +37,26 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
         if !pod.runs || controls.mute.contains(&pod.name) || controls.cut.contains(&pod.name) {
             return None;
         }
-        let running = state.ledger.running().iter();
-        let jobs: Vec<_> = running.filter(|(_, pods)| pods.contains(uid)).map(|(s, _)| s).collect();
-        json!({"jobs": jobs, "version": pod.loaded, "worker": pod.name}).to_string()
+        let map = pod.map().unwrap_or_default();
+        if controls.forged.contains(&pod.name) {
+            let version = state.maps.get(&map).and_then(|all| all.last()).map(|file| file.version);
+            json!({"jobs": [], "version": version, "worker": pod.name}).to_string()
+        } else {
+            let running = state.ledger.running().iter();
+            let jobs: Vec<_> =
+                running.filter(|(_, pods)| pods.contains(uid)).map(|(s, _)| s).collect();
+            let (worker, version) = (&*pod.name, pod.loaded);
+            let mut answer = json!({"jobs": jobs, "version": version, "worker": worker});
+            let question = question(&request).filter(|question| question.uid == *uid);
+            let key = state.keys.get(&map).and_then(|key| Key::read(key));
+            if let (Some(question), Some(key)) = (&question, key) {
+                let mac = Statement { question, worker, version, jobs: &jobs }.sign(&key);
+                answer["uid"] = json!(uid);
+                answer["nonce"] = json!(question.nonce);
+                answer["mac"] = json!(mac);
+            }
+            answer.to_string()
+        }
     };
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\

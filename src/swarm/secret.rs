@@ -1,0 +1,94 @@
+//! The key that workers sign their answers with: it stands beside the file, so that workers get both at once, and stays
+//! the same for as long as it is there.
+use std::{fmt, sync::Arc};
+
+use super::{ground::View, memory::Memory};
+use crate::acknowledgement::{KEY_FILE, Key};
+
+/// What is known of the key.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret {
+    /// The one that stood in the `ConfigMap` last: answers are held against it.
+    pub known: Option<Arc<str>>,
+    /// A new one, for the next file of a `ConfigMap` that never had any.
+    pub next: Option<Arc<str>>,
+}
+
+/// Memories are printed; keys are not.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").finish_non_exhaustive()
+    }
+}
+
+impl Secret {
+    /// What a file that is written now carries.
+    #[must_use]
+    pub fn text(&self) -> Option<&Arc<str>> {
+        self.known.as_ref().or(self.next.as_ref())
+    }
+
+    /// What answers have to be signed with; `None` before any worker can have it.
+    #[must_use]
+    pub fn key(&self) -> Option<Key> {
+        self.known.as_deref().and_then(Key::read)
+    }
+}
+
+/// The key in the `ConfigMap`, if that is one.
+#[must_use]
+pub fn standing(view: &View) -> Option<&str> {
+    let text = view.share.as_ref()?.data.get(KEY_FILE)?;
+    Key::read(text).map(|_| text.as_str())
+}
+
+impl Memory {
+    /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the lists.
+    pub(super) fn knows(&mut self, view: &View, new: impl FnOnce() -> Option<Arc<str>>) {
+        if let Some(text) = standing(view) {
+            if self.secret.known.as_deref() != Some(text) {
+                self.secret.known = Some(text.into());
+            }
+        } else if self.secret.text().is_none() {
+            self.secret.next = new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::swarm::ground::MapFacts;
+
+    fn view(key: Option<&str>) -> View {
+        let data = key.map(|key| (KEY_FILE.to_owned(), key.to_owned()));
+        let data: BTreeMap<_, _> = data.into_iter().collect();
+        let share = MapFacts { data: Arc::new(data), ..MapFacts::default() };
+        View { share: Some(share), ..View::default() }
+    }
+
+    #[test]
+    fn s12_the_key_of_the_file_is_the_key_and_a_lost_one_comes_back() {
+        let [one, other, new] = ["1", "2", "3"].map(|digit| digit.repeat(64));
+        let mut memory = Memory::default();
+        // None yet: answers cannot be signed, and the next file brings one.
+        let make = || Some(Arc::from(new.as_str()));
+        memory.knows(&View::default(), make);
+        assert!(memory.secret.key().is_none());
+        assert_eq!(memory.secret.text().map(|text| &**text), Some(&*new));
+        memory.knows(&view(None), || unreachable!("one is enough"));
+        // The one that is there counts, after a restart too.
+        memory.knows(&view(Some(&one)), || unreachable!("there is one"));
+        assert_eq!(memory.secret.known.as_deref(), Some(&*one));
+        for lost in [View::default(), view(None), view(Some("rubbish"))] {
+            memory.knows(&lost, || unreachable!("it is known"));
+            assert_eq!(memory.secret.text().map(|text| &**text), Some(&*one));
+            assert!(memory.secret.key().is_some());
+        }
+        memory.knows(&view(Some(&other)), || unreachable!("there is one"));
+        assert_eq!(memory.secret.known.as_deref(), Some(&*other));
+        assert!(!format!("{memory:?}").contains(&other), "keys are not logged");
+    }
+}
