@@ -133,7 +133,9 @@ impl<S: AsRef<str>> Statement<'_, S> {
         put(self.question.nonce.as_bytes());
         put(self.worker.as_bytes());
         put(&self.version.to_be_bytes());
-        self.jobs.iter().for_each(|job| put(job.as_ref().as_bytes()));
+        for job in self.jobs {
+            put(job.as_ref().as_bytes());
+        }
         bytes
     }
 }

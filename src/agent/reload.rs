@@ -262,7 +262,9 @@ mod tests {
         let Step::Reload(_, under_way) = &mut step else { unreachable!("it reloads") };
         let (result, ()) = tokio::join!(under_way, answer);
         // The application may have read any of them.
-        meanwhile.into_iter().for_each(|found| sidecar.look(found));
+        for found in meanwhile {
+            sidecar.look(found);
+        }
         let Step::Reload(share, _) = step else { unreachable!("it reloads") };
         sidecar.step = Step::Reload(share, Box::pin(async { result }));
         sidecar.goes_on().await;

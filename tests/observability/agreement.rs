@@ -257,6 +257,9 @@ fn the_samples_of_the_pages_are_those_of_the_repository() {
     }
 }
 
+/// When the Swarm of the page was created.
+const BEGAN: u64 = 1_790_000_000;
+
 /// The files that the page shows: with three workers, and with four.
 #[test]
 fn the_files_of_the_page_are_those_that_the_sample_gives() {
@@ -280,11 +283,12 @@ fn the_files_of_the_page_are_those_that_the_sample_gives() {
         let share = |worker: usize| {
             let streams = list(owners, worker);
             // The first file, the one that takes, the one that gives.
-            let version = match streams.len().cmp(&list(&three, worker).len()) {
-                Ordering::Equal => 1,
-                Ordering::Less => 3,
-                Ordering::Greater => 4,
-            };
+            let version = BEGAN
+                + match streams.len().cmp(&list(&three, worker).len()) {
+                    Ordering::Equal => 1,
+                    Ordering::Less => 3,
+                    Ordering::Greater => 4,
+                };
             (names[worker].clone(), json!({"jobs": streams, "version": version}))
         };
         let workloads: serde_json::Map<_, _> = (0..count).map(share).collect();
@@ -296,9 +300,10 @@ fn the_files_of_the_page_are_those_that_the_sample_gives() {
         .filter_map(|rest| rest.split("```").next())
         .map(|text| serde_yaml::from_str(text).expect("YAML"))
         .collect();
-    assert_eq!(shown, [file(&three, 1, 3), file(&four, 4, 4)]);
+    assert_eq!(shown, [file(&three, BEGAN + 1, 3), file(&four, BEGAN + 4, 4)]);
     let gets: Vec<_> = list(&four, 3).into_iter().map(|id| format!("\"{id}\"")).collect();
-    let answer = format!(r#"{{"jobs":[{}],"version":4,"worker":"{}"}}"#, gets.join(","), names[3]);
+    let (jobs, version) = (gets.join(","), BEGAN + 4);
+    let answer = format!(r#"{{"jobs":[{jobs}],"version":{version},"worker":"{}"}}"#, names[3]);
     assert!(page.contains(&answer), "not on the page: {answer}");
 }
 
