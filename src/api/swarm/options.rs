@@ -99,7 +99,7 @@ pub struct ConfigMapKeyRef {
 /// The ConfigMap in which each worker finds its share.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct ShareMap {
-    /// Its name; `<workload.name>-config` if absent.
+    /// Its name; `<workload.name>-config` if absent. It cannot change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 240))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("configMap.name must be the name of a ConfigMap (lower case letters, digits, '-' and '.') of at most 240 characters"))]

@@ -85,6 +85,54 @@ fn what_does_not_go_together_is_refused_with_a_reason() {
     });
 }
 
+/// A pod that comes back with an older revision of its template would read the former file. What is the same
+/// name, written or not, is no change: `kubectl apply` of one manifest goes on to work.
+#[test]
+fn w09_the_name_of_the_file_cannot_change() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let change = async |name: &str, spec: Value| {
+            let patch = kube::api::Patch::Merge(json!({"spec": spec}));
+            let params = kube::api::PatchParams::default();
+            let changed = stage.swarms().patch(name, &params, &patch).await;
+            changed.err().map_or_else(String::new, |error| error.to_string())
+        };
+        let named = |name: Value| json!({"configMap": {"name": name}});
+        let cannot = "spec.configMap.name: cannot change";
+        stage.try_swarm("w", jobs(&json!({}))).await.expect("a Swarm without a name");
+        assert!(change("w", named(json!("other"))).await.contains(cannot));
+        assert!(change("w", json!({"workload": {"name": "v"}})).await.contains(cannot));
+        // Whoever says the name may change the workload.
+        assert_eq!(change("w", named(json!("w-config"))).await, "");
+        assert_eq!(change("w", json!({"workload": {"name": "v"}})).await, "");
+        assert!(change("w", named(json!(null))).await.contains(cannot));
+        assert_eq!(change("w", json!({"workload": {"name": "w"}})).await, "");
+        assert_eq!(change("w", named(json!(null))).await, "");
+        // The rest of it may.
+        assert_eq!(
+            change("w", json!({"configMap": {"key": "other.yml"}, "jobs": ["c"]})).await,
+            ""
+        );
+        let given = jobs(&named(json!("mine")));
+        stage.try_swarm("named", given).await.expect("a Swarm with a name");
+        assert!(change("named", named(json!("yours"))).await.contains(cannot));
+        assert!(change("named", json!({"configMap": null})).await.contains(cannot));
+        // As kubectl does it, with the very manifest.
+        let apply = async |spec: &Value| {
+            let object = json!({
+                "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+                "metadata": {"name": "applied", "namespace": "default"}, "spec": spec,
+            });
+            let params = kube::api::PatchParams::apply("kubectl").force();
+            let patch = kube::api::Patch::Apply(&object);
+            stage.swarms().patch("applied", &params, &patch).await.expect("applied");
+        };
+        let spec = jobs(&json!({"workload": {"name": "applied"}}));
+        apply(&spec).await;
+        apply(&spec).await;
+    });
+}
+
 #[test]
 fn fields_with_a_mistake_are_refused_with_a_reason() {
     run(async |bench| {
