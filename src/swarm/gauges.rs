@@ -56,11 +56,13 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_streams",
-            "Streams of a Swarm: in a worker's list, to be let go of by one, free, without a worker to go to",
+            "Streams of a Swarm: in a worker's list, in that of a worker without a pod, to be let go of by one, \
+             free, without a worker to go to",
             &|told| {
                 let counts = told.counts;
                 let by = [
-                    ("owned", counts.owned),
+                    ("owned", counts.owned.saturating_sub(told.stranded)),
+                    ("stranded", told.stranded),
                     ("releasing", counts.releasing),
                     ("free", counts.free),
                     ("unassigned", counts.unassigned),

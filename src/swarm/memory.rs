@@ -5,7 +5,10 @@ use std::{
     time::Instant,
 };
 
-use super::{acknowledge::Answer, ground::Key, handover::Published, secret::Secret, told::Told};
+use super::{
+    acknowledge::Answer, evictions::Evictions, ground::Key, handover::Published, secret::Secret,
+    told::Told,
+};
 use crate::api::SwarmStatus;
 
 /// The last that a pod said.
@@ -46,6 +49,10 @@ pub struct Memory {
     pub refreshed: BTreeMap<Arc<str>, (&'static str, Instant)>,
     /// What answers are signed with.
     pub secret: Secret,
+    /// Evictions that were accepted, and what came of them.
+    pub evictions: Evictions,
+    /// Since when a worker has had no pod on a node.
+    pub absent: BTreeMap<Arc<str>, Instant>,
     /// What was published last, and the content it was read from or written to.
     pub published: Option<Arc<Published>>,
     /// Since when nobody has a stream.

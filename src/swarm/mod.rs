@@ -29,6 +29,7 @@ use crate::{
 pub mod acknowledge;
 pub mod claims;
 pub mod dry_run;
+pub mod evictions;
 #[cfg(test)]
 mod explorer;
 pub mod file;

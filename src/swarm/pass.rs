@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures::StreamExt;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::{
@@ -131,6 +132,8 @@ pub(super) async fn look(
     // After that: a pod that was found in place of one that is gone has just been made, and is not to be
     // restarted for what it has not told yet.
     memory.seen(view, published.as_deref());
+    memory.pending(view, cluster.now());
+    memory.evictions.seen(&view.pods);
     polls::ask(cluster, view, published.as_deref(), memory).await;
     Ok(confirmed)
 }
@@ -247,6 +250,17 @@ impl Memory {
         self.heirs.retain(|uid, _| uids.contains(uid));
     }
 
+    /// Notes since when pods have waited for a node: by their creation, which a restart of the operator
+    /// does not change.
+    fn pending(&mut self, view: &View, now: Instant) {
+        for pod in view.pods.iter().filter(|pod| pod.node.is_none()) {
+            let age = pod.created.map(|created| Timestamp::now().duration_since(created));
+            let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
+            let since = now.checked_sub(age).unwrap_or(now);
+            self.absent.entry(Arc::clone(&pod.name)).or_insert(since);
+        }
+    }
+
     /// Counts what was done to a pod, and remembers who is to be left alone for a while.
     fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>, now: Instant) {
         if let Some(action) = counted {
@@ -255,10 +269,14 @@ impl Memory {
             let (Refresh::Evict { worker, .. } | Refresh::Nudge { worker, .. }) = refresh;
             self.refreshed.insert(Arc::clone(worker), (action, now));
         }
-        if let Refresh::Evict { worker, .. } = refresh {
+        if let Refresh::Evict { worker, uid } = refresh {
             match counted {
                 Some("refused") => self.refused.insert(Arc::clone(worker), now),
-                Some(_) => self.refused.remove(worker),
+                Some(_) => {
+                    let epoch = self.published.as_ref().map_or(0, |published| published.epoch);
+                    self.evictions.evicted(worker, uid, epoch, now);
+                    self.refused.remove(worker)
+                }
                 None => None,
             };
         }

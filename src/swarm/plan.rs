@@ -19,15 +19,13 @@ use super::{
     workers::{Known, Workers, epoch_of},
 };
 use crate::{
-    api::{
-        Mode, Swarm, SwarmStatus,
-        swarm::{Policy, Strategy},
-    },
+    api::{Mode, Swarm, SwarmStatus, swarm::Strategy},
     controller::{Error, Notice, Plan},
-    placement::assignment::{self, Assignment, Item, Rules},
+    placement::assignment::Assignment,
     prometheus::QueryError,
 };
 
+mod assigning;
 mod publishing;
 mod telling;
 
@@ -210,7 +208,8 @@ impl<'a> Decision<'a> {
         let mut memory = observed.memory.clone();
         let live = view.pods.iter().filter(|pod| !pod.stopped);
         let answer = |uid: &Arc<str>| memory.reports.get(uid)?.answer.as_deref();
-        let highest = live.clone().filter_map(|pod| answer(&pod.uid)?.version).max().unwrap_or(0);
+        let versions = live.clone().filter_map(|pod| answer(&pod.uid)?.version);
+        let highest = versions.map(handover::believed).max().unwrap_or(0);
         let mut started = live.filter(|pod| pod.started);
         let unknown_pods = started
             .any(|pod| answer(&pod.uid).is_none_or(|a| a.version.is_some() || !a.jobs.is_empty()));
@@ -233,8 +232,10 @@ impl<'a> Decision<'a> {
         }
         let share = swarm.config_map();
         let named = history.published.workers();
-        let known = Known { memory: &memory, confirmed: &observed.confirmed, named: &named };
+        let (now, confirmed) = (observed.now, &observed.confirmed);
+        let known = Known { now, memory: &memory, confirmed, named: &named };
         let workers = Workers::of(&settings, view, &share, &observed.unfit, &known);
+        memory.evictions.learn(&workers.by_name(), history.published.epoch);
         let weights = weights::of(&settings.streams, &memory.weights);
         let ids = super::settings::ids(&settings.streams);
         Ok(Self {
@@ -291,6 +292,7 @@ impl<'a> Decision<'a> {
             barrier: self.history.published.barrier.is_some(),
             awaiting: self.memory.awaiting.is_some(),
             orphaned: self.orphaned(&step, &stuck),
+            stranded: self.stranded(&told),
         };
         let conditions = report::conditions(self.swarm, &self.settings, &told, &facts);
         let (at, status) = report::status(&self.settings, &told, &self.memory, now);
@@ -308,59 +310,6 @@ impl<'a> Decision<'a> {
         self.memory.told = Arc::new(told);
         desired.memory = Some(self.memory);
         Ok(Plan { desired, status, conditions, notices, period })
-    }
-
-    /// Where every stream is to be in the end.
-    fn assign(&mut self) -> Assignment {
-        let scaled = weights::scaled(&self.weights);
-        let items: Vec<_> = self
-            .settings
-            .streams
-            .iter()
-            .zip(scaled)
-            .map(|(stream, weight)| Item {
-                id: &stream.id,
-                weight,
-                pin: stream.pin.as_deref(),
-                dedicated: stream.dedicated,
-            })
-            .collect();
-        let wanted: Vec<_> = self.workers.wanted().collect();
-        let index: BTreeMap<&str, usize> =
-            wanted.iter().enumerate().map(|(i, worker)| (&*worker.name, i)).collect();
-        let owners: BTreeMap<&Arc<str>, &Arc<str>> = self.history.published.owners().collect();
-        let previous: Vec<_> = self
-            .ids
-            .iter()
-            .map(|id| owners.get(id).and_then(|worker| index.get(&***worker).copied()))
-            .collect();
-        let mut balance = !self.workers.rolling;
-        if let Some(rules) = &self.settings.weights {
-            let (loads, counts) = weights::loads(&previous, &self.weights, wanted.len());
-            let (moves, heavy) =
-                weights::rebalances(rules, &loads, &counts, self.memory.heavy, self.observed.now);
-            self.memory.heavy = heavy;
-            balance &= moves;
-        }
-        let rules = Rules {
-            policy: match self.settings.policy {
-                Policy::Sticky => assignment::Policy::Sticky,
-                Policy::Stateless => assignment::Policy::Stateless,
-                Policy::Contiguous => assignment::Policy::Contiguous,
-            },
-            max_per_worker: self.settings.max_per_worker,
-            max_moves: self.settings.max_moves.map(|most| {
-                // Those on their way already are part of what may move at once.
-                let on_their_way = self.history.published.releasing.len() + self.memory.free.len();
-                most.saturating_sub(on_their_way)
-            }),
-            balance,
-        };
-        let workers: Vec<_> = wanted
-            .iter()
-            .map(|worker| assignment::Worker { id: &worker.name, standing: worker.standing })
-            .collect();
-        assignment::assign(&items, &workers, &previous, &rules)
     }
 
     /// The next step there.
@@ -403,7 +352,11 @@ impl<'a> Decision<'a> {
             let publish = (!self.unheard()).then_some(repaired);
             return Step { publish, ..Step::default() };
         }
-        handover::step(&self.history.published, &owner, &workers, self.highest, &rules)
+        let published = &self.history.published;
+        let mut step = handover::step(published, &owner, &workers, self.highest, &rules);
+        let file = step.publish.as_ref().unwrap_or(published);
+        step.refresh = handover::refresh_in_turn(file, &workers, &rules, &self.turns());
+        step
     }
 
     /// Whether a stream waits for a worker that is to have it and has no ready pod.
@@ -444,3 +397,6 @@ impl<'a> Decision<'a> {
         self.swarm.spec.mode == Mode::Enforce && !self.swarm.spec.paused
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,6 +120,8 @@ pub(super) struct Facts<'a> {
     /// Streams that nobody runs, or nobody knows who, for too long: how many, who is in the way, and what
     /// to do.
     pub orphaned: Option<String>,
+    /// Streams in the lists of workers that have had no pod on a node for too long: how many, and why.
+    pub stranded: Option<String>,
 }
 
 /// `Ready`, `Converged` and, where something is measured, `MetricsAvailable`.
@@ -150,6 +152,9 @@ fn ready(swarm: &Swarm, told: &Told, facts: &Facts<'_>) -> Verdict {
     }
     if let Some(text) = &facts.orphaned {
         return verdict("Ready", Some(false), "RefreshTimeout", text.clone());
+    }
+    if let Some(text) = &facts.stranded {
+        return verdict("Ready", Some(false), "WorkerAbsent", text.clone());
     }
     if let Some(text) = &facts.not_mounted {
         return verdict("Ready", Some(true), "NotMounted", text.clone());

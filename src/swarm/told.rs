@@ -14,6 +14,8 @@ pub struct Told {
     pub epoch: u64,
     /// Streams by state.
     pub counts: Counts,
+    /// Of the owned ones, those in the lists of workers that have had no pod on a node for too long.
+    pub stranded: usize,
     /// Streams that two pods say they run.
     pub duplicates: Vec<Arc<str>>,
     /// The workers.

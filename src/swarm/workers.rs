@@ -2,6 +2,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use super::{
@@ -22,6 +23,11 @@ pub struct Worker {
     pub standing: Standing,
     /// Its pod, if there is one.
     pub pod: Option<PodFacts>,
+    /// Since when it has had no pod on a node.
+    pub absent: Option<Instant>,
+    /// That lasts longer than `spec.refresh.timeout`: nobody runs what stands in its list, and it
+    /// gets nothing more while another worker has room.
+    pub is_lost: bool,
     /// The same, as the protocol sees it.
     pub handover: handover::Worker,
 }
@@ -29,6 +35,8 @@ pub struct Worker {
 /// What is known beside the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
+    /// The time.
+    pub now: Instant,
     /// What is remembered.
     pub memory: &'a Memory,
     /// Which pods were read from the API server itself.
@@ -58,8 +66,10 @@ impl Workers {
         known: &Known<'_>,
     ) -> Self {
         let Some(workload) = &view.workload else { return Self::default() };
-        let Known { memory, confirmed, named } = *known;
-        let finder = Finder { settings, workload, share, unfit, memory, confirmed };
+        let Known { now, memory, confirmed, named } = *known;
+        let mut finder =
+            Finder { settings, workload, share, unfit, memory, confirmed, now, successor: None };
+        finder.successor = finder.successor(&view.pods);
         let mut workers = match settings.kind {
             WorkloadKind::StatefulSet => finder.stateful(&view.pods),
             WorkloadKind::Deployment => finder.deployed(&view.pods),
@@ -95,24 +105,26 @@ struct Finder<'a> {
     unfit: &'a BTreeSet<String>,
     memory: &'a Memory,
     confirmed: &'a Confirmed,
+    now: Instant,
+    /// The oldest file that later pods can read; `None`: the one that is current then.
+    successor: Option<u64>,
 }
 
 impl Finder<'_> {
     fn stateful(&self, pods: &[PodFacts]) -> Workers {
-        let own = |pod: &&PodFacts| {
-            pod.controller.as_ref().is_none_or(|(kind, name)| {
-                **kind == *"StatefulSet" && **name == *self.workload.name
-            })
-        };
         let mut pods: BTreeMap<&str, &PodFacts> =
-            pods.iter().filter(own).map(|pod| (&*pod.name, pod)).collect();
+            self.own(pods).map(|pod| (&*pod.name, pod)).collect();
         let WorkloadFacts { name, start, replicas, .. } = self.workload;
         let mut all = Vec::new();
         for ordinal in *start..start.saturating_add(*replicas) {
             let name: Arc<str> = format!("{name}-{ordinal}").into();
             let pod = pods.remove(&*name);
             let standing = if self.is_unfit(pod) { Standing::Leaving } else { Standing::Full };
-            all.push(self.worker(name, pod, standing, true));
+            let mut worker = self.worker(name, pod, standing, true);
+            if worker.is_lost && standing == Standing::Full {
+                worker.standing = Standing::Keeps;
+            }
+            all.push(worker);
         }
         // Those that were scaled away, until they are gone.
         let prefix = format!("{name}-");
@@ -172,10 +184,15 @@ impl Finder<'_> {
         wanted: bool,
     ) -> Worker {
         let seen = pod.and_then(|pod| self.pod(pod));
-        let successor = self.settings.immutable.then(|| self.successor());
         let confirmed = self.confirmed.of(&name);
+        let successor = self.successor;
         let handover = handover::Worker { wanted, pod: seen, confirmed, successor };
-        Worker { name, standing, pod: pod.cloned(), handover }
+        let runs = pod.is_some_and(|pod| pod.node.is_some() && !pod.stopped && !pod.ended);
+        let since = || self.memory.absent.get(&name).copied().unwrap_or(self.now);
+        let absent = (wanted && !runs).then(since);
+        let is_lost = absent
+            .is_some_and(|at| self.now.saturating_duration_since(at) >= self.settings.timeout);
+        Worker { name, standing, pod: pod.cloned(), absent, is_lost, handover }
     }
 
     /// A pod without a node has read nothing, and reads what is current once it gets one; one that mounts
@@ -189,7 +206,8 @@ impl Finder<'_> {
         Some(handover::Pod {
             uid: Arc::clone(&pod.uid),
             ready: pod.ready,
-            terminating: pod.terminating,
+            // The watch brings the deletion of an evicted pod a moment later.
+            terminating: pod.terminating || self.memory.evictions.is_leaving(&pod.uid),
             stopped: pod.stopped,
             loaded: mounted.or(loaded),
             heir: self.memory.heirs.get(&pod.uid).copied(),
@@ -208,14 +226,34 @@ impl Finder<'_> {
         mounts.iter().find_map(|map| epoch_of(self.share, map))
     }
 
-    /// The oldest file that a pod which the `StatefulSet` makes from now on can read: the one of the
-    /// template, once its controller has seen that template.
-    fn successor(&self) -> u64 {
+    /// The oldest file that a pod which the `StatefulSet` makes from now on can read. With immutable files
+    /// the one of the template, once its controller has seen that template.
+    ///
+    /// With a mutable file none, unless the template and the pods differ in whether they mount it: then
+    /// the name of the file was changed, and a pod that comes back with the older revision during the
+    /// rollout reads the former file, which nobody keeps up to date.
+    fn successor(&self, pods: &[PodFacts]) -> Option<u64> {
+        if !self.settings.immutable {
+            let template = self.workload.mounts.iter().any(|(_, map)| **map == *self.share);
+            let mounts = |pod: &PodFacts| pod.mounts.iter().any(|map| **map == *self.share);
+            let stateful = self.settings.kind == WorkloadKind::StatefulSet;
+            let differ = stateful && self.own(pods).any(|pod| mounts(pod) != template);
+            return differ.then_some(0);
+        }
         if self.workload.observed_generation < self.workload.generation {
-            return 0;
+            return Some(0);
         }
         let mounts = self.workload.mounts.iter();
-        mounts.filter_map(|(_, map)| epoch_of(self.share, map)).max().unwrap_or(0)
+        Some(mounts.filter_map(|(_, map)| epoch_of(self.share, map)).max().unwrap_or(0))
+    }
+
+    /// The pods of the `StatefulSet`.
+    fn own<'a>(&'a self, pods: &'a [PodFacts]) -> impl Iterator<Item = &'a PodFacts> {
+        pods.iter().filter(|pod| {
+            pod.controller.as_ref().is_none_or(|(kind, name)| {
+                **kind == *"StatefulSet" && **name == *self.workload.name
+            })
+        })
     }
 }
 

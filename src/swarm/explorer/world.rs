@@ -267,6 +267,8 @@ fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
     format!("{:?}", memory.published).hash(hasher);
     memory.free.keys().for_each(|stream| stream.hash(hasher));
     memory.refused.keys().for_each(|worker| worker.hash(hasher));
+    memory.absent.keys().for_each(|worker| worker.hash(hasher));
+    memory.evictions.fingerprint().hash(hasher);
     (&memory.heirs, &memory.listed).hash(hasher);
     (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
 }
@@ -319,7 +321,10 @@ fn object(worker: usize, pod: &Pod) -> PodFacts {
             "deletionTimestamp": deleted,
             "annotations": {ground::NUDGE: pod.nudged.to_string()},
         },
-        "spec": {"nodeName": "n", "containers": [{"name": "worker"}]},
+        "spec": {
+            "nodeName": "n", "containers": [{"name": "worker"}],
+            "volumes": [{"name": "shares", "configMap": {"name": "w-config"}}],
+        },
         "status": {
             "phase": phase, "podIP": format!("10.0.0.{}", worker + 1),
             "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],

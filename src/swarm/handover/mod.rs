@@ -89,6 +89,7 @@ mod release;
 
 pub use counts::Counts;
 pub use decide::step;
+pub use refresh::{Turn, Turns, refresh_in_turn};
 
 /// The version of a file: what workers report as loaded, and the fencing token.
 pub type Epoch = u64;

@@ -4,6 +4,21 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use super::{Epoch, Name, Pod, Published, Refresh, Rules, Strategy, Worker};
 use crate::swarm::natural;
 
+/// What came of the evictions of one worker so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Evictions since it last proved a newer version. Workers with fewer of them come first.
+    pub attempts: u32,
+    /// The operator leaves it alone for now, and keeps no part of the budget for it.
+    pub rests: bool,
+    /// The version of the file at its last eviction, if it never reports a version: then a newer
+    /// list ends the rest, because nothing else shows that the eviction helped.
+    pub silent_since: Option<Epoch>,
+}
+
+/// The turns of all workers that were evicted, by name.
+pub type Turns = BTreeMap<Name, Turn>;
+
 /// A pod that runs an older list than the file's.
 struct Behind<'a> {
     name: &'a Name,
@@ -20,6 +35,17 @@ pub(super) fn refresh(
     workers: &BTreeMap<Name, Worker>,
     rules: &Rules,
 ) -> Vec<Refresh> {
+    refresh_in_turn(file, workers, rules, &Turns::new())
+}
+
+/// The same, with what came of earlier evictions.
+#[must_use]
+pub fn refresh_in_turn(
+    file: &Published,
+    workers: &BTreeMap<Name, Worker>,
+    rules: &Rules,
+    turns: &Turns,
+) -> Vec<Refresh> {
     match rules.strategy {
         Strategy::None => Vec::new(),
         // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a Deployment's
@@ -33,7 +59,21 @@ pub(super) fn refresh(
                 epoch: needs,
             })
             .collect(),
-        Strategy::DeletePod => evictions(behind(file, workers), workers, rules.max_unavailable),
+        Strategy::DeletePod => {
+            let turn = |behind: &Behind<'_>| turns.get(behind.name).copied().unwrap_or_default();
+            let mut due = behind(file, workers);
+            due.retain(|behind| workers[behind.name].wanted && !turn(behind).rests(behind));
+            // The order among those of as many attempts stays.
+            due.sort_by_key(|behind| turn(behind).attempts);
+            evictions(due, workers, rules.max_unavailable)
+        }
+    }
+}
+
+impl Turn {
+    fn rests(self, behind: &Behind<'_>) -> bool {
+        let news = self.silent_since.is_some_and(|epoch| behind.needs > epoch);
+        self.rests && !(news && behind.pod.loaded.is_none())
     }
 }
 
@@ -68,13 +108,13 @@ fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<B
 
 /// As many as may be down at a time, those counted that are down already.
 fn evictions(
-    behind: Vec<Behind<'_>>,
+    due: Vec<Behind<'_>>,
     workers: &BTreeMap<Name, Worker>,
     max_unavailable: usize,
 ) -> Vec<Refresh> {
     let mut down = workers.values().filter(|worker| worker.wanted && !worker.serves()).count();
     let mut evictions = Vec::new();
-    for Behind { name, pod, .. } in behind.into_iter().filter(|b| workers[b.name].wanted) {
+    for Behind { name, pod, .. } in due {
         if pod.ready {
             if down >= max_unavailable {
                 continue;

@@ -7,7 +7,7 @@ use crate::{
     controller::Error,
     swarm::{
         file::{self, STATE_KEY},
-        handover::{Cause, Epoch, Published, Refresh, Step},
+        handover::{Cause, Epoch, Published, Refresh, Step, Turn, Turns},
         history::Repair,
         report::notice,
         secret,
@@ -124,20 +124,28 @@ impl Decision<'_> {
         (!volumes.is_empty()).then_some(Immutable { name, data, volumes })
     }
 
-    /// What is done to pods; a refused eviction is not tried at every pass.
-    pub(super) fn refresh(&self, step: &Step) -> Vec<Refresh> {
+    /// Which workers wait for their next eviction, so that the others have the budget.
+    pub(super) fn turns(&self) -> Turns {
         let now = self.observed.now;
-        let rests = |worker: &Arc<str>| {
-            let at = self.memory.refused.get(worker);
-            at.is_some_and(|at| now.saturating_duration_since(*at) < REFUSED)
-        };
+        let mut turns = self.memory.evictions.turns(now);
+        for (worker, at) in &self.memory.refused {
+            if now.saturating_duration_since(*at) < REFUSED {
+                let turn = turns.entry(Arc::clone(worker)).or_default();
+                *turn = Turn { rests: true, silent_since: None, ..*turn };
+            }
+        }
+        turns
+    }
+
+    /// What is done to pods. A pod that has its annotation is not written again.
+    pub(super) fn refresh(&self, step: &Step) -> Vec<Refresh> {
         let nudged = |worker: &Arc<str>, epoch: Epoch| {
             let known = self.workers.all.iter().find(|known| known.name == *worker);
             let nudged = known.and_then(|known| known.pod.as_ref()?.nudged);
             nudged.is_some_and(|nudged| nudged >= epoch)
         };
         let due = step.refresh.iter().filter(|refresh| match refresh {
-            Refresh::Evict { worker, .. } => !rests(worker),
+            Refresh::Evict { .. } => true,
             Refresh::Nudge { worker, epoch, .. } => !nudged(worker, *epoch),
         });
         due.cloned().collect()

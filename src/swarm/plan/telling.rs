@@ -67,6 +67,9 @@ impl Decision<'_> {
         memory.untold.retain(|uid| live.contains(uid));
         memory.refused.retain(|worker, _| workers.contains_key(worker));
         memory.refreshed.retain(|worker, _| workers.contains_key(worker));
+        let absent = self.workers.all.iter();
+        let absent = absent.filter_map(|w| Some((Arc::clone(&w.name), w.absent?)));
+        memory.absent = absent.collect();
     }
 
     pub(super) fn tell(&self, assignment: &Assignment, step: &Step) -> Told {
@@ -119,11 +122,13 @@ impl Decision<'_> {
             free: free.len(),
             unassigned: unassigned.len(),
         };
+        let lost = self.workers.wanted().filter(|worker| worker.is_lost);
         Told {
             decided: true,
             // The version in the status is believed to have been there: one that nobody writes is none.
             epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
             counts,
+            stranded: lost.filter_map(|w| Some(current.shares.get(&w.name)?.streams.len())).sum(),
             duplicates: self.duplicates(),
             ratio: weights::ratio(&loads),
             workers,
@@ -228,13 +233,43 @@ impl Decision<'_> {
         })
     }
 
+    /// Streams in the lists of workers that have had no pod on a node for too long.
+    pub(super) fn stranded(&self, told: &Told) -> Option<String> {
+        let lists = |worker: &&workers::Worker| {
+            let mut lists = told.workers.iter().filter(|told| !told.jobs.is_empty());
+            worker.is_lost && lists.any(|told| told.name == worker.name)
+        };
+        let lost: Vec<_> = self.workers.wanted().filter(lists).collect();
+        let (worker, streams) = (lost.first()?, told.stranded);
+        let more = match lost.len() {
+            1 => String::new(),
+            all => format!(" (and {} more)", all - 1),
+        };
+        let why = match &worker.pod {
+            Some(pod) if pod.node.is_none() => "its pod has no node: see the events of the pod",
+            Some(_) => "its pod has ended",
+            None => "it has no pod: see the events of the workload",
+        };
+        Some(format!(
+            "{streams} streams are in the list of worker {}{more}, which nobody has run for longer \
+             than spec.refresh.timeout: {why}",
+            worker.name
+        ))
+    }
+
     fn why(&self, name: &Arc<str>, why: Option<Why>) -> String {
         let worker = self.workers.all.iter().find(|worker| worker.name == *name);
         let Some(pod) = worker.and_then(|worker| worker.pod.as_ref()) else {
             return "it has no pod".into();
         };
         if why == Some(Why::Template) {
-            return "the StatefulSet's controller has not seen the new template yet".into();
+            return if self.settings.immutable {
+                "the StatefulSet's controller has not seen the new template yet".into()
+            } else {
+                "its template and some of its pods mount different ConfigMaps: a pod that comes back \
+                 may read the former one, until the rollout is complete"
+                    .into()
+            };
         }
         if pod.terminating {
             return format!(
@@ -264,7 +299,14 @@ impl Decision<'_> {
                 pod.name, away[0]
             );
         }
-        format!("pod {} says that it runs an older version", pod.name)
+        match self.memory.evictions.in_vain(name) {
+            0 => format!("pod {} says that it runs an older version", pod.name),
+            times => format!(
+                "pod {} says that it runs an older version, also after {times} evictions: the next \
+                 ones come at longer and longer intervals",
+                pod.name
+            ),
+        }
     }
 
     pub(super) fn unassigned(&self, told: &Told, notices: &mut Vec<Notice>) {

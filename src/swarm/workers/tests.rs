@@ -54,7 +54,8 @@ fn find(
     let view = View { workload: Some(workload), pods, ..View::default() };
     let unfit = unfit.iter().map(|node| (*node).to_owned()).collect();
     let (memory, confirmed, named) = (Memory::default(), Confirmed::default(), BTreeSet::new());
-    let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
+    let known =
+        Known { now: Instant::now(), memory: &memory, confirmed: &confirmed, named: &named };
     Workers::of(settings, &view, "w-config", &unfit, &known)
 }
 
@@ -156,7 +157,7 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
     let view = View { workload: Some(workload(0, 1)), pods: vec![own("w-0")], ..View::default() };
     let read = |memory: &Memory| {
         let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
-        let known = Known { memory, confirmed: &confirmed, named: &named };
+        let known = Known { now: Instant::now(), memory, confirmed: &confirmed, named: &named };
         let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
         workers.all[0].handover.pod.clone().unwrap()
     };
@@ -190,7 +191,8 @@ fn a_worker_that_the_file_names_is_looked_at_also_without_a_pod() {
     let each = [(Arc::clone(&gone), 9)].into();
     let confirmed = Confirmed { each, all: 0 };
     let named = [&gone].into();
-    let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
+    let known =
+        Known { now: Instant::now(), memory: &memory, confirmed: &confirmed, named: &named };
     let none = BTreeSet::new();
     let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
     assert_eq!(names(&workers)[1], ("w-3", false, Standing::Keeps, false));
@@ -204,7 +206,8 @@ fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
     let uid = Arc::clone(&old.uid);
     let memory = Memory { born: [(uid, 7)].into(), ..Memory::default() };
     let (confirmed, named) = (Confirmed::default(), BTreeSet::new());
-    let known = Known { memory: &memory, confirmed: &confirmed, named: &named };
+    let known =
+        Known { now: Instant::now(), memory: &memory, confirmed: &confirmed, named: &named };
     let born = |immutable| {
         let view =
             View { workload: Some(workload(0, 1)), pods: vec![old.clone()], ..View::default() };
@@ -214,4 +217,101 @@ fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
     };
     assert_eq!(born(true), None);
     assert_eq!(born(false), Some(7));
+}
+
+/// A kubelet that has no room rejects a pod that never ran: phase Failed, and not a word of containers.
+#[test]
+fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
+    let settings = settings("Deployment", false);
+    let good = || vec![replica("w-a-1", "a", 1), replica("w-a-2", "a", 2)];
+    let rejected =
+        PodFacts { ready: false, started: false, ended: true, ..replica("w-a-3", "a", 3) };
+    let pods = [good(), vec![rejected.clone()]].concat();
+    let workers = find(&settings, workload(0, 2), pods, &[]);
+    assert!(!workers.rolling, "balancing goes on");
+    assert_eq!(
+        names(&workers),
+        [
+            ("w-a-1", true, Standing::Full, true),
+            ("w-a-2", true, Standing::Full, true),
+            ("w-a-3", false, Standing::Keeps, true),
+        ]
+    );
+    // While it is not replaced yet, the Deployment is not what it is to be.
+    let pods = vec![replica("w-a-1", "a", 1), rejected];
+    assert!(find(&settings, workload(0, 2), pods, &[]).rolling);
+    assert!(!find(&settings, workload(0, 2), good(), &[]).rolling);
+}
+
+/// A pod that comes back with the older revision reads the former file, in which its streams still stand.
+#[test]
+fn w09_while_template_and_pods_mount_different_files_no_successor_is_trusted() {
+    let mounting = |map: &str| PodFacts { mounts: vec![map.into()], ..own("w-0") };
+    let template =
+        |map: &str| WorkloadFacts { mounts: vec![("config".into(), map.into())], ..workload(0, 1) };
+    let stateful = settings("StatefulSet", false);
+    for (map, pods, successor) in [
+        ("w-config", vec![mounting("w-config")], None),
+        // The name was changed, and the template with it: the rollout has not reached this pod.
+        ("w-config", vec![mounting("former")], Some(0)),
+        ("w-config", vec![mounting("w-config"), mounting("former")], Some(0)),
+        // The template was changed back.
+        ("former", vec![mounting("w-config")], Some(0)),
+        // The file comes to the pods in another way.
+        ("other", vec![mounting("other")], None),
+        ("w-config", vec![], None),
+    ] {
+        let workers = find(&stateful, template(map), pods.clone(), &[]);
+        assert_eq!(workers.all[0].handover.successor, successor, "{map}: {pods:?}");
+    }
+    // The pods of a Deployment never come back under their names.
+    let old = PodFacts { mounts: vec!["former".into()], ..replica("w-a-1", "a", 1) };
+    let workers = find(&settings("Deployment", false), template("w-config"), vec![old], &[]);
+    assert_eq!(workers.all[0].handover.successor, None);
+}
+
+/// The watch brings the deletion some milliseconds after the eviction: enough for a second one.
+#[test]
+fn w08_a_pod_that_was_just_evicted_is_terminating() {
+    let mut memory = Memory::default();
+    memory.evictions.evicted(&"w-0".into(), &"uid-w-0".into(), 7, Instant::now());
+    let pods = vec![own("w-0"), own("w-1")];
+    let view = View { workload: Some(workload(0, 2)), pods, ..View::default() };
+    let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
+    let known =
+        Known { now: Instant::now(), memory: &memory, confirmed: &confirmed, named: &named };
+    let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
+    let terminating: Vec<_> =
+        workers.all.iter().map(|w| w.handover.pod.as_ref().unwrap().terminating).collect();
+    assert_eq!(terminating, [true, false]);
+}
+
+#[test]
+fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_more() {
+    let pending = PodFacts { node: None, ready: false, started: false, ..own("w-1") };
+    let rejected = PodFacts { ended: true, ready: false, started: false, ..own("w-1") };
+    let unready = PodFacts { ready: false, ..own("w-1") };
+    let long = std::time::Duration::from_mins(3);
+    let soon = std::time::Duration::from_mins(1);
+    for (second, ago, standing, lost) in [
+        (Some(own("w-1")), long, Standing::Full, false),
+        (Some(unready), long, Standing::Full, false),
+        (Some(pending.clone()), soon, Standing::Full, false),
+        (None, soon, Standing::Full, false),
+        (Some(pending), long, Standing::Keeps, true),
+        (Some(rejected), long, Standing::Keeps, true),
+        (None, long, Standing::Keeps, true),
+    ] {
+        let told = format!("{second:?}, {ago:?}");
+        let now = Instant::now();
+        let absent = [("w-1".into(), now.checked_sub(ago).unwrap())].into();
+        let memory = Memory { absent, ..Memory::default() };
+        let pods = [own("w-0")].into_iter().chain(second).collect();
+        let view = View { workload: Some(workload(0, 2)), pods, ..View::default() };
+        let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
+        let known = Known { now, memory: &memory, confirmed: &confirmed, named: &named };
+        let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
+        assert_eq!(workers.all[0].standing, Standing::Full);
+        assert_eq!((workers.all[1].standing, workers.all[1].is_lost), (standing, lost), "{told}");
+    }
 }

@@ -1,0 +1,79 @@
+//! Which worker each stream belongs to in the end.
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Decision;
+use crate::{
+    api::swarm::Policy,
+    placement::assignment::{self, Assignment, Item, Rules, Standing},
+    swarm::weights,
+};
+
+impl Decision<'_> {
+    /// Where every stream is to be in the end.
+    pub(super) fn assign(&mut self) -> Assignment {
+        let scaled = weights::scaled(&self.weights);
+        let items: Vec<_> = self
+            .settings
+            .streams
+            .iter()
+            .zip(scaled)
+            .map(|(stream, weight)| Item {
+                id: &stream.id,
+                weight,
+                pin: stream.pin.as_deref(),
+                dedicated: stream.dedicated,
+            })
+            .collect();
+        let wanted: Vec<_> = self.workers.wanted().collect();
+        let index: BTreeMap<&str, usize> =
+            wanted.iter().enumerate().map(|(i, worker)| (&*worker.name, i)).collect();
+        let owners: BTreeMap<&Arc<str>, &Arc<str>> = self.history.published.owners().collect();
+        let previous: Vec<_> = self
+            .ids
+            .iter()
+            .map(|id| owners.get(id).and_then(|worker| index.get(&***worker).copied()))
+            .collect();
+        let mut balance = !self.workers.rolling;
+        if let Some(rules) = &self.settings.weights {
+            let (loads, counts) = weights::loads(&previous, &self.weights, wanted.len());
+            let (moves, heavy) =
+                weights::rebalances(rules, &loads, &counts, self.memory.heavy, self.observed.now);
+            self.memory.heavy = heavy;
+            balance &= moves;
+        }
+        let rules = Rules {
+            policy: match self.settings.policy {
+                Policy::Sticky => assignment::Policy::Sticky,
+                Policy::Stateless => assignment::Policy::Stateless,
+                Policy::Contiguous => assignment::Policy::Contiguous,
+            },
+            max_per_worker: self.settings.max_per_worker,
+            max_moves: self.settings.max_moves.map(|most| {
+                // Those on their way already are part of what may move at once.
+                let on_their_way = self.history.published.releasing.len() + self.memory.free.len();
+                most.saturating_sub(on_their_way)
+            }),
+            balance,
+        };
+        let workers: Vec<_> = wanted
+            .iter()
+            .map(|worker| assignment::Worker { id: &worker.name, standing: worker.standing })
+            .collect();
+        let first = assignment::assign(&items, &workers, &previous, &rules);
+        if first.unassigned.is_empty() || !wanted.iter().any(|worker| worker.is_lost) {
+            return first;
+        }
+        // A stream in the list of a worker without a pod runs as soon as there is one; a stream in no
+        // list waits for somebody to change the spec.
+        let whole: Vec<_> = wanted
+            .iter()
+            .map(|worker| {
+                let lost = worker.is_lost && worker.standing == Standing::Keeps;
+                let standing = if lost { Standing::Full } else { worker.standing };
+                assignment::Worker { id: &worker.name, standing }
+            })
+            .collect();
+        let rules = Rules { policy: assignment::Policy::Sticky, balance: false, ..rules };
+        assignment::assign(&items, &whole, &first.owners, &rules)
+    }
+}

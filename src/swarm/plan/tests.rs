@@ -1,0 +1,259 @@
+//! Whole decisions, from what was observed to what is written and reported.
+use serde_json::{Value, json};
+
+use super::*;
+use crate::swarm::{
+    acknowledge::Answer,
+    file,
+    ground::{self, PodFacts, WorkloadFacts},
+    handover::{BELIEVED_EPOCH, LARGEST_EPOCH, Share},
+    history::fingerprint,
+    memory::Report,
+};
+
+/// Longer than `spec.refresh.timeout`.
+const LONG: Duration = Duration::from_mins(3);
+
+fn swarm(jobs: &[&str], more: &Value) -> Swarm {
+    let mut spec = json!({"workload": {"name": "w"}, "jobs": jobs});
+    let fields = more.as_object().unwrap().clone();
+    spec.as_object_mut().unwrap().extend(fields);
+    serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n", "uid": "s"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn pod(worker: usize, node: Option<&str>) -> PodFacts {
+    let state = if node.is_some() { json!({"running": {}}) } else { json!({"waiting": {}}) };
+    let ready = if node.is_some() { "True" } else { "False" };
+    ground::read_pod(json!({
+        "metadata": {"name": format!("w-{worker}"), "uid": format!("uid-{worker}")},
+        "spec": {
+            "nodeName": node, "containers": [{"name": "worker"}],
+            "volumes": [{"name": "config", "configMap": {"name": "w-config"}}],
+        },
+        "status": {
+            "phase": if node.is_some() { "Running" } else { "Pending" },
+            "conditions": [{"type": "Ready", "status": ready}],
+            "containerStatuses": [{"name": "worker", "restartCount": 0, "state": state}],
+        },
+    }))
+}
+
+fn share(streams: &[&str], version: Epoch) -> Share {
+    Share { streams: streams.iter().map(|stream| (*stream).into()).collect(), version }
+}
+
+/// A file of this version, in which each worker's list has changed last.
+fn published(epoch: Epoch, lists: &[&[&str]]) -> Published {
+    let lists = lists.iter().enumerate();
+    let shares = lists.map(|(w, list)| (format!("w-{w}").into(), share(list, epoch)));
+    Published { epoch, shares: shares.collect(), ..Published::default() }
+}
+
+fn view(published: &Published, pods: Vec<PodFacts>, replicas: u32) -> View {
+    let file::Files { config, state } = file::render(published);
+    let content = Some(fingerprint(&config, &state));
+    let data = [("config.yml".to_owned(), config), (file::STATE_KEY.to_owned(), state)];
+    View {
+        workload: Some(WorkloadFacts {
+            name: "w".into(),
+            replicas,
+            mounts: vec![("config".into(), "w-config".into())],
+            ..WorkloadFacts::default()
+        }),
+        share: Some(MapFacts {
+            managed_by: Some("traffic-operator".into()),
+            owner: Some("s".into()),
+            content,
+            data: Arc::new(data.into()),
+            ..MapFacts::default()
+        }),
+        pods,
+        ..View::default()
+    }
+}
+
+/// What these pods answer, by worker.
+fn answers(versions: &[(usize, Epoch)]) -> BTreeMap<Arc<str>, Report> {
+    let report = |version: Epoch| Report {
+        asked: Instant::now(),
+        failures: 0,
+        error: None,
+        loaded: Some(version),
+        answer: Some(Arc::new(Answer { version: Some(version), jobs: vec![] })),
+    };
+    versions.iter().map(|(w, v)| (format!("uid-{w}").into(), report(*v))).collect()
+}
+
+fn decide(swarm: &Swarm, view: View, memory: Memory) -> Plan<Desired, SwarmStatus> {
+    let observed = Observed {
+        now: Instant::now(),
+        held: None,
+        view: Some(view),
+        confirmed: Confirmed::default(),
+        memory,
+        unfit: BTreeSet::new(),
+        measuring: None,
+    };
+    plan(swarm, &observed).unwrap()
+}
+
+fn absent(workers: &[usize], ago: Duration) -> BTreeMap<Arc<str>, Instant> {
+    let since = Instant::now().checked_sub(ago).unwrap();
+    workers.iter().map(|w| (format!("w-{w}").into(), since)).collect()
+}
+
+/// How many streams each worker has in the next file.
+fn counts(plan: &Plan<Desired, SwarmStatus>) -> Vec<usize> {
+    let next = plan.desired.publish.as_ref().expect("a file");
+    next.published.shares.values().map(|share| share.streams.len()).collect()
+}
+
+fn ready(plan: &Plan<Desired, SwarmStatus>) -> (Option<bool>, &'static str, String) {
+    let ready = plan.conditions.iter().find(|c| c.type_ == "Ready").unwrap();
+    (ready.status, ready.reason, ready.message.clone())
+}
+
+/// w-0 runs; w-1 has had no pod on a node for this long; c and d are new.
+fn with_one_away(ago: Duration, more: &Value) -> Plan<Desired, SwarmStatus> {
+    let file = published(5, &[&["a"], &["b"]]);
+    let memory =
+        Memory { absent: absent(&[1], ago), reports: answers(&[(0, 5)]), ..Memory::default() };
+    let pods = vec![pod(0, Some("n")), pod(1, None)];
+    decide(&swarm(&["a", "b", "c", "d"], more), view(&file, pods, 2), memory)
+}
+
+#[test]
+fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
+    let plan = with_one_away(LONG, &json!({}));
+    assert_eq!(counts(&plan), [3, 1], "what w-1 has stays its own");
+    let (status, reason, message) = ready(&plan);
+    assert_eq!((status, reason), (Some(false), "WorkerAbsent"));
+    assert!(message.starts_with("1 streams are in the list of worker w-1, which"), "{message}");
+    assert!(message.contains("its pod has no node"), "{message}");
+    let told = &plan.desired.memory.as_ref().unwrap().told;
+    assert_eq!((told.counts.owned, told.stranded), (4, 1));
+}
+
+/// A scale-up or a restart: it is about to come.
+#[test]
+fn w13_a_worker_that_is_away_for_a_minute_gets_its_part_and_nobody_complains() {
+    let plan = with_one_away(Duration::from_mins(1), &json!({}));
+    assert_eq!(counts(&plan), [2, 2]);
+    assert_eq!(ready(&plan).0, Some(true));
+    assert_eq!(plan.desired.memory.as_ref().unwrap().told.stranded, 0);
+}
+
+#[test]
+fn w13_where_nobody_else_has_room_streams_are_owned_all_the_same() {
+    let plan = with_one_away(LONG, &json!({"maxStreamsPerWorker": 2}));
+    assert_eq!(counts(&plan), [2, 2]);
+    assert_eq!(ready(&plan).1, "WorkerAbsent");
+    let pinned = json!({
+        "jobs": null, "streams": [{"id": "a"}, {"id": "b"}, {"id": "c", "pin": "w-1"}],
+    });
+    assert_eq!(counts(&with_one_away(LONG, &pinned)), [1, 2]);
+    // Nobody else is there at all.
+    let memory = Memory { absent: absent(&[0, 1], LONG), ..Memory::default() };
+    let pods = vec![pod(0, None)];
+    let away = view(&published(5, &[&["a"], &["b"]]), pods, 2);
+    let plan = decide(&swarm(&["a", "b", "c", "d"], &json!({})), away, memory);
+    assert_eq!(counts(&plan), [2, 2]);
+    assert_eq!(plan.status.summary.unassigned, 0);
+    let message = ready(&plan).2;
+    assert!(message.contains("4 streams are in the list of worker w-0 (and 1 more)"), "{message}");
+}
+
+/// One without streams harms nobody.
+#[test]
+fn w13_an_absent_worker_with_an_empty_list_is_no_complaint() {
+    let file = published(5, &[&["a", "b"], &[]]);
+    let memory =
+        Memory { absent: absent(&[1], LONG), reports: answers(&[(0, 5)]), ..Memory::default() };
+    let plan =
+        decide(&swarm(&["a", "b"], &json!({})), view(&file, vec![pod(0, Some("n"))], 2), memory);
+    assert!(plan.desired.publish.is_none(), "nothing moves to it");
+    assert_eq!(ready(&plan).0, Some(true));
+}
+
+/// Both are behind. The budget of one is for whoever may be evicted now.
+#[test]
+fn w08_w10_a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting() {
+    let file = published(5, &[&["a"], &["b"]]);
+    let evicted = |change: &dyn Fn(&mut Memory)| {
+        let mut memory = Memory { reports: answers(&[(0, 3), (1, 3)]), ..Memory::default() };
+        change(&mut memory);
+        let pods = vec![pod(0, Some("n")), pod(1, Some("n"))];
+        let plan = decide(&swarm(&["a", "b"], &json!({})), view(&file, pods, 2), memory);
+        let each = plan.desired.refresh.iter().map(|refresh| match refresh {
+            Refresh::Evict { worker, .. } => worker.to_string(),
+            Refresh::Nudge { .. } => panic!("{refresh:?}"),
+        });
+        each.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(evicted(&|_| {}), "w-0");
+    let refused = |memory: &mut Memory| {
+        memory.refused.insert("w-0".into(), Instant::now());
+    };
+    assert_eq!(evicted(&refused), "w-1");
+    // Evicted a moment ago, it is back with the version it had.
+    let in_vain = |memory: &mut Memory| {
+        let before = handover::Pod {
+            uid: "before".into(),
+            ready: true,
+            terminating: false,
+            stopped: false,
+            loaded: Some(3),
+            heir: None,
+            born: None,
+        };
+        let worker = handover::Worker { pod: Some(before), ..handover::Worker::default() };
+        memory.evictions.learn(&[("w-0".into(), worker)].into(), 5);
+        memory.evictions.evicted(&"w-0".into(), &"before".into(), 5, Instant::now());
+    };
+    assert_eq!(evicted(&in_vain), "w-1");
+    assert_eq!(
+        evicted(&|memory| {
+            in_vain(memory);
+            memory.refused.insert("w-1".into(), Instant::now());
+        }),
+        ""
+    );
+}
+
+/// The file would have gone to the last version there is, and then have been written without end.
+#[test]
+fn w06_a_version_that_nobody_can_have_read_costs_no_version_and_no_write() {
+    for absurd in [LARGEST_EPOCH - 1, LARGEST_EPOCH, BELIEVED_EPOCH + 1, Epoch::MAX] {
+        let file = published(5, &[&["a"], &["b"]]);
+        let memory = || Memory { reports: answers(&[(0, absurd), (1, 5)]), ..Memory::default() };
+        let pods = || vec![pod(0, Some("n")), pod(1, Some("n"))];
+        let still = swarm(&["a", "b"], &json!({"refresh": {"strategy": "HotReload"}}));
+        let plan = decide(&still, view(&file, pods(), 2), memory());
+        assert!(plan.desired.publish.is_none(), "{absurd}");
+        assert_eq!(plan.status.epoch, 5, "{absurd}");
+        // Nor does it stop the others: a new stream is given.
+        let more = swarm(&["a", "b", "c"], &json!({"refresh": {"strategy": "HotReload"}}));
+        let plan = decide(&more, view(&file, pods(), 2), memory());
+        let next = plan.desired.publish.expect("a file").published;
+        assert_eq!((next.epoch, next.barrier), (6, None), "{absurd}");
+        // The same in the status, which anybody may edit who may write it.
+        let mut edited = still.clone();
+        edited.status = Some(SwarmStatus {
+            epoch: i64::try_from(absurd).unwrap_or(i64::MAX),
+            ..SwarmStatus::default()
+        });
+        let good = Memory { reports: answers(&[(0, 5), (1, 5)]), ..Memory::default() };
+        let plan = decide(&edited, view(&file, pods(), 2), good);
+        assert!(plan.desired.publish.is_none(), "{absurd}");
+    }
+    // One that can be believed is: files are missing.
+    let file = published(5, &[&["a"], &["b"]]);
+    let memory = Memory { reports: answers(&[(0, 9), (1, 5)]), ..Memory::default() };
+    let lost = view(&file, vec![pod(0, Some("n")), pod(1, Some("n"))], 2);
+    let plan = decide(&swarm(&["a", "b"], &json!({})), lost, memory);
+    assert_eq!(plan.desired.publish.expect("a file").published.epoch, 10);
+}
