@@ -191,6 +191,11 @@ fn observe_writes_nothing_but_its_status() {
             let ours = write.resource.starts_with("events") || write.subresource == "status";
             assert!(ours, "{write:?}");
         }
+        // Nor its status again and again.
+        let since = Timestamp::now();
+        bench.judgements(4).await;
+        let writes = bench.writes_since(since);
+        assert!(writes.len() <= 1, "{writes:?}");
         assert_eq!(bench.label("node-2", KEY).await, None);
     });
 }

@@ -14,6 +14,7 @@ mod killed;
 mod labels;
 mod migrating;
 mod mistakes;
+mod silence;
 mod zonal;
 
 pub use stage::Stage;

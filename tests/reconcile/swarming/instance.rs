@@ -66,6 +66,8 @@ impl Instance {
 enum Next {
     /// On this node, or on the kubelet's own.
     Bind(Option<String>),
+    /// There is no room for it.
+    Reject,
     Read(Option<String>),
     Apply(Box<File>),
     Crash,
@@ -99,6 +101,10 @@ fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
         }
         let node = controls.nodes.get(&pod.name).cloned();
         return Next::Bind(node);
+    }
+    if pod.volume.is_none() && controls.reject > 0 {
+        controls.reject -= 1;
+        return Next::Reject;
     }
     if pod.volume.is_none() {
         return Next::Read(pod.map());
@@ -144,6 +150,13 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
             }
             Next::Bind(node) => {
                 bind(&inner, &uid, &node.unwrap_or_else(|| inner.node())).await;
+            }
+            Next::Reject => {
+                // As a kubelet says it: not a word of containers.
+                let rejected = json!({
+                    "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected",
+                });
+                return write(&inner, &uid, rejected).await;
             }
             Next::Read(map) => read(&inner, &uid, map).await,
             Next::Apply(file) => {

@@ -21,6 +21,7 @@ use crate::{
 use file::File;
 use puppet::Puppet;
 
+mod absent;
 mod admission;
 mod bounds;
 mod chaos;
@@ -35,6 +36,7 @@ pub mod proxy;
 mod puppet;
 mod quiet;
 mod record;
+mod refreshing;
 mod rights;
 mod scaling;
 mod signed;

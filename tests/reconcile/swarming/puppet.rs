@@ -59,6 +59,10 @@ pub struct Controls {
     pub off: BTreeSet<String>,
     /// UIDs of pods whose container is to crash once.
     pub crash: BTreeSet<String>,
+    /// What a pod says that it has loaded, whatever that is.
+    pub claims: HashMap<String, u64>,
+    /// How many of the next pods their kubelet rejects, for want of room.
+    pub reject: usize,
     /// A pod is born with the file before the current one, as a kubelet with an old cache would do it.
     pub stale: bool,
     /// The node of a pod, where it is not this kubelet's own.

@@ -9,6 +9,43 @@ use crate::bench::{eventually, run};
 /// For so long nothing is to be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
+/// Watches for a while: each Swarm may refresh its status once, and nothing else is written.
+async fn rests(stage: &Stage, swarms: usize) {
+    let since = Timestamp::now();
+    // The length of the watch is what is tested.
+    tokio::time::sleep(QUIET).await;
+    let writes = stage.bench.writes_since(since);
+    let own = writes.iter().filter(|w| w.resource == "swarms" && w.subresource == "status");
+    let own = own.count();
+    assert!(own == writes.len() && own <= swarms, "{writes:?}");
+}
+
+/// The version of a file that nobody writes went into the status, and there above that of the file: some
+/// sixty writes a second.
+#[test]
+fn w01_who_observes_what_would_move_rests() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("idle", 2, json!({})).await;
+        let refresh = json!({"strategy": "HotReload"});
+        stage.swarm("idle", json!({"jobs": streams(6), "refresh": refresh})).await;
+        let file = stage.settled("idle", 2, &streams(6)).await;
+        stage.change("idle", json!({"mode": "Observe"})).await;
+        stage.condition("idle", "Ready", "True", "Observing").await;
+        stage.scale("idle", 3).await;
+        stage.until("idle", &[("/summary/ready", json!(3))]).await;
+        rests(&stage, 1).await;
+        assert_eq!(stage.file("idle").await, Some(file));
+        // A list that would change.
+        stage.change("idle", json!({"jobs": streams(9)})).await;
+        stage.until("idle", &[("/summary/streams", json!(9))]).await;
+        rests(&stage, 1).await;
+        stage.change("idle", json!({"mode": "Enforce"})).await;
+        stage.settled("idle", 3, &streams(9)).await;
+    });
+}
+
 #[test]
 fn twenty_swarms_at_rest_write_nothing() {
     run(async |bench| {
@@ -66,6 +103,7 @@ fn who_observes_or_pauses_writes_nothing_but_its_status() {
         stage.condition("look", "Ready", "True", "Paused").await;
         assert_eq!(stage.file("look").await.unwrap(), before);
         assert_eq!(stage.puppet.running().len(), 27);
+        rests(&stage, 1).await;
     });
 }
 

@@ -12,7 +12,7 @@ use super::{Stage, sample, streams};
 use crate::bench::{Operator, eventually, run};
 
 /// Waits until the operator has looked `n` more times.
-async fn passes(operator: &Operator, n: f64) {
+pub async fn passes(operator: &Operator, n: f64) {
     let count = async || {
         operator.metric("traffic_operator_reconcile_total", &["controller=\"swarm\""]).await
     };
@@ -20,7 +20,7 @@ async fn passes(operator: &Operator, n: f64) {
     eventually("passes", async || (count().await >= before + n).then_some(())).await;
 }
 
-fn hot(jobs: &[String]) -> Value {
+pub fn hot(jobs: &[String]) -> Value {
     json!({"jobs": jobs, "refresh": {"strategy": "HotReload", "timeout": "1s"}})
 }
 

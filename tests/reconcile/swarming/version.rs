@@ -45,7 +45,8 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
             let running = state.ledger.running().iter();
             let jobs: Vec<_> =
                 running.filter(|(_, pods)| pods.contains(uid)).map(|(s, _)| s).collect();
-            let (worker, version) = (&*pod.name, pod.loaded);
+            let version = controls.claims.get(&pod.name).copied().unwrap_or(pod.loaded);
+            let worker = &*pod.name;
             let mut answer = json!({"jobs": jobs, "version": version, "worker": worker});
             let question = question(&request).filter(|question| question.uid == *uid);
             let key = state.keys.get(&map).and_then(|key| Key::read(key));
