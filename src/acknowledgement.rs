@@ -1,8 +1,10 @@
-//! How a worker signs what it says of itself, so that nobody can say it in its place: not who has got its
-//! address since, nor a neighbour on the network, nor an earlier pod of its name, nor it itself with an older answer.
+//! How a worker signs what it says of itself, so that nobody can say it in its place: not who has
+//! got its address since, nor a neighbour on the network, nor an earlier pod of its name, nor it
+//! itself with an older answer.
 //!
-//! The operator writes a key into the `ConfigMap` with the shares, which only workers mount. Its question names the
-//! pod that it means and a number that is used once; the answer repeats both and is signed with that key.
+//! The operator writes a key into the `ConfigMap` with the shares, which only workers mount. Its
+//! question names the pod that it means and a number that is used once; the answer repeats both and
+//! is signed with that key.
 use std::fmt;
 
 use ring::{
@@ -16,7 +18,8 @@ pub const KEY_FILE: &str = "acknowledge.key";
 /// How many hexadecimal digits the secret has: 256 bits, as much as SHA-256 can make use of.
 const KEY_DIGITS: usize = 64;
 
-/// How many bytes a number that is used once has: of 2^64 questions no two are likely to have the same.
+/// How many bytes a number that is used once has: of 2^64 questions no two are likely to have the
+/// same.
 const NONCE: usize = 16;
 
 /// The most characters of what a question repeats: a UID has 36, a number 32.

@@ -1,5 +1,5 @@
-//! The sidecar of an application that reads its share of a Swarm by itself but cannot say which file it has
-//! come up to: it reloads the application when the share changed, and says it for it.
+//! The sidecar of an application that reads its share of a Swarm by itself but cannot say which
+//! file it has come up to: it reloads the application when the share changed, and says it for it.
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -106,9 +106,9 @@ struct Follower {
     newest: Newest,
     /// The version that is reported; `None` before the first.
     loaded: Option<u64>,
-    /// What the application surely runs: not known before the first reload, since it may have read an
-    /// older file than we did, nor while one is under way, nor after one that failed, which it may
-    /// have taken all the same.
+    /// What the application surely runs: not known before the first reload, since it may have read
+    /// an older file than we did, nor while one is under way, nor after one that failed, which it
+    /// may have taken all the same.
     runs: Option<Arc<Share>>,
     step: Step,
     /// In a row.
@@ -158,8 +158,8 @@ impl Follower {
         if self.loaded == Some(share.version) {
             return;
         }
-        // One whose list changed since is another, even if it is the same again: the application may have read what
-        // was between.
+        // One whose list changed since is another, even if it is the same again: the application
+        // may have read what was between.
         let same =
             |runs: &Arc<Share>| runs.same_streams(&share) && Some(share.epoch) <= self.loaded;
         if self.runs.as_ref().is_some_and(same) {
@@ -270,7 +270,8 @@ mod tests {
         sidecar.goes_on().await;
     }
 
-    /// The application has read version 9 while it was reloaded for 8, and 10 has the list of 8 again.
+    /// The application has read version 9 while it was reloaded for 8, and 10 has the list of 8
+    /// again.
     #[tokio::test]
     async fn w07_a_list_that_came_back_during_a_reload_is_loaded_again() {
         let (application, mut sidecar) = sidecar().await;

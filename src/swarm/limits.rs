@@ -1,5 +1,5 @@
-//! How large a `Swarm` may be: whoever may create one must not exhaust the operator, which serves all
-//! namespaces.
+//! How large a `Swarm` may be: whoever may create one must not exhaust the operator, which serves
+//! all namespaces.
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
@@ -9,20 +9,20 @@ use std::{fmt, marker::PhantomData};
 use super::{ground::WorkloadFacts, settings::Settings};
 use crate::controller::Error;
 
-/// The most workers, ready or not. The schema lets `autoscale` ask for as many; a cluster has 5,000 nodes at
-/// most, and a worker costs the operator about a kilobyte.
+/// The most workers, ready or not. The schema lets `autoscale` ask for as many; a cluster has 5,000
+/// nodes at most, and a worker costs the operator about a kilobyte.
 pub const WORKERS: u32 = 10_000;
 
-/// The most streams: half as many again as the 100,000 that are measured. Each costs the operator some hundred
-/// bytes and the time to place it.
+/// The most streams: half as many again as the 100,000 that are measured. Each costs the operator
+/// some hundred bytes and the time to place it.
 pub const STREAMS: usize = 150_000;
 
 /// The most characters of an id, as the schema says.
 pub const ID: usize = 253;
 
-/// The most bytes that the names of one text may have together. The API server keeps no `ConfigMap` of more than
-/// 1 MiB, and an escape makes three bytes of two (`"\L"`): more names than that come of aliases, by which
-/// a short text says a long one over and over.
+/// The most bytes that the names of one text may have together. The API server keeps no `ConfigMap`
+/// of more than 1 MiB, and an escape makes three bytes of two (`"\L"`): more names than that come
+/// of aliases, by which a short text says a long one over and over.
 pub const NAMES: usize = LARGEST_TEXT / 2 * 3;
 
 /// The most bytes of a text with streams, as of a `ConfigMap`: the API server's limit.

@@ -113,7 +113,8 @@ impl Cluster for Live<'_> {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let there = api.get_opt(&immutable.name).await;
                 let there = there.map_err(Error::kube("get ConfigMap"))?;
-                // Another text may say the same: names were not always quoted, and the key may be a newer one.
+                // Another text may say the same: names were not always quoted, and the key may be a newer
+                // one.
                 let says = |data: &BTreeMap<String, String>| {
                     let text = |key: &str| data.get(key).map(String::as_str);
                     let config = text(&self.swarm.spec.config_map.key)?;

@@ -1,5 +1,5 @@
-//! The key that workers sign their answers with: it stands beside the file, so that workers get both at once, and stays
-//! the same for as long as it is there.
+//! The key that workers sign their answers with: it stands beside the file, so that workers get
+//! both at once, and stays the same for as long as it is there.
 use std::{fmt, sync::Arc};
 
 use super::{ground::View, memory::Memory};
@@ -43,7 +43,8 @@ pub fn standing(view: &View) -> Option<&str> {
 }
 
 impl Memory {
-    /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the lists.
+    /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the
+    /// lists.
     pub(super) fn knows(&mut self, view: &View, new: impl FnOnce() -> Option<Arc<str>>) {
         if let Some(text) = standing(view) {
             if self.secret.known.as_deref() != Some(text) {

@@ -1,5 +1,6 @@
-//! Texts that readers of YAML 1.1 take for something else than text: `on` for true, `12:30` for 750, `=` for
-//! nothing that they know. Many workers' libraries are such readers, and quotes mean the same to all.
+//! Texts that readers of YAML 1.1 take for something else than text: `on` for true, `12:30` for
+//! 750, `=` for nothing that they know. Many workers' libraries are such readers, and quotes mean
+//! the same to all.
 
 /// What is a boolean, nothing, or a sign of its own, in whatever case.
 const WORDS: [&str; 12] =
@@ -20,8 +21,8 @@ pub(super) fn quoted(config: String) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A line of the file that is a stream (`    - ID`) or a worker (`  NAME:`): what stands before the name, the name,
-/// and what comes after it. Further lines of a longer text are indented further.
+/// A line of the file that is a stream (`    - ID`) or a worker (`  NAME:`): what stands before the
+/// name, the name, and what comes after it. Further lines of a longer text are indented further.
 fn parts(line: &str) -> Option<(&str, &str, &str)> {
     if let Some(name) = line.strip_prefix("    - ") {
         return Some((&line[..6], name, ""));
@@ -30,8 +31,8 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
     Some((&line[..2], name.strip_suffix(':')?, ":"))
 }
 
-/// Whether some reader may take this for something else than text. More than need be are: numbers, dates and times
-/// have many forms, and quotes harm nobody.
+/// Whether some reader may take this for something else than text. More than need be are: numbers,
+/// dates and times have many forms, and quotes harm nobody.
 fn is_other(name: &str) -> bool {
     if WORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
         return true;

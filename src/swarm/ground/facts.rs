@@ -11,8 +11,8 @@ use crate::api::GROUP;
 /// of a pod makes the kubelet bring its volumes up to date at once instead of within a minute.
 pub const NUDGE: &str = "traffic.example.com/swarm-epoch";
 
-/// The annotation of a pod that says whether its worker signs what it answers, `signed` or `plain`, where that does
-/// not follow from its containers.
+/// The annotation of a pod that says whether its worker signs what it answers, `signed` or `plain`, where
+/// that does not follow from its containers.
 pub const ACKNOWLEDGEMENTS: &str = "traffic.example.com/acknowledgements";
 
 /// A `StatefulSet` or `Deployment`.
@@ -150,8 +150,8 @@ impl From<&WorkerPod> for PodFacts {
     }
 }
 
-/// Whether the worker of this project runs there, or its sidecar, and knows its UID. The API server says so: whoever
-/// answers in its place could say anything.
+/// Whether the worker of this project runs there, or its sidecar, and knows its UID. The API server says
+/// so: whoever answers in its place could say anything.
 fn signs(spec: &PodSpec) -> bool {
     let ours = |container: &Container| {
         let words: Vec<&str> =

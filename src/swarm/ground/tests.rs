@@ -89,6 +89,54 @@ fn a_pod_is_read_as_far_as_it_is_needed() {
     assert_eq!(facts.mounts, ["w-config".into(), "q".into()]);
 }
 
+/// The API server says who has to sign: who answers could say anything.
+#[test]
+fn s12_workers_of_ours_that_know_their_uid_sign() {
+    let uid =
+        || json!([{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]);
+    let one = |command: Value, args: Value, env: Value| {
+        json!([
+            {"name": "other"}, {"name": "c", "command": command, "args": args, "env": env}
+        ])
+    };
+    let container = |command, args, env| {
+        let containers = one(command, args, env);
+        pod(&[("/spec/containers", containers)]).signs
+    };
+    for (command, args) in [
+        (json!([]), json!(["agent", "worker"])),
+        (json!(null), json!(["agent", "reload", "--url", "http://localhost/"])),
+        (json!(["/traffic-operator"]), json!(["agent", "worker", "--", "run", "{}"])),
+        (json!(["/traffic-operator", "agent"]), json!(["worker"])),
+        (json!(["/traffic-operator", "agent", "worker"]), json!(null)),
+    ] {
+        let command = || if command.is_null() { json!([]) } else { command.clone() };
+        let args = || if args.is_null() { json!([]) } else { args.clone() };
+        assert!(container(command(), args(), uid()), "{} {}", command(), args());
+        // One that does not know its UID cannot sign.
+        assert!(!container(command(), args(), json!([])));
+        assert!(!container(command(), args(), json!([{"name": "POD_UID", "value": "u"}])));
+    }
+    let name =
+        json!([{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    assert!(!container(json!([]), json!(["agent", "worker"]), name));
+    for args in
+        [json!([]), json!(["worker"]), json!(["agent", "probe"]), json!(["agent", "x", "worker"])]
+    {
+        assert!(!container(json!([]), args, uid()));
+    }
+    // A sidecar that is an init container, and what people say.
+    let ours = one(json!([]), json!(["agent", "reload"]), uid());
+    assert!(pod(&[("/spec/initContainers", ours.clone())]).signs);
+    let annotated = |said: &str, containers: &Value| {
+        let said = json!({ACKNOWLEDGEMENTS: said});
+        pod(&[("/metadata/annotations", said), ("/spec/containers", containers.clone())]).signs
+    };
+    let theirs = json!([{"name": "c"}]);
+    assert!(annotated("signed", &theirs) && !annotated("plain", &ours));
+    assert!(annotated("yes", &ours) && !annotated("yes", &theirs));
+}
+
 /// Bug 12 of the original: `spec.replicas` may be absent.
 #[test]
 fn bug_12_a_workload_without_replicas_has_one() {

@@ -25,8 +25,8 @@ impl Decision<'_> {
         files.into_iter().chain(secret).collect()
     }
 
-    /// The file as it is, where the key for answers is missing beside it: made by an older operator, or by somebody
-    /// who has taken the key away.
+    /// The file as it is, where the key for answers is missing beside it: made by an older operator, or by
+    /// somebody who has taken the key away.
     pub(super) fn keyed(&self) -> Option<Publish> {
         let share = self.view.share.as_ref().filter(|_| self.history.repair.is_none())?;
         let missing = secret::standing(self.view).is_none();

@@ -142,6 +142,10 @@ fn fields_with_a_mistake_are_refused_with_a_reason() {
             (jobs(&json!({"workload": {"kind": "DaemonSet"}})), "Unsupported value: \"DaemonSet\""),
             (jobs(&json!({"configMap": {"name": "A b"}})), "configMap.name must be the name"),
             (jobs(&json!({"configMap": {"key": "handover.yml"}})), "configMap.key must be a key"),
+            (
+                jobs(&json!({"configMap": {"key": "acknowledge.key"}})),
+                "configMap.key must be a key",
+            ),
             (jobs(&json!({"configMap": {"key": "a/b"}})), "configMap.key must be a key"),
             (
                 jobs(&json!({"refresh": {"strategy": "Restart"}})),

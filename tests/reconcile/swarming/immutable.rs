@@ -1,5 +1,8 @@
 //! configMap.immutable: what a pod mounts proves what it runs.
-use kube::{ResourceExt, api::ListParams};
+use kube::{
+    ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -94,5 +97,35 @@ fn killed_after_every_write_of_immutable_files_nothing_runs_twice() {
             operator = proxy.operator(&stage.bench).await;
             stage.settled("iron", workers as usize, &streams(8)).await;
         }
+    });
+}
+
+/// The manifest names the ConfigMap that can change, and the live object another: what `kubectl apply` then sends.
+#[test]
+fn w14_a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set("again", 2, on_delete()).await;
+        stage.swarm("again", immutable(&streams(4))).await;
+        let file = stage.settled("again", 2, &streams(4)).await;
+        let name = format!("again-config-{}", file.version);
+        let named = async || (mounted(&stage, "again").await.as_ref() == Some(&name)).then_some(());
+        eventually("the template to mount the file", named).await;
+        let uids = || ["again-0", "again-1"].map(|pod| stage.puppet.uid(pod));
+        let before = uids();
+        let volumes = json!([{"name": "config", "configMap": {"name": "again-config"}}]);
+        let applied = json!({"spec": {"template": {"spec": {"volumes": volumes}}}});
+        let params = PatchParams::default();
+        let set = stage.sets().patch("again", &params, &Patch::Strategic(applied)).await.unwrap();
+        let taken_back = set.metadata.generation;
+        let put_right = async || {
+            let set = stage.sets().get("again").await.ok()?;
+            (set.metadata.generation > taken_back).then_some(())
+        };
+        eventually("another change of the template", put_right).await;
+        eventually("the template to mount the file again", named).await;
+        assert_eq!(stage.settled("again", 2, &streams(4)).await, file);
+        assert_eq!(uids(), before);
     });
 }
