@@ -129,16 +129,46 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         return History { published: known, repair: Some(Repair::Restore), edited: None };
     }
     // Without any record, what workers say they run is theirs: nothing is stopped for the lack of one.
-    let mut published = read.unwrap_or_else(|| Published {
-        shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
-        ..Published::default()
-    });
+    let mut published = read.map_or_else(
+        || Published {
+            shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
+            ..Published::default()
+        },
+        |read| contested(read, evidence.running),
+    );
     published.epoch = believed(published.epoch).max(evidence.told).max(evidence.made);
     let repair = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
     if repair == Repair::First {
         published.releasing.clear();
     }
     History { published, repair: Some(repair), edited: None }
+}
+
+/// A file that is not known to be the last one, beside what workers say they run: what one of them runs that is
+/// not in its list is with it until it lets go. It stays in the list of another only if that one runs it too:
+/// who reads the list for the first time would start it a second time.
+fn contested(mut file: Published, running: &[(Arc<str>, Arc<Answer>)]) -> Published {
+    let says = |worker: &Arc<str>, stream: &str| {
+        let mut answers = running.iter().filter(|(name, _)| name == worker);
+        answers.any(|(_, answer)| answer.jobs.iter().any(|job| job == stream))
+    };
+    let each = running.iter().flat_map(|(worker, answer)| {
+        answer.jobs.iter().map(move |job| (worker, Arc::<str>::from(job.as_str())))
+    });
+    for (worker, stream) in each {
+        let listed = file.shares.get(worker).is_some_and(|share| share.streams.contains(&stream));
+        if listed {
+            continue;
+        }
+        file.releasing.entry((Arc::clone(&stream), Arc::clone(worker))).or_default();
+        for (owner, share) in &mut file.shares {
+            if share.streams.contains(&stream) && !says(owner, &stream) {
+                share.streams.retain(|known| *known != stream);
+                file.releasing.entry((Arc::clone(&stream), Arc::clone(owner))).or_default();
+            }
+        }
+    }
+    file
 }
 
 fn said(worker: &Arc<str>, answer: &Answer) -> (Arc<str>, Share) {

@@ -20,7 +20,7 @@ pub struct Report {
     pub failures: u32,
     /// Why it did not answer the last time.
     pub error: Option<Arc<str>>,
-    /// The highest version it has acknowledged.
+    /// The version that it has acknowledged last.
     pub loaded: Option<u64>,
     /// What it answered last.
     pub answer: Option<Arc<Answer>>,
@@ -31,14 +31,16 @@ pub struct Report {
 pub struct Memory {
     /// By UID of the pod.
     pub reports: BTreeMap<Arc<str>, Report>,
+    /// The highest version that any pod ever told, if it can be believed: also that of pods that are gone.
+    pub highest: u64,
     /// By UID of the pod: the version that was published when it was first seen, or last seen before it
     /// was started.
     pub born: BTreeMap<Arc<str>, u64>,
-    /// Whether the pods were looked at before.
-    pub looked: bool,
+    /// The version that was published when the pods were looked at last.
+    pub looked: Option<u64>,
     /// By UID: pods that were there before this process, and of which it is not known what they read.
     pub untold: BTreeSet<Arc<str>>,
-    /// Under a barrier: the pods that the API server listed last, and the version that was published then.
+    /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API server listed last, and the version that was published then.
     pub listed: Option<(u64, BTreeSet<Arc<str>>)>,
     /// By UID: pods that were made after the API server was asked for all of them, and the version that was
     /// published then, at least.
@@ -63,6 +65,8 @@ pub struct Memory {
     pub barrier: Option<Instant>,
     /// Since when streams that were given have not been acknowledged, and since when nobody had them.
     pub granted: BTreeMap<Arc<str>, Granted>,
+    /// Workers that have a list and have not read it: the pod, the version that it says, and since when.
+    pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
     /// Since when moves wait for workers that are to get something.
     pub awaiting: Option<Instant>,
     /// The last measured weight of each stream.

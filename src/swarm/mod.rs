@@ -262,13 +262,14 @@ impl Reconciler for SwarmReconciler {
 
 impl Memory {
     /// Notes which pods are there. A pod that has not been started yet reads the file that is published
-    /// now, or a later one; so, most likely, did one that was not there before. Of those that are there when
-    /// this process begins to look the same is believed, so that its start restarts nobody, unless they are to
+    /// now, or a later one. One that was not there before has read the one that was published then, or a later
+    /// one. Of those that are there when this process begins to look the newest is believed, so that its start restarts nobody, unless they are to
     /// let go of something, or the file says that they were there before their list: they may never have been
     /// told.
     fn seen(&mut self, view: &View, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
-        let first = !std::mem::replace(&mut self.looked, true);
+        let before = self.looked.replace(epoch);
+        let first = before.is_none();
         for pod in &view.pods {
             let untold = first
                 && published.is_some_and(|published| {
@@ -277,8 +278,12 @@ impl Memory {
                         || published.outdated.get(&pod.name) == Some(&pod.uid)
                 });
             let new = !self.born.contains_key(&pod.uid) && !untold;
-            if new && (first || !self.untold.contains(&pod.uid)) || !pod.started {
+            if !pod.started {
                 self.born.insert(Arc::clone(&pod.uid), epoch);
+            } else if new && (first || !self.untold.contains(&pod.uid)) {
+                // It may have come before the last file.
+                let least = before.map_or(epoch, |before| before.min(epoch));
+                self.born.insert(Arc::clone(&pod.uid), least);
             } else if untold {
                 self.untold.insert(Arc::clone(&pod.uid));
             }
@@ -299,8 +304,10 @@ impl Memory {
                 asked: at,
                 failures: 0,
                 error: None,
-                // What it has acknowledged, it has.
-                loaded: loaded.max(answer.version),
+                // Where it starts anew it may not know yet. But one that says less than before has read
+                // something else since: it comes back from a file that somebody else wrote, or that was
+                // there before the `Swarm` was deleted.
+                loaded: answer.version.or(loaded),
                 answer: Some(Arc::new(answer)),
             },
             Err(text) => memory::Report {
@@ -369,11 +376,35 @@ mod tests {
         assert_eq!(see(&mut memory, pod("new", true), &published(7, true)), Some(7));
     }
 
+    /// The `Swarm` was deleted and applied again, and a kubelet delivered the old file once more.
+    #[test]
+    fn w15_a_worker_that_came_back_from_a_file_nobody_knows_is_not_ahead_for_ever() {
+        let mut memory = Memory::default();
+        let mut says = |version| {
+            let answer = acknowledge::Answer { version, jobs: vec![] };
+            memory.reported("uid".into(), Ok(answer), Instant::now());
+            memory.reports["uid"].loaded
+        };
+        assert_eq!(says(Some(3)), Some(3));
+        assert_eq!(says(None), Some(3), "it starts anew, and has read nothing else");
+        assert_eq!(says(Some(2)), Some(2));
+    }
+
     #[test]
     fn a_restart_of_the_operator_restarts_no_worker() {
         let mut memory = Memory::default();
         assert_eq!(see(&mut memory, pod("old", true), &published(7, false)), Some(7));
         assert_eq!(see(&mut memory, pod("old", true), &published(8, false)), Some(7));
+    }
+
+    /// It came between the last look and the file that was written then: it has read the one before, and has
+    /// to be refreshed, or nobody ever runs what that file gives it.
+    #[test]
+    fn w17_a_pod_that_came_just_before_a_file_has_not_read_it() {
+        let mut memory = Memory::default();
+        see(&mut memory, pod("old", true), &published(7, false));
+        assert_eq!(see(&mut memory, pod("new", true), &published(8, false)), Some(7));
+        assert_eq!(see(&mut memory, pod("newer", true), &published(8, false)), Some(8));
     }
 
     #[test]

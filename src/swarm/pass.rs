@@ -123,7 +123,7 @@ pub(super) async fn look(
     memory.knows(view, || cluster.secret());
     let published = polls::published(swarm, view, memory);
     let confirmed = match &published {
-        Some(published) => confirm(cluster, view, published).await?,
+        Some(published) => confirm(cluster, view, published, memory).await?,
         None => Confirmed::default(),
     };
     if confirmed.all > 0 {
@@ -144,13 +144,14 @@ async fn confirm(
     cluster: &impl Cluster,
     view: &mut View,
     published: &Published,
+    memory: &Memory,
 ) -> Result<Confirmed, Error> {
     let mut confirmed = Confirmed::default();
-    if published.barrier.is_some()
+    if (published.barrier.is_some() || waits_for_silent(view, published, memory))
         && let Some(workload) = &view.workload
     {
-        // It ends when all have acknowledged: also those that no watch has brought yet, and those that have
-        // no pod yet.
+        // A barrier ends when all have acknowledged: also those that no watch has brought yet, and those that
+        // have no pod yet. A worker that answers nothing lets go with another pod than those of a list.
         view.pods = cluster.pods(workload).await?;
         confirmed.all = published.epoch;
     }
@@ -171,6 +172,16 @@ async fn confirm(
     }
     view.pods.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(confirmed)
+}
+
+/// Whether a pod that has never answered is to let go of something.
+fn waits_for_silent(view: &View, published: &Published, memory: &Memory) -> bool {
+    let silent = view.pods.iter().filter(|pod| {
+        let loaded = memory.reports.get(&pod.uid).and_then(|report| report.loaded);
+        !pod.stopped && pod.node.is_some() && loaded.is_none()
+    });
+    let silent: BTreeSet<_> = silent.map(|pod| &pod.name).collect();
+    published.releasing.keys().any(|(_, worker)| silent.contains(worker))
 }
 
 /// Writes what was decided: the file first, and what is done to pods only once it is there.

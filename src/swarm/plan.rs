@@ -28,6 +28,7 @@ use crate::{
 mod assigning;
 mod publishing;
 mod telling;
+mod unread;
 
 pub(super) use publishing::word;
 
@@ -209,7 +210,7 @@ impl<'a> Decision<'a> {
         let live = view.pods.iter().filter(|pod| !pod.stopped);
         let answer = |uid: &Arc<str>| memory.reports.get(uid)?.answer.as_deref();
         let versions = live.clone().filter_map(|pod| answer(&pod.uid)?.version);
-        let highest = versions.map(handover::believed).max().unwrap_or(0);
+        let highest = versions.map(handover::believed).fold(memory.highest, Epoch::max);
         let mut started = live.filter(|pod| pod.started);
         let unknown_pods = started
             .any(|pod| answer(&pod.uid).is_none_or(|a| a.version.is_some() || !a.jobs.is_empty()));
@@ -227,6 +228,7 @@ impl<'a> Decision<'a> {
         let made = history::made(swarm);
         let evidence = Evidence { memory: &memory, told, made, unknown_pods, running: &running };
         let history = history::of(view.share.as_ref(), &swarm.spec.config_map.key, evidence)?;
+        memory.highest = highest;
         if history.repair.is_none() {
             memory.published = Some(Arc::new(history.published.clone()));
         }

@@ -1,13 +1,16 @@
 //! The API server and the workers of a small world, as a pass meets them.
 use std::{
-    cell::Cell,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
 };
 
 use kube::core::ObjectMeta;
 
-use super::world::{Plot, World, facts, streams, worker};
+use super::{
+    facts::{File, facts, streams, uid},
+    plot::Plot,
+    world::{Pod, World, has},
+};
 use crate::{
     acknowledgement::Key,
     controller::Error,
@@ -17,76 +20,138 @@ use crate::{
         live::file_object,
         pass::{Cluster, Eviction},
         plan::{Immutable, Publish},
+        workers::epoch_of,
     },
 };
 
-/// Between two passes: longer than anything is waited for.
-const PAUSE: Duration = Duration::from_hours(1);
+/// What a pass does to a world.
+#[derive(Clone, Debug)]
+pub(super) enum Effect {
+    /// A worker was asked, and has stopped before that what its file does not list.
+    Asked(usize),
+    Wrote(Arc<File>),
+    Pinned(u8),
+    Evicted(usize),
+    Nudged(usize, u8),
+}
+
+impl World {
+    /// Something is done to it.
+    pub(super) fn suffer(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Asked(w) => self.stop(*w),
+            Effect::Wrote(file) => {
+                self.wrote(file);
+                // The answer to a write is as good as the watch.
+                self.heard = self.cached.then(|| Arc::clone(file));
+            }
+            Effect::Pinned(epoch) => self.template = *epoch,
+            Effect::Evicted(w) => self.delete(*w),
+            Effect::Nudged(w, epoch) => {
+                self.pods[*w].iter_mut().for_each(|pod| pod.nudged = *epoch);
+            }
+        }
+    }
+
+    /// A worker has stopped what its file does not list.
+    pub(super) fn stop(&mut self, w: usize) {
+        let Some(pod) = self.pods[w] else { return };
+        self.pods[w] = Some(Pod { run: self.list(pod.read, &pod), ..pod });
+    }
+
+    /// Somebody deletes a pod: one without a node is gone at once.
+    pub(super) fn delete(&mut self, w: usize) {
+        let Some(pod) = self.pods[w] else { return };
+        self.pods[w] = pod.scheduled.then_some(Pod { terminating: true, ..pod });
+    }
+}
 
 /// One pass in a world. It may be killed before one of its writes.
 pub(super) struct Small<'a> {
     plot: &'a Plot,
-    world: Mutex<&'a mut World>,
+    world: &'a World,
+    now: Instant,
+    done: Mutex<Done>,
+}
+
+/// What it has done.
+#[derive(Default)]
+pub(super) struct Done {
     /// How many writes are left before it is killed.
-    writes: Mutex<Cell<Option<usize>>>,
-    began: Instant,
+    left: Option<usize>,
+    pub writes: u32,
+    pub effects: Vec<Effect>,
 }
 
 impl<'a> Small<'a> {
     pub(super) fn new(
         plot: &'a Plot,
-        world: &'a mut World,
-        began: Instant,
+        world: &'a World,
+        now: Instant,
         writes: Option<usize>,
     ) -> Self {
-        Self { plot, world: Mutex::new(world), writes: Mutex::new(Cell::new(writes)), began }
+        let done = Done { left: writes, ..Done::default() };
+        Self { plot, world, now, done: Mutex::new(done) }
+    }
+
+    pub(super) fn done(self) -> Done {
+        self.done.into_inner().expect("one thread")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Done> {
+        self.done.lock().expect("one thread")
     }
 
     /// Whether the operator still lives; a write of it is counted.
     fn writes(&self) -> Result<(), Error> {
-        let writes = self.writes.lock().expect("one thread");
-        match writes.get() {
+        let mut done = self.lock();
+        match &mut done.left {
             Some(0) => return Err(Error::Refused("killed".into())),
-            Some(left) => writes.set(Some(left - 1)),
+            Some(left) => *left -= 1,
             None => {}
         }
-        self.world.lock().expect("one thread").writes += 1;
+        done.writes += 1;
         Ok(())
+    }
+
+    fn does(&self, effect: Effect) {
+        self.lock().effects.push(effect);
+    }
+
+    /// The place of this pod, if it is still there.
+    fn place(&self, uid: &str) -> Option<usize> {
+        let mut pods = self.world.pods.iter();
+        pods.position(|pod| pod.is_some_and(|pod| self::uid(&pod) == uid))
     }
 }
 
 impl Cluster for Small<'_> {
     fn now(&self) -> Instant {
-        self.began + PAUSE * self.world.lock().expect("one thread").passes
+        self.now
     }
 
     async fn pod(&self, name: &str) -> Result<Option<PodFacts>, Error> {
-        let w = worker(name);
-        Ok(self.world.lock().expect("one thread").pods[w].map(|pod| facts(w, &pod)))
+        let mut pods = self.world.pods.iter().flatten();
+        let pod = pods.find(|pod| *super::facts::name(pod.id) == *name);
+        Ok(pod.map(|pod| facts(self.plot, pod)))
     }
 
     async fn pods(&self, _: &WorkloadFacts) -> Result<Vec<PodFacts>, Error> {
-        let pods = self.world.lock().expect("one thread").pods;
-        let each = pods.iter().enumerate().filter_map(|(w, pod)| Some(facts(w, pod.as_ref()?)));
-        Ok(each.collect())
+        Ok(self.world.pods.iter().flatten().map(|pod| facts(self.plot, pod)).collect())
     }
 
     async fn ask(&self, pod: &PodFacts, _: Option<&Key>) -> Result<Answer, String> {
-        let w = worker(&pod.name);
-        let mut world = self.world.lock().expect("one thread");
-        let there = world.pods[w].filter(|there| facts(w, there).uid == pod.uid);
-        let Some(mut there) = there.filter(|there| there.running && !there.cut) else {
+        let place = self.place(&pod.uid).and_then(|w| Some((w, self.world.pods[w]?)));
+        let Some((w, there)) = place.filter(|(_, pod)| pod.running && !pod.cut) else {
             return Err("nobody answers".into());
         };
-        if self.plot.silent {
+        if has(self.plot.silent, w) {
             return Err("it answers nothing".into());
         }
-        // Whoever answers has stopped what the file does not list.
-        there.run = world.list(there.read, w);
-        let epoch = world.history[usize::from(there.read)].epoch;
-        world.pods[w] = Some(there);
+        self.does(Effect::Asked(w));
+        let epoch = self.world.history[usize::from(there.read)].epoch;
         let version = Some(epoch).filter(|version| *version > 0);
-        Ok(Answer { version, jobs: streams(there.run) })
+        Ok(Answer { version, jobs: streams(self.world.list(there.read, &there)) })
     }
 
     fn secret(&self) -> Option<Arc<str>> {
@@ -96,9 +161,8 @@ impl Cluster for Small<'_> {
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {
         self.writes()?;
-        let mut world = self.world.lock().expect("one thread");
-        let swarm = &self.plot.wishes[world.wish].swarm;
-        let on = world.map.as_ref().map(|map| map.resource_version.clone());
+        let swarm = &self.plot.wishes[self.world.wish].swarm;
+        let on = self.world.map.as_ref().map(|map| map.facts.resource_version.clone());
         if on != publish.on {
             return Ok(None);
         }
@@ -106,36 +170,38 @@ impl Cluster for Small<'_> {
         let metadata: ObjectMeta =
             serde_json::from_value(object["metadata"].clone()).expect("metadata");
         let facts = MapFacts::new(&metadata, Arc::new(publish.data.clone()));
-        world.wrote(facts, &swarm.spec.config_map.key, false);
+        let key = &swarm.spec.config_map.key;
+        self.does(Effect::Wrote(File::new(self.world.newest() + 1, facts, key, false)));
         Ok(Some(metadata))
     }
 
     fn published(&self, _: &ObjectMeta, _: &Publish) {}
 
-    async fn pin(&self, _: Immutable) -> Result<(), Error> {
-        unreachable!("these worlds have no immutable files")
-    }
-
-    async fn evict(&self, worker: &str, uid: &str) -> Result<Eviction, Error> {
+    async fn pin(&self, immutable: Immutable) -> Result<(), Error> {
         self.writes()?;
-        let w = self::worker(worker);
-        let mut world = self.world.lock().expect("one thread");
-        match &mut world.pods[w] {
-            Some(pod) if *facts(w, pod).uid == *uid => {
-                pod.terminating = true;
-                Ok(Eviction::Done)
-            }
-            _ => Ok(Eviction::Gone),
-        }
+        let swarm = &self.plot.wishes[self.world.wish].swarm;
+        let epoch = epoch_of(&swarm.config_map(), &immutable.name).expect("an epoch");
+        self.does(Effect::Pinned(u8::try_from(epoch).expect("small epochs")));
+        Ok(())
     }
 
-    async fn nudge(&self, worker: &str, uid: &str, epoch: u64) -> Result<bool, Error> {
+    async fn evict(&self, _: &str, uid: &str) -> Result<Eviction, Error> {
+        self.writes()?;
+        Ok(match self.place(uid) {
+            Some(w) => {
+                self.does(Effect::Evicted(w));
+                Eviction::Done
+            }
+            None => Eviction::Gone,
+        })
+    }
+
+    async fn nudge(&self, _: &str, uid: &str, epoch: u64) -> Result<bool, Error> {
         // The kubelet delivers the file sooner, which is a move of the world's.
         self.writes()?;
-        let w = self::worker(worker);
-        let mut world = self.world.lock().expect("one thread");
-        let pod = world.pods[w].as_mut().filter(|pod| *facts(w, pod).uid == *uid);
-        Ok(pod.map(|pod| pod.nudged = epoch).is_some())
+        let place = self.place(uid);
+        let epoch = u8::try_from(epoch).expect("small epochs");
+        Ok(place.map(|w| self.does(Effect::Nudged(w, epoch))).is_some())
     }
 
     async fn scale(&self, _: u32) -> Result<(), Error> {

@@ -1,25 +1,11 @@
 //! What can happen, each at any time.
-use std::{
-    collections::BTreeSet,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Instant,
-};
-
-use futures::FutureExt;
+use std::sync::Arc;
 
 use super::{
-    cluster::Small,
-    world::{Decided, Hazard, Plot, Pod, Reported, WORKERS, World},
-};
-use crate::{
-    api::{Swarm, SwarmStatus},
-    swarm::{
-        file,
-        memory::{Memories, Memory},
-        pass,
-        plan::{self, Observed},
-    },
+    facts::{File, id_of},
+    operator::{MOST_WRITES, Operator},
+    plot::{Hazard, Plot},
+    world::{Pod, Reported, World, has},
 };
 
 /// One of them.
@@ -31,12 +17,19 @@ pub(super) enum Move {
     Finish(Option<usize>),
     /// It is killed.
     Killed,
+    /// Another process takes the lead; this one does what it had decided.
+    Depose,
+    Late,
     /// The user wants something else.
     Wish(usize),
+    /// A pod without a node gets one.
+    Schedule(usize),
     /// A kubelet delivers the next version of the file; starts a container; says that it runs.
     Deliver(usize),
     Start(usize),
     Report(usize),
+    /// A worker that nobody hears of stops what its file does not list.
+    Stop(usize),
     /// A container ends, and is to be started again.
     Crash(usize),
     /// The workload, or somebody, deletes a pod; its kubelet ends its containers; its object goes.
@@ -49,30 +42,43 @@ pub(super) enum Move {
     Cut(usize),
     Heal(usize),
     Fence(usize),
-    /// The operator's watch brings what it is behind with.
+    /// The operator's watches bring what they are behind with: of a pod, of the file.
     Sync(usize),
-    /// Somebody adds a comment to the file; exchanges two lists in it; deletes it; deletes the `Swarm` and
-    /// applies it again.
-    Edit,
-    Swap,
-    Lose,
-    Reapply,
+    Hear,
+    /// The workload's controller sees the new template.
+    Observe,
+    /// Somebody does something to the file, or to the `Swarm`.
+    Meddle(Hazard),
 }
 
-/// The most writes that a pass has: each may be the one before which the operator is killed.
-const MOST_WRITES: usize = 3;
-
 /// All that can happen in a plot.
-pub(super) fn all(plot: &Plot) -> Vec<Move> {
-    let mut all = vec![Move::Look, Move::Finish(None), Move::Killed];
-    all.extend((0..MOST_WRITES).map(|writes| Move::Finish(Some(writes))));
+fn all(plot: &Plot) -> Vec<Move> {
+    let mut all = vec![Move::Look, Move::Finish(None)];
     all.extend((0..plot.wishes.len()).map(Move::Wish));
-    for w in 0..plot.workers {
-        all.extend([Move::Deliver(w), Move::Start(w), Move::Report(w), Move::Crash(w)]);
-        all.extend([Move::Delete(w), Move::End(w), Move::Vanish(w), Move::Come(w)]);
-        all.extend([Move::Cut(w), Move::Heal(w), Move::Fence(w), Move::Sync(w)]);
+    if plot.crashes > 0 {
+        all.push(Move::Killed);
+        all.extend((0..MOST_WRITES).map(|writes| Move::Finish(Some(writes))));
     }
-    all.extend([Move::Edit, Move::Swap, Move::Lose, Move::Reapply]);
+    for w in 0..plot.workers {
+        all.extend([Move::Deliver(w), Move::Start(w), Move::Delete(w), Move::End(w)]);
+        all.extend([Move::Vanish(w), Move::Come(w)]);
+        all.extend(has(plot.pending, w).then_some(Move::Schedule(w)));
+        all.extend(has(plot.silent, w).then_some(Move::Stop(w)));
+        all.extend(plot.cached.then_some(Move::Sync(w)));
+        let hazards = plot.hazards.iter().flat_map(|hazard| match hazard {
+            Hazard::Restarts => vec![Move::Crash(w), Move::Report(w)],
+            Hazard::Cuts => vec![Move::Cut(w), Move::Heal(w), Move::Fence(w)],
+            _ => vec![],
+        });
+        all.extend(hazards);
+    }
+    all.extend(plot.cached.then_some(Move::Hear));
+    all.extend(plot.immutable().then_some(Move::Observe));
+    all.extend(plot.hazards.iter().flat_map(|hazard| match hazard {
+        Hazard::Restarts | Hazard::Cuts | Hazard::Deletions => vec![],
+        Hazard::Deposed => vec![Move::Depose, Move::Late],
+        hazard => vec![Move::Meddle(*hazard)],
+    }));
     all
 }
 
@@ -80,12 +86,12 @@ pub(super) fn all(plot: &Plot) -> Vec<Move> {
 pub(super) struct Explorer<'a> {
     pub plot: &'a Plot,
     pub moves: Vec<Move>,
-    began: Instant,
+    pub operator: Operator<'a>,
 }
 
 impl<'a> Explorer<'a> {
     pub(super) fn new(plot: &'a Plot) -> Self {
-        Self { plot, moves: all(plot), began: Instant::now() }
+        Self { plot, moves: all(plot), operator: Operator::new(plot) }
     }
 
     /// The world after this, if it can happen and changes something.
@@ -96,70 +102,63 @@ impl<'a> Explorer<'a> {
     }
 
     fn happen(&self, world: &mut World, happens: Move) -> Option<()> {
-        let plot = self.plot;
         match happens {
-            Move::Look => self.look(world),
-            Move::Finish(writes) => self.finish(world, writes),
+            Move::Look => self.operator.look(world, false)?,
+            Move::Finish(writes) => self.operator.finish(world, writes)?,
             Move::Killed => {
                 world.crashes = world.crashes.checked_sub(1)?;
-                (world.memory, world.decided) = (Memory::default(), None);
-                world.cache = world.pods;
-                Some(())
+                world.restarted();
             }
+            Move::Depose => {
+                (world.decided.is_some() && world.deposed.is_none()).then_some(())?;
+                self.hazard(world, Hazard::Deposed)?;
+                world.deposed = world.decided.take();
+                world.restarted();
+            }
+            Move::Late => self.operator.finish_late(world)?,
             Move::Wish(wish) => {
                 (wish != world.wish).then_some(())?;
                 world.changes = world.changes.checked_sub(1)?;
                 world.wish = wish;
-                Some(())
             }
             Move::Sync(w) => {
-                (plot.cached && world.cache[w] != world.pods[w]).then_some(())?;
+                (world.cached && world.cache[w] != world.pods[w]).then_some(())?;
                 world.cache[w] = world.pods[w];
-                Some(())
             }
-            Move::Edit => {
-                self.hazard(world, Hazard::Edits)?;
-                let mut facts = (**world.map.as_ref()?).clone();
-                let key = &self.wish(world).config_map.key;
-                Arc::make_mut(&mut facts.data).get_mut(key)?.push_str("# by hand\n");
-                world.wrote(facts, key, true);
-                Some(())
+            Move::Hear => {
+                let (heard, there) = (world.heard.as_ref(), world.map.as_ref());
+                let hash = |file: Option<&Arc<File>>| file.map(|file| file.hash);
+                (world.cached && hash(heard) != hash(there)).then_some(())?;
+                world.heard.clone_from(&world.map);
             }
-            Move::Swap => {
-                self.hazard(world, Hazard::Swaps)?;
-                let mut facts = (**world.map.as_ref()?).clone();
-                let key = &self.wish(world).config_map.key;
-                let config = Arc::make_mut(&mut facts.data).get_mut(key)?;
-                let mut published = file::parse(config, None).ok()?.published;
-                let mut lists: Vec<_> = published.shares.values_mut().collect();
-                let [one, other] = lists.as_mut_slice() else { return None };
-                std::mem::swap(&mut one.streams, &mut other.streams);
-                *config = file::render(&published).config;
-                world.wrote(facts, key, true);
-                Some(())
+            Move::Observe => {
+                (world.observed != world.template).then_some(())?;
+                world.observed = world.template;
             }
-            Move::Lose => {
-                self.hazard(world, Hazard::Losses)?;
-                world.map.take().map(drop)
+            Move::Meddle(hazard) => {
+                let next = self.meddled(world, hazard)?;
+                *world = next;
+                self.hazard(world, hazard)?;
             }
-            Move::Reapply => {
-                self.hazard(world, Hazard::Reapplied)?;
-                (world.map, world.told) = (None, (0, 0));
-                (world.memory, world.decided) = (Memory::default(), None);
-                Some(())
-            }
-            _ => self.befall(world, happens),
+            _ => self.befall(world, happens)?,
         }
+        Some(())
     }
 
     /// What happens to pods and nodes.
     fn befall(&self, world: &mut World, happens: Move) -> Option<()> {
-        let (newest, replicas) = (world.newest(), self.plot.wishes[world.wish].replicas);
         match happens {
+            Move::Schedule(w) => {
+                let delivered = self.mounted(world).1;
+                let pod = world.pods[w].as_mut().filter(|pod| !pod.scheduled)?;
+                (pod.scheduled, pod.delivered) = (true, delivered);
+            }
             Move::Deliver(w) => {
                 let there = world.map.is_some();
+                let newest = world.newest();
                 let pod = world.pods[w].as_mut().filter(|pod| !pod.ended && !pod.cut)?;
-                (pod.delivered < newest && there).then_some(())?;
+                let may = pod.scheduled && pod.mounts == 0 && pod.delivered < newest;
+                (may && there).then_some(())?;
                 pod.delivered += 1;
                 if pod.running && self.plot.reloads {
                     pod.read = pod.delivered;
@@ -184,6 +183,11 @@ impl<'a> Explorer<'a> {
                 (pod.reported != Reported::Running).then_some(())?;
                 pod.reported = Reported::Running;
             }
+            Move::Stop(w) => {
+                let pod = world.pods[w].filter(|pod| pod.running)?;
+                (pod.run != world.list(pod.read, &pod)).then_some(())?;
+                world.stop(w);
+            }
             Move::Crash(w) => {
                 world.pods[w].filter(|pod| pod.running && !pod.cut)?;
                 self.hazard(world, Hazard::Restarts)?;
@@ -193,10 +197,10 @@ impl<'a> Explorer<'a> {
             }
             Move::Delete(w) => {
                 world.pods[w].filter(|pod| !pod.terminating)?;
-                if w < replicas {
+                if !self.is_too_much(world, w) {
                     self.hazard(world, Hazard::Deletions)?;
                 }
-                world.pods[w].as_mut()?.terminating = true;
+                world.delete(w);
             }
             Move::End(w) => {
                 let pod = world.pods[w].as_mut();
@@ -210,15 +214,9 @@ impl<'a> Explorer<'a> {
                 world.pods[w].filter(|pod| pod.ended && pod.terminating)?;
                 world.pods[w] = None;
             }
-            Move::Come(w) => {
-                (world.pods[w].is_none() && w < replicas).then_some(())?;
-                let delivered = if world.map.is_some() { newest } else { 0 };
-                let serial = world.serials[w];
-                world.serials[w] = serial.checked_add(1)?;
-                world.pods[w] = Some(Pod { serial, delivered, ..Pod::default() });
-            }
+            Move::Come(w) => self.come(world, w)?,
             Move::Cut(w) => {
-                world.pods[w].filter(|pod| !pod.ended && !pod.cut)?;
+                world.pods[w].filter(|pod| !pod.ended && !pod.cut && pod.scheduled)?;
                 self.hazard(world, Hazard::Cuts)?;
                 world.pods[w].as_mut()?.cut = true;
             }
@@ -232,6 +230,34 @@ impl<'a> Explorer<'a> {
         Some(())
     }
 
+    /// Whether the workload has to delete this pod.
+    fn is_too_much(&self, world: &World, w: usize) -> bool {
+        let replicas = self.plot.wishes[world.wish].replicas;
+        if self.plot.deployment { world.staying() > replicas } else { w >= replicas }
+    }
+
+    fn come(&self, world: &mut World, w: usize) -> Option<()> {
+        let replicas = self.plot.wishes[world.wish].replicas;
+        let wanted = if self.plot.deployment { world.staying() < replicas } else { w < replicas };
+        (world.pods[w].is_none() && wanted && !has(self.plot.absent, w)).then_some(())?;
+        let serial = world.serials[w];
+        let id = id_of(self.plot, w, serial)?;
+        world.serials[w] = serial.checked_add(1)?;
+        let (mounts, version) = self.mounted(world);
+        let scheduled = !has(self.plot.pending, w);
+        let delivered = if scheduled { version } else { 0 };
+        world.pods[w] = Some(Pod { id, serial, scheduled, delivered, mounts, ..Pod::default() });
+        Some(())
+    }
+
+    /// What a new pod mounts, and the version that its kubelet finds there.
+    #[allow(clippy::unused_self, reason = "the workload's part in a plot")]
+    fn mounted(&self, world: &World) -> (u8, u8) {
+        let immutable = world.version_of(world.observed).filter(|_| world.observed > 0);
+        let newest = if world.map.is_some() { world.newest() } else { 0 };
+        (world.observed, immutable.unwrap_or(newest))
+    }
+
     /// Takes a fault of this kind from what may still happen.
     fn hazard(&self, world: &mut World, hazard: Hazard) -> Option<()> {
         self.plot.hazards.contains(&hazard).then_some(())?;
@@ -239,102 +265,33 @@ impl<'a> Explorer<'a> {
         Some(())
     }
 
-    fn wish(&self, world: &World) -> &crate::api::swarm::SwarmSpec {
-        &self.plot.wishes[world.wish].swarm.spec
-    }
-
-    /// The `Swarm` as the operator reads it.
-    fn swarm(&self, world: &World) -> Swarm {
-        let mut swarm = self.plot.wishes[world.wish].swarm.clone();
-        let status = || SwarmStatus { epoch: world.told.0, ..SwarmStatus::default() };
-        swarm.status = (world.told.1 != 0).then(status);
-        swarm
-    }
-
-    /// The operator observes, as in the cluster, and decides.
-    fn look(&self, world: &mut World) -> Option<()> {
-        world.decided.is_none().then_some(())?;
-        world.passes += 1;
-        let swarm = self.swarm(world);
-        let (mut view, mut memory) = (world.view(self.plot), world.memory.clone());
-        let small = Small::new(self.plot, world, self.began, None);
-        let now = pass::Cluster::now(&small);
-        let look = pass::look(&small, &swarm, &mut view, &mut memory);
-        let confirmed = look.now_or_never()?.ok()?;
-        let observed = Observed {
-            now,
-            held: None,
-            view: Some(view),
-            confirmed,
-            memory,
-            unfit: BTreeSet::new(),
-            measuring: None,
-        };
-        let plan = plan::plan(&swarm, &observed).expect("a spec that can be served");
-        let mut hasher = DefaultHasher::new();
-        format!("{:?} {:?}", plan.status, plan.conditions).hash(&mut hasher);
-        let ready = plan.conditions.iter().find(|verdict| verdict.type_ == "Ready");
-        world.complained = ready.is_some_and(|verdict| verdict.status == Some(false));
-        let told = (plan.status.epoch, hasher.finish().max(1));
-        world.decided = Some(Arc::new(Decided { desired: plan.desired, told }));
-        Some(())
-    }
-
-    /// It writes, as in the cluster, and tells.
-    fn finish(&self, world: &mut World, writes: Option<usize>) -> Option<()> {
-        let decided = world.decided.take()?;
-        if let Some(writes) = writes {
-            // Killed before a write that there is none of: the same as a kill between passes.
-            let desired = &decided.desired;
-            let all = usize::from(desired.publish.is_some()) + desired.refresh.len();
-            (writes < all).then_some(())?;
-            world.crashes = world.crashes.checked_sub(1)?;
-        }
-        let swarm = self.swarm(world);
-        let memories = Memories::default();
-        memories.put(swarm.key(), world.memory.clone());
-        let small = Small::new(self.plot, world, self.began, writes);
-        let done = pass::write(&small, &swarm, &memories, decided.desired.clone());
-        let done = done.now_or_never()?;
-        if writes.is_some() {
-            world.memory = Memory::default();
-            world.cache = world.pods;
-            return Some(());
-        }
-        done.expect("nobody refuses anything here");
-        world.memory = memories.get(&swarm.key());
-        if world.told != decided.told {
-            world.told = decided.told;
-            world.writes += 1;
-        }
-        Some(())
-    }
-
     /// One round in which everything works that can, and nothing else happens.
     pub(super) fn fair_round(&self, world: &mut World) {
-        let mut let_happen = |happens: Move| {
-            if let Some(next) = self.after(world, happens) {
-                *world = next;
-            }
-            world.wish
+        let mut happens = |happens: Move| {
+            let next = self.after(world, happens);
+            next.map(|next| *world = next).is_some()
         };
-        let wish = let_happen(Move::Finish(None));
-        for w in 0..WORKERS.min(self.plot.workers) {
-            let_happen(Move::Heal(w));
-            if w >= self.plot.wishes[wish].replicas {
-                let_happen(Move::Delete(w));
+        happens(Move::Finish(None));
+        happens(Move::Late);
+        happens(Move::Observe);
+        // Of a Deployment's pods the last goes first.
+        for w in (0..self.plot.workers).rev() {
+            if !self.plot.lasting {
+                happens(Move::Heal(w));
             }
-            for happens in [Move::End(w), Move::Vanish(w), Move::Come(w)] {
-                let_happen(happens);
-            }
-            for _ in 0..WORKERS {
-                let_happen(Move::Deliver(w));
-            }
-            for happens in [Move::Start(w), Move::Report(w), Move::Sync(w)] {
-                let_happen(happens);
+            happens(Move::Delete(w));
+        }
+        for w in 0..self.plot.workers {
+            happens(Move::End(w));
+            happens(Move::Vanish(w));
+            happens(Move::Come(w));
+            while happens(Move::Deliver(w)) {}
+            for end in [Move::Start(w), Move::Report(w), Move::Stop(w), Move::Sync(w)] {
+                happens(end);
             }
         }
-        let_happen(Move::Look);
-        let_happen(Move::Finish(None));
+        happens(Move::Hear);
+        self.operator.look(world, true);
+        self.operator.finish(world, None);
     }
 }

@@ -5,8 +5,9 @@ use std::{
 };
 
 use super::{
+    facts::place,
     moves::{Explorer, Move},
-    world::{STREAMS, WORKERS, World},
+    world::{Pod, World, has},
 };
 use crate::api::Mode;
 
@@ -17,8 +18,10 @@ pub(super) const ROUNDS: usize = 60;
 /// What the search has found.
 pub(super) struct Found {
     pub states: usize,
+    /// Whether these are all that there are.
+    pub all: bool,
     pub moves: usize,
-    /// States that end with Ready=False and a stream that nobody runs.
+    /// States that end with Ready=False.
     pub complained: usize,
     pub violation: Option<Violation>,
 }
@@ -35,7 +38,7 @@ impl fmt::Debug for Violation {
         let Self { what, after, world } = self;
         write!(f, "{what}, after {after:?}, with pods {:?}", world.pods)?;
         let map = world.map.as_ref();
-        map.map_or(Ok(()), |map| write!(f, " and the file {:?}", map.data))
+        map.map_or(Ok(()), |map| write!(f, " and the file {:?}", map.facts.data))
     }
 }
 
@@ -43,11 +46,11 @@ impl fmt::Debug for Violation {
 /// `most` states.
 pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> Found {
     let mut search = Search { explorer, calm: HashSet::new(), complained: 0 };
-    let mut known = HashSet::new();
+    let mut known = HashSet::from([beginning.fingerprint()]);
     // How each state was reached: from which one, and by what.
     let mut reached: Vec<(usize, Option<Move>)> = vec![(0, None)];
     let mut queue = VecDeque::from([(beginning, 0)]);
-    let (mut moves, mut violation) = (0, None);
+    let (mut moves, mut all, mut violation) = (0, true, None);
     while let Some((world, index)) = queue.pop_front() {
         if let Some(what) = search.wrong(&world) {
             let mut after = Vec::new();
@@ -63,13 +66,18 @@ pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> 
         for &happens in &explorer.moves {
             let Some(next) = explorer.after(&world, happens) else { continue };
             moves += 1;
-            if reached.len() < most && known.insert(next.fingerprint()) {
-                queue.push_back((next, reached.len()));
-                reached.push((index, Some(happens)));
+            if !known.insert(next.fingerprint()) {
+                continue;
             }
+            if reached.len() == most {
+                all = false;
+                continue;
+            }
+            queue.push_back((next, reached.len()));
+            reached.push((index, Some(happens)));
         }
     }
-    Found { states: reached.len(), moves, complained: search.complained, violation }
+    Found { states: reached.len(), all, moves, complained: search.complained, violation }
 }
 
 struct Search<'a> {
@@ -87,18 +95,20 @@ impl Search<'_> {
     fn ends_badly(&mut self, world: &World) -> Option<String> {
         let mut now = World { changes: 0, faults: 0, crashes: 0, ..world.clone() };
         let mut passed = Vec::new();
+        let mut fingerprint = now.fingerprint();
         for _ in 0..ROUNDS {
-            let before = (now.fingerprint(), now.writes);
-            if self.calm.contains(&before.0) {
+            if self.calm.contains(&fingerprint) {
                 self.calm.extend(passed);
                 return None;
             }
-            passed.push(before.0);
+            passed.push(fingerprint);
+            let (before, writes) = (fingerprint, now.writes);
             self.explorer.fair_round(&mut now);
             if let Some(what) = overlap(&now) {
                 return Some(what);
             }
-            if (now.fingerprint(), now.writes) == before {
+            fingerprint = now.fingerprint();
+            if (fingerprint, now.writes) == (before, writes) {
                 self.calm.extend(passed);
                 return self.unfulfilled(&now);
             }
@@ -108,23 +118,51 @@ impl Search<'_> {
 
     /// Whether the end is not what was wanted.
     fn unfulfilled(&mut self, end: &World) -> Option<String> {
-        let wish = &self.explorer.plot.wishes[end.wish];
+        let plot = self.explorer.plot;
+        let wish = &plot.wishes[end.wish];
         if wish.swarm.spec.mode != Mode::Enforce {
             return None;
         }
+        let mut unowned = Vec::new();
         for id in wish.swarm.spec.jobs.iter().flatten() {
-            let s = STREAMS.iter().position(|stream| stream == id)?;
-            let runs = |w: &usize| end.pods[*w].is_some_and(|pod| pod.run >> s & 1 == 1);
-            let by: Vec<_> = (0..WORKERS).filter(runs).collect();
-            if !(by.len() == 1 && by.iter().all(|w| *w < wish.replicas)) {
-                if end.complained {
-                    self.complained += 1;
-                    return None;
-                }
-                return Some(format!("owned: in the end {id} is run by {by:?}, and Ready=True"));
+            let s = place(id);
+            let runs = |pod: &&Pod| has(pod.run, s);
+            let by: Vec<_> = end.pods.iter().flatten().filter(runs).collect();
+            let wanted = |pod: &Pod| {
+                if plot.deployment { pod.stays() } else { usize::from(pod.id) < wish.replicas }
+            };
+            if !matches!(by[..], [pod] if wanted(pod)) {
+                let by: Vec<_> = by.iter().map(|pod| super::facts::name(pod.id)).collect();
+                unowned.push((s, format!("in the end {id} is run by {by:?}")));
             }
         }
-        None
+        let with_the_lost = unowned.iter().all(|(stream, _)| self.is_with_a_lost(end, *stream));
+        let with_the_lost = with_the_lost && !unowned.is_empty();
+        let unowned = unowned.pop().map(|(_, what)| what);
+        match (&end.complaint, unowned) {
+            (None, None) => None,
+            (None, Some(what)) => Some(format!("owned: {what}, and Ready=True")),
+            (Some(text), _) if with_the_lost && text.contains("w-") => {
+                self.complained += 1;
+                None
+            }
+            (Some(text), _) if plot.may_wait => {
+                self.complained += 1;
+                let helps = text.contains("w-") && text.contains("delete");
+                (!helps).then(|| format!("text: whom to help, and how? {text}"))
+            }
+            (Some(text), what) => {
+                let what = what.unwrap_or_else(|| "for nothing".into());
+                Some(format!("owned: {what}, and Ready=False: {text}"))
+            }
+        }
+    }
+
+    /// Whether a stream is in the list of a worker that cannot have a pod on a node.
+    fn is_with_a_lost(&self, end: &World, stream: usize) -> bool {
+        let plot = self.explorer.plot;
+        let mut owners = end.map.iter().flat_map(|file| file.owners(stream));
+        owners.any(|id| has(plot.pending | plot.absent, id.into()))
     }
 }
 

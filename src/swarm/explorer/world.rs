@@ -1,22 +1,12 @@
 //! A small world: an API server, kubelets, workers, and the operator's process between two passes.
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-};
+use std::{sync::Arc, time::Duration};
 
-use serde_json::json;
-
-use crate::{
-    api::Swarm,
-    swarm::{
-        file,
-        ground::{self, MapFacts, PodFacts, View, WorkloadFacts},
-        memory::Memory,
-        plan::Desired,
-    },
+use super::{
+    facts::{self, File},
+    operator::{Decided, Remembered},
+    plot::Plot,
 };
+use crate::placement::hash::combine;
 
 /// The most workers, and streams, that a world has.
 pub(super) const WORKERS: usize = 3;
@@ -24,20 +14,16 @@ pub(super) const WORKERS: usize = 3;
 /// The streams.
 pub(super) const STREAMS: [&str; 3] = ["a", "b", "c"];
 
-/// A set of streams, a bit for each.
+/// A set of streams, or of workers: a bit for each.
 pub(super) type Set = u8;
 
-/// One version of the file, as workers read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Read {
-    pub epoch: u64,
-    pub lists: [Set; WORKERS],
-    /// Not by the operator.
-    pub foreign: bool,
+/// Whether it is in the set.
+pub(super) const fn has(set: Set, element: usize) -> bool {
+    set >> element & 1 == 1
 }
 
 /// What the API server says of a pod's one container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Reported {
     #[default]
     Nothing,
@@ -46,11 +32,15 @@ pub(super) enum Reported {
 }
 
 /// A pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Pod {
-    /// How many of its name came before it: its UID.
+    /// Its name, as [`facts::name`] spells it.
+    pub id: u8,
+    /// How many of its place came before it: with its name, its UID.
     pub serial: u8,
+    /// It has a node.
+    pub scheduled: bool,
     /// Whether its container runs.
     pub running: bool,
     /// It has run before.
@@ -66,41 +56,78 @@ pub(super) struct Pod {
     pub ended: bool,
     pub terminating: bool,
     /// The last nudge.
-    pub nudged: u64,
+    pub nudged: u8,
+    /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable one.
+    pub mounts: u8,
     /// Nothing gets to its node or comes from there.
     pub cut: bool,
 }
 
-/// What the operator has decided and not yet done.
-#[derive(Clone, Debug)]
-pub(super) struct Decided {
-    pub desired: Desired,
-    /// What the status is to say.
-    pub told: (i64, u64),
+impl Pod {
+    /// What the API server knows of it.
+    pub(super) fn known(self) -> Self {
+        Self { running: false, delivered: 0, read: 0, run: 0, ..self }
+    }
+
+    /// It is there to stay.
+    pub(super) fn stays(&self) -> bool {
+        !self.terminating && !self.ended
+    }
+
+    /// All of it in one number.
+    pub(super) fn packed(&self) -> u64 {
+        let flags = [
+            self.scheduled,
+            self.running,
+            self.restarted,
+            self.reported == Reported::Running,
+            self.reported == Reported::Terminated,
+            self.ended,
+            self.terminating,
+            self.cut,
+        ];
+        let flags = flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag));
+        let Self { id, serial, delivered, read, run, nudged, mounts, .. } = *self;
+        u64::from_le_bytes([id + 1, serial, delivered, read, run, nudged, mounts, flags])
+    }
 }
 
-/// Everything.
+fn packed(pod: Option<&Pod>) -> u64 {
+    pod.map_or(0, Pod::packed)
+}
+
+/// Everything. What is large is shared: a world is copied for all that can happen to it.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     /// The `ConfigMap`.
-    pub map: Option<Arc<MapFacts>>,
+    pub map: Option<Arc<File>>,
+    /// What the operator's watch has brought of it.
+    pub heard: Option<Arc<File>>,
     /// All versions of the file that there ever were, by anybody.
-    pub history: Arc<Vec<Read>>,
+    pub history: Arc<Vec<Arc<File>>>,
     /// The version that the status of the `Swarm` says, and a fingerprint of all of it.
     pub told: (i64, u64),
-    /// Whether the last pass said Ready=False.
-    pub complained: bool,
+    /// Why the last pass said Ready=False, if it did.
+    pub complaint: Option<Arc<str>>,
     /// Which of the plot's wishes stands in the spec.
     pub wish: usize,
     pub pods: [Option<Pod>; WORKERS],
-    /// How many pods of each name there were.
+    /// How many pods of each place there were.
     pub serials: [u8; WORKERS],
-    /// What the operator's watch of pods has brought, if it may be late.
+    /// Whether the operator's watches may be late; what that of pods has brought.
+    pub cached: bool,
     pub cache: [Option<Pod>; WORKERS],
-    pub memory: Memory,
+    /// The immutable file that the template names, by its version, and the one that the workload's controller
+    /// has seen there.
+    pub template: u8,
+    pub observed: u8,
+    /// What the operator remembers, and what it has decided and not yet done.
+    pub remembered: Arc<Remembered>,
     pub decided: Option<Arc<Decided>>,
-    /// Passes so far: the clock.
-    pub passes: u32,
+    /// What the operator before it has decided and not yet done.
+    pub deposed: Option<Arc<Decided>>,
+    /// How long it all lasts.
+    pub clock: Duration,
     /// A pod started a stream by a file of the operator while another ran it.
     pub twice: bool,
     /// Writes of the operator so far, those of the status among them.
@@ -110,63 +137,25 @@ pub(super) struct World {
     pub crashes: u8,
 }
 
-/// What the user wants: so many workers, and this `Swarm`.
-pub(super) struct Wish {
-    pub replicas: usize,
-    pub swarm: Swarm,
-}
-
-/// What kind of world.
-pub(super) struct Plot {
-    pub workers: usize,
-    pub wishes: Vec<Wish>,
-    /// How often the user changes something, a fault happens, the operator is killed.
-    pub changes: u8,
-    pub faults: u8,
-    pub crashes: u8,
-    /// Workers answer nothing.
-    pub silent: bool,
-    /// Workers read what is delivered while they run.
-    pub reloads: bool,
-    /// The watch of pods may be late.
-    pub cached: bool,
-    /// Which changes and faults there are.
-    pub hazards: &'static [Hazard],
-}
-
-/// What may go wrong, or be done by people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hazard {
-    /// A container crashes, and its kubelet starts it again.
-    Restarts,
-    /// Somebody deletes a pod.
-    Deletions,
-    /// A node is cut off.
-    Cuts,
-    /// Somebody edits the file.
-    Edits,
-    /// Somebody gives each worker the list of the other in the file.
-    Swaps,
-    /// Somebody deletes the file.
-    Losses,
-    /// The `Swarm` is deleted, its file goes with it, and it is applied again.
-    Reapplied,
-}
-
 impl World {
     pub(super) fn beginning(plot: &Plot) -> Self {
         Self {
             map: None,
-            history: Arc::new(vec![Read { epoch: 0, lists: [0; WORKERS], foreign: false }]),
+            heard: None,
+            history: Arc::new(vec![Arc::default()]),
             told: (0, 0),
-            complained: false,
+            complaint: None,
             wish: 0,
             pods: [None; WORKERS],
             serials: [0; WORKERS],
+            cached: plot.cached,
             cache: [None; WORKERS],
-            memory: Memory::default(),
+            template: 0,
+            observed: 0,
+            remembered: Arc::default(),
             decided: None,
-            passes: 0,
+            deposed: None,
+            clock: Duration::ZERO,
             twice: false,
             writes: 0,
             changes: plot.changes,
@@ -180,175 +169,96 @@ impl World {
         u8::try_from(self.history.len() - 1).expect("short histories")
     }
 
-    /// What a version lists for a worker.
-    pub(super) fn list(&self, version: u8, worker: usize) -> Set {
-        self.history[usize::from(version)].lists[worker]
+    /// What a version lists for a pod.
+    pub(super) fn list(&self, version: u8, pod: &Pod) -> Set {
+        self.history[usize::from(version)].list(pod.id)
     }
 
     /// Somebody has written the file.
-    pub(super) fn wrote(&mut self, facts: MapFacts, key: &str, foreign: bool) {
-        let config = facts.data.get(key).map_or("", String::as_str);
-        let parsed = file::parse(config, None).expect("a file").published;
-        let lists = std::array::from_fn(|w| {
-            let share = parsed.shares.get(&*name(w));
-            let listed = share.into_iter().flat_map(|share| &share.streams);
-            listed.fold(0, |set, stream| set | 1 << place(stream))
-        });
-        Arc::make_mut(&mut self.history).push(Read { epoch: parsed.epoch, lists, foreign });
-        let facts = MapFacts { resource_version: self.newest().to_string(), ..facts };
-        self.map = Some(Arc::new(facts));
+    pub(super) fn wrote(&mut self, file: &Arc<File>) {
+        Arc::make_mut(&mut self.history).push(Arc::clone(file));
+        self.map = Some(Arc::clone(file));
+    }
+
+    /// The version that the immutable file of this epoch holds.
+    pub(super) fn version_of(&self, epoch: u8) -> Option<u8> {
+        let wanted = |file: &Arc<File>| !file.foreign && file.epoch == u64::from(epoch);
+        u8::try_from(self.history.iter().rposition(wanted)?).ok()
     }
 
     /// A worker runs what a version lists, beside what it ran.
     pub(super) fn start(&mut self, w: usize, version: u8) {
-        let list = self.list(version, w);
         let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
         let others = others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run));
         let foreign = self.history[usize::from(version)].foreign;
-        let Some(pod) = &mut self.pods[w] else { return };
+        let Some(pod) = self.pods[w] else { return };
+        let list = self.list(version, &pod);
         self.twice |= !foreign && list & !pod.run & others != 0;
-        pod.run |= list;
+        self.pods[w] = Some(Pod { run: pod.run | list, ..pod });
     }
 
-    /// What the operator's watches have brought.
-    pub(super) fn view(&self, plot: &Plot) -> View {
-        let pods = if plot.cached { &self.cache } else { &self.pods };
-        let pods = (0..WORKERS).filter_map(|w| pods[w].map(|pod| facts(w, &pod))).collect();
-        View {
-            workload: Some(self.workload(plot)),
-            share: self.map.as_deref().cloned(),
-            source: None,
-            fitness: None,
-            pods,
+    /// How many pods there are to stay.
+    pub(super) fn staying(&self) -> usize {
+        self.pods.iter().flatten().filter(|pod| pod.stays()).count()
+    }
+
+    /// The operator's process is new.
+    pub(super) fn restarted(&mut self) {
+        (self.remembered, self.decided) = (Arc::default(), None);
+        if self.cached {
+            (self.cache, self.heard) = (self.pods, self.map.clone());
         }
     }
 
-    pub(super) fn workload(&self, plot: &Plot) -> WorkloadFacts {
-        let replicas = u32::try_from(plot.wishes[self.wish].replicas).expect("few");
-        WorkloadFacts {
-            name: "w".into(),
-            uid: "w".into(),
-            replicas,
-            mounts: vec![("shares".into(), "w-config".into())],
-            ..WorkloadFacts::default()
-        }
-    }
-
-    /// Whether two states are the same for everything that can come: not the clock, nor what was counted.
+    /// Whether two states are the same for everything that can come: not the clock, nor what was counted,
+    /// nor versions of the file that nobody can read any more.
     pub(super) fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        if let Some(map) = &self.map {
-            (&map.resource_version, &map.content, &map.data).hash(&mut hasher);
-        }
-        (&self.history, self.told.0, self.wish, self.pods, self.serials).hash(&mut hasher);
-        (self.cache, self.changes, self.faults, self.crashes).hash(&mut hasher);
-        remembered(&self.memory, &mut hasher);
-        if let Some(decided) = &self.decided {
-            let Desired { publish, refresh, memory, .. } = &decided.desired;
-            format!("{:?} {refresh:?}", publish.as_ref().map(|p| (&p.data, &p.on)))
-                .hash(&mut hasher);
-            if let Some(memory) = memory {
-                remembered(memory, &mut hasher);
+        let mut all = u64::from_le_bytes([
+            self.serials[0],
+            self.serials[1],
+            self.serials[2],
+            u8::try_from(self.wish).expect("few wishes") << 4 | self.newest() >> 4,
+            self.template,
+            self.observed,
+            self.changes << 4 | self.faults,
+            self.crashes << 4 | self.newest() & 15,
+        ]);
+        let mut add = |part: u64| all = combine(all, part);
+        let mut oldest = self.version_of(self.observed).unwrap_or(self.newest());
+        for (pod, cached) in self.pods.iter().zip(&self.cache) {
+            add(packed(pod.as_ref()));
+            add(packed(cached.as_ref()));
+            if let Some(pod) = pod.filter(|pod| !pod.ended) {
+                oldest = oldest.min(if pod.running { pod.read } else { pod.delivered });
             }
         }
-        hasher.finish()
+        self.history[usize::from(oldest)..].iter().for_each(|file| add(file.lists_hash));
+        let files = [&self.map, &self.heard].into_iter();
+        files.for_each(|file| add(file.as_ref().map_or(0, |file| file.hash)));
+        add(self.told.0.unsigned_abs());
+        add(self.remembered.hash);
+        let decided = [&self.decided, &self.deposed].into_iter();
+        decided.for_each(|decided| add(decided.as_ref().map_or(0, |decided| decided.hash)));
+        all
     }
-}
 
-/// All of a memory that a decision rests on; times apart: whatever began in an earlier pass has lasted
-/// long enough.
-fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
-    for (uid, report) in &memory.reports {
-        (uid, report.loaded, report.failures.min(3)).hash(hasher);
-        let answer = report.answer.as_ref();
-        answer.map(|answer| (answer.version, &answer.jobs)).hash(hasher);
-    }
-    (&memory.born, memory.looked, &memory.untold, &memory.stuck).hash(hasher);
-    format!("{:?}", memory.published).hash(hasher);
-    memory.free.keys().for_each(|stream| stream.hash(hasher));
-    memory.refused.keys().for_each(|worker| worker.hash(hasher));
-    memory.absent.keys().for_each(|worker| worker.hash(hasher));
-    memory.evictions.fingerprint().hash(hasher);
-    (&memory.heirs, &memory.listed).hash(hasher);
-    (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
-}
-
-/// The name of a worker.
-pub(super) fn name(worker: usize) -> Arc<str> {
-    format!("w-{worker}").into()
-}
-
-/// Which worker has a name.
-pub(super) fn worker(name: &str) -> usize {
-    (0..WORKERS).find(|w| *self::name(*w) == *name).expect("a worker")
-}
-
-/// Which stream has an id.
-pub(super) fn place(stream: &str) -> usize {
-    STREAMS.iter().position(|known| *known == stream).expect("a stream")
-}
-
-/// A pod as the API server has it, read as the operator reads it.
-pub(super) fn facts(worker: usize, pod: &Pod) -> PodFacts {
-    // What the API server does not know is nothing to it, and reading the same again takes long.
-    let known = Pod { running: false, delivered: 0, read: 0, run: 0, ..*pod };
-    FACTS.with_borrow_mut(|all| {
-        let facts = all.entry((worker, known)).or_insert_with(|| object(worker, pod));
-        facts.clone()
-    })
-}
-
-thread_local! {
-    static FACTS: RefCell<HashMap<(usize, Pod), PodFacts>> = RefCell::default();
-}
-
-fn object(worker: usize, pod: &Pod) -> PodFacts {
-    let state = match pod.reported {
-        Reported::Nothing => json!({"waiting": {}}),
-        Reported::Running => json!({"running": {}}),
-        Reported::Terminated => json!({"terminated": {"exitCode": 1}}),
-    };
-    let ready = pod.reported == Reported::Running && !pod.terminating && !pod.cut;
-    let phase = match pod.reported {
-        _ if pod.ended => "Failed",
-        Reported::Nothing => "Pending",
-        Reported::Running | Reported::Terminated => "Running",
-    };
-    let deleted = pod.terminating.then_some("2026-01-01T00:00:00Z");
-    ground::read_pod(json!({
-        "metadata": {
-            "name": *name(worker), "uid": format!("w-{worker}/{}", pod.serial),
-            "deletionTimestamp": deleted,
-            "annotations": {ground::NUDGE: pod.nudged.to_string()},
-        },
-        "spec": {
-            "nodeName": "n", "containers": [{"name": "worker"}],
-            "volumes": [{"name": "shares", "configMap": {"name": "w-config"}}],
-        },
-        "status": {
-            "phase": phase, "podIP": format!("10.0.0.{}", worker + 1),
-            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
-            "containerStatuses": [
-                {"name": "worker", "restartCount": i32::from(pod.restarted), "state": state}
-            ],
-        },
-    }))
-}
-
-/// A `Swarm` of these streams.
-pub(super) fn swarm(streams: &[&str], refresh: &str, mode: &str) -> Swarm {
-    serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
-        "metadata": {"name": "s", "namespace": "n", "uid": "s"},
-        "spec": {
-            "workload": {"name": "w"}, "jobs": streams, "mode": mode, "refresh": {"strategy": refresh},
+    /// All that a pass depends on; time apart: whatever began in an earlier one has lasted equally long.
+    pub(super) fn seen(&self, plot: &Plot) -> u64 {
+        let mut all = combine(self.told.0.unsigned_abs(), u64::from(self.told.1 != 0));
+        let mut add = |part: u64| all = combine(all, part);
+        add(u64::try_from(self.wish).expect("few wishes"));
+        add(u64::from(self.template) << 8 | u64::from(self.observed));
+        add(u64::from(self.newest()));
+        let files = [&self.map, &self.heard].into_iter();
+        files.for_each(|file| add(file.as_ref().map_or(0, |file| file.hash)));
+        for (w, (pod, cached)) in self.pods.iter().zip(&self.cache).enumerate() {
+            add(packed(cached.as_ref()));
+            let Some(pod) = pod else { continue };
+            add(pod.known().packed());
+            if pod.running && !pod.cut && !has(plot.silent, w) {
+                add(combine(self.history[usize::from(pod.read)].epoch, facts::lists(self, pod)));
+            }
         }
-    }))
-    .expect("a Swarm")
-}
-
-/// The streams of a set.
-pub(super) fn streams(set: Set) -> Vec<String> {
-    let listed = STREAMS.iter().enumerate().filter(|(s, _)| set >> s & 1 == 1);
-    listed.map(|(_, stream)| (*stream).to_owned()).collect()
+        combine(all, self.remembered.hash)
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{
     Cause, Epoch, Name, Published, Rules, Share, Step, Strategy, Target, Worker,
     refresh::refresh,
-    release::{History, bars, in_the_way, waiting},
+    release::{History, in_the_way, waiting},
 };
 
 /// What to do now: the next file, and who is to be made to read it. See the [module](super).
@@ -59,8 +59,9 @@ impl World<'_> {
     /// Whether all that was ever told is from files that are known.
     fn passed(self, barrier: Epoch) -> bool {
         let mut everyone = self.published.workers().into_iter().chain(self.workers.keys());
-        everyone
-            .all(|worker| bars(self.workers.get(worker), barrier, self.published.epoch).is_none())
+        everyone.all(|worker| {
+            in_the_way(self.workers.get(worker), barrier, self.published.epoch).is_none()
+        })
     }
 
     /// Whether giving a free stream to this worker costs a restart of its pod, so that it is better given

@@ -17,11 +17,12 @@
 //! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod has read
 //!   a file of which we know nothing), or
 //! - it has no pod, or its pod can never run anything again; both as read from the API server, not from a
-//!   cache, after file r was there ([`Worker::confirmed`]),
+//!   cache, after file r was there ([`Worker::confirmed`]), or
+//! - its pod answers nothing, and was made after file r was there ([`Pod::heir`]): the one before is gone,
 //!
 //! and if [`Worker::successor`] is known, it is at least r too. Nothing else: not time, not `NotReady`, not
-//! a node that is gone from sight. A pod that came after the revocation and has not acknowledged blocks as
-//! its predecessor did.
+//! a node that is gone from sight. A pod that may have come before the revocation and has not acknowledged
+//! blocks as its predecessor did.
 //!
 //! # Why that suffices
 //!
@@ -32,7 +33,8 @@
 //!
 //! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer ones; so
 //!   do its successors;
-//! - by having nothing that runs, after file r was there: whatever comes later reads r or newer.
+//! - by having nothing that runs, after file r was there, or another pod than before: whatever comes later
+//!   reads r or newer.
 //!
 //! The explorer in the tests of this module takes that apart in every order of events of small worlds, and
 //! finds an overlap for each of these rules that is weakened.
@@ -67,8 +69,8 @@
 //!   granted.
 //! - `highest_reported` forgets nothing: what a pod told that is gone counts, as does the epoch in the
 //!   status.
-//! - A worker that cannot be asked lets go only while it has no pod, which may be too short to be seen. For
-//!   such workers there is the immutable `ConfigMap`: what a pod mounts needs no answer.
+//! - A worker that cannot be asked lets go while it has no pod, which may be too short to be seen, or with its
+//!   next pod: so all pods are listed while such a worker is waited for.
 //! - Where history is unknown from the start (a file of another author, none at all though pods run, an
 //!   epoch below the one in the status) it begins with [`Published::distrusted`], or passes the higher
 //!   epoch as `highest_reported`.

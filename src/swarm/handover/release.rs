@@ -23,17 +23,11 @@ pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch
         Some(Pod { loaded: Some(loaded), .. }) if *loaded > published => Some(Why::Ahead),
         Some(Pod { terminating: true, .. }) => Some(Why::Terminating),
         Some(Pod { loaded: Some(_), .. }) => Some(Why::Behind),
+        // It answers nothing, but it is another pod than those that were there, and has not read what came
+        // before.
+        Some(Pod { heir: Some(heir), .. }) if *heir >= since => None,
         Some(Pod { loaded: None, .. }) => Some(Why::Silent),
     }
-}
-
-/// What is in the way of a worker having let go of all that was listed before a barrier. A worker that
-/// answers nothing passes it with another pod than those that were there: it has not read what came before.
-pub(super) fn bars(worker: Option<&Worker>, barrier: Epoch, published: Epoch) -> Option<Why> {
-    let why = in_the_way(worker, barrier, published)?;
-    let heir = worker.and_then(|worker| worker.pod.as_ref()?.heir);
-    let passes = why == Why::Silent && heir.is_some_and(|heir| heir >= barrier);
-    (!passes).then_some(why)
 }
 
 /// What the reports say about the files that there were.
@@ -73,7 +67,7 @@ pub(super) fn waiting(file: &Published, workers: &BTreeMap<Name, Worker>) -> Vec
     }
     if let Some(barrier) = file.barrier {
         for worker in workers.keys().chain(file.workers()) {
-            if let Some(why) = bars(workers.get(worker), barrier, file.epoch) {
+            if let Some(why) = in_the_way(workers.get(worker), barrier, file.epoch) {
                 barred.insert(worker, (barrier, why));
                 demands.entry(worker).or_default();
             }

@@ -131,6 +131,36 @@ fn an_edit_that_nobody_saw_is_a_barrier() {
     assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
 }
 
+/// The lists were exchanged while the operator was down.
+#[test]
+fn w16_what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
+    let mut edited = published(7);
+    edited.releasing.clear();
+    edited.shares =
+        [("w-0".into(), share(&["c", "b"], 7)), ("w-1".into(), share(&["a"], 7))].into();
+    let mut map = map(&edited);
+    map.content = Some("of ours".into());
+    let says = |jobs: &[&str]| {
+        let jobs = jobs.iter().map(|job| (*job).to_owned()).collect();
+        Arc::new(Answer { version: Some(7), jobs })
+    };
+    let after = |running: &[(Arc<str>, Arc<Answer>)]| {
+        let memory = Memory::default();
+        let evidence = Evidence { memory: &memory, told: 7, made: 0, unknown_pods: true, running };
+        of(Some(&map), "config.yml", evidence).unwrap().repaired(0)
+    };
+    let next = after(&[("w-0".into(), says(&["a", "b"])), ("w-1".into(), says(&["c"]))]);
+    assert_eq!((next.epoch, next.barrier), (8, Some(8)));
+    assert_eq!(next.shares["w-0"], share(&["b"], 8), "it goes on with what it has");
+    assert_eq!(next.shares["w-1"], share(&[], 8));
+    let contested = [("a", "w-0"), ("a", "w-1"), ("c", "w-0"), ("c", "w-1")];
+    let contested = contested.map(|(stream, worker)| ((stream.into(), worker.into()), 8));
+    assert_eq!(next.releasing, contested.into());
+    // Who has read the edit keeps what it runs, and so does who tells nothing.
+    assert_eq!(after(&[("w-1".into(), says(&["a"]))]).shares["w-1"], share(&["a"], 8));
+    assert_eq!(after(&[]).shares["w-0"], share(&["c", "b"], 8));
+}
+
 #[test]
 fn a_map_that_is_handed_over_keeps_its_lists() {
     let text = "workloads:\n  w-0:\n    jobs: [a, b]\n    version: 0\nversion: 14\n";

@@ -28,7 +28,9 @@ impl Decision<'_> {
     pub(super) fn remember(&mut self, step: &Step, writes: bool) {
         let now = self.observed.now;
         let current = self.current(step).clone();
+        let unread = self.unread();
         let memory = &mut self.memory;
+        memory.unread = unread;
         memory.barrier = current.barrier.map(|_| memory.barrier.unwrap_or(now));
         let since = std::mem::take(&mut memory.releasing);
         let key =
@@ -223,7 +225,10 @@ impl Decision<'_> {
         let releasing = self.memory.releasing.values().filter(|since| old(since)).count();
         let waits = |name: &Arc<str>| step.waiting.iter().any(|waiting| waiting.worker == *name);
         let by = stuck.iter().find(|(worker, ..)| waits(worker));
-        (free + releasing > 0).then(|| match by {
+        if free + releasing == 0 {
+            return self.unread_for_long();
+        }
+        Some(match by {
             Some((worker, epoch, why)) => format!(
                 "{} streams wait for worker {worker}, which has not acknowledged version {epoch} within \
                  spec.refresh.timeout: {why}; if it answers nothing, delete its pod",
@@ -257,7 +262,7 @@ impl Decision<'_> {
         ))
     }
 
-    fn why(&self, name: &Arc<str>, why: Option<Why>) -> String {
+    pub(super) fn why(&self, name: &Arc<str>, why: Option<Why>) -> String {
         let worker = self.workers.all.iter().find(|worker| worker.name == *name);
         let Some(pod) = worker.and_then(|worker| worker.pod.as_ref()) else {
             return "it has no pod".into();
@@ -270,6 +275,9 @@ impl Decision<'_> {
                  may read the former one, until the rollout is complete"
                     .into()
             };
+        }
+        if why == Some(Why::Ahead) {
+            return format!("pod {} says that it runs a version that was not published", pod.name);
         }
         if pod.terminating {
             return format!(

@@ -68,6 +68,20 @@ fn what_is_a_letting_go_and_what_is_not() {
     }
 }
 
+/// Its pod ended and the next one came between two looks.
+#[test]
+fn w17_a_silent_worker_has_let_go_with_its_next_pod() {
+    let file = file(5, &["w-0@5:", "w-1@1:"], &["a<w-0@5"]);
+    let granted = |w0: Worker| {
+        let at = workers([("w-0", w0), ("w-1", pod(5))]);
+        step(&file, &target("a>w-1"), &at, 0, &RULES).granted.len()
+    };
+    let made_after = |epoch| pod(0).silent().but(|pod| pod.heir = Some(epoch));
+    assert_eq!(granted(made_after(5)), 1);
+    assert_eq!(granted(made_after(4)), 0, "it may have read what lists the stream");
+    assert_eq!(granted(made_after(5).terminating()), 0, "it is not known what it still runs");
+}
+
 #[test]
 fn who_is_waited_for_is_told_once_per_worker_in_natural_order() {
     let published = file(6, &[], &["a<w-10@4", "b<w-10@5", "c<w-2@6", "d<w-3@6"]);

@@ -1,4 +1,10 @@
-//! Every order of events in small worlds.
+//! Every order of events in small worlds, for the protocol alone.
+//!
+//! Here every worker without a pod is confirmed to have none, and answers come by themselves: that the
+//! operator does see to that, and what it does about workers that answer nothing, is explored with its own
+//! functions in `swarm::explorer`. What is only here: a `step` in which each rule is weakened in turn
+//! (`weakened`), workers that start and stop one stream after the other, kubelets that are late,
+//! immediate handovers, and many more states.
 //!
 //! A world is an API server with one file and its history, a workload that makes and deletes pods, kubelets
 //! that deliver files, workers that read, run and acknowledge, and the operator, which observes, decides,

@@ -239,32 +239,3 @@ fn a_file_that_was_set_back() {
 fn a_stream_that_two_workers_are_releasing() {
     nothing_goes_wrong(TWICE, HOT, From::This(twice()), 8_000, &["given back"]);
 }
-
-/// The same with more of everything: minutes with optimisation, hours without.
-#[test]
-#[ignore = "minutes, and only with --release"]
-fn larger_worlds() {
-    let more = |plot: Plot| Plot { changes: 2, faults: 1, crashes: 1, ..plot };
-    let three = Plot { workers: 3, wishes: &[(3, "01"), (3, "12"), (2, "11")], ..TWO };
-    let deployment = Plot { deployment: true, ..three };
-    for (plot, rules) in [
-        (more(TWO), DELETE),
-        (more(TWO), HOT),
-        (Plot { faults: 3, crashes: 1, ..TWO }, DELETE),
-        (Plot { changes: 4, ..WANDERER }, DELETE),
-        (Plot { faults: 2, crashes: 1, ..WANDERER }, HOT),
-        (Plot { faults: 1, ..three }, Rules { max_unavailable: 2, ..DELETE }),
-        (Plot { faults: 2, ..deployment }, HOT),
-        (more(Plot { streams: 2, wishes: TWO.wishes, ..IMMUTABLE }), DELETE),
-        (more(CACHED), DELETE),
-        (Plot { careful: true, crashes: 1, ..TWO }, DELETE),
-    ] {
-        nothing_goes_wrong(plot, rules, From::Settled, 20_000, &[]);
-        if rules.strategy == Strategy::DeletePod {
-            let gathering = Rules { gather: true, await_targets: true, ..rules };
-            nothing_goes_wrong(plot, gathering, From::Settled, 20_000, &[]);
-        }
-    }
-    let twice = State { faults: 1, crashes: 1, ..twice() };
-    nothing_goes_wrong(TWICE, DELETE, From::This(twice), 100_000, &["given back"]);
-}

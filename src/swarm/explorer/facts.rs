@@ -1,0 +1,209 @@
+//! What the operator reads in a small world: pods, the workload, the file.
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use serde_json::json;
+
+use super::{
+    plot::{Old, Plot},
+    world::{Pod, Reported, STREAMS, Set, World},
+};
+use crate::{
+    placement::hash::{self, combine},
+    swarm::{
+        file,
+        ground::{self, MapFacts, PodFacts, View, WorkloadFacts},
+        workers::immutable_name,
+    },
+};
+
+/// The name of the `ConfigMap`.
+const MAP: &str = "w-config";
+
+/// One version of the file.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub facts: MapFacts,
+    pub epoch: u64,
+    /// The list of each worker, by the number of its name.
+    lists: Vec<(u8, Set)>,
+    /// Not by the operator.
+    pub foreign: bool,
+    /// Of all of it, and of what workers read.
+    pub hash: u64,
+    pub lists_hash: u64,
+}
+
+impl File {
+    /// The version of this number, as somebody has written it.
+    pub(super) fn new(version: u8, facts: MapFacts, key: &str, foreign: bool) -> Arc<Self> {
+        let facts = MapFacts { resource_version: version.to_string(), ..facts };
+        let config = facts.data.get(key).map_or("", String::as_str);
+        let parsed = file::parse(config, None).expect("a file").published;
+        let lists = parsed.shares.iter().map(|(worker, share)| {
+            let set = share.streams.iter().fold(0, |set, stream| set | 1 << place(stream));
+            (id(worker), set)
+        });
+        let lists: Vec<_> = lists.collect();
+        let lists_hash = lists.iter().fold(combine(parsed.epoch, foreign.into()), |all, list| {
+            combine(all, u64::from(list.0) << 8 | u64::from(list.1))
+        });
+        let texts = facts.data.values().chain(&facts.content);
+        let hash = texts
+            .fold(combine(lists_hash, version.into()), |all, text| combine(all, hash::of(text)));
+        Arc::new(Self { epoch: parsed.epoch, facts, lists, foreign, hash, lists_hash })
+    }
+
+    /// What it lists for the worker of this name.
+    pub(super) fn list(&self, id: u8) -> Set {
+        let mut lists = self.lists.iter();
+        lists.find(|(listed, _)| *listed == id).map_or(0, |(_, list)| *list)
+    }
+
+    /// All workers that it lists this stream for.
+    pub(super) fn owners(&self, stream: usize) -> impl Iterator<Item = u8> {
+        let owners = self.lists.iter().filter(move |(_, list)| list >> stream & 1 == 1);
+        owners.map(|(id, _)| *id)
+    }
+}
+
+/// What a running pod would tell that it runs.
+pub(super) fn lists(world: &World, pod: &Pod) -> u64 {
+    world.list(pod.read, pod).into()
+}
+
+/// The number of a pod's name. Pods of a Deployment have a name each.
+pub(super) fn id_of(plot: &Plot, slot: usize, serial: u8) -> Option<u8> {
+    let slot = u8::try_from(slot).ok()?;
+    if plot.deployment { (serial < 16).then_some((slot + 1) << 4 | serial) } else { Some(slot) }
+}
+
+/// The name of that number.
+pub(super) fn name(id: u8) -> Arc<str> {
+    match id {
+        0..16 => format!("w-{id}").into(),
+        _ => format!("w-h-{}-{}", id >> 4, id & 15).into(),
+    }
+}
+
+/// The number of a name.
+pub(super) fn id(name: &str) -> u8 {
+    let number = |text: &str| text.parse::<u8>().expect("a number");
+    match name.strip_prefix("w-h-").and_then(|rest| rest.split_once('-')) {
+        Some((slot, serial)) => number(slot) << 4 | number(serial),
+        None => number(name.strip_prefix("w-").expect("a worker")),
+    }
+}
+
+/// The UID of a pod.
+pub(super) fn uid(pod: &Pod) -> String {
+    format!("{}/{}", name(pod.id), pod.serial)
+}
+
+/// Which stream has an id.
+pub(super) fn place(stream: &str) -> usize {
+    STREAMS.iter().position(|known| *known == stream).expect("a stream")
+}
+
+/// The streams of a set.
+pub(super) fn streams(set: Set) -> Vec<String> {
+    let listed = STREAMS.iter().enumerate().filter(|(s, _)| set >> s & 1 == 1);
+    listed.map(|(_, stream)| (*stream).to_owned()).collect()
+}
+
+impl World {
+    /// What the operator's watches have brought.
+    pub(super) fn view(&self, plot: &Plot) -> View {
+        let (pods, map) =
+            if plot.cached { (&self.cache, &self.heard) } else { (&self.pods, &self.map) };
+        View {
+            workload: Some(self.workload(plot)),
+            share: map.as_ref().map(|file| file.facts.clone()),
+            pods: pods.iter().flatten().map(|pod| facts(plot, pod)).collect(),
+            ..View::default()
+        }
+    }
+
+    fn workload(&self, plot: &Plot) -> WorkloadFacts {
+        let replicas = u32::try_from(plot.wishes[self.wish].replicas).expect("few");
+        let mounted = match self.template {
+            0 => MAP.into(),
+            epoch => immutable_name(MAP, epoch.into()),
+        };
+        WorkloadFacts {
+            name: "w".into(),
+            uid: "w".into(),
+            replicas,
+            generation: self.template.into(),
+            observed_generation: self.observed.into(),
+            on_delete: true,
+            mounts: vec![("shares".into(), mounted.into())],
+            plain: vec!["shares".into()],
+            ..WorkloadFacts::default()
+        }
+    }
+}
+
+/// A pod as the API server has it, read as the operator reads it.
+pub(super) fn facts(plot: &Plot, pod: &Pod) -> PodFacts {
+    // Reading the same again takes long.
+    let mut facts = FACTS.with_borrow_mut(|all| {
+        all.entry(pod.known().packed()).or_insert_with(|| ground::read_pod(object(pod))).clone()
+    });
+    let ended = pod.terminating && pod.reported == Reported::Terminated;
+    facts.stopped |= plot.old == Some(Old::Stopped) && ended;
+    facts
+}
+
+thread_local! {
+    static FACTS: RefCell<HashMap<u64, PodFacts>> = RefCell::default();
+}
+
+fn object(pod: &Pod) -> serde_json::Value {
+    let state = match pod.reported {
+        Reported::Nothing => json!({"waiting": {}}),
+        Reported::Running => json!({"running": {}}),
+        Reported::Terminated => json!({"terminated": {"exitCode": 1}}),
+    };
+    let ready = pod.reported == Reported::Running && !pod.terminating && !pod.cut;
+    let phase = match pod.reported {
+        _ if pod.ended => "Failed",
+        Reported::Nothing => "Pending",
+        Reported::Running | Reported::Terminated => "Running",
+    };
+    let mut container = json!({"name": "worker", "state": state});
+    container["restartCount"] = i32::from(pod.restarted).into();
+    let deployment = pod.id >= 16;
+    let (kind, controller) = if deployment { ("ReplicaSet", "w-h") } else { ("StatefulSet", "w") };
+    let mounted = match pod.mounts {
+        0 => MAP.into(),
+        epoch => immutable_name(MAP, epoch.into()),
+    };
+    let mut object = json!({
+        "metadata": {
+            "name": *name(pod.id), "uid": uid(pod),
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": kind, "name": controller, "uid": "w", "controller": true,
+            }],
+            "annotations": {ground::NUDGE: pod.nudged.to_string()},
+        },
+        "spec": {
+            "containers": [{"name": "worker"}],
+            "volumes": [{"name": "shares", "configMap": {"name": mounted}}],
+        },
+        "status": {"phase": phase},
+    });
+    if deployment {
+        object["metadata"]["labels"] = json!({"pod-template-hash": "h"});
+    }
+    if pod.terminating {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    if pod.scheduled {
+        object["spec"]["nodeName"] = json!("n");
+        object["status"]["podIP"] = json!("10.0.0.1");
+        object["status"]["containerStatuses"] = json!([container]);
+        let ready = if ready { "True" } else { "False" };
+        object["status"]["conditions"] = json!([{"type": "Ready", "status": ready}]);
+    }
+    object
+}

@@ -1,0 +1,263 @@
+//! The operator of small worlds: the very functions that observe, confirm, decide and write.
+//!
+//! Most states differ only in what the operator cannot see. What a pass does depends on what it sees and
+//! remembers, and is computed once for each of these.
+use std::{
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt;
+
+use super::{
+    cluster::{Effect, Small},
+    plot::{Old, Plot},
+    world::World,
+};
+use crate::{
+    api::{Swarm, SwarmStatus},
+    placement::hash::combine,
+    swarm::{
+        handover::Refresh,
+        memory::{Memories, Memory},
+        pass::{self, Cluster},
+        plan::{self, Desired, Observed},
+    },
+};
+
+/// Between two passes, longer than anything is waited for; and shorter than anything.
+const LONG: Duration = Duration::from_hours(1);
+const SHORT: Duration = Duration::from_millis(1);
+
+/// The most writes of a pass before which the operator may be killed.
+pub(super) const MOST_WRITES: usize = 3;
+
+/// What is remembered, with a fingerprint of all that a decision rests on.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    pub memory: Memory,
+    pub hash: u64,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub desired: Desired,
+    /// What the status is to say.
+    pub told: (i64, u64),
+    pub hash: u64,
+    /// Why Ready is False.
+    complaint: Option<Arc<str>>,
+}
+
+/// The operator in a plot, and what its passes came to.
+pub(super) struct Operator<'a> {
+    plot: &'a Plot,
+    began: Instant,
+    looks: RefCell<HashMap<u64, Look>>,
+    ends: RefCell<HashMap<u64, End>>,
+}
+
+#[derive(Clone)]
+struct Look {
+    decided: Arc<Decided>,
+    asked: Arc<[Effect]>,
+    clock: Duration,
+}
+
+#[derive(Clone)]
+struct End {
+    effects: Arc<[Effect]>,
+    writes: u32,
+    remembered: Arc<Remembered>,
+}
+
+impl<'a> Operator<'a> {
+    pub(super) fn new(plot: &'a Plot) -> Self {
+        let (looks, ends) = Default::default();
+        Self { plot, began: Instant::now(), looks, ends }
+    }
+
+    /// How many different passes there were.
+    pub(super) fn passes(&self) -> usize {
+        self.looks.borrow().len()
+    }
+
+    /// The operator observes and decides.
+    pub(super) fn look(&self, world: &mut World, patient: bool) -> Option<()> {
+        world.decided.is_none().then_some(())?;
+        let pause = if patient || !self.plot.hurried { LONG } else { SHORT };
+        let key = combine(world.seen(self.plot), pause.subsec_nanos().into());
+        let known = self.looks.borrow().get(&key).cloned();
+        let look = if let Some(look) = known {
+            look
+        } else {
+            let look = self.observed(world, world.clock + pause)?;
+            self.looks.borrow_mut().insert(key, look.clone());
+            look
+        };
+        look.asked.iter().for_each(|effect| world.suffer(effect));
+        world.clock = look.clock;
+        world.complaint.clone_from(&look.decided.complaint);
+        world.decided = Some(look.decided);
+        Some(())
+    }
+
+    fn observed(&self, world: &World, clock: Duration) -> Option<Look> {
+        let swarm = self.swarm(world);
+        let (mut view, mut memory) = (world.view(self.plot), world.remembered.memory.clone());
+        let small = Small::new(self.plot, world, self.began + clock, None);
+        let now = small.now();
+        let look = pass::look(&small, &swarm, &mut view, &mut memory);
+        let mut confirmed = look.now_or_never()?.ok()?;
+        match self.plot.old {
+            Some(Old::Confirmed) => confirmed.all = 0,
+            Some(Old::Heirs) => memory.heirs.clear(),
+            _ => {}
+        }
+        let observed = Observed {
+            now,
+            held: None,
+            view: Some(view),
+            confirmed,
+            memory,
+            unfit: BTreeSet::new(),
+            measuring: None,
+        };
+        let plan = plan::plan(&swarm, &observed);
+        let plan = plan.unwrap_or_else(|error| panic!("a spec that cannot be served: {error}"));
+        let mut hasher = DefaultHasher::new();
+        format!("{:?} {:?}", plan.status, plan.conditions).hash(&mut hasher);
+        let told = (plan.status.epoch, hasher.finish().max(1));
+        let ready = plan.conditions.iter().find(|verdict| verdict.type_ == "Ready");
+        let complaint = ready.filter(|verdict| verdict.status == Some(false));
+        let complaint = complaint.map(|verdict| verdict.message.as_str().into());
+        let hash = decision(&plan.desired);
+        let decided = Arc::new(Decided { desired: plan.desired, told, hash, complaint });
+        Some(Look { decided, asked: small.done().effects.into(), clock })
+    }
+
+    /// It writes, and tells; or it is killed before one of its writes.
+    pub(super) fn finish(&self, world: &mut World, writes: Option<usize>) -> Option<()> {
+        let decided = world.decided.clone()?;
+        if let Some(writes) = writes {
+            // Killed before a write that there is none of: the same as a kill between passes.
+            let Desired { publish, immutable, refresh, .. } = &decided.desired;
+            let all = [publish.is_some(), immutable.is_some(), world.told != decided.told];
+            let all = all.into_iter().map(usize::from).sum::<usize>() + refresh.len();
+            (writes < all).then_some(())?;
+            world.crashes = world.crashes.checked_sub(1)?;
+        }
+        world.decided = None;
+        let end = self.written(world, &decided, writes);
+        if writes.is_some() {
+            world.restarted();
+            return Some(());
+        }
+        world.remembered = end.remembered;
+        self.tell(world, &decided);
+        Some(())
+    }
+
+    /// One that does not lead any more does what it had decided.
+    pub(super) fn finish_late(&self, world: &mut World) -> Option<()> {
+        let decided = world.deposed.take()?;
+        let heard = world.heard.clone();
+        self.written(world, &decided, None);
+        world.heard = heard;
+        self.tell(world, &decided);
+        Some(())
+    }
+
+    #[allow(clippy::unused_self, reason = "a step of the operator's")]
+    fn tell(&self, world: &mut World, decided: &Decided) {
+        if world.told != decided.told {
+            world.told = decided.told;
+            world.writes += 1;
+        }
+    }
+
+    fn written(&self, world: &mut World, decided: &Decided, writes: Option<usize>) -> End {
+        let stop = writes.map_or(u64::MAX, |writes| u64::try_from(writes).expect("few"));
+        let key = combine(combine(world.seen(self.plot), decided.hash), stop);
+        let known = self.ends.borrow().get(&key).cloned();
+        let end = known.unwrap_or_else(|| {
+            let swarm = self.swarm(world);
+            let memories = Memories::default();
+            memories.put(swarm.key(), world.remembered.memory.clone());
+            let small = Small::new(self.plot, world, self.began + world.clock, writes);
+            let done = pass::write(&small, &swarm, &memories, decided.desired.clone());
+            let done = done.now_or_never().expect("nothing waits");
+            assert!(writes.is_some() || done.is_ok(), "nobody refuses anything here");
+            let memory = memories.get(&swarm.key());
+            let remembered = Arc::new(Remembered { hash: remembered(&memory), memory });
+            let done = small.done();
+            let end = End { effects: done.effects.into(), writes: done.writes, remembered };
+            self.ends.borrow_mut().insert(key, end.clone());
+            end
+        });
+        end.effects.iter().for_each(|effect| world.suffer(effect));
+        world.writes += end.writes;
+        end
+    }
+
+    /// The `Swarm` as the operator reads it.
+    fn swarm(&self, world: &World) -> Swarm {
+        let mut swarm = self.plot.wishes[world.wish].swarm.clone();
+        let status = || SwarmStatus { epoch: world.told.0, ..SwarmStatus::default() };
+        swarm.status = (world.told.1 != 0).then(status);
+        swarm
+    }
+}
+
+fn decision(desired: &Desired) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Desired { publish, immutable, refresh, memory, .. } = desired;
+    publish.as_ref().map(|publish| (&publish.data, &publish.on)).hash(&mut hasher);
+    immutable.as_ref().map(|immutable| &immutable.name).hash(&mut hasher);
+    for refresh in refresh {
+        match refresh {
+            Refresh::Evict { uid, .. } => uid.hash(&mut hasher),
+            Refresh::Nudge { uid, epoch, .. } => (uid, epoch).hash(&mut hasher),
+        }
+    }
+    // Never nothing.
+    combine(hasher.finish(), memory.as_ref().map_or(1, remembered)).max(1)
+}
+
+/// All of a memory that a decision rests on; times apart: whatever began in an earlier pass has lasted
+/// equally long.
+fn remembered(memory: &Memory) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let hasher = &mut hasher;
+    for (uid, report) in &memory.reports {
+        (uid, report.loaded, report.failures.min(3)).hash(hasher);
+        let answer = report.answer.as_ref();
+        answer.map(|answer| (answer.version, &answer.jobs)).hash(hasher);
+    }
+    (&memory.born, memory.looked, &memory.untold, &memory.stuck).hash(hasher);
+    if let Some(published) = &memory.published {
+        (published.epoch, &published.releasing, published.barrier).hash(hasher);
+        published.outdated.hash(hasher);
+        for (worker, share) in &published.shares {
+            (worker, &share.streams, share.version).hash(hasher);
+        }
+    }
+    for (stream, granted) in &memory.granted {
+        (stream, &granted.worker, granted.epoch).hash(hasher);
+    }
+    for (worker, (uid, loaded, _)) in &memory.unread {
+        (worker, uid, loaded).hash(hasher);
+    }
+    memory.free.keys().for_each(|stream| stream.hash(hasher));
+    memory.releasing.keys().for_each(|release| release.hash(hasher));
+    memory.refused.keys().for_each(|worker| worker.hash(hasher));
+    memory.absent.keys().for_each(|worker| worker.hash(hasher));
+    memory.evictions.fingerprint().hash(hasher);
+    (&memory.heirs, &memory.listed, memory.highest).hash(hasher);
+    (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
+    hasher.finish()
+}

@@ -1,0 +1,136 @@
+//! What kind of world: who is there, what is wanted, what may go wrong.
+use serde_json::json;
+
+use super::world::Set;
+use crate::api::Swarm;
+
+/// What the user wants: so many workers, and this `Swarm`.
+pub(super) struct Wish {
+    pub replicas: usize,
+    pub swarm: Swarm,
+}
+
+/// What kind of world.
+#[allow(clippy::struct_excessive_bools, reason = "independent properties")]
+pub(super) struct Plot {
+    /// How many places for pods there are.
+    pub workers: usize,
+    /// The workers are a Deployment's: a pod that comes has a name of its own, and one that is being deleted
+    /// is replaced at once.
+    pub deployment: bool,
+    pub wishes: Vec<Wish>,
+    /// How often the user changes something, a fault happens, the operator is killed.
+    pub changes: u8,
+    pub faults: u8,
+    pub crashes: u8,
+    /// Workers that answer nothing.
+    pub silent: Set,
+    /// Workers whose pods get a node late, or never.
+    pub pending: Set,
+    /// Workers that never get a pod: a quota, say.
+    pub absent: Set,
+    /// Workers read what is delivered while they run.
+    pub reloads: bool,
+    /// The operator's watches may be late.
+    pub cached: bool,
+    /// Passes follow each other in no time: nothing is waited for long enough, as long as anything happens.
+    pub hurried: bool,
+    /// Nodes that are cut off stay so.
+    pub lasting: bool,
+    /// In the end streams may wait, with Ready=False and a text that names who is in the way.
+    pub may_wait: bool,
+    /// Which changes and faults there are.
+    pub hazards: &'static [Hazard],
+    /// A rule as it was, to see that the search finds what was wrong with it.
+    pub old: Option<Old>,
+}
+
+/// What may go wrong, or be done by people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hazard {
+    /// A container crashes, and its kubelet starts it again.
+    Restarts,
+    /// Somebody deletes a pod.
+    Deletions,
+    /// A node is cut off.
+    Cuts,
+    /// Somebody adds a comment to the file.
+    Edits,
+    /// Somebody exchanges the lists of two workers in the file.
+    Swaps,
+    /// Somebody lists a stream for a second worker, too.
+    Gifts,
+    /// Somebody puts the version before the newest back, with all that belongs to it.
+    Backups,
+    /// Somebody deletes the file.
+    Losses,
+    /// The `Swarm` is deleted, its file goes with it, and it is applied again.
+    Reapplied,
+    /// Another process takes the lead while this one still does what it has decided.
+    Deposed,
+}
+
+/// Rules as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Old {
+    /// A pod that is being deleted has stopped once its containers have ended.
+    Stopped,
+    /// Under a barrier only workers that release something are read from the API server itself.
+    Confirmed,
+    /// A worker that answers nothing never passes a barrier.
+    Heirs,
+}
+
+/// Two workers and two streams; one worker.
+pub(super) fn plot(refresh: &str) -> Plot {
+    Plot {
+        workers: 2,
+        deployment: false,
+        wishes: vec![wish(2, &["a", "b"], refresh), wish(1, &["a", "b"], refresh)],
+        changes: 1,
+        faults: 0,
+        crashes: 0,
+        silent: 0,
+        pending: 0,
+        absent: 0,
+        reloads: refresh == "HotReload",
+        cached: false,
+        hurried: false,
+        lasting: false,
+        may_wait: false,
+        hazards: &[],
+        old: None,
+    }
+}
+
+/// So many workers for these streams.
+pub(super) fn wish(replicas: usize, streams: &[&str], refresh: &str) -> Wish {
+    let swarm = json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n", "uid": "s"},
+        "spec": {"workload": {"name": "w"}, "jobs": streams, "refresh": {"strategy": refresh}},
+    });
+    Wish { replicas, swarm: serde_json::from_value(swarm).expect("a Swarm") }
+}
+
+impl Plot {
+    /// The same with another spec in every wish.
+    pub(super) fn with(mut self, change: impl Fn(&mut Swarm)) -> Self {
+        self.wishes.iter_mut().for_each(|wish| change(&mut wish.swarm));
+        self
+    }
+
+    /// The same with a Deployment's workers.
+    pub(super) fn deployed(self) -> Self {
+        let plot = self.with(|swarm| {
+            swarm.spec.workload.kind = crate::api::swarm::WorkloadKind::Deployment;
+        });
+        // A pod comes before the one that it replaces is gone.
+        Self { deployment: true, workers: 3, ..plot }
+    }
+
+    /// Whether files are immutable.
+    pub(super) fn immutable(&self) -> bool {
+        self.wishes.iter().any(|wish| wish.swarm.spec.config_map.immutable)
+    }
+}

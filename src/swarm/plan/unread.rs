@@ -1,0 +1,70 @@
+//! Workers that have a list and have not read it.
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use super::Decision;
+use crate::{api::swarm::Strategy, swarm::workers::Worker};
+
+type Unread = BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>;
+
+impl Decision<'_> {
+    /// All of them, and since when: a pod that comes anew, or reads another version, is given time again.
+    pub(super) fn unread(&self) -> Unread {
+        if !self.writes() || self.history.repair.is_some() {
+            return Unread::new();
+        }
+        let unread = self.workers.wanted().filter(|worker| self.missing(worker) > 0);
+        let unread = unread.filter_map(|worker| {
+            let pod = worker.handover.pod.as_ref()?;
+            let known = self.memory.unread.get(&worker.name);
+            let known = known.filter(|(uid, loaded, _)| (uid, loaded) == (&pod.uid, &pod.loaded));
+            let since = known.map_or(self.observed.now, |(.., since)| *since);
+            Some((Arc::clone(&worker.name), (Arc::clone(&pod.uid), pod.loaded, since)))
+        });
+        unread.collect()
+    }
+
+    /// How many streams of its list a worker does not run, as far as that is known: its pod has not started,
+    /// or says an older version, or says nothing and reads the file only when it starts, which was before.
+    fn missing(&self, worker: &Worker) -> usize {
+        let published = &self.history.published;
+        let Some(share) = published.shares.get(&worker.name) else { return 0 };
+        let Some(pod) = worker.handover.pod.as_ref().filter(|pod| !pod.stopped) else { return 0 };
+        let started = worker.pod.as_ref().is_some_and(|pod| pod.started);
+        let unread = match pod.loaded {
+            _ if !started => true,
+            Some(loaded) => !(share.version..=published.epoch).contains(&loaded),
+            None => {
+                let restarts = self.settings.strategy != Strategy::HotReload;
+                restarts && pod.born.is_none_or(|born| born < share.version)
+            }
+        };
+        let report = self.memory.reports.get(&pod.uid);
+        let answer = report.and_then(|report| report.answer.as_ref());
+        let runs = |stream: &Arc<str>| {
+            answer.is_some_and(|answer| answer.jobs.iter().any(|job| **job == **stream))
+        };
+        if unread { share.streams.iter().filter(|stream| !runs(stream)).count() } else { 0 }
+    }
+
+    /// Streams that nobody runs because their worker has not read its list for too long.
+    pub(super) fn unread_for_long(&self) -> Option<String> {
+        let now = self.observed.now;
+        let old = |since: &Instant| now.saturating_duration_since(*since) >= self.settings.timeout;
+        let mut unread = self.workers.wanted().filter(|worker| {
+            self.memory.unread.get(&worker.name).is_some_and(|(.., since)| old(since))
+        });
+        let worker = unread.next()?;
+        let name = &worker.name;
+        let more = match unread.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let version = self.history.published.shares.get(name)?.version;
+        Some(format!(
+            "{} streams are in the list of worker {name}{more}, which has not read version {version} \
+             within spec.refresh.timeout: {}; if it does not read it by itself, delete its pod",
+            self.missing(worker),
+            self.why(name, None)
+        ))
+    }
+}
