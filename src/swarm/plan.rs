@@ -212,8 +212,7 @@ impl<'a> Decision<'a> {
         let versions = live.clone().filter_map(|pod| answer(&pod.uid)?.version);
         let highest = versions.map(handover::believed).fold(memory.highest, Epoch::max);
         let mut started = live.filter(|pod| pod.started);
-        let unknown_pods = started
-            .any(|pod| answer(&pod.uid).is_none_or(|a| a.version.is_some() || !a.jobs.is_empty()));
+        let unknown_pods = started.any(|pod| !memory.is_idle(pod));
         let told = swarm.status.as_ref().map_or(0, |status| status.epoch);
         let told = handover::believed(Epoch::try_from(told).unwrap_or(0));
         let each = view.pods.iter().filter(|pod| !pod.stopped);

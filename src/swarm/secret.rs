@@ -2,7 +2,10 @@
 //! both at once, and stays the same for as long as it is there.
 use std::{fmt, sync::Arc};
 
-use super::{ground::View, memory::Memory};
+use super::{
+    ground::{PodFacts, View},
+    memory::Memory,
+};
 use crate::acknowledgement::{KEY_FILE, Key};
 
 /// What is known of the key.
@@ -54,6 +57,14 @@ impl Memory {
             self.secret.next = new();
         }
     }
+
+    /// Whether a pod has said, and nobody else can have said for it, that it runs nothing. Before there is a
+    /// key anybody can, of those that sign later.
+    pub(super) fn is_idle(&self, pod: &PodFacts) -> bool {
+        let answer = self.reports.get(&pod.uid).and_then(|report| report.answer.as_ref());
+        let proven = !pod.signs || self.secret.known.is_some();
+        proven && answer.is_some_and(|said| said.version.is_none() && said.jobs.is_empty())
+    }
 }
 
 #[cfg(test)]
@@ -61,13 +72,44 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::swarm::ground::MapFacts;
+    use crate::swarm::{
+        acknowledge::Answer,
+        ground::{self, MapFacts},
+        memory::Report,
+    };
 
     fn view(key: Option<&str>) -> View {
         let data = key.map(|key| (KEY_FILE.to_owned(), key.to_owned()));
         let data: BTreeMap<_, _> = data.into_iter().collect();
         let share = MapFacts { data: Arc::new(data), ..MapFacts::default() };
         View { share: Some(share), ..View::default() }
+    }
+
+    /// A neighbour that says of every worker that it runs nothing has the first file give away everything.
+    #[test]
+    fn s12_that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {
+        let pod = |said: &str| {
+            ground::read_pod(serde_json::json!({"metadata": {
+                "name": "w-0", "uid": "u", "annotations": {ground::ACKNOWLEDGEMENTS: said},
+            }}))
+        };
+        let answer = |answer: Answer| {
+            let (asked, answer) = (std::time::Instant::now(), Some(Arc::new(answer)));
+            let report = Report { asked, failures: 0, error: None, loaded: None, answer };
+            Memory { reports: [("u".into(), report)].into(), ..Memory::default() }
+        };
+        assert!(!Memory::default().is_idle(&pod("plain")), "it has said nothing");
+        let mut memory = answer(Answer::default());
+        assert!(memory.is_idle(&pod("plain")));
+        assert!(!memory.is_idle(&pod("signed")));
+        memory.secret.known = Some("1".repeat(64).into());
+        assert!(memory.is_idle(&pod("signed")));
+        for runs in [
+            Answer { version: Some(1), jobs: vec![] },
+            Answer { version: None, jobs: vec!["a".into()] },
+        ] {
+            assert!(!answer(runs).is_idle(&pod("plain")));
+        }
     }
 
     #[test]
