@@ -251,13 +251,13 @@ impl Decision<'_> {
             all => format!(" (and {} more)", all - 1),
         };
         let why = match &worker.pod {
-            Some(pod) if pod.node.is_none() => "its pod has no node: see the events of the pod",
+            Some(pod) if pod.node.is_none() => "its pod has no node; see the events of the pod",
             Some(_) => "its pod has ended",
-            None => "it has no pod: see the events of the workload",
+            None => "it has no pod; see the events of the workload",
         };
         Some(format!(
-            "{streams} streams are in the list of worker {}{more}, which nobody has run for longer \
-             than spec.refresh.timeout: {why}",
+            "nobody runs {streams} streams: they are in the list of worker {}{more}, and for longer than \
+             spec.refresh.timeout {why}",
             worker.name
         ))
     }

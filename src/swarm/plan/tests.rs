@@ -132,7 +132,7 @@ fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
     assert_eq!(counts(&plan), [3, 1], "what w-1 has stays its own");
     let (status, reason, message) = ready(&plan);
     assert_eq!((status, reason), (Some(false), "WorkerAbsent"));
-    assert!(message.starts_with("1 streams are in the list of worker w-1, which"), "{message}");
+    assert!(message.starts_with("nobody runs 1 streams: they are in the list of"), "{message}");
     assert!(message.contains("its pod has no node"), "{message}");
     let told = &plan.desired.memory.as_ref().unwrap().told;
     assert_eq!((told.counts.owned, told.stranded), (4, 1));
@@ -164,7 +164,10 @@ fn w13_where_nobody_else_has_room_streams_are_owned_all_the_same() {
     assert_eq!(counts(&plan), [2, 2]);
     assert_eq!(plan.status.summary.unassigned, 0);
     let message = ready(&plan).2;
-    assert!(message.contains("4 streams are in the list of worker w-0 (and 1 more)"), "{message}");
+    assert!(
+        message.contains("4 streams: they are in the list of worker w-0 (and 1 more)"),
+        "{message}"
+    );
 }
 
 /// One without streams harms nobody.

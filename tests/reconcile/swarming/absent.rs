@@ -29,7 +29,7 @@ fn w13_streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
         // The others are full: it owns the rest, and that is said.
         stage.change("gap", json!({"jobs": streams(12), "maxStreamsPerWorker": 5})).await;
         let text = stage.condition("gap", "Ready", "False", "WorkerAbsent").await;
-        assert!(text.contains("2 streams are in the list of worker gap-2"), "{text}");
+        assert!(text.contains("2 streams: they are in the list of worker gap-2"), "{text}");
         assert!(text.contains("no node"), "{text}");
         stage
             .until("gap", &[("/summary/unassigned", json!(0)), ("/summary/owned", json!(12))])
