@@ -325,6 +325,16 @@ fn name() -> impl Strategy<Value = Name> {
     text.prop_map(Into::into)
 }
 
+/// The file could not be read any more: a name that begins like a symbol of Ruby's, and has a quote.
+#[test]
+fn w14_a_quote_within_a_name_that_is_quoted_is_kept() {
+    let share = Share { streams: vec![":'".into(), ":a''b".into()], version: 1 };
+    let shares = [("w-0".into(), share)].into();
+    let file = Published { epoch: 1, shares, ..Published::default() };
+    let files = render(&file);
+    assert_eq!(parse(&files.config, Some(&files.state)).unwrap().published, file);
+}
+
 prop_compose! {
     fn any_published()(
         epoch in 0..=LARGEST_EPOCH,

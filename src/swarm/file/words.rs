@@ -15,7 +15,7 @@ pub(super) fn quoted(config: String) -> String {
         return config;
     }
     let lines = config.split('\n').map(|line| match mistaken(line) {
-        Some((before, name, after)) => format!("{before}'{name}'{after}"),
+        Some((before, name, after)) => format!("{before}'{}'{after}", name.replace('\'', "''")),
         None => line.to_owned(),
     });
     lines.collect::<Vec<_>>().join("\n")
