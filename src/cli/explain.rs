@@ -8,7 +8,10 @@ use super::{
     prometheus::PrometheusArgs,
 };
 use crate::{
-    inspect::{explain, probing},
+    inspect::{
+        explain, probing,
+        streams::{self, Scope},
+    },
     metrics::Metrics,
     prometheus::{self, Endpoints},
 };
@@ -40,6 +43,65 @@ enum What {
     /// Reads the Pod, its Namespace and every NetworkProber from the API server, and its list and figures
     /// from the operator. Changes nothing.
     Pod(ProbingArgs),
+
+    /// Which worker of a Swarm has a stream, since which version, whether it is known to run it, and what it
+    /// waits for.
+    ///
+    /// Reads the Swarms, the workload, its pods and the lists from the API server, and what workers
+    /// acknowledged from the operator's leader. Changes nothing.
+    Stream(StreamArgs),
+
+    /// Which streams a worker of a Swarm has, which it has still to stop, and whether it is known to run its
+    /// list.
+    ///
+    /// Reads what `explain stream` reads. Changes nothing.
+    Worker(WorkerArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct StreamArgs {
+    /// Its id.
+    id: String,
+
+    #[command(flatten)]
+    of: OfSwarm,
+}
+
+#[derive(Args, Clone, Debug)]
+struct WorkerArgs {
+    /// Its name: that of its pod.
+    #[arg(value_parser = name)]
+    name: String,
+
+    #[command(flatten)]
+    of: OfSwarm,
+}
+
+#[derive(Args, Clone, Debug)]
+struct OfSwarm {
+    /// Only Swarms of this namespace [default: all namespaces].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
+    namespace: Option<String>,
+
+    /// Only the Swarm of this name.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    swarm: Option<String>,
+
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    output: TextOrJson,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+impl OfSwarm {
+    fn scope(&self) -> Scope<'_> {
+        Scope { namespace: self.namespace.as_deref(), swarm: self.swarm.as_deref() }
+    }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -130,7 +192,36 @@ pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
         What::Node(args) => node(&args),
         What::Prober(args) => prober(&args),
         What::Pod(args) => pod(&args),
+        What::Stream(args) => stream(&args),
+        What::Worker(args) => worker(&args),
     }
+}
+
+fn stream(StreamArgs { id, of }: &StreamArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
+        let facts = streams::gather_stream(&client, &place, of.scope(), id).await?;
+        let explanation = streams::explain_stream(&facts, id);
+        match of.output {
+            TextOrJson::Text => output::text(&streams::stream_text(&explanation)),
+            TextOrJson::Json => output::json(&explanation),
+        }
+    })
+    .with_context(|| format!("explain stream {id}"))
+}
+
+fn worker(WorkerArgs { name, of }: &WorkerArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
+        let facts = streams::gather_worker(&client, &place, of.scope(), name).await?;
+        let explanation = streams::explain_worker(&facts, name)
+            .ok_or_else(|| anyhow::anyhow!(streams::no_such_worker(&facts, name)))?;
+        match of.output {
+            TextOrJson::Text => output::text(&streams::worker_text(&explanation)),
+            TextOrJson::Json => output::json(&explanation),
+        }
+    })
+    .with_context(|| format!("explain worker {name}"))
 }
 
 fn prober(args: &ProbingArgs) -> anyhow::Result<()> {

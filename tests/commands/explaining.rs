@@ -27,6 +27,8 @@ const SYSTEM: &str = "traffic-operator-system";
 #[derive(Clone, Default)]
 pub struct ApiServer {
     answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
+    /// Methods and addresses.
+    asked: Arc<Mutex<Vec<(String, String)>>>,
     pub url: String,
 }
 
@@ -55,8 +57,18 @@ impl ApiServer {
         self.explain_what(name, &[&["node", "node-2"], more].concat())
     }
 
+    /// What was asked for so far: methods and addresses.
+    pub fn asked(&self) -> Vec<(String, String)> {
+        self.asked.lock().expect("lock").clone()
+    }
+
     /// `explain` of anything.
     pub fn explain_what(&self, name: &str, what: &[&str]) -> Outcome {
+        self.run(name, &[&["explain"], what].concat())
+    }
+
+    /// Any command. Kubeconfigs have names, for tests that run at the same time.
+    pub fn run(&self, name: &str, what: &[&str]) -> Outcome {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -66,11 +78,13 @@ impl ApiServer {
         });
         std::fs::write(&path, kubeconfig.to_string()).expect("kubeconfig");
         let cluster = ["--kubeconfig", path.to_str().expect("path")];
-        run(&[&["explain"], what, &cluster[..]].concat())
+        run(&[what, &cluster[..]].concat())
     }
 }
 
 async fn answer(State(this): State<ApiServer>, request: Request) -> Response {
+    let asked = (request.method().to_string(), request.uri().to_string());
+    this.asked.lock().expect("lock").push(asked);
     let forward = request.uri().path().ends_with("/portforward");
     let known = this.known(request.uri());
     match known {

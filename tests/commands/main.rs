@@ -9,4 +9,5 @@ mod probing;
 mod program;
 mod prometheus;
 mod shells;
+mod swarming;
 mod translating;

@@ -10,14 +10,14 @@ use crate::{
     prometheus::Sample,
 };
 
-struct Outcome {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
 /// Runs a command as a user of the cluster.
-async fn command(bench: &Bench, (user, group): (&str, &str), args: &[&str]) -> Outcome {
+pub async fn command(bench: &Bench, (user, group): (&str, &str), args: &[&str]) -> Outcome {
     let groups = [group, "system:authenticated"];
     let kubeconfig: PathBuf = bench.plane().kubeconfig_for(user, &groups).expect("kubeconfig");
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_traffic-operator"))

@@ -23,6 +23,7 @@ mod tests;
 pub use gather::{Asked, gather, gather_pod};
 pub use pod::{PodExplanation, PodFacts, Standpoint, explain_pod};
 pub use pod_text::text as pod_text;
+pub(super) use text::source;
 pub use text::text;
 
 /// How many nodes are named in one sentence.
@@ -90,7 +91,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    pub(super) fn of(what: impl Into<String>, next: impl Into<String>) -> Self {
+    pub(in crate::inspect) fn of(what: impl Into<String>, next: impl Into<String>) -> Self {
         Self { what: what.into(), next: next.into() }
     }
 }

@@ -56,7 +56,7 @@ pub fn text(made: &Explanation) -> String {
 }
 
 /// Where the answer is from.
-pub(super) fn source(source: &Source) -> String {
+pub(in crate::inspect) fn source(source: &Source) -> String {
     match source {
         Source::Leader { identity, version } => {
             format!("\nFrom the operator, {identity} (version {version}), just now\n")

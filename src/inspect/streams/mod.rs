@@ -14,36 +14,71 @@ use crate::{
     },
 };
 
-/// What the leader tells of a `Swarm`, and who that is.
+mod explain;
+mod gather;
+mod reasons;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use explain::{
+    LastRefresh, State, StreamExplanation, WorkerExplanation, explain_stream, explain_worker,
+    no_such_worker,
+};
+pub use gather::{Scope, gather_stream, gather_worker};
+pub use text::{stream_text, worker_text};
+
+/// What the leader tells of a `Swarm`, and who that is; or why it cannot be asked.
 pub type Live = Result<(Page, String), String>;
+
+/// What is known before explaining.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The object.
+    pub swarm: Swarm,
+    /// What the operator would do next, on paper.
+    pub run: DryRun,
+    /// What the leader tells.
+    pub live: Live,
+}
 
 /// Goes the whole way on paper, from what the API server has and the leader knows.
 ///
 /// # Errors
 /// What the API server refused.
 pub async fn dry_run(client: &Client, place: &Place, swarm: &mut Swarm) -> anyhow::Result<DryRun> {
-    let mut around = dry_run::observe(client, swarm).await.map_err(told)?;
-    if around.asks_for_nodes()
-        && let Population::Cluster(nodes) = Population::of_cluster(client).await?
-    {
-        around.look_at(&nodes);
-    }
+    let (mut run, live) = dry_run_with(client, place, swarm).await?;
     // Whoever is not there yet is known to nobody.
-    let mut unheard = None;
-    if around.exists {
-        match live(client, place, swarm).await {
-            Ok((page, _)) => around.known = Known::of_page(&page),
-            Err(because) => unheard = Some(because),
-        }
-    }
-    let mut run = dry_run::dry_run(swarm, &around).await;
-    if let Some(because) = unheard {
+    if let (Err(because), true) = (live, run.exists) {
         run.supposed.push(format!(
             "what workers have acknowledged is from the status, which is up to a minute old and lists a \
              hundred of them; the operator was not asked: {because}"
         ));
     }
     Ok(run)
+}
+
+async fn dry_run_with(
+    client: &Client,
+    place: &Place,
+    swarm: &mut Swarm,
+) -> anyhow::Result<(DryRun, Live)> {
+    let mut around = dry_run::observe(client, swarm).await.map_err(told)?;
+    if around.asks_for_nodes()
+        && let Population::Cluster(nodes) = Population::of_cluster(client).await?
+    {
+        around.look_at(&nodes);
+    }
+    let live = if around.exists {
+        live(client, place, swarm).await
+    } else {
+        Err("it is not there yet".into())
+    };
+    if let Ok((page, _)) = &live {
+        around.known = Known::of_page(page);
+    }
+    Ok((dry_run::dry_run(swarm, &around).await, live))
 }
 
 /// What the leader tells of one `Swarm`.

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::Serialize;
 
 use crate::{
+    api::swarm::Stream,
     controller::Verdict,
     swarm::{handover::Published, inspection::Page},
 };
@@ -102,7 +103,7 @@ pub struct Figures {
 }
 
 /// The whole way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRun {
     /// The namespace.
@@ -141,6 +142,9 @@ pub struct DryRun {
     pub after: Figures,
     /// Why not every stream has a worker in the end, or nothing is done at all.
     pub refused: Option<String>,
+    /// The streams of the spec, wherever they are listed.
+    #[serde(skip)]
+    pub spec: Vec<Stream>,
     /// What the first pass told, for whoever explains.
     #[serde(skip)]
     pub first: Option<Page>,

@@ -28,6 +28,7 @@ use crate::{
 
 mod answer;
 mod compare;
+mod find;
 mod known;
 mod paper;
 mod supposed;
@@ -37,6 +38,7 @@ mod text;
 mod tests;
 
 pub use answer::{Condition, DryRun, Figures, Move, Unplaced, WorkerPlan};
+pub use find::{is_listed, is_written, may_be_of};
 pub use known::Known;
 use paper::{Done, Paper};
 pub use text::text;
@@ -254,22 +256,9 @@ impl DryRun {
             name,
             workload: format!("{} {}", workload.kind.as_str(), workload.name),
             exists: around.exists,
-            streams: 0,
-            stay: 0,
-            moves: vec![],
-            workers: vec![],
-            unassigned: vec![],
-            conditions: vec![],
-            hindrances: vec![],
-            outcome: vec![],
-            files: 0,
-            scaled: None,
             supposed: supposed::supposed(swarm, around),
-            before: Figures::default(),
-            after: Figures::default(),
-            refused: None,
-            first: None,
             published,
+            ..Self::default()
         }
     }
 
@@ -323,6 +312,7 @@ impl DryRun {
             };
             (self.moves, self.stay) = compared.moves();
             self.workers = compared.workers(&refreshes);
+            self.spec = settings.streams;
         }
         let failed = |c: &&Condition| c.type_ == "Ready" && c.status != "True";
         if self.refused.is_none()

@@ -21,7 +21,7 @@ mod objects;
 mod once;
 
 pub use facts::{ACKNOWLEDGEMENTS, CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
-pub(super) use once::read;
+pub(super) use once::{maps, read};
 
 /// Namespace and name.
 pub type Key = (String, String);

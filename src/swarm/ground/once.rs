@@ -48,13 +48,21 @@ pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<Vie
         }
         _ => None,
     };
-    Ok(View {
-        workload,
-        share: map(client, Some(&names.share)).await?,
-        source: map(client, names.source.as_ref()).await?,
-        fitness,
-        pods,
-    })
+    let (share, source) = maps(client, swarm).await?;
+    Ok(View { workload, share, source, fitness, pods })
+}
+
+/// The `ConfigMap`s alone: that with the shares and that with the streams.
+///
+/// # Errors
+/// As [`read`].
+pub(in crate::swarm) async fn maps(
+    client: &Client,
+    swarm: &Swarm,
+) -> Result<(Option<MapFacts>, Option<MapFacts>), Error> {
+    let names = Names::of(swarm);
+    let share = map(client, Some(&names.share)).await?;
+    Ok((share, map(client, names.source.as_ref()).await?))
 }
 
 async fn map(client: &Client, watched: Option<&Watched>) -> Result<Option<MapFacts>, Error> {

@@ -32,6 +32,7 @@ mod killed;
 mod lagging;
 mod ledger;
 mod measured;
+mod planning;
 pub mod proxy;
 mod puppet;
 mod quiet;

@@ -1,0 +1,343 @@
+//! One stream, or one worker, explained from what is known.
+use serde::Serialize;
+
+use super::{Facts, reasons};
+use crate::{
+    api::swarm::Stream,
+    inspect::{cluster::name_of, explain::Source, probing::Advice},
+    swarm::{
+        dry_run::Move,
+        inspection::{Page, PageRefreshed, PageWaiting, PageWorker},
+    },
+};
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// In a worker's list.
+    Owned,
+    /// A worker has still to stop it.
+    Releasing,
+    /// Nobody has it, and it has a worker to go to.
+    Free,
+    /// Nobody has it, and no worker can take it.
+    Unassigned,
+    /// Nobody has it, and it is not in the spec.
+    Removed,
+}
+
+/// What was last done to a worker's pod.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LastRefresh {
+    /// The worker.
+    pub worker: String,
+    /// `evicted`, `refused` or `reloaded`.
+    pub result: String,
+    /// How long ago.
+    pub seconds: f64,
+}
+
+impl LastRefresh {
+    fn of(worker: Option<&PageWorker>) -> Option<Self> {
+        let worker = worker?;
+        let PageRefreshed { result, seconds } = worker.refreshed.clone()?;
+        Some(Self { worker: worker.name.clone(), result, seconds })
+    }
+}
+
+/// One stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamExplanation {
+    /// Its id.
+    pub stream: String,
+    /// `namespace/name` of its `Swarm`.
+    pub swarm: String,
+    /// Where it is.
+    pub state: State,
+    /// Who has it, or has still to stop it.
+    pub worker: Option<String>,
+    /// The version that says so: at which the worker's list last changed, or that took it away.
+    pub since: Option<u64>,
+    /// The version of the file.
+    pub epoch: u64,
+    /// The version that the worker has proved to run.
+    pub loaded: Option<u64>,
+    /// For how long it has been on its way.
+    pub seconds: Option<f64>,
+    /// Why it is so.
+    pub because: String,
+    /// Where it goes from here.
+    pub moves: Option<Move>,
+    /// What it weighs by the spec.
+    pub weight: Option<u32>,
+    /// The only worker that may have it.
+    pub pin: Option<String>,
+    /// Whether it has a worker of its own.
+    pub dedicated: bool,
+    /// What was last done to the worker's pod.
+    pub refreshed: Option<LastRefresh>,
+    /// Conditions that are not true.
+    pub conditions: Vec<String>,
+    /// What to do.
+    pub next: Vec<Advice>,
+    /// Where the answer is from.
+    pub source: Source,
+}
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerExplanation {
+    /// Its name.
+    pub worker: String,
+    /// `namespace/name` of its `Swarm`.
+    pub swarm: String,
+    /// Its node.
+    pub node: Option<String>,
+    /// Whether its pod is ready; absent where it is no worker that is to have streams.
+    pub ready: Option<bool>,
+    /// Its list.
+    pub streams: Vec<String>,
+    /// What they weigh.
+    pub weight: Option<f64>,
+    /// The version at which its list last changed.
+    pub since: u64,
+    /// The version of the file.
+    pub epoch: u64,
+    /// The version that it has proved to run.
+    pub loaded: Option<u64>,
+    /// What it has still to stop.
+    pub releasing: Vec<String>,
+    /// Whether it runs its list, and why it is not known.
+    pub because: String,
+    /// The streams that are pinned to it.
+    pub pinned: Vec<String>,
+    /// The stream that has it for itself.
+    pub dedicated: Option<String>,
+    /// The streams that come and go from here on.
+    pub moves: Vec<Move>,
+    /// What was last done to its pod.
+    pub refreshed: Option<LastRefresh>,
+    /// Conditions that are not true.
+    pub conditions: Vec<String>,
+    /// What to do.
+    pub next: Vec<Advice>,
+    /// Where the answer is from.
+    pub source: Source,
+}
+
+impl Facts {
+    /// The newest that is told: by the leader, else by a pass on paper.
+    fn page(&self) -> Option<&Page> {
+        self.live.as_ref().ok().map(|(page, _)| page).or(self.run.first.as_ref())
+    }
+
+    fn worker(&self, name: &str) -> Option<&PageWorker> {
+        self.page()?.workers.iter().find(|worker| worker.name == name)
+    }
+
+    fn waiting(&self, name: &str) -> Option<&PageWaiting> {
+        self.page()?.waiting.iter().find(|waiting| waiting.worker == name)
+    }
+
+    fn stream(&self, id: &str) -> Option<Stream> {
+        let spec = &self.swarm.spec;
+        let listed = spec.streams.iter().flatten().find(|stream| stream.id == id).cloned();
+        let plain = || Stream { id: id.to_owned(), weight: 1, pin: None, dedicated: false };
+        let job = spec.jobs.iter().flatten().any(|job| job == id);
+        // The rest stands in a ConfigMap.
+        let elsewhere = || self.run.spec.iter().find(|stream| stream.id == id).cloned();
+        listed.or_else(|| job.then(plain)).or_else(elsewhere)
+    }
+
+    fn source(&self) -> Source {
+        match &self.live {
+            Ok((page, identity)) => {
+                Source::Leader { identity: identity.clone(), version: page.version.clone() }
+            }
+            Err(because) => Source::Status { because: because.clone() },
+        }
+    }
+
+    fn conditions(&self) -> Vec<String> {
+        let all = self.swarm.status.iter().flat_map(|status| &status.conditions);
+        let not_true = all.filter(|condition| condition.status != "True");
+        not_true.map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)).collect()
+    }
+}
+
+/// Explains one stream.
+#[must_use]
+pub fn explain_stream(facts: &Facts, id: &str) -> StreamExplanation {
+    let file = &facts.run.published;
+    let spec = facts.stream(id);
+    let holder = file.releasing.iter().find(|((stream, _), _)| **stream == *id);
+    let owner = file.owners().find(|(stream, _)| ***stream == *id).map(|(_, worker)| worker);
+    let moves = facts.run.moves.iter().find(|one| one.stream == id).cloned();
+    let mut made = StreamExplanation {
+        stream: id.to_owned(),
+        swarm: name_of(&facts.swarm),
+        state: State::Removed,
+        worker: None,
+        since: None,
+        epoch: file.epoch,
+        loaded: None,
+        seconds: None,
+        because: "it is in no list, and not in the spec".into(),
+        weight: spec.as_ref().map(|stream| stream.weight),
+        pin: spec.as_ref().and_then(|stream| stream.pin.clone()),
+        dedicated: spec.as_ref().is_some_and(|stream| stream.dedicated),
+        moves,
+        refreshed: None,
+        conditions: facts.conditions(),
+        next: vec![],
+        source: facts.source(),
+    };
+    let free = facts.page().and_then(|page| page.free.iter().find(|free| free.id == id));
+    let unassigned = facts.run.unassigned.iter().find(|one| one.id == id);
+    if let Some(worker) = owner {
+        made.state = State::Owned;
+        made.since = file.shares.get(worker).map(|share| share.version);
+        made.held(facts, worker);
+        made.because = proof(facts, worker, made.since.unwrap_or(0));
+        if let Some(((_, other), _)) = holder.filter(|((_, other), _)| other != worker) {
+            made.because += &format!("; {other} has still to stop it");
+        }
+    } else if let Some(((_, worker), since)) = holder {
+        made.state = State::Releasing;
+        made.since = Some(*since);
+        made.held(facts, worker);
+        let told = facts.page().into_iter().flat_map(|page| &page.releasing);
+        made.seconds = told.into_iter().find(|one| one.id == id).map(|one| one.seconds);
+        let why = facts.waiting(worker).map_or("", |waiting| &*waiting.why);
+        made.because = format!("{worker} has still to stop it: {}", reasons::sentence(why));
+    } else if let Some(one) = unassigned {
+        made.state = State::Unassigned;
+        made.because = format!("{}: {}", one.reason, one.meaning);
+        made.next = vec![Advice::of(made.because.clone(), remedy(&one.reason))];
+    } else if spec.is_some() {
+        made.state = State::Free;
+        made.seconds = free.map(|free| free.seconds);
+        made.because = waits(facts, made.moves.as_ref());
+    }
+    made
+}
+
+impl StreamExplanation {
+    fn held(&mut self, facts: &Facts, worker: &str) {
+        let known = facts.worker(worker);
+        self.worker = Some(worker.to_owned());
+        self.loaded = known.and_then(|known| known.loaded);
+        self.refreshed = LastRefresh::of(known);
+        let waiting = facts.waiting(worker);
+        self.next.extend(waiting.and_then(|waiting| reasons::advice(&facts.swarm, waiting)));
+    }
+}
+
+/// Whether a worker is known to run its list.
+fn proof(facts: &Facts, worker: &str, since: u64) -> String {
+    let Some(known) = facts.worker(worker) else {
+        return format!("{worker} is not among the workers that are to have streams");
+    };
+    match (known.loaded, &known.error) {
+        (Some(loaded), _) if loaded >= since => {
+            format!("{worker} has acknowledged version {loaded}: it runs this list")
+        }
+        (_, Some(error)) => format!("it is not known whether {worker} runs this list: {error}"),
+        (Some(loaded), None) => {
+            format!("{worker} has acknowledged version {loaded} and has to come up to {since}")
+        }
+        (None, None) if !known.ready => format!("the pod of {worker} is not ready"),
+        (None, None) => format!("{worker} has acknowledged no version"),
+    }
+}
+
+fn waits(facts: &Facts, moves: Option<&Move>) -> String {
+    if facts.run.published.barrier.is_some() {
+        return "nothing is given to anybody before every worker has acknowledged a new file"
+            .into();
+    }
+    let to = moves.and_then(|one| one.to.as_deref());
+    let ready = to.and_then(|to| facts.worker(to)).is_some_and(|worker| worker.ready);
+    match to {
+        Some(to) if !ready => format!("it waits for {to}, which has no ready pod"),
+        Some(to) => {
+            format!("it goes to {to} with the next file, or with what else is on its way there")
+        }
+        None => "no worker can take it now".into(),
+    }
+}
+
+fn remedy(reason: &str) -> &'static str {
+    match reason {
+        "NoWorker" => "kubectl get the workload and its pods: it needs replicas that become ready",
+        "PinnedWorkerAbsent" => {
+            "correct spec.streams[].pin, or scale the workload up to that worker"
+        }
+        "NoDedicatedWorker" => "scale the workload up, or take `dedicated` from a stream",
+        "NoCapacity" => "scale the workload up, or raise spec.maxStreamsPerWorker",
+        _ => "look at the conditions of the Swarm",
+    }
+}
+
+/// Explains one worker; `None` if the `Swarm` has none of that name.
+#[must_use]
+pub fn explain_worker(facts: &Facts, name: &str) -> Option<WorkerExplanation> {
+    let file = &facts.run.published;
+    let known = facts.worker(name);
+    let share = file.shares.get(name);
+    let releasing = file.releasing.keys().filter(|(_, worker)| **worker == *name);
+    let releasing: Vec<_> = releasing.map(|(stream, _)| stream.to_string()).collect();
+    if known.is_none() && share.is_none() && releasing.is_empty() {
+        return None;
+    }
+    let since = share.map_or(0, |share| share.version);
+    let waiting = facts.waiting(name);
+    let mut because = proof(facts, name, since);
+    if let Some(waiting) = waiting {
+        because += &format!(
+            "; version {} is waited for: {}",
+            waiting.epoch,
+            reasons::sentence(&waiting.why)
+        );
+    }
+    let streams: Vec<_> =
+        share.into_iter().flat_map(|share| &share.streams).map(ToString::to_string).collect();
+    let spec = || facts.run.spec.iter();
+    let own = spec().find(|stream| stream.dedicated && streams.contains(&stream.id));
+    let pinned = spec().filter(|stream| stream.pin.as_deref() == Some(name));
+    let is_mine = |one: &&Move| [&one.from, &one.to].into_iter().flatten().any(|w| w == name);
+    Some(WorkerExplanation {
+        worker: name.to_owned(),
+        swarm: name_of(&facts.swarm),
+        node: known.and_then(|known| known.node.clone()),
+        ready: known.map(|known| known.ready),
+        weight: known.map(|known| known.weight),
+        since,
+        epoch: file.epoch,
+        loaded: known.and_then(|known| known.loaded),
+        releasing,
+        because,
+        pinned: pinned.map(|stream| stream.id.clone()).collect(),
+        dedicated: own.map(|stream| stream.id.clone()),
+        moves: facts.run.moves.iter().filter(is_mine).cloned().collect(),
+        streams,
+        refreshed: LastRefresh::of(known),
+        conditions: facts.conditions(),
+        next: waiting
+            .and_then(|waiting| reasons::advice(&facts.swarm, waiting))
+            .into_iter()
+            .collect(),
+        source: facts.source(),
+    })
+}
+
+/// What to say to whoever asked for a worker that a `Swarm` does not have.
+#[must_use]
+pub fn no_such_worker(facts: &Facts, name: &str) -> String {
+    let told = facts.page().into_iter().flat_map(|page| &page.workers);
+    let names: Vec<_> = told.take(10).map(|worker| worker.name.as_str()).collect();
+    let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+    format!("Swarm {} has no worker {name:?}; it has {names}", name_of(&facts.swarm))
+}

@@ -1,0 +1,182 @@
+//! Finds the `Swarm` that a stream or a worker belongs to.
+use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+
+use super::{Facts, dry_run_with};
+use crate::{
+    api::Swarm,
+    inspect::{
+        cluster::{describe, name_of},
+        leader::Place,
+    },
+    swarm::dry_run,
+};
+
+/// How many names a message lists.
+const NAMED: usize = 10;
+
+/// Where to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scope<'a> {
+    /// Only this namespace.
+    pub namespace: Option<&'a str>,
+    /// Only `Swarm`s of this name.
+    pub swarm: Option<&'a str>,
+}
+
+/// Reads everything about one stream.
+///
+/// # Errors
+/// When no `Swarm` has it, or several have, or the API server refuses.
+pub async fn gather_stream(
+    client: &Client,
+    place: &Place,
+    scope: Scope<'_>,
+    stream: &str,
+) -> anyhow::Result<Facts> {
+    let swarms = swarms(client, scope).await?;
+    let (mut found, rest): (Vec<_>, Vec<_>) =
+        swarms.iter().partition(|swarm| dry_run::is_listed(swarm, stream));
+    // A list that stands elsewhere may have it too; a file may have it when no list has it any more.
+    let unlisted = found.is_empty();
+    for swarm in rest {
+        let elsewhere = unlisted || swarm.spec.streams_from.is_some();
+        let written = dry_run::is_written(client, swarm, stream);
+        if elsewhere && written.await.map_err(super::told)? {
+            found.push(swarm);
+        }
+    }
+    let swarm = only(&format!("stream {stream:?}"), &found, &swarms, scope)?;
+    facts(client, place, swarm.clone()).await
+}
+
+/// Reads everything about one worker.
+///
+/// # Errors
+/// When it is no worker of a `Swarm`, or of several, or the API server refuses.
+pub async fn gather_worker(
+    client: &Client,
+    place: &Place,
+    scope: Scope<'_>,
+    worker: &str,
+) -> anyhow::Result<Facts> {
+    let swarms = swarms(client, scope).await?;
+    let told = |swarm: &&Swarm| {
+        let workers = swarm.status.iter().flat_map(|status| &status.workers);
+        workers.into_iter().any(|one| one.name == worker)
+    };
+    let mut found: Vec<_> = swarms.iter().filter(told).collect();
+    if found.is_empty() {
+        found = swarms.iter().filter(|swarm| dry_run::may_be_of(swarm, worker)).collect();
+    }
+    let swarm = only(&format!("worker {worker:?}"), &found, &swarms, scope)?;
+    facts(client, place, swarm.clone()).await
+}
+
+async fn facts(client: &Client, place: &Place, mut swarm: Swarm) -> anyhow::Result<Facts> {
+    let (run, live) = dry_run_with(client, place, &mut swarm).await?;
+    Ok(Facts { swarm, run, live })
+}
+
+async fn swarms(client: &Client, scope: Scope<'_>) -> anyhow::Result<Vec<Swarm>> {
+    let api = match scope.namespace {
+        Some(namespace) => Api::<DeserializeGuard<Swarm>>::namespaced(client.clone(), namespace),
+        None => Api::<DeserializeGuard<Swarm>>::all(client.clone()),
+    };
+    let all = api.list(&ListParams::default()).await;
+    let all = all.map_err(|error| anyhow::anyhow!(describe("list Swarms", error)))?;
+    let read = all.items.into_iter().filter_map(|swarm| swarm.0.ok());
+    let mut all: Vec<_> =
+        read.filter(|swarm| scope.swarm.is_none_or(|name| swarm.name_any() == name)).collect();
+    all.sort_by_key(name_of);
+    Ok(all)
+}
+
+/// The one that has it, or why that cannot be said.
+fn only<'a>(
+    what: &str,
+    found: &[&'a Swarm],
+    all: &[Swarm],
+    scope: Scope<'_>,
+) -> anyhow::Result<&'a Swarm> {
+    let names = |swarms: &[&Swarm]| {
+        let mut names: Vec<_> = swarms.iter().take(NAMED).map(|swarm| name_of(*swarm)).collect();
+        if swarms.len() > NAMED {
+            names.push(format!("{} more", swarms.len() - NAMED));
+        }
+        names.join(", ")
+    };
+    let place = match scope.namespace {
+        Some(namespace) => format!(" in namespace {namespace:?}"),
+        None => String::new(),
+    };
+    match (found, scope.swarm) {
+        ([one], _) => Ok(one),
+        ([], Some(name)) if all.is_empty() => {
+            anyhow::bail!("there is no Swarm {name:?}{place}: kubectl get swarms -A")
+        }
+        ([], None) if all.is_empty() => {
+            anyhow::bail!("there is no Swarm{place}: kubectl get swarms -A")
+        }
+        ([], _) => {
+            let all: Vec<_> = all.iter().collect();
+            anyhow::bail!("no Swarm{place} has {what}; there are {}", names(&all))
+        }
+        (several, _) => anyhow::bail!(
+            "several Swarms have {what}: {}; name one by --namespace and --swarm",
+            names(several)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn swarm(namespace: &str, name: &str) -> Swarm {
+        serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"workload": {"name": "w"}, "jobs": ["a"]}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn whoever_is_meant_is_named_or_asked_for() {
+        let all = [swarm("n", "s"), swarm("m", "t")];
+        let (everywhere, named) =
+            (Scope::default(), Scope { swarm: Some("x"), ..Scope::default() });
+        let of = |found: &[&Swarm], all: &[Swarm], scope| {
+            only("stream \"a\"", found, all, scope).map(name_of).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&[&all[0]], &all, everywhere).unwrap(), "n/s");
+        let both = of(&[&all[0], &all[1]], &all, everywhere).unwrap_err();
+        assert_eq!(
+            both,
+            "several Swarms have stream \"a\": n/s, m/t; name one by --namespace and --swarm"
+        );
+        let none = of(&[], &all, everywhere).unwrap_err();
+        assert_eq!(none, "no Swarm has stream \"a\"; there are n/s, m/t");
+        assert!(of(&[], &[], named).unwrap_err().starts_with("there is no Swarm \"x\": "));
+        let here = Scope { namespace: Some("k"), swarm: None };
+        assert!(
+            of(&[], &[], here).unwrap_err().starts_with("there is no Swarm in namespace \"k\"")
+        );
+    }
+
+    #[test]
+    fn workers_are_known_by_their_names() {
+        let mut one = swarm("n", "s");
+        for (name, is) in
+            [("w-0", true), ("w-10", true), ("w-x", false), ("v-0", false), ("w", false)]
+        {
+            assert_eq!(dry_run::may_be_of(&one, name), is, "{name}");
+        }
+        one.spec.workload.kind = crate::api::swarm::WorkloadKind::Deployment;
+        for (name, is) in [("w-5d4f-abcde", true), ("w-0", false), ("w-api-5d4f-abcde", false)] {
+            assert_eq!(dry_run::may_be_of(&one, name), is, "{name}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Tables of what is said of streams and workers.
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::swarm::{
+    dry_run::{Move, Unplaced},
+    handover::{Published, Share},
+    inspection::{PageFree, PageRefreshed, PageReleasing, PageWaiting, PageWorker},
+};
+
+fn share(streams: &[&str], version: u64) -> Share {
+    Share { streams: streams.iter().map(|id| (*id).into()).collect(), version }
+}
+
+/// `a` is with w-0, `b` is on its way from w-1 to w-0, nobody has `c`, `d` and `e`.
+fn facts(strategy: &str) -> Facts {
+    let swarm: Swarm = serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n"},
+        "spec": {
+            "workload": {"name": "w"}, "refresh": {"strategy": strategy},
+            "streams": [{"id": "a", "weight": 3, "pin": "w-0"}, {"id": "b"}, {"id": "c"}, {"id": "d"}]
+        },
+        "status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "Placed", "message": "",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "Converged", "status": "False", "reason": "Moving", "message": "on their way",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]}
+    }))
+    .unwrap();
+    let mut published = Published { epoch: 9, ..Published::default() };
+    published.shares.insert("w-0".into(), share(&["a"], 7));
+    published.shares.insert("w-1".into(), share(&[], 9));
+    published.releasing.insert(("b".into(), "w-1".into()), 9);
+    let moved = |stream: &str, from: Option<&str>| Move {
+        stream: stream.into(),
+        from: from.map(str::to_owned),
+        to: Some("w-0".into()),
+        reason: "moved",
+        why: "balance".into(),
+    };
+    let run = DryRun {
+        published: Arc::new(published),
+        moves: vec![moved("b", Some("w-1")), moved("c", None)],
+        unassigned: vec![Unplaced {
+            id: "d".into(),
+            reason: "NoCapacity".into(),
+            meaning: crate::swarm::inspection::meaning("NoCapacity"),
+        }],
+        spec: swarm.spec.streams.clone().unwrap(),
+        ..DryRun::default()
+    };
+    let worker = |name: &str, loaded, error: Option<&str>| PageWorker {
+        name: name.into(),
+        node: Some(format!("node-{name}")),
+        ready: true,
+        loaded,
+        error: error.map(str::to_owned),
+        ..PageWorker::default()
+    };
+    let refreshed = Some(PageRefreshed { result: "refused".into(), seconds: 65.0 });
+    let page = Page {
+        version: "1.2.3".into(),
+        epoch: 9,
+        workers: vec![
+            worker("w-0", Some(8), None),
+            PageWorker { refreshed, ..worker("w-1", None, Some("connection refused")) },
+        ],
+        releasing: vec![PageReleasing {
+            id: "b".into(),
+            worker: "w-1".into(),
+            epoch: 9,
+            seconds: 125.0,
+        }],
+        free: vec![PageFree { id: "c".into(), seconds: 3.0 }],
+        waiting: vec![PageWaiting {
+            worker: "w-1".into(),
+            streams: 1,
+            epoch: 9,
+            why: "Silent".into(),
+            text: "connection refused".into(),
+        }],
+        ..Page::default()
+    };
+    Facts { swarm, run, live: Ok((page, "pod op-1".into())) }
+}
+
+fn expect(text: &str, all: &[&str]) {
+    for expected in all {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+}
+
+#[test]
+fn every_state_of_a_stream_is_said_with_what_it_waits_for() {
+    let facts = facts("HotReload");
+    let cases: [(&str, State, &[&str]); 5] = [
+        (
+            "a",
+            State::Owned,
+            &[
+                "stream \"a\" of n/s is with w-0\n",
+                "version 9; its worker's list last changed at version 7",
+                "w-0 has acknowledged version 8: it runs this list",
+                "weight 3, pinned to w-0",
+                "Converged=False Moving: on their way",
+                "From the operator, pod op-1 (version 1.2.3)",
+            ],
+        ),
+        (
+            "b",
+            State::Releasing,
+            &[
+                "stream \"b\" of n/s is taken from w-1\n",
+                "version 9; version 9 took it away; for 2m 5s",
+                "w-1 has still to stop it: its pod has acknowledged no version",
+                "from w-1 to w-0: moved (balance)",
+                "w-1 was refused 1m 5s ago",
+                "w-1 has not acknowledged version 9: connection refused",
+                "kubectl -n n delete pod w-1",
+            ],
+        ),
+        (
+            "c",
+            State::Free,
+            &[
+                "is with nobody, on its way to a worker\n",
+                "for 3s",
+                "it goes to w-0 with the next file",
+            ],
+        ),
+        (
+            "d",
+            State::Unassigned,
+            &[
+                "no worker can take it\n",
+                "NoCapacity: every worker that may have it has maxStreamsPerWorker streams",
+                "raise spec.maxStreamsPerWorker",
+            ],
+        ),
+        ("e", State::Removed, &["it is in no list, and not in the spec", "it is not listed"]),
+    ];
+    for (id, state, expected) in cases {
+        let made = explain_stream(&facts, id);
+        assert_eq!(made.state, state, "{made:?}");
+        expect(&stream_text(&made), expected);
+    }
+}
+
+#[test]
+fn a_worker_is_explained_with_its_list_and_what_it_has_still_to_stop() {
+    let facts = facts("DeletePod");
+    let text = |name: &str| worker_text(&explain_worker(&facts, name).unwrap());
+    expect(
+        &text("w-0"),
+        &[
+            "worker w-0 of n/s on node-w-0: ready, 1 streams\n",
+            "version 9; its list last changed at version 7",
+            "w-0 has acknowledged version 8: it runs this list",
+            "streams      a\n",
+            "pinned       a\n",
+            "\"b\": from w-1 to w-0: moved (balance)",
+        ],
+    );
+    expect(
+        &text("w-1"),
+        &[
+            "it is not known whether w-1 runs this list: connection refused",
+            "version 9 is waited for: its pod has acknowledged no version",
+            "stops        b\n",
+            "the operator evicts its pod; if it stays: kubectl -n n get events,pdb",
+        ],
+    );
+    assert_eq!(explain_worker(&facts, "w-9"), None);
+    let said = no_such_worker(&facts, "w-9");
+    assert_eq!(said, "Swarm n/s has no worker \"w-9\"; it has w-0, w-1");
+}
+
+#[test]
+fn without_an_operator_the_file_and_the_status_tell() {
+    let mut facts = facts("HotReload");
+    let page = facts.live.clone().unwrap().0;
+    facts.live = Err("nobody leads".into());
+    // What a pass on paper tells by the status.
+    facts.run.first = Some(page);
+    let made = explain_stream(&facts, "b");
+    assert_eq!(made.state, State::Releasing);
+    let source = "From what the API server has; the operator was not asked: nobody leads";
+    expect(&stream_text(&made), &["is taken from w-1", source]);
+    // Where not even that can be made, the file tells who has what.
+    facts.run.first = None;
+    expect(&stream_text(&explain_stream(&facts, "a")), &["is with w-0", "version 7"]);
+    expect(&worker_text(&explain_worker(&facts, "w-1").unwrap()), &["stops        b\n"]);
+}
+
+/// Each rule of the protocol has a sentence, and advice where a person can do something.
+#[test]
+fn every_reason_to_wait_has_a_sentence() {
+    let swarm = facts("HotReload").swarm;
+    let advice = |why: &str| {
+        let waiting =
+            PageWaiting { worker: "w-1".into(), why: why.into(), ..PageWaiting::default() };
+        reasons::advice(&swarm, &waiting).map(|advice| advice.next)
+    };
+    for (why, sentence, next) in [
+        ("Behind", "an older version", Some("without subPath")),
+        ("Silent", "no version", Some("GET :9090/internal/version")),
+        ("Terminating", "being deleted", Some("docs/swarm.md#unreachable-nodes")),
+        ("Ahead", "never published", Some("delete pod w-1")),
+        ("Unconfirmed", "from the API server itself", None),
+        ("Template", "an older file", None),
+        ("Unpublished", "not written yet", None),
+        ("Unseen", "not looked at it yet", None),
+    ] {
+        assert!(reasons::sentence(why).contains(sentence), "{why}");
+        let said = advice(why);
+        assert_eq!(said.is_some(), next.is_some(), "{why}: {said:?}");
+        assert!(said.unwrap_or_default().contains(next.unwrap_or_default()), "{why}");
+    }
+}

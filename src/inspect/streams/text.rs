@@ -1,0 +1,139 @@
+//! A stream, or a worker, as a person reads it.
+use std::fmt::Write;
+
+use super::explain::{LastRefresh, State, StreamExplanation, WorkerExplanation};
+use crate::{
+    inspect::{
+        figures::{number, span},
+        probing::{Advice, source},
+    },
+    swarm::dry_run::Move,
+};
+
+/// How many streams are named in one line.
+const NAMED: usize = 10;
+
+/// One stream as text, with a line break at its end.
+#[must_use]
+pub fn stream_text(made: &StreamExplanation) -> String {
+    let id = &made.stream;
+    let worker = made.worker.as_deref().unwrap_or("-");
+    let state = match made.state {
+        State::Owned => format!("is with {worker}"),
+        State::Releasing => format!("is taken from {worker}"),
+        State::Free => "is with nobody, on its way to a worker".into(),
+        State::Unassigned => "is with nobody: no worker can take it".into(),
+        State::Removed => "is with nobody".into(),
+    };
+    let mut text = format!("stream {id:?} of {} {state}\n", made.swarm);
+    let since = made.since.map_or(String::new(), |since| match made.state {
+        State::Releasing => format!("; version {since} took it away"),
+        _ => format!("; its worker's list last changed at version {since}"),
+    });
+    let on_its_way = made.seconds.map_or(String::new(), |s| format!("; for {}", seconds(s)));
+    line(&mut text, "file", &format!("version {}{since}{on_its_way}", made.epoch));
+    line(&mut text, "because", &made.because);
+    if let Some(one) = &made.moves {
+        line(&mut text, "then", &moved(one));
+    }
+    if let Some(weight) = made.weight {
+        let pin = made.pin.as_ref().map_or(String::new(), |pin| format!(", pinned to {pin}"));
+        let own = if made.dedicated { ", with a worker of its own" } else { "" };
+        line(&mut text, "spec", &format!("weight {weight}{pin}{own}"));
+    } else {
+        line(&mut text, "spec", "it is not listed");
+    }
+    tail(&mut text, made.refreshed.as_ref(), &made.conditions, &made.next);
+    text.push_str(&source(&made.source));
+    text
+}
+
+/// One worker as text, with a line break at its end.
+#[must_use]
+pub fn worker_text(made: &WorkerExplanation) -> String {
+    let node = made.node.as_ref().map_or(String::new(), |node| format!(" on {node}"));
+    let ready = match made.ready {
+        Some(true) => "ready",
+        Some(false) => "not ready",
+        None => "not to have streams",
+    };
+    let mut text = format!(
+        "worker {} of {}{node}: {ready}, {} streams\n",
+        made.worker,
+        made.swarm,
+        made.streams.len()
+    );
+    let version =
+        format!("version {}; its list last changed at version {}", made.epoch, made.since);
+    line(&mut text, "file", &version);
+    line(&mut text, "because", &made.because);
+    if !made.streams.is_empty() {
+        line(&mut text, "streams", &names(&made.streams));
+    }
+    if let Some(weight) = made.weight {
+        line(&mut text, "weight", &number(weight));
+    }
+    if !made.releasing.is_empty() {
+        line(&mut text, "stops", &names(&made.releasing));
+    }
+    if !made.pinned.is_empty() {
+        line(&mut text, "pinned", &names(&made.pinned));
+    }
+    if let Some(own) = &made.dedicated {
+        line(&mut text, "dedicated", &format!("to {own}"));
+    }
+    for one in made.moves.iter().take(NAMED) {
+        line(&mut text, "then", &format!("{:?}: {}", one.stream, moved(one)));
+    }
+    if made.moves.len() > NAMED {
+        line(&mut text, "then", &format!("{} more: plan swarm", made.moves.len() - NAMED));
+    }
+    tail(&mut text, made.refreshed.as_ref(), &made.conditions, &made.next);
+    text.push_str(&source(&made.source));
+    text
+}
+
+// Writing to a String cannot fail.
+fn line(text: &mut String, name: &str, told: &str) {
+    let _ = writeln!(text, "  {name:<12} {told}");
+}
+
+fn tail(
+    text: &mut String,
+    refreshed: Option<&LastRefresh>,
+    conditions: &[String],
+    next: &[Advice],
+) {
+    if let Some(LastRefresh { worker, result, seconds: ago }) = refreshed {
+        line(text, "refresh", &format!("{worker} was {result} {} ago", seconds(*ago)));
+    }
+    for condition in conditions {
+        line(text, "condition", condition);
+    }
+    if !next.is_empty() {
+        text.push_str("\nNext\n");
+        for advice in next {
+            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
+        }
+    }
+}
+
+fn moved(one: &Move) -> String {
+    let way = match (&one.from, &one.to) {
+        (Some(from), Some(to)) => format!("from {from} to {to}"),
+        (None, Some(to)) => format!("to {to}"),
+        (Some(from), None) => format!("away from {from}"),
+        (None, None) => "nowhere".into(),
+    };
+    format!("{way}: {} ({})", one.reason, one.why)
+}
+
+fn names(all: &[String]) -> String {
+    let first = all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if all.len() > NAMED { format!("{first} and {} more", all.len() - NAMED) } else { first }
+}
+
+fn seconds(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "less than a year")]
+    span(seconds as i64)
+}

@@ -1,0 +1,43 @@
+//! Whose stream, and whose worker?
+use kube::Client;
+
+use crate::{
+    api::{Swarm, swarm::WorkloadKind},
+    controller::Error,
+    swarm::{ground, ground::View, memory::Memory, polls, settings::Settings},
+};
+
+/// Whether the spec itself lists a stream.
+#[must_use]
+pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
+    let spec = &swarm.spec;
+    spec.jobs.iter().flatten().any(|id| id == stream)
+        || spec.streams.iter().flatten().any(|one| one.id == stream)
+}
+
+/// Whether the `ConfigMap`s do: that of `streamsFrom`, or that with the shares, in which a stream may stand
+/// that is not in the spec any more.
+///
+/// # Errors
+/// What the API server refused.
+pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<bool, Error> {
+    let (share, source) = ground::maps(client, swarm).await?;
+    let listed = Settings::of(swarm, source.as_ref())
+        .is_ok_and(|settings| settings.streams.iter().any(|one| one.id == stream));
+    let view = View { share, ..View::default() };
+    let published = polls::published(swarm, &view, &Memory::default()).unwrap_or_default();
+    let owned = published.owners().any(|(id, _)| **id == *stream);
+    Ok(listed || owned || published.releasing.keys().any(|(id, _)| **id == *stream))
+}
+
+/// Whether a pod of this name can be a worker of a `Swarm`.
+#[must_use]
+pub fn may_be_of(swarm: &Swarm, worker: &str) -> bool {
+    let workload = &swarm.spec.workload;
+    let rest = worker.strip_prefix(&*workload.name).and_then(|rest| rest.strip_prefix('-'));
+    rest.is_some_and(|rest| match workload.kind {
+        WorkloadKind::StatefulSet => rest.parse::<u32>().is_ok(),
+        // The hash of the template, and five letters.
+        WorkloadKind::Deployment => rest.split('-').count() == 2,
+    })
+}

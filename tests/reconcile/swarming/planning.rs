@@ -1,0 +1,251 @@
+//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: what is printed before
+//! `kubectl apply` is what it then does.
+use std::{collections::BTreeMap, path::PathBuf};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{File, Stage, streams};
+use crate::{
+    bench::{Bench, Operator, eventually, run},
+    commands::{Outcome, command},
+};
+
+/// Somebody whose requests no one else makes.
+const PLANNER: (&str, &str) = ("planner", "system:masters");
+
+type Owners = BTreeMap<String, String>;
+
+fn owners(file: &File) -> Owners {
+    let owners = file.owners().into_iter();
+    owners.map(|(stream, workers)| (stream.to_owned(), workers.join(" and "))).collect()
+}
+
+fn manifest(stage: &Stage, name: &str, spec: &Value) -> PathBuf {
+    let mut all = json!({"workload": {"name": name}, "refresh": {"port": stage.puppet.port()}});
+    for (key, value) in spec.as_object().expect("spec") {
+        match value.as_object().filter(|_| key == "refresh") {
+            Some(more) => all[key].as_object_mut().expect("object").extend(more.clone()),
+            None => all[key] = value.clone(),
+        }
+    }
+    let object = json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm", "metadata": {"name": name},
+        "spec": all,
+    });
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.plan.json"));
+    std::fs::write(&path, object.to_string()).expect("file");
+    path
+}
+
+async fn plan(bench: &Bench, file: &PathBuf, more: &[&str]) -> Outcome {
+    let args = ["plan", "swarm", "-n", "default", "-f", file.to_str().expect("path")];
+    command(bench, PLANNER, &[&args, more].concat()).await
+}
+
+/// Plans as JSON.
+async fn planned(stage: &Stage, operator: &Operator, name: &str, spec: &Value) -> Value {
+    let file = manifest(stage, name, spec);
+    let outcome = plan(&stage.bench, &file, &["-o", "json", "--operator-url", &operator.url]).await;
+    assert_eq!(outcome.code, Some(0), "{}{}", outcome.out, outcome.err);
+    let mut all: Value = serde_json::from_str(&outcome.out).expect("JSON");
+    all[0].take()
+}
+
+/// Who has what once all moves are made.
+fn then(before: &Owners, plan: &Value) -> Owners {
+    let mut then = before.clone();
+    for one in plan["moves"].as_array().expect("moves") {
+        let stream = one["stream"].as_str().expect("stream").to_owned();
+        match one["to"].as_str() {
+            Some(to) => then.insert(stream, to.to_owned()),
+            None => then.remove(&stream),
+        };
+    }
+    then
+}
+
+fn by_reason(plan: &Value) -> BTreeMap<String, f64> {
+    let mut counts = BTreeMap::new();
+    for one in plan["moves"].as_array().expect("moves") {
+        *counts.entry(one["reason"].as_str().expect("reason").to_owned()).or_default() += 1.0;
+    }
+    counts.remove("added");
+    counts
+}
+
+async fn moved(operator: &Operator, name: &str, reason: &str) -> f64 {
+    let labels = [format!("name=\"{name}\""), format!("reason=\"{reason}\"")];
+    let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+    operator.metric("traffic_operator_swarm_moves_total", &labels).await
+}
+
+/// Plans, applies, waits until it comes to rest, and compares.
+async fn comes_true(
+    stage: &Stage,
+    operator: &Operator,
+    (name, workers): (&str, usize),
+    before: &Owners,
+    (spec, ids): (Value, &[String]),
+) -> Owners {
+    let plan = planned(stage, operator, name, &spec).await;
+    let reasons = by_reason(&plan);
+    let mut counted = BTreeMap::new();
+    for reason in reasons.keys() {
+        counted.insert(reason.clone(), moved(operator, name, reason).await);
+    }
+    if before.is_empty() {
+        stage.swarm(name, spec).await;
+    } else {
+        let absent =
+            |field: &str| if spec.get(field).is_none() { Value::Null } else { spec[field].clone() };
+        let mut change = spec.clone();
+        for field in ["jobs", "streams"] {
+            change[field] = absent(field);
+        }
+        stage.change(name, change).await;
+        // What is there may be at rest still.
+        let generation = stage.swarms().get(name).await.expect("Swarm").metadata.generation;
+        stage.until(name, &[("/observedGeneration", json!(generation))]).await;
+    }
+    let file = stage.settled(name, workers, ids).await;
+    assert_eq!(owners(&file), then(before, &plan), "{plan:#}");
+    for (reason, count) in reasons {
+        let now = moved(operator, name, &reason).await - counted[&reason];
+        assert!((now - count).abs() < 0.1, "{reason}: {count} planned, {now} made");
+    }
+    owners(&file)
+}
+
+#[test]
+fn what_plan_swarm_says_is_what_the_operator_then_does() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        let began = Timestamp::now();
+        stage.stateful_set("way", 3, json!({})).await;
+        // There is no such Swarm yet.
+        let ids = streams(9);
+        let spec = json!({"jobs": ids, "refresh": {"strategy": "HotReload"}});
+        let none = Owners::new();
+        let first = comes_true(&stage, &operator, ("way", 3), &none, (spec, &ids)).await;
+        assert_eq!(first.len(), 9);
+        // One is pinned elsewhere, one goes, one comes.
+        let from = &first["stream:0"];
+        let to = (0..3).map(|n| format!("way-{n}")).find(|worker| worker != from).expect("another");
+        let mut list = vec![json!({"id": "stream:0", "pin": to})];
+        list.extend((2..10).map(|n| json!({"id": format!("stream:{n}")})));
+        let ids: Vec<_> = [0].into_iter().chain(2..10).map(|n| format!("stream:{n}")).collect();
+        let spec = json!({"streams": list, "refresh": {"strategy": "HotReload"}});
+        let second = comes_true(&stage, &operator, ("way", 3), &first, (spec, &ids)).await;
+        assert_eq!(second["stream:0"], to);
+        // One worker more, and workers that have to be restarted.
+        stage.scale("way", 4).await;
+        stage.until("way", &[("/summary/workers", json!(4))]).await;
+        stage.settled("way", 4, &ids).await;
+        let third = owners(&stage.file("way").await.expect("file"));
+        let alone = third.iter().find(|(_, worker)| *worker != "way-3").expect("stream").0.clone();
+        let list: Vec<_> =
+            ids.iter().map(|id| json!({"id": id, "dedicated": *id == alone})).collect();
+        let spec = json!({"streams": list, "refresh": {"strategy": "DeletePod"}});
+        comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
+        stage.puppet.assert_no_overlap();
+        let asked = stage.bench.plane().audit_since(began).unwrap();
+        let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
+        assert!(!mine.is_empty() && !mine.iter().any(|event| event.is_write()), "{mine:?}");
+    });
+}
+
+#[test]
+fn a_plan_says_what_hinders_it_and_which_right_is_missing() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        stage.stateful_set("old", 1, json!({})).await;
+        stage.swarm("old", json!({"jobs": ["a"]})).await;
+        stage.settled("old", 1, &["a".into()]).await;
+        // A younger one on the same workload, by its plan and by the operator.
+        let spec = json!({"jobs": ["b"], "workload": {"name": "old"}, "configMap": {"name": "x"}});
+        let file = manifest(&stage, "young", &spec);
+        let outcome = plan(&stage.bench, &file, &["--operator-url", &operator.url]).await;
+        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
+        let held = "StatefulSet old is served by the older Swarm old";
+        assert!(outcome.out.contains(&format!("Ready=False Conflict: {held}")), "{}", outcome.out);
+        stage.swarm("young", spec).await;
+        assert_eq!(stage.condition("young", "Ready", "False", "Conflict").await, held);
+        let file = manifest(&stage, "nobody", &json!({"jobs": ["a"]}));
+        let outcome = plan(&stage.bench, &file, &[]).await;
+        assert!(outcome.err.contains("there is no StatefulSet nobody"), "{}", outcome.err);
+        let args = ["plan", "swarm", "-n", "nowhere", "-f", file.to_str().unwrap()];
+        let outcome = command(&stage.bench, PLANNER, &args).await;
+        assert!(outcome.err.contains("there is no namespace nowhere"), "{}", outcome.err);
+        let args = ["plan", "swarm", "-n", "default", "-f", file.to_str().unwrap()];
+        let outcome = command(&stage.bench, ("jane", "developers"), &args).await;
+        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
+        let right = "cannot list resource \"swarms\" in API group \"traffic.example.com\"";
+        assert!(outcome.err.contains(right), "{}", outcome.err);
+    });
+}
+
+#[test]
+fn streams_and_workers_are_explained_beside_a_running_operator() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        let began = Timestamp::now();
+        stage.stateful_set("why", 2, json!({})).await;
+        let list = json!([{"id": "a", "pin": "why-1"}, {"id": "b", "pin": "why-9"}]);
+        stage.swarm("why", json!({"streams": list, "refresh": {"strategy": "HotReload"}})).await;
+        stage.condition("why", "Ready", "False", "Unassigned").await;
+        let proved = async || {
+            let status = stage.status("why").await;
+            let workers = status["workers"].as_array()?.clone();
+            let one = workers.into_iter().find(|worker| worker["name"] == "why-1")?;
+            (one["loaded"].as_u64()? >= one["wanted"].as_u64()?).then_some(())
+        };
+        eventually("why-1 to have acknowledged its list", proved).await;
+        let explain = async |what: &[&str], more: &[&str]| {
+            let args = [&["explain"], what, more].concat();
+            let outcome = command(&stage.bench, PLANNER, &args).await;
+            assert_eq!(outcome.code, Some(0), "{}{}", outcome.out, outcome.err);
+            outcome.out
+        };
+        let url = ["--operator-url", &operator.url];
+        let all: [(&[&str], &[&str]); 3] = [
+            (
+                &["stream", "a"],
+                &[
+                    "stream \"a\" of default/why is with why-1",
+                    "it runs this list",
+                    "pinned to why-1",
+                ],
+            ),
+            (
+                &["stream", "b"],
+                &["no worker can take it", "PinnedWorkerAbsent", "correct spec.streams"],
+            ),
+            (
+                &["worker", "why-1", "-n", "default"],
+                &["ready, 1 streams", "streams      a", "pinned       a"],
+            ),
+        ];
+        for (what, expected) in &all {
+            let text = explain(what, &url).await;
+            for expected in *expected {
+                assert!(text.contains(expected), "{expected} is not in\n{text}");
+            }
+            assert!(text.contains("From the operator, "), "{text}");
+        }
+        assert_eq!(operator.terminate().await, Some(0));
+        for (what, expected) in &all {
+            let text = explain(what, &[]).await;
+            for expected in *expected {
+                assert!(text.contains(expected), "{expected} is not in\n{text}");
+            }
+            assert!(text.contains("the operator was not asked"), "{text}");
+        }
+        let asked = stage.bench.plane().audit_since(began).unwrap();
+        let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
+        assert!(!mine.is_empty() && !mine.iter().any(|event| event.is_write()), "{mine:?}");
+    });
+}
