@@ -202,7 +202,7 @@ pub fn explain_stream(facts: &Facts, id: &str) -> StreamExplanation {
         made.held(facts, worker);
         made.because = proof(facts, worker, made.since.unwrap_or(0));
         if let Some(((_, other), _)) = holder.filter(|((_, other), _)| other != worker) {
-            made.because += &format!("; {other} has still to stop it");
+            made.because = format!("{}; {other} has still to stop it", made.because);
         }
     } else if let Some(((_, worker), since)) = holder {
         made.state = State::Releasing;
@@ -296,11 +296,8 @@ pub fn explain_worker(facts: &Facts, name: &str) -> Option<WorkerExplanation> {
     let waiting = facts.waiting(name);
     let mut because = proof(facts, name, since);
     if let Some(waiting) = waiting {
-        because += &format!(
-            "; version {} is waited for: {}",
-            waiting.epoch,
-            reasons::sentence(&waiting.why)
-        );
+        let (epoch, why) = (waiting.epoch, reasons::sentence(&waiting.why));
+        because = format!("{because}; version {epoch} is waited for: {why}");
     }
     let streams: Vec<_> =
         share.into_iter().flat_map(|share| &share.streams).map(ToString::to_string).collect();

@@ -51,7 +51,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// Above this many workers they are restarted all at once on paper, whatever `maxUnavailable` says: who has
 /// what in the end is the same, and it takes seconds.
-const MANY: usize = 50;
+const MANY: usize = 200;
 
 /// Longer than a free stream waits for others that go to the same worker.
 const GATHERED: Duration = Duration::from_secs(6);

@@ -311,3 +311,87 @@ async fn workers_that_are_still_to_come_are_supposed_to() {
     assert_eq!(four.then, 1, "{:?}", run.workers);
     assert!(run.supposed.iter().any(|one| one == "w-2: not ready, and becomes ready"), "{run:?}");
 }
+
+#[tokio::test]
+async fn pods_of_a_deployment_come_and_take_their_share() {
+    let pod = |name: &str| {
+        let of = Some(("ReplicaSet".into(), "w-h".into()));
+        PodFacts { controller: of, template: Some("h".into()), ..pod(name) }
+    };
+    let (a, b) = ("w-h-aaaaa", "w-h-bbbbb");
+    let lists = share(3, &[(a, &["a", "b", "c"], 3), (b, &["d", "e", "f"], 3)]);
+    let mut around = around(3, Some(lists));
+    around.view.pods = vec![pod(a), pod(b)];
+    let spec = json!({"workload": {"kind": "Deployment", "name": "w"}, "jobs": SIX});
+    let run = run(spec, &around).await;
+    let new = run.workers.iter().find(|worker| worker.name == "w-h-new-1").unwrap();
+    assert_eq!(
+        (new.then, new.refresh, run.moves.len(), run.after.owned),
+        (2, "none", 2, 6),
+        "{run:?}"
+    );
+    assert!(run.moves.iter().all(|one| one.why == "balance"), "{run:?}");
+}
+
+#[tokio::test]
+async fn immutable_files_restart_those_whose_list_changes() {
+    let mut around = acknowledged(around(3, None), 0);
+    let workload = around.view.workload.as_mut().unwrap();
+    workload.on_delete = true;
+    workload.mounts = vec![("config".into(), "w-config-3".into())];
+    around.view.share = Some(settled());
+    for pod in &mut around.view.pods {
+        pod.mounts = vec!["w-config-3".into()];
+    }
+    let spec = json!({
+        "jobs": ["b", "c", "d", "e", "f"], "refresh": {"strategy": "DeletePod"},
+        "configMap": {"immutable": true}
+    });
+    let run = run(spec, &around).await;
+    assert_eq!((run.refused.as_deref(), run.after.owned), (None, 5), "{run:?}");
+    let times: Vec<_> = run.workers.iter().map(|worker| worker.times).collect();
+    assert_eq!(times, [1, 0, 0], "{run:?}");
+}
+
+#[tokio::test]
+async fn autoscale_is_part_of_the_way() {
+    let spec = json!({"jobs": SIX, "autoscale": {"maxWeightPerWorker": "1", "max": 4}});
+    let run = run(spec, &acknowledged(around(3, Some(settled())), 3)).await;
+    assert_eq!((run.scaled, run.after.workers, run.after.owned), (Some(4), 4, 6), "{run:?}");
+    assert!(text(&run).contains("StatefulSet w scaled to 4"), "{}", text(&run));
+}
+
+/// Workers that nobody has heard of are asked for a first file before anything is given.
+#[tokio::test]
+async fn an_unknown_history_is_said_to_stand_in_the_way() {
+    let mut around = acknowledged(around(3, Some(settled())), 3);
+    // Somebody else's file, handed over.
+    let share = around.view.share.as_mut().unwrap();
+    (share.content, share.given) = (None, Some("s".into()));
+    let run = run(json!({"jobs": ["a", "b", "c", "d", "e", "f", "g"]}), &around).await;
+    let hindrances: Vec<_> = run.hindrances.iter().map(|one| one.reason).collect();
+    assert_eq!(hindrances, ["HistoryUnknown"], "{run:?}");
+    assert_eq!((run.refused.as_deref(), run.after.owned), (None, 7));
+}
+
+/// Three hundred workers that are all restarted: a person waits for it.
+#[tokio::test]
+async fn a_large_swarm_is_planned_in_seconds() {
+    let began = Instant::now();
+    let workers: Vec<String> = (0..300).map(|n| format!("w-{n}")).collect();
+    let ids: Vec<String> = (0..6000).map(|n| format!("stream-{n}")).collect();
+    let lists: Vec<(String, Vec<&str>)> = workers
+        .iter()
+        .zip(ids.chunks(20))
+        .map(|(worker, ids)| (worker.clone(), ids.iter().map(String::as_str).collect()))
+        .collect();
+    let lists: Vec<(&str, &[&str], u64)> =
+        lists.iter().map(|(worker, ids)| (worker.as_str(), ids.as_slice(), 3)).collect();
+    let mut around = around(300, Some(share(3, &lists)));
+    around.view.pods = workers.iter().map(|worker| pod(worker)).collect();
+    let spec = json!({"jobs": ids, "policy": "Stateless", "refresh": {"strategy": "DeletePod"}});
+    let run = run(spec, &around).await;
+    assert_eq!((run.refused.as_deref(), run.after.owned), (None, 6000), "{:?}", run.outcome);
+    assert!(run.supposed.iter().any(|one| one.starts_with("more than 200 workers")), "{run:?}");
+    assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
+}

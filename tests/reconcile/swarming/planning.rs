@@ -1,6 +1,9 @@
 //! `plan swarm`, `explain stream` and `explain worker` beside a running operator: what is printed before
 //! `kubectl apply` is what it then does.
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -38,7 +41,7 @@ fn manifest(stage: &Stage, name: &str, spec: &Value) -> PathBuf {
     path
 }
 
-async fn plan(bench: &Bench, file: &PathBuf, more: &[&str]) -> Outcome {
+async fn plan(bench: &Bench, file: &Path, more: &[&str]) -> Outcome {
     let args = ["plan", "swarm", "-n", "default", "-f", file.to_str().expect("path")];
     command(bench, PLANNER, &[&args, more].concat()).await
 }
