@@ -327,7 +327,7 @@ async fn pods_of_a_deployment_come_and_take_their_share() {
     let new = run.workers.iter().find(|worker| worker.name == "w-h-new-1").unwrap();
     assert_eq!(
         (new.then, new.refresh, run.moves.len(), run.after.owned),
-        (2, "none", 2, 6),
+        (2, "reloaded", 2, 6),
         "{run:?}"
     );
     assert!(run.moves.iter().all(|one| one.why == "balance"), "{run:?}");

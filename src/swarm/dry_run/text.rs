@@ -103,7 +103,7 @@ fn workers(text: &mut String, run: &DryRun) {
 
 fn summary(text: &mut String, run: &DryRun) {
     let (now, then): (&Figures, &Figures) = (&run.before, &run.after);
-    let _ = writeln!(text, "\n                                       now      then");
+    let _ = writeln!(text, "\n                                           now        then");
     for (what, now, then) in [
         ("version of the file", now.epoch, then.epoch),
         ("streams in a worker's list", now.owned as u64, then.owned as u64),
@@ -112,11 +112,11 @@ fn summary(text: &mut String, run: &DryRun) {
         ("streams that no worker can take", now.unassigned as u64, then.unassigned as u64),
         ("workers", now.workers as u64, then.workers as u64),
     ] {
-        let _ = writeln!(text, "{what:<34}  {now:>6}  {then:>8}");
+        let _ = writeln!(text, "{what:<34}  {now:>10}  {then:>10}");
     }
     let ratio = |ratio: f64| number((ratio * 100.0).round() / 100.0);
     let (now, then) = (ratio(now.load_ratio), ratio(then.load_ratio));
-    let _ = writeln!(text, "{:<34}  {now:>6}  {then:>8}", "heaviest worker, times the mean");
+    let _ = writeln!(text, "{:<34}  {now:>10}  {then:>10}", "heaviest worker, times the mean");
     let times = |how: &str| -> usize {
         run.workers.iter().filter(|one| one.refresh == how).map(|one| one.times).sum()
     };
