@@ -62,7 +62,8 @@ fn cluster() -> ApiServer {
             "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"),
                 "labels": {"app": "w"}, "ownerReferences": [{"apiVersion": "apps/v1",
                     "kind": "StatefulSet", "name": "w", "uid": "w", "controller": true}]},
-            "spec": {"nodeName": format!("node-{name}"), "containers": [{"name": "c"}]},
+            "spec": {"nodeName": format!("node-{name}"), "containers": [{"name": "c"}],
+                "volumes": [{"name": "config", "configMap": {"name": "w-config"}}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1",
                 "conditions": [{"type": "Ready", "status": "True"}],
                 "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
