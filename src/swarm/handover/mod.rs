@@ -190,8 +190,8 @@ pub struct Pod {
     pub ready: bool,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// It can never run anything again: it is terminating or its phase is final, and every container is
-    /// terminated; or it is terminating and was never bound to a node.
+    /// It can never run anything again: its phase is final and every container is terminated; or it is
+    /// terminating and was never bound to a node.
     pub stopped: bool,
     /// The highest epoch that this very pod has acknowledged.
     pub loaded: Option<Epoch>,
