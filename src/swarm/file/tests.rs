@@ -246,6 +246,8 @@ fn w14_what_yaml_1_1_takes_for_something_else_is_quoted() {
         let quoted = format!("'{name}'");
         assert_eq!(written(name), (quoted.clone(), quoted), "{name:?}");
     }
+    // A quote in it is doubled.
+    assert_eq!(written(":it's"), ("':it''s'".to_owned(), "':it''s'".to_owned()));
     // Nothing else is another text than before.
     for name in [
         "stream:xxrtve1",
