@@ -159,7 +159,8 @@ impl<'a> Explorer<'a> {
                 let pod = world.pods[w].as_mut().filter(|pod| !pod.ended && !pod.cut)?;
                 let may = pod.scheduled && pod.mounts == 0 && pod.delivered < newest;
                 (may && there).then_some(())?;
-                pod.delivered += 1;
+                // Whoever found no file gets the newest first.
+                pod.delivered = if pod.delivered == 0 { newest } else { pod.delivered + 1 };
                 if pod.running && self.plot.reloads {
                     pod.read = pod.delivered;
                     let read = pod.read;
