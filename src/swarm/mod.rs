@@ -261,11 +261,12 @@ impl Reconciler for SwarmReconciler {
 }
 
 impl Memory {
-    /// Notes which pods are there. A pod that has not been started yet reads the file that is published
-    /// now, or a later one. One that was not there before has read the one that was published then, or a later
-    /// one. Of those that are there when this process begins to look the newest is believed, so that its start restarts nobody, unless they are to
-    /// let go of something, or the file says that they were there before their list: they may never have been
-    /// told.
+    /// Notes which pods are there. A pod without a node reads the file that is published now, or a later one;
+    /// so does one that waits for the first file. One that was not there before has read the one that was
+    /// published then, or a later one: its kubelet mounts the file before it starts the pod. Of those that are
+    /// there when this process begins to look the newest is believed, so that its start restarts nobody,
+    /// unless they have to let go of something, or the file says that they were there before their list: they
+    /// may never have read it.
     fn seen(&mut self, view: &View, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let before = self.looked.replace(epoch);
@@ -278,7 +279,8 @@ impl Memory {
                         || published.outdated.get(&pod.name) == Some(&pod.uid)
                 });
             let new = !self.born.contains_key(&pod.uid) && !untold;
-            if !pod.started {
+            let waits = !pod.started && self.born.get(&pod.uid) == Some(&0);
+            if pod.node.is_none() || waits {
                 self.born.insert(Arc::clone(&pod.uid), epoch);
             } else if new && (first || !self.untold.contains(&pod.uid)) {
                 // It may have come before the last file.
@@ -410,8 +412,20 @@ mod tests {
     #[test]
     fn a_pod_that_waits_for_its_file_reads_the_newest() {
         let mut memory = Memory::default();
-        assert_eq!(see(&mut memory, pod("new", false), &published(1, false)), Some(1));
-        assert_eq!(see(&mut memory, pod("new", false), &published(2, true)), Some(2));
+        let pending = || PodFacts { node: None, ..pod("new", false) };
+        assert_eq!(see(&mut memory, pending(), &published(1, false)), Some(1));
+        assert_eq!(see(&mut memory, pending(), &published(2, true)), Some(2));
         assert_eq!(see(&mut memory, pod("new", true), &published(3, true)), Some(2));
+        // Nothing is mounted before there is a file.
+        assert_eq!(see(&mut memory, pod("first", false), &Published::default()), Some(0));
+        assert_eq!(see(&mut memory, pod("first", false), &published(7, false)), Some(7));
+    }
+
+    #[test]
+    fn w17_a_pod_that_is_starting_may_have_mounted_the_file_before() {
+        let mut memory = Memory::default();
+        assert_eq!(see(&mut memory, pod("new", false), &published(1, false)), Some(1));
+        assert_eq!(see(&mut memory, pod("new", false), &published(2, false)), Some(1));
+        assert_eq!(see(&mut memory, pod("new", true), &published(2, false)), Some(1));
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ground::{MapFacts, View},
+    ground::{MapFacts, PodFacts, View},
     handover::{self, Epoch, Published, Refresh, Step},
     history::{self, Evidence, History, Repair},
     limits,
@@ -385,12 +385,16 @@ impl<'a> Decision<'a> {
     fn unheard(&self) -> bool {
         let unknown =
             self.history.repair == Some(Repair::Barrier) && self.memory.published.is_none();
-        let silent = |uid: &Arc<str>| {
-            let report = self.memory.reports.get(uid);
-            report.is_none_or(|report| report.answer.is_none() && report.failures < ASKED)
-        };
         let mut asked = self.view.pods.iter().filter(|pod| pod.started && !pod.stopped);
-        unknown && asked.any(|pod| pod.ip.is_some() && silent(&pod.uid))
+        unknown && asked.any(|pod| self.may_answer(pod))
+    }
+
+    /// Whether a pod has said nothing yet and may still do so.
+    fn may_answer(&self, pod: &PodFacts) -> bool {
+        let report = self.memory.reports.get(&pod.uid);
+        let asked =
+            || report.is_some_and(|report| report.answer.is_some() || report.failures >= ASKED);
+        !pod.started || pod.ip.is_some() && !asked()
     }
 
     /// Whether this pass writes.

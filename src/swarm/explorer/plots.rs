@@ -168,6 +168,15 @@ fn passes_that_follow_each_other_at_once() {
     }
 }
 
+/// A kubelet mounts the file, and starts the pod after the next one is written.
+#[test]
+fn w17_silent_workers_that_are_scaled_twice() {
+    for silent in [0b11, 0b10] {
+        let plot = Plot { silent, changes: 2, faults: 1, ..plot("DeletePod") };
+        is_sound(&Plot { hazards: &[Hazard::Deletions], ..plot }, 1);
+    }
+}
+
 #[test]
 fn w17_silent_workers_and_people() {
     let hazards = &[Hazard::Reapplied, Hazard::Edits, Hazard::Deletions];

@@ -50,7 +50,11 @@ impl Decision<'_> {
             let changed =
                 next.shares.get(&worker.name).is_some_and(|share| share.version == next.epoch);
             let before = next.outdated.get(&worker.name) == Some(&pod.uid);
-            pod.started && !pod.stopped && !known && (changed || before)
+            // Whoever waits for the first file has mounted nothing before it.
+            let waits =
+                !pod.started && self.memory.born.get(&pod.uid).is_none_or(|born| *born == 0);
+            let mounts = pod.started || pod.node.is_some() && !waits;
+            mounts && !pod.stopped && !known && (changed || before)
         });
         outdated.map(|(worker, pod)| (Arc::clone(&worker.name), Arc::clone(&pod.uid))).collect()
     }
@@ -124,10 +128,17 @@ impl Decision<'_> {
         (!volumes.is_empty()).then_some(Immutable { name, data, volumes })
     }
 
-    /// Which workers wait for their next eviction, so that the others have the budget.
+    /// Which workers wait for their next eviction, so that the others have the budget. So do those that
+    /// may still say what they have read.
     pub(super) fn turns(&self) -> Turns {
         let now = self.observed.now;
         let mut turns = self.memory.evictions.turns(now);
+        for worker in &self.workers.all {
+            if worker.pod.as_ref().is_some_and(|pod| self.may_answer(pod)) {
+                let turn = turns.entry(Arc::clone(&worker.name)).or_default();
+                *turn = Turn { rests: true, silent_since: None, ..*turn };
+            }
+        }
         for (worker, at) in &self.memory.refused {
             if now.saturating_duration_since(*at) < REFUSED {
                 let turn = turns.entry(Arc::clone(worker)).or_default();
