@@ -76,6 +76,7 @@ bench: image ## Measure kinds, admission, assignment, reflectors: memory, proces
 	cargo run --example reflecting_bench -- $(BINARY)
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example shares_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
 
 .PHONY: explore

@@ -39,6 +39,8 @@ pub struct Config {
     pub file: PathBuf,
     /// Which entry of it is the application's.
     pub worker: String,
+    /// Which part of a divided file that is, and of how many.
+    pub part: Option<(u32, u32)>,
     /// Where it says what the application runs.
     pub port: u16,
     /// What it signs that with.
@@ -73,7 +75,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     part("server", Box::pin(server::serve(listener, status.clone(), CONNECTIONS)));
     // One is enough: a file that nobody took yet makes the next one wait.
     let (files, mut found) = mpsc::channel(1);
-    let parse = move |text: &[u8]| share::parse(text, &worker);
+    let of = config.part;
+    let parse = move |text: &[u8]| share::parse(text, &worker, of);
     part("configuration file", Box::pin(file::watch(config.file, INTERVAL, parse, files)));
 
     let application = Application::new(config.how)?;

@@ -61,6 +61,8 @@ pub struct Config {
     pub file: PathBuf,
     /// Who it is in the file.
     pub worker: String,
+    /// Which part of a divided file that is, and of how many.
+    pub part: Option<(u32, u32)>,
     /// Where it says what it runs.
     pub port: u16,
     /// What it signs that with.
@@ -121,7 +123,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     // One is enough: a file that nobody took yet makes the next one wait.
     let (files, mut found) = mpsc::channel(1);
-    let parse = move |text: &[u8]| share::parse(text, &worker);
+    let of = config.part;
+    let parse = move |text: &[u8]| share::parse(text, &worker, of);
     part("configuration file", Box::pin(file::watch(config.file, INTERVAL, parse, files)));
 
     let mut streams = Streams::new(work, status, metrics.clone());

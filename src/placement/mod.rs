@@ -13,7 +13,9 @@
 //! - [`assignment`]: which worker has which items. Each has one, evenly, and as few move as is possible.
 //! - [`ring`]: who probes whom. Every member has a fixed number of probers in its own zone and in each
 //!   other zone.
+//! - [`part`]: which part of a file that is divided among several `ConfigMap`s is whose.
 //! - [`hash`]: positions on a circle, and scores of pairs.
 pub mod assignment;
 pub mod hash;
+pub mod part;
 pub mod ring;

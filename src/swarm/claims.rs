@@ -16,16 +16,25 @@ pub fn held<'a>(swarm: &Swarm, others: impl IntoIterator<Item = &'a Swarm>) -> O
             && other.key().0 == namespace
             && rank(other) < rank(swarm)
             && (other.spec.workload == swarm.spec.workload
-                || other.config_map() == swarm.config_map())
+                || maps(other).iter().any(|map| maps(swarm).contains(map)))
     });
     let holder = older.min_by_key(|other| rank(other))?;
     let what = if holder.spec.workload == swarm.spec.workload {
         let workload = &swarm.spec.workload;
         format!("{} {}", workload.kind.as_str(), workload.name)
     } else {
-        format!("ConfigMap {}", swarm.config_map())
+        let theirs = maps(holder);
+        let shared = maps(swarm).into_iter().find(|map| theirs.contains(map));
+        format!("ConfigMap {}", shared.unwrap_or_default())
     };
     Some(format!("{what} is served by the older Swarm {}", holder.name_any()))
+}
+
+/// All that it writes to.
+fn maps(swarm: &Swarm) -> Vec<String> {
+    let mut maps = swarm.parts();
+    maps.push(swarm.config_map());
+    maps
 }
 
 /// Observe writes nothing, so it needs nothing of its own.
@@ -75,6 +84,10 @@ mod tests {
         let other = json!({"workload": {"name": "v"}, "configMap": {"name": "w-config"}});
         let text = held(&swarm("a", 2, other), std::slice::from_ref(&old)).unwrap();
         assert_eq!(text, "ConfigMap w-config is served by the older Swarm z");
+        let parts = json!({"workload": {"name": "v"}, "configMap": {"name": "c", "files": 3}});
+        let whole = json!({"workload": {"name": "u"}, "configMap": {"name": "c-part-2"}});
+        let text = held(&swarm("b", 3, whole), &[swarm("a", 2, parts)]).unwrap();
+        assert_eq!(text, "ConfigMap c-part-2 is served by the older Swarm a");
         let apart = json!({"workload": {"name": "v"}});
         assert_eq!(held(&swarm("a", 2, apart), std::slice::from_ref(&old)), None);
         let deployment =

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, fmt, fmt::Write as _};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, Error as _, MapAccess, Visitor},
+    de::{self, Error as _, IgnoredAny, MapAccess, Visitor},
 };
 
 use super::{
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::placement::hash;
 
+pub mod parts;
 mod words;
 
 /// The key of the state.
@@ -96,7 +97,17 @@ pub enum Malformed {
 /// Never: text, numbers and maps have a form in YAML.
 #[must_use]
 pub fn render(published: &Published) -> Files {
-    let config = Config { workloads: Workloads(&published.shares), version: published.epoch };
+    render_part(published, None)
+}
+
+/// The same, of one of several parts: which one, and of how many.
+fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
+    let config = Config {
+        workloads: Workloads(&published.shares),
+        part: part.map(|(part, _)| part),
+        parts: part.map(|(_, parts)| parts),
+        version: published.epoch,
+    };
     let config = words::quoted(yaml(&config));
     let mut grouped: BTreeMap<(&Name, Epoch), Vec<&Name>> = BTreeMap::new();
     for ((stream, worker), since) in &published.releasing {
@@ -141,6 +152,10 @@ pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
     let mut origin = Origin::Foreign;
     if let Some(text) = state {
         let state: ReadState = serde_yaml::from_str(text).map_err(Malformed::State)?;
+        if state.parts.is_some() {
+            let text = "the file has several parts, of which this is the head";
+            return Err(Malformed::State(serde_yaml::Error::custom(text)));
+        }
         let ours = state.config.is_some_and(|hash| *hash.0 == *fingerprint(config));
         origin = if ours { Origin::Ours } else { Origin::Edited };
         published.barrier = state.barrier.map(|version| version.0);
@@ -171,6 +186,10 @@ fn fingerprint(config: &str) -> String {
 #[derive(Serialize)]
 struct Config<'a> {
     workloads: Workloads<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<u32>,
     version: Epoch,
 }
 
@@ -253,6 +272,8 @@ impl Named for ReadReleases {
 #[serde(expecting = "a map with `releasing`")]
 struct ReadState {
     config: Option<Id>,
+    /// Of a head.
+    parts: Option<IgnoredAny>,
     barrier: Option<Version>,
     releasing: Option<List<ReadReleases>>,
     #[serde(default)]

@@ -14,6 +14,8 @@ use super::{
 };
 use crate::{api::Swarm, controller::Error, placement::hash};
 
+pub mod parts;
+
 /// What is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
@@ -35,6 +37,8 @@ pub enum Repair {
     Restore,
     /// It was edited, and what we wrote is known.
     Undo,
+    /// Parts of it are not of the version that its head says.
+    Fence,
     /// It is not known what workers have read.
     Barrier,
 }

@@ -21,7 +21,7 @@ use super::{
     ground::{self, CONTENT, GIVEN, Ground, NUDGE, PodFacts, WorkloadFacts},
     history::fingerprint,
     pass::{Cluster, Eviction},
-    plan::{Immutable, Publish},
+    plan::{Immutable, Part, Publish},
     workers::epoch_of,
 };
 use crate::{
@@ -72,31 +72,21 @@ impl Cluster for Live<'_> {
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {
-        let map = self.swarm.config_map();
-        let api =
-            Api::<PartialObjectMeta<ConfigMap>>::namespaced(self.client.clone(), &self.namespace());
         let object = file_object(self.swarm, publish);
-        let written = if publish.on.is_some() {
-            let params = PatchParams::apply(FIELD_MANAGER).force();
-            api.patch(&map, &params, &Patch::Apply(&object)).await.map(|map| map.metadata)
-        } else {
-            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
-            let object: ConfigMap = serde_json::from_value(object)
-                .map_err(|error| Error::Invalid(format!("spec.configMap: {error}")))?;
-            api.create(&creation(), &object).await.map(|map| map.metadata)
-        };
-        match written {
-            Ok(metadata) => Ok(Some(metadata)),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
-            Err(kube::Error::Api(status)) if is_refusal(&status) => {
-                Err(Error::Refused(format!("ConfigMap {map}: {}", status.message)))
-            }
-            Err(source) => Err(Error::Kube { action: "write ConfigMap", source }),
-        }
+        self.replace(&self.swarm.config_map(), object, publish.on.is_some()).await
     }
 
     fn published(&self, metadata: &ObjectMeta, publish: &Publish) {
         self.ground.wrote(self.swarm, metadata, Arc::new(publish.data.clone()));
+    }
+
+    async fn part(&self, part: &Part) -> Result<bool, Error> {
+        let object = part_object(self.swarm, part);
+        let written = self.replace(&part.name, object, part.on.is_some()).await?;
+        if let Some(metadata) = &written {
+            self.ground.wrote(self.swarm, metadata, Arc::new(part.data.clone()));
+        }
+        Ok(written.is_some())
     }
 
     /// Writes the immutable file, points the template at it, and removes those that nobody mounts.
@@ -195,6 +185,36 @@ impl Live<'_> {
         self.swarm.key().0
     }
 
+    /// Writes a `ConfigMap` over the version that it carries, or a new one; `None`: somebody was faster.
+    async fn replace(
+        &self,
+        map: &str,
+        object: Value,
+        there: bool,
+    ) -> Result<Option<ObjectMeta>, Error> {
+        let written = if there {
+            let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(
+                self.client.clone(),
+                &self.namespace(),
+            );
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(map, &params, &Patch::Apply(&object)).await.map(|map| map.metadata)
+        } else {
+            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
+            let object: ConfigMap = serde_json::from_value(object)
+                .map_err(|error| Error::Invalid(format!("spec.configMap: {error}")))?;
+            api.create(&creation(), &object).await.map(|map| map.metadata)
+        };
+        match written {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(kube::Error::Api(status)) if is_refusal(&status) => {
+                Err(Error::Refused(format!("ConfigMap {map}: {}", status.message)))
+            }
+            Err(source) => Err(Error::Kube { action: "write ConfigMap", source }),
+        }
+    }
+
     fn pods_api(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace())
     }
@@ -239,14 +259,28 @@ fn creation() -> PostParams {
 
 /// The `ConfigMap` with the next file. The version that it stands on makes the write a compare-and-swap.
 pub(super) fn file_object(swarm: &Swarm, publish: &Publish) -> Value {
-    let config = publish.data.get(&swarm.spec.config_map.key).map_or("", String::as_str);
-    let state = publish.data.get(STATE_KEY).map_or("", String::as_str);
-    let mut object = owned(swarm, &swarm.config_map());
-    object["data"] = json!(publish.data);
+    map_object(swarm, &swarm.config_map(), &publish.data, publish.on.as_deref())
+}
+
+/// The same of a part.
+pub(super) fn part_object(swarm: &Swarm, part: &Part) -> Value {
+    map_object(swarm, &part.name, &part.data, part.on.as_deref())
+}
+
+fn map_object(
+    swarm: &Swarm,
+    name: &str,
+    data: &BTreeMap<String, String>,
+    on: Option<&str>,
+) -> Value {
+    let config = data.get(&swarm.spec.config_map.key).map_or("", String::as_str);
+    let state = data.get(STATE_KEY).map_or("", String::as_str);
+    let mut object = owned(swarm, name);
+    object["data"] = json!(data);
     object["metadata"]["annotations"] = json!({
         CONTENT: fingerprint(config, state), GIVEN: swarm.key().1
     });
-    if let Some(version) = &publish.on {
+    if let Some(version) = on {
         object["metadata"]["resourceVersion"] = json!(version);
     }
     object

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    acknowledge::Answer, evictions::Evictions, ground::Key, handover::Published, secret::Secret,
-    told::Told,
+    acknowledge::Answer, evictions::Evictions, ground::Key, handover::Published,
+    history::parts::Part, secret::Secret, told::Told,
 };
 use crate::api::SwarmStatus;
 
@@ -57,6 +57,8 @@ pub struct Memory {
     pub absent: BTreeMap<Arc<str>, Instant>,
     /// What was published last, and the content it was read from or written to.
     pub published: Option<Arc<Published>>,
+    /// The parts of a divided file as they were read last.
+    pub parts: Vec<Option<Part>>,
     /// Since when nobody has a stream.
     pub free: BTreeMap<Arc<str>, Instant>,
     /// Since when a stream is to be let go of by a worker.

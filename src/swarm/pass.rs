@@ -14,8 +14,9 @@ use super::{
     acknowledge::Answer,
     ground::{PodFacts, View, WorkloadFacts},
     handover::{Epoch, Published, Refresh},
+    history::parts,
     memory::{Memories, Memory},
-    plan::{Desired, Immutable, Publish},
+    plan::{Desired, Immutable, Part, Publish},
     polls,
 };
 use crate::{
@@ -61,6 +62,9 @@ pub(super) trait Cluster: Sync {
 
     /// Takes the answer to that write, so that the next pass sees it before the watch brings it.
     fn published(&self, metadata: &ObjectMeta, publish: &Publish);
+
+    /// Writes a part over exactly the one that was read, and takes the answer; whether nobody was faster.
+    fn part(&self, part: &Part) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Writes the immutable file and points the template at it.
     fn pin(&self, immutable: Immutable) -> impl Future<Output = Result<(), Error>> + Send;
@@ -121,6 +125,7 @@ pub(super) async fn look(
     memory: &mut Memory,
 ) -> Result<Confirmed, Error> {
     memory.knows(view, || cluster.secret());
+    memory.parts = parts::read(swarm, view, &memory.parts);
     let published = polls::published(swarm, view, memory);
     let confirmed = match &published {
         Some(published) => confirm(cluster, view, published, memory).await?,
@@ -208,6 +213,12 @@ pub(super) async fn write(
             }
         });
         notices.extend(publish.notices);
+        for part in &publish.parts {
+            // What is not written now is behind its head, and put right before anything else is decided.
+            if !cluster.part(part).await? {
+                return Ok(notices);
+            }
+        }
     }
     if let Some(immutable) = desired.immutable {
         cluster.pin(immutable).await?;

@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod assigning;
+mod dividing;
 mod publishing;
 mod telling;
 mod unread;
@@ -97,10 +98,23 @@ pub struct Publish {
     pub data: BTreeMap<String, String>,
     /// The version it stands on; `None`: there is no `ConfigMap` yet.
     pub on: Option<String>,
+    /// The parts of a divided file that change with it, written after it.
+    pub parts: Vec<Part>,
     /// What to tell once it is written.
     pub notices: Vec<Notice>,
     /// Moves to count once it is written, by reason.
     pub moves: BTreeMap<&'static str, u64>,
+}
+
+/// A part to write.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The name of its `ConfigMap`.
+    pub name: String,
+    /// The data.
+    pub data: BTreeMap<String, String>,
+    /// The version it stands on; `None`: there is no such `ConfigMap` yet.
+    pub on: Option<String>,
 }
 
 /// An immutable file.
@@ -127,7 +141,10 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
         return Ok(still(swarm, verdict("Ready", None, "Starting", text.into())));
     };
     if let Some(share) = &view.share {
-        ours(swarm, share)?;
+        ours(swarm, share, &swarm.config_map())?;
+    }
+    for (part, name) in view.parts.iter().zip(swarm.parts()) {
+        part.iter().try_for_each(|part| ours(swarm, part, &name))?;
     }
     let settings = Settings::of(swarm, view.source.as_ref())?;
     let Some(workload) = &view.workload else {
@@ -158,14 +175,13 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
 }
 
 /// Whether a `ConfigMap` is ours to write.
-fn ours(swarm: &Swarm, share: &MapFacts) -> Result<(), Error> {
+fn ours(swarm: &Swarm, share: &MapFacts, map: &str) -> Result<(), Error> {
     let (namespace, name) = swarm.key();
     let managed = share.managed_by.as_deref() == Some(crate::controller::MANAGED_BY)
         && share.owner.as_deref() == Some(&*name);
     if managed || share.given.as_deref() == Some(&*name) {
         return Ok(());
     }
-    let map = swarm.config_map();
     Err(Error::Conflict(format!(
         "spec.configMap: ConfigMap {namespace}/{map} exists and is not of this Swarm; to hand it over: \
          kubectl annotate --overwrite -n {namespace} configmap {map} {}={name}",
@@ -194,6 +210,8 @@ struct Decision<'a> {
     weights: Vec<f64>,
     workers: Workers,
     history: History,
+    /// What stands in each part of a divided file, where that is right.
+    parts: history::parts::Good,
     /// The highest version that any pod says it runs.
     highest: Epoch,
     memory: Memory,
@@ -226,7 +244,12 @@ impl<'a> Decision<'a> {
             .collect();
         let made = history::made(swarm);
         let evidence = Evidence { memory: &memory, told, made, unknown_pods, running: &running };
-        let history = history::of(view.share.as_ref(), &swarm.spec.config_map.key, evidence)?;
+        let (history, parts) = if swarm.spec.config_map.files > 1 {
+            history::parts::of(swarm, view, evidence)?
+        } else {
+            let key = &swarm.spec.config_map.key;
+            (history::of(view.share.as_ref(), key, evidence)?, vec![])
+        };
         memory.highest = highest;
         if history.repair.is_none() {
             memory.published = Some(Arc::new(history.published.clone()));
@@ -248,6 +271,7 @@ impl<'a> Decision<'a> {
             weights,
             workers,
             history,
+            parts,
             highest,
             memory,
         })

@@ -10,6 +10,7 @@ use super::{
     file::{self, STATE_KEY},
     ground::{PodFacts, View},
     handover::{Epoch, Published},
+    history::parts,
     memory::{Memory, Report},
     pass::Cluster,
 };
@@ -52,6 +53,9 @@ pub(super) async fn ask(
 
 /// The last file, from memory where it is the same.
 pub(super) fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+    if swarm.spec.config_map.files > 1 {
+        return parts::published(swarm, view, memory);
+    }
     if let Some(known) = &memory.published {
         return Some(Arc::clone(known));
     }

@@ -112,6 +112,9 @@ impl Settings {
                 })
             }
         };
+        if spec.config_map.immutable && spec.config_map.files > 1 {
+            return Err(invalid("configMap.files", "an immutable file stands in one ConfigMap"));
+        }
         let count = |number: Option<u32>| number.and_then(|number| usize::try_from(number).ok());
         Ok(Self {
             kind: spec.workload.kind,
@@ -151,7 +154,7 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
             let (name, key) = (&from.config_map_key_ref.name, &from.config_map_key_ref.key);
             let namespace = swarm.namespace().unwrap_or_default();
             let path = format!("spec.streamsFrom: ConfigMap {namespace}/{name}");
-            if *name == swarm.config_map() {
+            if *name == swarm.config_map() || swarm.parts().contains(name) {
                 let text = "is the one that the shares are written to; name another";
                 return Err(Error::Invalid(format!("{path} {text}")));
             }

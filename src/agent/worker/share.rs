@@ -70,13 +70,19 @@ impl Newest {
 
 /// Reads the share of a worker; without an entry, or with one that says nothing, it is empty.
 ///
+/// `part`: which part of a divided file it has to be, and of how many.
+///
 /// # Errors
-/// When the text is no YAML of this shape.
-pub fn parse(text: &[u8], worker: &str) -> anyhow::Result<Share> {
+/// When the text is no YAML of this shape, or another part.
+pub fn parse(text: &[u8], worker: &str, part: Option<(u32, u32)>) -> anyhow::Result<Share> {
     if text.trim_ascii().is_empty() {
         return Ok(Share::default());
     }
     let file = File { worker }.deserialize(serde_yaml::Deserializer::from_slice(text))?;
+    // An entry that is not there would be an empty list, and its version an acknowledgement.
+    let (found, wanted) =
+        ((file.part, file.parts), (part.map(|p| p.0.into()), part.map(|p| p.1.into())));
+    anyhow::ensure!(found == wanted, "this is {}, and not {}", which(found), which(wanted));
     let Entry { jobs, version: epoch } = file.entry;
     let mut seen = BTreeSet::new();
     let mut streams: Vec<Arc<str>> = jobs.unwrap_or_default().into_iter().map(Arc::from).collect();
@@ -85,9 +91,21 @@ pub fn parse(text: &[u8], worker: &str) -> anyhow::Result<Share> {
     Ok(Share { version, epoch: epoch.unwrap_or(version), streams })
 }
 
+fn which(part: (Option<u64>, Option<u64>)) -> String {
+    match part {
+        (None, None) => "a file that is not divided".into(),
+        (part, parts) => {
+            let text = |n: Option<u64>| n.map_or_else(|| "?".into(), |n| n.to_string());
+            format!("part {} of {}", text(part), text(parts))
+        }
+    }
+}
+
 #[derive(Default)]
-struct Parts {
+struct Read {
     entry: Entry,
+    part: Option<u64>,
+    parts: Option<u64>,
     version: Option<u64>,
 }
 
@@ -103,27 +121,27 @@ struct File<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for File<'_> {
-    type Value = Parts;
+    type Value = Read;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Parts, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Read, D::Error> {
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for File<'_> {
-    type Value = Parts;
+    type Value = Read;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("a mapping with workloads and version")
     }
 
-    fn visit_unit<E>(self) -> Result<Parts, E> {
-        Ok(Parts::default())
+    fn visit_unit<E>(self) -> Result<Read, E> {
+        Ok(Read::default())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts, A::Error> {
-        let mut parts = Parts::default();
-        let mut seen = [false; 2];
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Read, A::Error> {
+        let mut parts = Read::default();
+        let mut seen = [false; 4];
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "workloads" => {
@@ -133,6 +151,14 @@ impl<'de> Visitor<'de> for File<'_> {
                 "version" => {
                     once::<A::Error>(&mut seen[1], &key)?;
                     parts.version = map.next_value()?;
+                }
+                "part" => {
+                    once::<A::Error>(&mut seen[2], &key)?;
+                    parts.part = map.next_value()?;
+                }
+                "parts" => {
+                    once::<A::Error>(&mut seen[3], &key)?;
+                    parts.parts = map.next_value()?;
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -193,6 +219,10 @@ fn once<E: Error>(seen: &mut bool, key: &str) -> Result<(), E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &[u8], worker: &str) -> anyhow::Result<Share> {
+        super::parse(text, worker, None)
+    }
 
     fn share(version: u64, epoch: u64, streams: &[&str]) -> Share {
         Share { version, epoch, streams: streams.iter().map(|stream| Arc::from(*stream)).collect() }
@@ -260,6 +290,23 @@ mod tests {
             assert!(parse(text.as_bytes(), "w").is_err(), "{text}");
         }
         assert!(parse(b"version: \xff", "w").is_err());
+    }
+
+    /// The list is in another part, and the version of this one acknowledges nothing of it.
+    #[test]
+    fn another_part_is_not_read() {
+        let of = |text: &str, part| super::parse(text.as_bytes(), "w", part);
+        let text = "workloads: {w: {jobs: [a]}}\npart: 2\nparts: 4\nversion: 3";
+        assert_eq!(of(text, Some((2, 4))).unwrap(), share(3, 3, &["a"]));
+        let error = of(text, Some((2, 5))).unwrap_err().to_string();
+        assert_eq!(error, "this is part 2 of 4, and not part 2 of 5");
+        assert!(of(text, Some((1, 4))).is_err());
+        let error = of(text, None).unwrap_err().to_string();
+        assert_eq!(error, "this is part 2 of 4, and not a file that is not divided");
+        let error = of("version: 3", Some((0, 2))).unwrap_err().to_string();
+        assert_eq!(error, "this is a file that is not divided, and not part 0 of 2");
+        // Nothing is there yet.
+        assert_eq!(of("", Some((0, 2))).unwrap(), share(0, 0, &[]));
     }
 
     #[test]

@@ -8,6 +8,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub(super) fn key() -> String {
     "config.yml".into()
 }
+/// The original's one file.
+pub(super) fn files() -> u32 {
+    1
+}
 /// The original's port.
 pub(super) fn port() -> u16 {
     9090

@@ -68,6 +68,8 @@ pub const PERMISSIONS: &[Permission] = &[
         .message("spec.streams: pin needs a StatefulSet: the pods of a Deployment have no names that last"),
     validation = Rule::new("!self.spec.configMap.immutable || (self.spec.workload.kind == 'StatefulSet' && (!has(self.spec.refresh) || !has(self.spec.refresh.strategy) || self.spec.refresh.strategy == 'DeletePod'))")
         .message("spec.configMap.immutable: needs a StatefulSet and refresh.strategy DeletePod: an immutable file reaches a worker only with a new pod"),
+    validation = Rule::new("!self.spec.configMap.immutable || self.spec.configMap.files == 1")
+        .message("spec.configMap.files: an immutable file stands in one ConfigMap"),
     validation = Rule::new("self.spec.policy == 'Sticky' || (!has(self.spec.weights) && (!has(self.spec.streams) || self.spec.streams.all(s, s.weight == 1)))")
         .message("spec.policy: Stateless and Contiguous balance by number; weight and weights need Sticky"),
     validation = Rule::new("self.spec.policy != 'Contiguous' || !has(self.spec.streams) || self.spec.streams.all(s, !has(s.pin) && (!has(s.dedicated) || !s.dedicated))")
@@ -170,6 +172,14 @@ impl Swarm {
     pub fn config_map(&self) -> String {
         let named = self.spec.config_map.name.clone();
         named.unwrap_or_else(|| format!("{}-config", self.spec.workload.name))
+    }
+
+    /// The names of the parts of a divided file; none if it stands in one `ConfigMap`.
+    #[must_use]
+    pub fn parts(&self) -> Vec<String> {
+        let name = self.config_map();
+        let parts = self.spec.config_map.files;
+        (0..parts).filter(|_| parts > 1).map(|part| format!("{name}-part-{part}")).collect()
     }
 
     /// How workers are brought to their new share.

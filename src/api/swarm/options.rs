@@ -114,11 +114,18 @@ pub struct ShareMap {
     /// to report it. Needs updateStrategy `OnDelete` and refresh.strategy `DeletePod`.
     #[serde(default)]
     pub immutable: bool,
+    /// Among how many objects the lists are divided, for more streams than one holds (1 MiB). 1 is one file
+    /// in the ConfigMap `<name>`. With more each worker reads one of `<name>-part-0`, `<name>-part-1`, …:
+    /// CRC-32 of its name modulo this number. It cannot change: workers read another file then.
+    #[serde(default = "defaults::files")]
+    #[schemars(range(min = 1, max = 32), extend("format" = "int32"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("configMap.files cannot change: each worker reads another file then; delete the Swarm with --cascade=orphan and apply it again, with a pod template that mounts the new parts"))]
+    pub files: u32,
 }
 
 impl Default for ShareMap {
     fn default() -> Self {
-        Self { name: None, key: defaults::key(), immutable: false }
+        Self { name: None, key: defaults::key(), immutable: false, files: defaults::files() }
     }
 }
 

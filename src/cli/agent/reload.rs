@@ -58,6 +58,7 @@ impl ReloadArgs {
         Ok(Config {
             file: self.share.file(),
             signer: self.share.signer(),
+            part: self.share.part(),
             worker: self.share.hostname,
             port: self.share.http_port,
             how,

@@ -8,6 +8,7 @@ use reqwest::Url;
 use crate::{
     acknowledgement::KEY_FILE,
     agent::worker::status::Signer,
+    placement::part,
     runtime::log::{self, LogFormat},
 };
 
@@ -22,6 +23,12 @@ pub(super) struct ShareArgs {
     #[arg(long, env = "SWARM_CONFIG_KEY", value_name = "KEY", default_value = "config.yml")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     config_key: String,
+
+    /// Among how many `ConfigMap`s the file is divided (`configMap.files` of the Swarm): above 1 the file is
+    /// DIRECTORY/part-N/KEY, where N is CRC-32 of our name modulo this number.
+    #[arg(long, env = "SWARM_CONFIG_FILES", value_name = "NUMBER", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=32))]
+    config_files: u32,
 
     /// Which entry of the file is ours: the name of the pod.
     #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "swarm-worker-0")]
@@ -50,7 +57,16 @@ pub(super) struct ShareArgs {
 
 impl ShareArgs {
     pub(super) fn file(&self) -> PathBuf {
-        self.config_path.join(&self.config_key)
+        match self.part() {
+            None => self.config_path.join(&self.config_key),
+            Some((part, _)) => self.config_path.join(format!("part-{part}")).join(&self.config_key),
+        }
+    }
+
+    /// Which part of a divided file is ours, and of how many.
+    pub(super) fn part(&self) -> Option<(u32, u32)> {
+        let files = self.config_files;
+        (files > 1).then(|| (part::of(&self.hostname, files), files))
     }
 
     pub(super) fn signer(&self) -> Signer {

@@ -54,6 +54,7 @@ impl WorkerArgs {
         };
         Config {
             file: self.share.file(),
+            part: self.share.part(),
             worker: self.share.hostname,
             port: self.share.http_port,
             signer,

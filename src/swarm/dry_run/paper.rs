@@ -21,10 +21,10 @@ use crate::{
         acknowledge::Answer,
         ground::{MapFacts, PodFacts, View, WorkloadFacts},
         handover::{Epoch, Published},
-        live::file_object,
+        live::{file_object, part_object},
         memory::Memory,
         pass::{Cluster, Eviction},
-        plan::{Immutable, Publish},
+        plan::{Immutable, Part, Publish},
         polls,
     },
 };
@@ -302,6 +302,20 @@ impl Cluster for Paper<'_> {
     }
 
     fn published(&self, _: &ObjectMeta, _: &Publish) {}
+
+    async fn part(&self, part: &Part) -> Result<bool, Error> {
+        let mut state = self.state();
+        state.serial += 1;
+        let object = part_object(self.swarm, part);
+        let read = serde_json::from_value::<ObjectMeta>(object["metadata"].clone());
+        let mut metadata = read.map_err(|error| Error::Invalid(error.to_string()))?;
+        metadata.resource_version = Some(format!("on-paper-{}", state.serial));
+        let place = self.swarm.parts().iter().position(|name| *name == part.name);
+        if let Some(there) = place.and_then(|place| state.view.parts.get_mut(place)) {
+            *there = Some(MapFacts::new(&metadata, Arc::new(part.data.clone())));
+        }
+        Ok(true)
+    }
 
     async fn pin(&self, immutable: Immutable) -> Result<(), Error> {
         if let Some(workload) = &mut self.state().view.workload {

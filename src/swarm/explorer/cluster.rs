@@ -19,7 +19,7 @@ use crate::{
         ground::{MapFacts, PodFacts, WorkloadFacts},
         live::file_object,
         pass::{Cluster, Eviction},
-        plan::{Immutable, Publish},
+        plan::{Immutable, Part, Publish},
         workers::epoch_of,
     },
 };
@@ -176,6 +176,10 @@ impl Cluster for Small<'_> {
     }
 
     fn published(&self, _: &ObjectMeta, _: &Publish) {}
+
+    async fn part(&self, _: &Part) -> Result<bool, Error> {
+        unreachable!("in these worlds one file holds all")
+    }
 
     async fn pin(&self, immutable: Immutable) -> Result<(), Error> {
         self.writes()?;

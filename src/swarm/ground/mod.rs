@@ -132,6 +132,8 @@ pub struct View {
     pub workload: Option<WorkloadFacts>,
     /// The `ConfigMap` with the shares, if it is there.
     pub share: Option<MapFacts>,
+    /// The parts of a divided file, in their order, each if it is there.
+    pub parts: Vec<Option<MapFacts>>,
     /// The `ConfigMap` with the streams, if one is named and is there.
     pub source: Option<MapFacts>,
     /// The key of the label that marks nodes unfit, if `fitnessRef` names a `TrafficWatch` that is
@@ -186,6 +188,7 @@ impl Ground {
         Some(View {
             workload,
             share: map(&names.share),
+            parts: names.parts.iter().map(map).collect(),
             source: names.source.as_ref().and_then(map),
             fitness: names.fitness.as_ref().and_then(|name| only(state.fitness.get(name))),
             pods,
@@ -210,17 +213,16 @@ impl Ground {
         .flatten()
     }
 
-    /// Takes the answer to a write of ours to the `ConfigMap` with the shares, so that the next pass
+    /// Takes the answer to a write of ours to a `ConfigMap` with shares, so that the next pass
     /// sees it though the watch may not have brought it yet.
     pub fn wrote(&self, swarm: &Swarm, metadata: &ObjectMeta, data: Arc<BTreeMap<String, String>>) {
-        let watched = Names::of(swarm).share;
-        if let Watched::Map(_, name) = &watched
-            && let Some(seen) = self.state().maps.get_mut(&watched)
-        {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let watched = Watched::Map(swarm.key().0, name.to_owned());
+        if let Some(seen) = self.state().maps.get_mut(&watched) {
             let new = MapFacts::new(metadata, data);
             let old = seen.objects.get(name).map(|old| version(&old.resource_version));
             if old.is_none_or(|old| old <= version(&new.resource_version)) {
-                seen.objects.insert(name.clone(), new);
+                seen.objects.insert(name.to_owned(), new);
             }
         }
     }
@@ -254,6 +256,7 @@ fn version(text: &str) -> u64 {
 struct Names {
     workload: Watched,
     share: Watched,
+    parts: Vec<Watched>,
     source: Option<Watched>,
     fitness: Option<Watched>,
 }
@@ -268,6 +271,7 @@ impl Names {
         Self {
             workload: Watched::Workload(workload.kind, namespace.clone(), workload.name.clone()),
             share: map(swarm.config_map()),
+            parts: swarm.parts().into_iter().map(map).collect(),
             source: source.cloned().map(map),
             fitness: spec.fitness_ref.clone().map(|name| Watched::Fitness(namespace.clone(), name)),
         }
@@ -275,7 +279,8 @@ impl Names {
 
     fn all(&self) -> impl Iterator<Item = Watched> {
         let named = [Some(&self.workload), Some(&self.share), self.source.as_ref()];
-        named.into_iter().chain([self.fitness.as_ref()]).flatten().cloned()
+        let parts = self.parts.iter().map(Some);
+        named.into_iter().chain([self.fitness.as_ref()]).chain(parts).flatten().cloned()
     }
 }
 

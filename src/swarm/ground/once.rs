@@ -49,7 +49,11 @@ pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<Vie
         _ => None,
     };
     let (share, source) = maps(client, swarm).await?;
-    Ok(View { workload, share, source, fitness, pods })
+    let mut parts = Vec::with_capacity(names.parts.len());
+    for part in &names.parts {
+        parts.push(map(client, Some(part)).await?);
+    }
+    Ok(View { workload, share, parts, source, fitness, pods })
 }
 
 /// The `ConfigMap`s alone: that with the shares and that with the streams.

@@ -11,7 +11,6 @@ use crate::{
         history::Repair,
         report::notice,
         secret,
-        settings::LARGEST_MAP,
         workers::{epoch_of, immutable_name},
     },
 };
@@ -21,8 +20,12 @@ impl Decision<'_> {
         let file::Files { config, state } = file::render(published);
         let files =
             [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)];
-        let secret = self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()));
-        files.into_iter().chain(secret).collect()
+        files.into_iter().chain(self.key()).collect()
+    }
+
+    /// The key for answers, as it stands beside the file.
+    pub(super) fn key(&self) -> Option<(String, String)> {
+        self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()))
     }
 
     /// The file as it is, where the key for answers is missing beside it: made by an older operator, or by
@@ -33,8 +36,9 @@ impl Decision<'_> {
         self.memory.secret.text().filter(|_| missing)?;
         Some(Publish {
             published: Arc::new(self.history.published.clone()),
-            data: self.data(&self.history.published),
+            data: self.texts(&self.history.published).ok()?.0,
             on: Some(share.resource_version.clone()),
+            parts: vec![],
             notices: vec![],
             moves: BTreeMap::new(),
         })
@@ -62,16 +66,7 @@ impl Decision<'_> {
     pub(super) fn publish(&self, step: &Step) -> Result<Option<Publish>, Error> {
         let Some(next) = &step.publish else { return Ok(None) };
         let next = &Published { outdated: self.outdated(next), ..next.clone() };
-        let data = self.data(next);
-        let size: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if size > LARGEST_MAP {
-            return Err(Error::Invalid(format!(
-                "spec: the file of {} streams would have {size} bytes, and a ConfigMap holds \
-                 {LARGEST_MAP}: divide the streams among several Swarms, each with a workload of its \
-                 own; workers keep what they have",
-                self.ids.len()
-            )));
-        }
+        let (data, parts) = self.texts(next)?;
         let mut notices = Vec::new();
         match self.history.repair {
             Some(Repair::Undo) => {
@@ -87,7 +82,7 @@ impl Decision<'_> {
                             new file before anything is given to another";
                 notices.push(notice(true, "HistoryUnknown", note.into()));
             }
-            Some(Repair::First) | None => {}
+            Some(Repair::First | Repair::Fence) | None => {}
         }
         let mut moves: BTreeMap<&'static str, u64> = BTreeMap::new();
         for (_, _, cause) in &step.revoked {
@@ -107,6 +102,7 @@ impl Decision<'_> {
         Ok(Some(Publish {
             published: Arc::new(next.clone()),
             data,
+            parts,
             on: self.view.share.as_ref().map(|share| share.resource_version.clone()),
             notices,
             moves,

@@ -336,10 +336,14 @@ impl Decision<'_> {
         let mounts = |map: &str| {
             map == share || (self.settings.immutable && epoch_of(&share, map).is_some())
         };
-        let mounted = workload.mounts.iter().any(|(_, map)| mounts(map));
-        (!mounted).then(|| {
+        let mut missing = self.swarm.parts();
+        if missing.is_empty() && !workload.mounts.iter().any(|(_, map)| mounts(map)) {
+            missing.push(share.clone());
+        }
+        missing.retain(|part| !workload.mounts.iter().any(|(_, map)| **map == **part));
+        missing.first().map(|map| {
             format!(
-                "every stream has a worker; but the template of {} {} has no volume of ConfigMap {share}",
+                "every stream has a worker; but the template of {} {} has no volume of ConfigMap {map}",
                 self.settings.kind.as_str(),
                 workload.name
             )

@@ -7,6 +7,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::{Value, json};
+use traffic_operator::placement::part;
 
 use super::{
     file::File,
@@ -45,9 +46,18 @@ impl Instance {
         self.pod = pod;
     }
 
-    /// The ConfigMap that it mounts.
+    /// The ConfigMap that it mounts; of the parts of a divided file its own.
     pub fn map(&self) -> Option<String> {
         let volumes = self.pod.spec.as_ref()?.volumes.as_ref()?;
+        let projected = volumes.iter().filter_map(|volume| volume.projected.as_ref());
+        let sources = projected.flat_map(|projected| projected.sources.iter().flatten());
+        let maps = sources.filter_map(|source| Some(source.config_map.as_ref()?.name.as_str()));
+        let parts: Vec<_> = maps.filter(|map| map.contains("-part-")).collect();
+        if !parts.is_empty() {
+            let part = part::of(&self.name, u32::try_from(parts.len()).expect("few"));
+            let part = parts.iter().find(|map| map.ends_with(&format!("-part-{part}")));
+            return part.map(ToString::to_string);
+        }
         let mut maps = volumes.iter().filter_map(|volume| volume.config_map.as_ref());
         maps.find(|map| map.name != "kube-root-ca.crt").map(|map| map.name.clone())
     }

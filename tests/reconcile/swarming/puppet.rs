@@ -227,13 +227,12 @@ async fn follow_maps(inner: Arc<Inner>) {
     let api = Api::<ConfigMap>::namespaced(inner.client.clone(), NAMESPACE);
     let mut events = watcher(api, watcher::Config::default()).boxed();
     while let Some(event) = events.next().await {
-        if let Ok(Event::Apply(map) | Event::InitApply(map)) = event
-            && let Some(file) = File::of(&map)
-        {
+        let Ok(Event::Apply(map) | Event::InitApply(map)) = event else { continue };
+        if let Some(key) = map.data.as_ref().and_then(|data| data.get(KEY_FILE)) {
+            inner.change(|state| state.keys.insert(map.name_any(), key.clone()));
+        }
+        if let Some(file) = File::of(&map) {
             inner.change(|state| {
-                if let Some(key) = map.data.as_ref().and_then(|data| data.get(KEY_FILE)) {
-                    state.keys.insert(map.name_any(), key.clone());
-                }
                 let all = state.maps.entry(map.name_any()).or_default();
                 if all.last() != Some(&file) {
                     all.push(file);

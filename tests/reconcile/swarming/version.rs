@@ -49,7 +49,8 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
             let worker = &*pod.name;
             let mut answer = json!({"jobs": jobs, "version": version, "worker": worker});
             let question = question(&request).filter(|question| question.uid == *uid);
-            let key = state.keys.get(&map).and_then(|key| Key::read(key));
+            let head = map.split("-part-").next().unwrap_or_default();
+            let key = state.keys.get(head).and_then(|key| Key::read(key));
             if let (Some(question), Some(key)) = (&question, key) {
                 let mac = Statement { question, worker, version, jobs: &jobs }.sign(&key);
                 answer["uid"] = json!(uid);

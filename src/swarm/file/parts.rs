@@ -1,0 +1,166 @@
+//! A file that is divided among several `ConfigMap`s.
+//!
+//! Each *part* has the lists of the workers that [`part`] gives it, in the shape of the one file, with two
+//! lines more: which part it is, and of how many. Beside it stands what these workers release. Its version is
+//! that of the *head* with which it was last written, and no worker needs to read another part.
+//!
+//! The head, the `ConfigMap` that would hold the one file, has nothing but a state:
+//!
+//! ```yaml
+//! epoch: 14
+//! parts:
+//! - 14
+//! - 9
+//! ```
+//!
+//! It is written first, by compare-and-swap, so that each epoch is decided by one operator; then the parts that
+//! it says are of this epoch, each by its own compare-and-swap. So only who wrote the head of an epoch writes
+//! parts of it, and a part has one content at each version. A part that is older than its head says was decided
+//! and not written, or may still arrive from an operator that hangs: it is written anew under the next head
+//! before anything rests on it, and what arrives later fails.
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Files, Malformed, Version, render_part, yaml};
+use crate::{
+    placement::part,
+    swarm::handover::{Epoch, Name, Published},
+};
+
+/// What the head says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The version of the whole.
+    pub epoch: Epoch,
+    /// As of the one file.
+    pub barrier: Option<Epoch>,
+    /// At which version each part was last written.
+    pub parts: Vec<Epoch>,
+}
+
+impl Head {
+    /// Its text, under [`STATE_KEY`](super::STATE_KEY).
+    #[must_use]
+    pub fn render(&self) -> String {
+        yaml(&Text { epoch: self.epoch, barrier: self.barrier, parts: self.parts.clone() })
+    }
+
+    /// What the text says.
+    ///
+    /// # Errors
+    /// When it has another shape, with the line.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let read: Read = serde_yaml::from_str(text).map_err(Malformed::State)?;
+        Ok(Self {
+            epoch: read.epoch.0,
+            barrier: read.barrier.map(|version| version.0),
+            parts: read.parts.into_iter().map(|version| version.0).collect(),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Text {
+    epoch: Epoch,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    barrier: Option<Epoch>,
+    parts: Vec<Epoch>,
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a map with `epoch` and `parts`")]
+struct Read {
+    epoch: Version,
+    barrier: Option<Version>,
+    parts: Vec<Version>,
+}
+
+/// What of a file stands in each of its parts.
+#[must_use]
+pub fn divide(published: &Published, parts: u32) -> Vec<Published> {
+    let empty = Published { epoch: published.epoch, ..Published::default() };
+    let mut all = vec![empty; parts.max(1) as usize];
+    let of = |worker: &Name| part::of(worker, parts) as usize;
+    for (worker, share) in &published.shares {
+        all[of(worker)].shares.insert(worker.clone(), share.clone());
+    }
+    for (key, since) in &published.releasing {
+        all[of(&key.1)].releasing.insert(key.clone(), *since);
+    }
+    for (worker, uid) in &published.outdated {
+        all[of(worker)].outdated.insert(worker.clone(), uid.clone());
+    }
+    all
+}
+
+/// The parts put together again, under a head.
+#[must_use]
+pub fn unite<'a>(head: &Head, parts: impl IntoIterator<Item = &'a Published>) -> Published {
+    let mut all = Published { epoch: head.epoch, barrier: head.barrier, ..Published::default() };
+    for part in parts {
+        all.shares.extend(clones(&part.shares));
+        all.releasing.extend(clones(&part.releasing));
+        all.outdated.extend(clones(&part.outdated));
+    }
+    all
+}
+
+fn clones<K: Clone, V: Clone>(map: &BTreeMap<K, V>) -> impl Iterator<Item = (K, V)> {
+    map.iter().map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// What there is to write for another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The head.
+    pub head: Head,
+    /// The parts that change, by number, each at the version of the head.
+    pub parts: Vec<(u32, Published)>,
+}
+
+/// The difference between a file and what stands in its parts, as far as that is right.
+#[must_use]
+pub fn change(next: &Published, there: &[Option<Arc<Published>>], parts: u32) -> Change {
+    let head = Head { epoch: next.epoch, barrier: next.barrier, parts: vec![] };
+    let mut change = Change { head, parts: vec![] };
+    for (part, i) in divide(next, parts).into_iter().zip(0..) {
+        let stands = there.get(i as usize).and_then(Option::as_ref).filter(|there| {
+            // Whoever waits for a barrier has to find a version from there on in its part.
+            there.epoch >= next.barrier.unwrap_or(0)
+                && there.shares == part.shares
+                && there.releasing == part.releasing
+                && there.outdated == part.outdated
+        });
+        change.head.parts.push(stands.map_or(next.epoch, |there| there.epoch));
+        if stands.is_none() {
+            change.parts.push((i, part));
+        }
+    }
+    change
+}
+
+/// The texts of one part.
+#[must_use]
+pub fn render(published: &Published, part: u32, parts: u32) -> Files {
+    render_part(published, Some((part, parts)))
+}
+
+/// Into how many parts a file has to be divided so that each, with this many bytes beside, is not longer than
+/// `most`; `None`: not into as many as there may be.
+#[must_use]
+pub fn needed(published: &Published, most: usize, from: u32) -> Option<u32> {
+    (from.max(2)..=MOST).find(|parts| {
+        let mut divided = divide(published, *parts).into_iter().zip(0..);
+        divided.all(|(published, part)| {
+            let Files { config, state } = render(&published, part, *parts);
+            config.len() + state.len() <= most
+        })
+    })
+}
+
+/// The most parts: as many watches and, under a barrier, as many writes. 32 MiB are a million streams.
+pub const MOST: u32 = 32;
+
+#[cfg(test)]
+mod tests;

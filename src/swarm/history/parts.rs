@@ -1,0 +1,222 @@
+//! The same for a file that is divided (see [`crate::swarm::file::parts`]): its head and its parts are
+//! the record, if every part is of the version that the head says.
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Evidence, History, Repair, fingerprint, said};
+use crate::{
+    api::Swarm,
+    controller::Error,
+    swarm::{
+        file::{
+            self, STATE_KEY,
+            parts::{Head, unite},
+        },
+        ground::{MapFacts, View},
+        handover::{Epoch, Published},
+        memory::Memory,
+    },
+};
+
+/// A part as it was read: its `ConfigMap` need not be read again until that changes.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Of the `ConfigMap`.
+    uid: String,
+    resource_version: String,
+    /// It is as we wrote it.
+    intact: bool,
+    /// What it says, if it can be read.
+    published: Option<Arc<Published>>,
+}
+
+impl Part {
+    fn read(map: &MapFacts, key: &str, known: Option<&Self>) -> Self {
+        let same =
+            |known: &&Self| known.uid == map.uid && known.resource_version == map.resource_version;
+        if let Some(known) = known.filter(same) {
+            return known.clone();
+        }
+        let text = |key: &str| map.data.get(key).map(String::as_str);
+        let (config, state) = (text(key).unwrap_or_default(), text(STATE_KEY));
+        let content = fingerprint(config, state.unwrap_or_default());
+        let read = file::parse(config, state).ok();
+        Self {
+            uid: map.uid.clone(),
+            resource_version: map.resource_version.clone(),
+            intact: map.content.as_deref() == Some(&*content) && read.is_some(),
+            published: read.map(|parsed| Arc::new(parsed.published)),
+        }
+    }
+
+    fn version(&self) -> Epoch {
+        self.published.as_ref().map_or(0, |published| published.epoch)
+    }
+}
+
+/// The parts as they stand there now.
+#[must_use]
+pub fn read(swarm: &Swarm, view: &View, known: &[Option<Part>]) -> Vec<Option<Part>> {
+    let key = &swarm.spec.config_map.key;
+    let each = view.parts.iter().enumerate();
+    each.map(|(i, map)| {
+        let known = known.get(i).and_then(Option::as_ref);
+        map.as_ref().map(|map| Part::read(map, key, known))
+    })
+    .collect()
+}
+
+/// All that stands there.
+struct Record {
+    /// The head as we wrote it, over as many parts.
+    head: Option<Head>,
+    parts: Vec<Option<Part>>,
+}
+
+impl Record {
+    fn of(swarm: &Swarm, view: &View, memory: &Memory) -> Self {
+        let parts = read(swarm, view, &memory.parts);
+        let head = view.share.as_ref().and_then(|map| {
+            let state = map.data.get(STATE_KEY)?;
+            let intact = map.content.as_deref() == Some(&*fingerprint("", state));
+            let head = Head::parse(state).ok().filter(|head| head.parts.len() == parts.len());
+            head.filter(|_| intact)
+        });
+        Self { head, parts }
+    }
+
+    /// What stands in a part, if that is what the head says.
+    fn good(&self) -> Vec<Option<Arc<Published>>> {
+        let of = |(i, part): (usize, &Option<Part>)| {
+            let part = part.as_ref().filter(|part| part.intact)?;
+            let wanted = *self.head.as_ref()?.parts.get(i)?;
+            part.published.clone().filter(|published| published.epoch == wanted)
+        };
+        self.parts.iter().enumerate().map(of).collect()
+    }
+
+    /// The versions of parts as we wrote them that are older than the head says.
+    fn behind(&self) -> Vec<Epoch> {
+        let Some(head) = &self.head else { return vec![] };
+        let there = self.parts.iter().zip(&head.parts);
+        let behind = there.filter_map(|(part, wanted)| {
+            let part = part.as_ref().filter(|part| part.intact)?;
+            Some(part.version()).filter(|version| version < wanted)
+        });
+        behind.collect()
+    }
+
+    /// Whatever of it can be read.
+    fn readable(&self) -> Published {
+        let read = self.parts.iter().flatten().filter_map(|part| part.published.as_deref());
+        unite(self.head.as_ref().unwrap_or(&Head::default()), read)
+    }
+
+    /// The highest version that anything of ours there is of.
+    fn seen(&self) -> Epoch {
+        let ours = self.parts.iter().flatten().filter(|part| part.intact);
+        let parts = ours.map(Part::version).max().unwrap_or(0);
+        self.head.as_ref().map_or(0, |head| head.epoch).max(parts)
+    }
+}
+
+/// What stands in each part, where it is what the head says.
+pub type Good = Vec<Option<Arc<Published>>>;
+
+/// Reads the record.
+///
+/// # Errors
+/// When a `ConfigMap` that is to be taken over cannot be read.
+pub fn of(swarm: &Swarm, view: &View, evidence: Evidence<'_>) -> Result<(History, Good), Error> {
+    let (memory, told) = (evidence.memory, evidence.told);
+    let record = Record::of(swarm, view, memory);
+    let key = &swarm.spec.config_map.key;
+    if view.share.as_ref().is_some_and(|share| share.content.is_none()) {
+        // Given to us: the one file of another author.
+        let history = super::of(view.share.as_ref(), key, evidence)?;
+        return Ok((history, vec![None; record.parts.len()]));
+    }
+    let good = record.good();
+    let current = record.head.as_ref().filter(|head| head.epoch >= told);
+    if let Some(head) = current
+        && good.iter().all(Option::is_some)
+    {
+        let published = unite(head, good.iter().flatten().map(|part| &**part));
+        return Ok((History { published, repair: None, edited: None }, good));
+    }
+    let readable = record.readable();
+    let behind = current.is_some() && record.behind().len() + count(&good) == good.len();
+    // Missing ones apart, what is not good and not behind is not ours.
+    let there = record.parts.iter().flatten().count();
+    let damaged =
+        view.share.is_some() && current.is_none() || there > count(&good) + record.behind().len();
+    let seen = record.seen().max(told);
+    // Who remembers less than there is was not the last to write.
+    let known = memory.published.as_deref().filter(|known| known.epoch >= seen).cloned();
+    let edited = damaged.then(|| readable.clone());
+    let highest = record.parts.iter().flatten().map(Part::version).max().unwrap_or(0).max(seen);
+    let (mut published, repair, edited) = match known {
+        Some(known) if behind => (known, Repair::Fence, None),
+        Some(known) if damaged => (known, Repair::Undo, edited),
+        Some(known) => (known, Repair::Restore, None),
+        None if behind => (readable, Repair::Fence, None),
+        None => {
+            let published = lists(view, key, readable, &evidence);
+            let first = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
+            (published, first, None)
+        }
+    };
+    if repair == Repair::First {
+        published.releasing = BTreeMap::new();
+        published.barrier = None;
+    }
+    if repair == Repair::Barrier || repair == Repair::First {
+        published.epoch = published.epoch.max(evidence.made);
+    }
+    published.epoch = published.epoch.max(highest);
+    Ok((History { published, repair: Some(repair), edited }, good))
+}
+
+fn count(good: &Good) -> usize {
+    good.iter().flatten().count()
+}
+
+/// Who has what, as far as anything says so: the parts; the one file that there was before them; the workers.
+fn lists(view: &View, key: &str, readable: Published, evidence: &Evidence<'_>) -> Published {
+    if !readable.shares.is_empty() {
+        return readable;
+    }
+    let data = view.share.as_ref().map(|share| &share.data);
+    let one = data
+        .and_then(|data| file::parse(data.get(key)?, data.get(STATE_KEY).map(String::as_str)).ok());
+    one.map_or_else(
+        || {
+            let shares = evidence.running.iter().map(|(worker, answer)| said(worker, answer));
+            Published { shares: shares.collect(), ..readable }
+        },
+        |one| one.published,
+    )
+}
+
+/// The last file, for questions to workers: of an epoch that every part has reached, because a pod of a part
+/// that is behind has not read a newer one.
+#[must_use]
+pub fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+    let record = Record::of(swarm, view, memory);
+    let known = memory.published.as_ref();
+    let behind = record.behind().into_iter().min();
+    if behind.is_none() && known.is_some_and(|known| known.epoch >= record.seen()) {
+        return known.cloned();
+    }
+    let mut published = match known {
+        Some(known) if known.epoch >= record.seen() => Published::clone(known),
+        _ if record.parts.iter().all(Option::is_none) => return known.cloned(),
+        _ => record.readable(),
+    };
+    published.epoch = behind.unwrap_or(published.epoch).min(published.epoch);
+    Some(Arc::new(published))
+}
+
+#[cfg(test)]
+mod explorer;
+#[cfg(test)]
+mod tests;

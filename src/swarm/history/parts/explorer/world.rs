@@ -1,0 +1,523 @@
+//! The world, and what can happen in it.
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
+
+use futures::FutureExt;
+use kube::core::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::cluster::Small;
+use crate::{
+    api::{Swarm, SwarmStatus},
+    placement::part,
+    swarm::{
+        file::{self, STATE_KEY, parts::Head},
+        ground::{MapFacts, PodFacts, View, WorkloadFacts},
+        history::fingerprint,
+        live::{file_object, part_object},
+        memory::{Memories, Memory},
+        pass,
+        plan::{self, Desired, Observed, Part, Publish},
+    },
+};
+
+pub(super) const WORKERS: usize = 2;
+const STREAMS: [&str; 2] = ["a", "b"];
+/// The head and three parts: with this name of the workload the lists of both workers are in different ones, and
+/// one part has none.
+const PARTS: usize = 3;
+const MAPS: usize = 1 + PARTS;
+const WORKLOAD: &str = "s";
+const KEY: &str = "config.yml";
+
+/// A set of streams, a bit for each.
+pub(super) type Set = u8;
+
+/// One version of one part, as workers read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Read {
+    part: usize,
+    epoch: u64,
+    lists: [Set; WORKERS],
+    foreign: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pod {
+    serial: u8,
+    /// Which version its process has read; 0: none.
+    pub read: usize,
+    pub run: Set,
+    pub nudged: u64,
+}
+
+/// A write of the operator's, as it was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Write {
+    map: usize,
+    facts: MapFacts,
+    on: Option<String>,
+}
+
+impl Write {
+    pub(super) fn head(plot: &Plot, publish: &Publish) -> Self {
+        let object = file_object(&plot.wishes[0].1, publish);
+        Self { map: 0, facts: map_facts(&object), on: publish.on.clone() }
+    }
+
+    pub(super) fn part(plot: &Plot, part: &Part) -> Self {
+        let map = part.name.rsplit('-').next().and_then(|i| i.parse::<usize>().ok());
+        let object = part_object(&plot.wishes[0].1, part);
+        Self { map: 1 + map.expect("a part"), facts: map_facts(&object), on: part.on.clone() }
+    }
+}
+
+fn map_facts(object: &Value) -> MapFacts {
+    let metadata: ObjectMeta =
+        serde_json::from_value(object["metadata"].clone()).expect("metadata");
+    let data = serde_json::from_value(object["data"].clone()).expect("data");
+    MapFacts::new(&metadata, Arc::new(data))
+}
+
+/// A rule that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weak {
+    Nothing,
+    /// The head is written after the parts.
+    HeadLast,
+    /// A part that is older than the head says is believed.
+    NoFence,
+}
+
+pub(super) struct Plot {
+    /// What the user wants in turn: so many workers.
+    pub(super) wishes: Vec<(usize, Swarm)>,
+    pub(super) changes: u8,
+    pub(super) faults: u8,
+    pub(super) crashes: u8,
+    pub(super) weak: Weak,
+    pub(super) began: Instant,
+}
+
+impl Default for Plot {
+    fn default() -> Self {
+        let swarm = || {
+            serde_json::from_value(json!({
+                "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+                "metadata": {"name": "s", "namespace": "n", "uid": "s"},
+                "spec": {
+                    "workload": {"name": WORKLOAD}, "jobs": STREAMS, "configMap": {"files": PARTS},
+                    "refresh": {"strategy": "HotReload"},
+                }
+            }))
+            .expect("a Swarm")
+        };
+        Self {
+            wishes: vec![(2, swarm()), (1, swarm())],
+            changes: 1,
+            faults: 0,
+            crashes: 0,
+            weak: Weak::Nothing,
+            began: Instant::now(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Decided {
+    desired: Desired,
+    told: (i64, u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) maps: [Option<Arc<MapFacts>>; MAPS],
+    /// Counts all writes to them: their versions.
+    pub(super) versions: u64,
+    /// All versions of parts that there ever were, by anybody.
+    pub(super) reads: Arc<Vec<Read>>,
+    pub(super) told: (i64, u64),
+    pub(super) wish: usize,
+    pub(super) pods: [Option<Pod>; WORKERS],
+    pub(super) serials: [u8; WORKERS],
+    pub(super) memory: Memory,
+    pub(super) decided: Option<Arc<Decided>>,
+    /// What an operator that hangs has yet to write, in this order.
+    pub(super) late: Vec<Write>,
+    pub(super) passes: u32,
+    pub(super) twice: bool,
+    pub(super) writes: u32,
+    pub(super) changes: u8,
+    pub(super) faults: u8,
+    pub(super) crashes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// The operator observes and decides; writes, or is killed before one of its writes.
+    Look,
+    Finish(Option<usize>),
+    /// The next write of the one that hangs arrives.
+    Arrive,
+    Wish(usize),
+    /// A worker reads the next version of its part; its pod goes; another one comes.
+    Deliver(usize),
+    Go(usize),
+    Come(usize),
+    /// Somebody adds a comment to a `ConfigMap`; deletes it.
+    Edit(usize),
+    Lose(usize),
+}
+
+pub(super) fn moves(plot: &Plot) -> Vec<Move> {
+    let mut all = vec![Move::Look, Move::Finish(None), Move::Arrive];
+    all.extend((0..=MAPS).map(|writes| Move::Finish(Some(writes))));
+    all.extend((0..plot.wishes.len()).map(Move::Wish));
+    for w in 0..WORKERS {
+        all.extend([Move::Deliver(w), Move::Go(w), Move::Come(w)]);
+    }
+    for map in 0..MAPS {
+        all.extend([Move::Edit(map), Move::Lose(map)]);
+    }
+    all
+}
+
+fn name(w: usize) -> String {
+    format!("{WORKLOAD}-{w}")
+}
+
+pub(super) fn worker(name: &str) -> usize {
+    (0..WORKERS).find(|w| self::name(*w) == name).expect("a worker")
+}
+
+static OF: LazyLock<[usize; WORKERS]> =
+    LazyLock::new(|| std::array::from_fn(|w| part::of(&name(w), 3) as usize));
+
+pub(super) fn facts(w: usize, pod: &Pod) -> PodFacts {
+    PodFacts {
+        name: name(w).into(),
+        uid: format!("{}/{}", name(w), pod.serial).into(),
+        created: None,
+        controller: None,
+        template: None,
+        node: Some("n".into()),
+        ip: Some([10, 0, 0, 1].into()),
+        ready: true,
+        terminating: false,
+        stopped: false,
+        ended: false,
+        started: true,
+        mounts: vec![],
+        nudged: Some(pod.nudged),
+        signs: false,
+    }
+}
+
+impl World {
+    pub(super) fn beginning(plot: &Plot) -> Self {
+        Self {
+            maps: [const { None }; MAPS],
+            versions: 0,
+            reads: Arc::new(vec![Read { part: 9, epoch: 0, lists: [0; WORKERS], foreign: false }]),
+            told: (0, 0),
+            wish: 0,
+            pods: [None; WORKERS],
+            serials: [0; WORKERS],
+            memory: Memory::default(),
+            decided: None,
+            late: vec![],
+            passes: 0,
+            twice: false,
+            writes: 0,
+            changes: plot.changes,
+            faults: plot.faults,
+            crashes: plot.crashes,
+        }
+    }
+
+    /// What a version lists for a worker.
+    pub(super) fn list(&self, read: usize, w: usize) -> Set {
+        self.reads[read].lists[w]
+    }
+
+    pub(super) fn epoch(&self, read: usize) -> Option<u64> {
+        Some(self.reads[read].epoch).filter(|epoch| *epoch > 0)
+    }
+
+    pub(super) fn streams(set: Set) -> Vec<String> {
+        let listed = STREAMS.iter().enumerate().filter(|(s, _)| set >> s & 1 == 1);
+        listed.map(|(_, stream)| (*stream).to_owned()).collect()
+    }
+
+    /// Which version of its part a worker reads next, and whether there is one.
+    fn next(&self, w: usize, after: usize) -> Option<usize> {
+        self.maps[1 + OF[w]].as_ref()?;
+        (after + 1..self.reads.len()).find(|i| self.reads[*i].part == OF[w])
+    }
+
+    /// Replaces a `ConfigMap`.
+    fn put(&mut self, map: usize, facts: MapFacts, foreign: bool) {
+        self.versions += 1;
+        if let Some(part) = map.checked_sub(1) {
+            let config = facts.data.get(KEY).map_or("", String::as_str);
+            let parsed = file::parse(config, None).expect("a part").published;
+            let lists = std::array::from_fn(|w| {
+                let share = parsed.shares.get(&*name(w));
+                let listed = share.into_iter().flat_map(|share| &share.streams);
+                let place = |s: &Arc<str>| STREAMS.iter().position(|known| **known == **s);
+                listed.fold(0, |set, stream| set | 1 << place(stream).expect("a stream"))
+            });
+            Arc::make_mut(&mut self.reads).push(Read { part, epoch: parsed.epoch, lists, foreign });
+        }
+        let version = self.versions.to_string();
+        self.maps[map] = Some(Arc::new(MapFacts { resource_version: version, ..facts }));
+    }
+
+    /// The API server takes a write, over the very version that it stands on.
+    pub(super) fn take(&mut self, write: &Write) -> bool {
+        let there = self.maps[write.map].as_ref().map(|map| &map.resource_version);
+        let same = there == write.on.as_ref();
+        if same {
+            self.put(write.map, write.facts.clone(), false);
+        }
+        same
+    }
+
+    pub(super) fn happen(&mut self, plot: &Plot, happens: Move) -> Option<()> {
+        let replicas = plot.wishes[self.wish].0;
+        match happens {
+            Move::Look => self.look(plot)?,
+            Move::Finish(left) => self.finish(plot, left)?,
+            Move::Arrive => {
+                let write = (!self.late.is_empty()).then(|| self.late.remove(0))?;
+                if !self.take(&write) {
+                    self.late.clear();
+                }
+            }
+            Move::Wish(wish) => {
+                (wish != self.wish).then_some(())?;
+                self.changes = self.changes.checked_sub(1)?;
+                self.wish = wish;
+            }
+            Move::Deliver(w) => {
+                let read = self.next(w, self.pods[w]?.read)?;
+                self.start(w, read);
+            }
+            Move::Go(w) => {
+                (w >= replicas).then_some(())?;
+                self.pods[w].take()?;
+            }
+            Move::Come(w) => {
+                (self.pods[w].is_none() && w < replicas).then_some(())?;
+                // Its volume needs every part.
+                self.maps[1..].iter().all(Option::is_some).then_some(())?;
+                let newest = (0..self.reads.len()).rfind(|i| self.reads[*i].part == OF[w])?;
+                let serial = self.serials[w];
+                self.serials[w] += 1;
+                self.pods[w] = Some(Pod { serial, read: 0, run: 0, nudged: 0 });
+                self.start(w, newest);
+            }
+            Move::Edit(map) => {
+                self.faults = self.faults.checked_sub(1)?;
+                let mut facts = (**self.maps[map].as_ref()?).clone();
+                let key = if map == 0 { STATE_KEY } else { KEY };
+                Arc::make_mut(&mut facts.data).get_mut(key)?.push_str("# by hand\n");
+                self.put(map, facts, true);
+            }
+            Move::Lose(map) => {
+                self.faults = self.faults.checked_sub(1)?;
+                self.maps[map].take()?;
+            }
+        }
+        Some(())
+    }
+
+    /// A worker reads a version, and runs what it lists beside what it ran.
+    fn start(&mut self, w: usize, read: usize) {
+        let list = self.list(read, w);
+        let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
+        let others = others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run));
+        let foreign = self.reads[read].foreign;
+        let Some(pod) = &mut self.pods[w] else { return };
+        self.twice |= !foreign && list & !pod.run & others != 0;
+        (pod.read, pod.run) = (read, pod.run | list);
+    }
+
+    fn swarm(&self, plot: &Plot) -> Swarm {
+        let mut swarm = plot.wishes[self.wish].1.clone();
+        let status = || SwarmStatus { epoch: self.told.0, ..SwarmStatus::default() };
+        swarm.status = (self.told.1 != 0).then(status);
+        swarm
+    }
+
+    fn view(&self, plot: &Plot) -> View {
+        let replicas = u32::try_from(plot.wishes[self.wish].0).expect("few");
+        let pods = (0..WORKERS).filter_map(|w| self.pods[w].map(|pod| facts(w, &pod)));
+        let map = |i: usize| self.maps[i].as_deref().cloned();
+        let mut view = View {
+            workload: Some(WorkloadFacts {
+                name: WORKLOAD.into(),
+                uid: "w".into(),
+                replicas,
+                ..WorkloadFacts::default()
+            }),
+            share: map(0),
+            parts: (1..MAPS).map(map).collect(),
+            pods: pods.collect(),
+            ..View::default()
+        };
+        if plot.weak == Weak::NoFence {
+            believe(&mut view);
+        }
+        view
+    }
+
+    fn look(&mut self, plot: &Plot) -> Option<()> {
+        self.decided.is_none().then_some(())?;
+        self.passes += 1;
+        let swarm = self.swarm(plot);
+        let (mut view, mut memory) = (self.view(plot), self.memory.clone());
+        let small = Small::new(plot, self, plot.began, None);
+        let now = pass::Cluster::now(&small);
+        let look = pass::look(&small, &swarm, &mut view, &mut memory);
+        let confirmed = look.now_or_never()?.ok()?;
+        let observed = Observed {
+            now,
+            held: None,
+            view: Some(view),
+            confirmed,
+            memory,
+            unfit: BTreeSet::new(),
+            measuring: None,
+        };
+        let plan = plan::plan(&swarm, &observed).expect("a spec that can be served");
+        let mut hasher = DefaultHasher::new();
+        format!("{:?} {:?}", plan.status, plan.conditions).hash(&mut hasher);
+        let told = (plan.status.epoch, hasher.finish().max(1));
+        self.decided = Some(Arc::new(Decided { desired: plan.desired, told }));
+        Some(())
+    }
+
+    /// It writes; if it is killed, what is left may still arrive.
+    fn finish(&mut self, plot: &Plot, left: Option<usize>) -> Option<()> {
+        let decided = self.decided.take()?;
+        let desired = decided.desired.clone();
+        let mut writes: Vec<_> = desired.publish.iter().map(|p| Write::head(plot, p)).collect();
+        let parts = desired.publish.iter().flat_map(|publish| &publish.parts);
+        writes.extend(parts.map(|part| Write::part(plot, part)));
+        if plot.weak == Weak::HeadLast {
+            let head = usize::from(!writes.is_empty());
+            writes.rotate_left(head);
+        }
+        if let Some(left) = left {
+            (left < writes.len() + desired.refresh.len()).then_some(())?;
+            self.crashes = self.crashes.checked_sub(1)?;
+        }
+        let (swarm, before) = (self.swarm(plot), self.versions);
+        let memories = Memories::default();
+        memories.put(swarm.key(), self.memory.clone());
+        if plot.weak == Weak::HeadLast && !writes.is_empty() {
+            let here = left.unwrap_or(writes.len());
+            let done = writes.iter().take(here).all(|write| self.take(write));
+            self.writes += 1;
+            if let (true, Some(publish)) = (done, &desired.publish) {
+                let mut memory = desired.memory.clone()?;
+                memory.published = Some(Arc::clone(&publish.published));
+                memories.put(swarm.key(), memory);
+            }
+        } else {
+            let small = Small::new(plot, self, plot.began, left);
+            let done = pass::write(&small, &swarm, &memories, desired);
+            let done = done.now_or_never()?;
+            assert!(left.is_some() || done.is_ok(), "nobody refuses anything here");
+        }
+        if let Some(left) = left {
+            self.memory = Memory::default();
+            // Where one failed, it would not have gone on.
+            let here = left.min(writes.len());
+            let taken = usize::try_from(self.versions - before).expect("few");
+            self.late = if taken == here { writes.split_off(here) } else { vec![] };
+            return Some(());
+        }
+        self.memory = memories.get(&swarm.key());
+        if self.told != decided.told {
+            self.told = decided.told;
+            self.writes += 1;
+        }
+        Some(())
+    }
+
+    /// What the `ConfigMap`s hold.
+    pub(super) fn texts(&self) -> Vec<Option<&MapFacts>> {
+        self.maps.iter().map(Option::as_deref).collect()
+    }
+
+    /// A stream that is not run by exactly one wanted worker.
+    pub(super) fn unowned(&self, plot: &Plot) -> Option<String> {
+        let replicas = plot.wishes[self.wish].0;
+        STREAMS.iter().enumerate().find_map(|(s, id)| {
+            let runs = |w: &usize| self.pods[*w].is_some_and(|pod| pod.run >> s & 1 == 1);
+            let by: Vec<_> = (0..WORKERS).filter(runs).collect();
+            let fine = by.len() == 1 && by.iter().all(|w| *w < replicas);
+            (!fine).then(|| format!("owned: in the end {id} is run by {by:?}"))
+        })
+    }
+
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for map in &self.maps {
+            map.as_ref()
+                .map(|map| (&map.resource_version, &map.content, &map.data))
+                .hash(&mut hasher);
+        }
+        (&self.reads, self.told.0, self.wish, self.pods, self.serials).hash(&mut hasher);
+        (self.changes, self.faults, self.crashes).hash(&mut hasher);
+        for write in &self.late {
+            (write.map, &write.on, &write.facts.data).hash(&mut hasher);
+        }
+        remembered(&self.memory, &mut hasher);
+        if let Some(decided) = &self.decided {
+            let Desired { publish, refresh, memory, .. } = &decided.desired;
+            let writes = publish.as_ref().map(|p| (&p.data, &p.on, &p.parts));
+            format!("{writes:?} {refresh:?}").hash(&mut hasher);
+            if let Some(memory) = memory {
+                remembered(memory, &mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+}
+
+/// All of a memory that a decision rests on, times apart.
+fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
+    for (uid, report) in &memory.reports {
+        let answer = report.answer.as_ref().map(|answer| (answer.version, &answer.jobs));
+        (uid, report.loaded, report.failures.min(3), answer).hash(hasher);
+    }
+    (&memory.born, memory.looked, &memory.untold, &memory.stuck).hash(hasher);
+    (&memory.heirs, &memory.listed).hash(hasher);
+    format!("{:?}", memory.published).hash(hasher);
+    memory.free.keys().for_each(|stream| stream.hash(hasher));
+    (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
+}
+
+/// Makes the head say of each part the version that it has.
+fn believe(view: &mut View) {
+    let Some(share) = &mut view.share else { return };
+    let Some(mut head) = share.data.get(STATE_KEY).and_then(|text| Head::parse(text).ok()) else {
+        return;
+    };
+    for (part, version) in view.parts.iter().zip(&mut head.parts) {
+        let config = part.as_ref().and_then(|part| part.data.get(KEY));
+        if let Some(read) = config.and_then(|config| file::parse(config, None).ok()) {
+            *version = read.published.epoch.min(*version);
+        }
+    }
+    let state = head.render();
+    share.content = Some(fingerprint("", &state));
+    share.data = Arc::new([(STATE_KEY.to_owned(), state)].into());
+}

@@ -1,0 +1,171 @@
+use super::*;
+use crate::swarm::{
+    file::parts::{divide, render},
+    handover::{Epoch, Share},
+};
+
+const FILES: u32 = 3;
+
+fn swarm(files: u32) -> Swarm {
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s", "namespace": "n", "uid": "s"},
+        "spec": {"workload": {"name": "s"}, "jobs": ["a"], "configMap": {"files": files}}
+    }))
+    .unwrap()
+}
+
+/// Parts 0 and 2 have workers.
+fn published(epoch: Epoch) -> Published {
+    let share = |stream: &str| Share { streams: vec![stream.into()], version: 3 };
+    Published {
+        epoch,
+        shares: [("s-0".into(), share("a")), ("s-1".into(), share("b"))].into(),
+        releasing: [(("c".into(), "s-0".into()), 3)].into(),
+        ..Published::default()
+    }
+}
+
+fn map(config: Option<String>, state: String, version: &str) -> MapFacts {
+    let content = Some(fingerprint(config.as_deref().unwrap_or_default(), &state));
+    let config = config.map(|config| ("config.yml".to_owned(), config));
+    let data = config.into_iter().chain([(STATE_KEY.to_owned(), state)]).collect();
+    let resource_version = version.to_owned();
+    MapFacts { content, resource_version, data: Arc::new(data), ..MapFacts::default() }
+}
+
+fn head(epoch: Epoch, parts: [Epoch; 3]) -> MapFacts {
+    let head = Head { epoch, barrier: None, parts: parts.into() };
+    map(None, head.render(), "1")
+}
+
+fn part(published: &Published, i: u32, version: Epoch) -> MapFacts {
+    let mut part = divide(published, FILES).swap_remove(i as usize);
+    part.epoch = version;
+    let file::Files { config, state } = render(&part, i, FILES);
+    map(Some(config), state, &format!("{i}{version}"))
+}
+
+fn view(published: &Published, parts: [Epoch; 3]) -> View {
+    let each = (0..).zip(parts).map(|(i, version)| Some(part(published, i, version)));
+    View { share: Some(head(published.epoch, parts)), parts: each.collect(), ..View::default() }
+}
+
+fn read(view: &View, memory: &Memory, told: Epoch, unknown_pods: bool) -> (History, Good) {
+    of(&swarm(FILES), view, Evidence { memory, told, made: 0, unknown_pods, running: &[] }).unwrap()
+}
+
+fn knows(published: &Published) -> Memory {
+    Memory { published: Some(Arc::new(published.clone())), ..Memory::default() }
+}
+
+#[test]
+fn parts_of_the_versions_that_the_head_says_are_the_file() {
+    let view = view(&published(7), [7, 2, 3]);
+    let (history, good) = read(&view, &Memory::default(), 7, true);
+    assert_eq!(history, History { published: published(7), repair: None, edited: None });
+    assert!(good.iter().all(Option::is_some));
+    assert_eq!(*super::published(&swarm(FILES), &view, &Memory::default()).unwrap(), published(7));
+}
+
+/// The operator was killed between the head and a part.
+#[test]
+fn a_part_behind_its_head_is_written_anew_before_anything_rests_on_it() {
+    let mut view = view(&published(7), [6, 2, 3]);
+    view.share = Some(head(7, [7, 2, 3]));
+    let (history, good) = read(&view, &Memory::default(), 7, true);
+    assert_eq!(history.repair, Some(Repair::Fence));
+    let next = history.repaired(0);
+    assert_eq!(next, Published { epoch: 8, ..published(7) }, "nothing else changes");
+    let there: Vec<_> = good.iter().map(Option::is_some).collect();
+    assert_eq!(there, [false, true, true], "that part alone");
+    // A pod that comes now reads a part of version 6, and is not of 7.
+    let published = |memory: &Memory| super::published(&swarm(FILES), &view, memory).unwrap().epoch;
+    assert_eq!(published(&Memory::default()), 6);
+    // Who has decided it writes what it has decided.
+    let decided = Published { releasing: BTreeMap::new(), ..self::published(7) };
+    assert_eq!(published(&knows(&decided)), 6);
+    let (history, _) = read(&view, &knows(&decided), 7, true);
+    assert_eq!((history.repair, &history.published), (Some(Repair::Fence), &decided));
+    // Who decided before that remembers what is not true any more.
+    let before = Published { epoch: 6, ..decided };
+    let (history, _) = read(&view, &knows(&before), 6, true);
+    assert_eq!((history.repair, history.published), (Some(Repair::Fence), self::published(7)));
+}
+
+#[test]
+fn a_part_that_is_gone_is_restored_where_its_content_is_known() {
+    let mut view = view(&published(7), [7, 2, 3]);
+    view.parts[2] = None;
+    let (history, good) = read(&view, &knows(&published(7)), 7, true);
+    assert_eq!(history.repair, Some(Repair::Restore));
+    assert_eq!(history.repaired(0), Published { epoch: 8, ..published(7) });
+    assert_eq!(good.iter().flatten().count(), 2);
+    // After a restart it is not known: then nothing is given away before all have acknowledged.
+    let (history, _) = read(&view, &Memory::default(), 7, true);
+    assert_eq!(history.repair, Some(Repair::Barrier));
+    assert_eq!(history.repaired(0).barrier, Some(8));
+    let lists: Vec<_> = history.published.shares.keys().map(|worker| &**worker).collect();
+    assert_eq!(lists, ["s-0"], "what is left of the lists stays");
+    assert_eq!(read(&view, &Memory::default(), 7, false).0.repair, Some(Repair::First));
+    // Nor to one that remembers less than was written since.
+    let (history, _) = read(&view, &knows(&published(6)), 6, true);
+    assert_eq!(history.repair, Some(Repair::Barrier));
+}
+
+#[test]
+fn an_edited_part_is_put_back_and_read_lists_count() {
+    let mut view = view(&published(7), [7, 2, 3]);
+    let edited = view.parts[0].as_mut().unwrap();
+    let config = Arc::make_mut(&mut edited.data).get_mut("config.yml").unwrap();
+    *config = config.replace("- a", "- b").replace("version: 7", "version: 9");
+    let (history, good) = read(&view, &knows(&published(7)), 7, true);
+    assert_eq!(history.repair, Some(Repair::Undo));
+    assert!(good[0].is_none() && good[1].is_some() && good[2].is_some());
+    let next = history.repaired(0);
+    assert_eq!(next.epoch, 10, "above the edit");
+    assert_eq!(next.shares["s-0"].streams, ["a".into()]);
+    // Both may run b: the one because of the edit, the other because of its list.
+    for worker in ["s-0", "s-1"] {
+        assert_eq!(next.releasing.get(&("b".into(), worker.into())), Some(&10), "{worker}");
+    }
+    assert_eq!(read(&view, &Memory::default(), 7, true).0.repair, Some(Repair::Barrier));
+}
+
+/// A backup of the head was restored, or it was deleted: parts are newer than anybody says.
+#[test]
+fn a_part_ahead_of_its_head_is_no_proof_of_anything() {
+    let mut view = view(&published(7), [7, 2, 3]);
+    for share in [Some(head(6, [3, 2, 3])), None] {
+        view.share = share;
+        let (history, _) = read(&view, &Memory::default(), 6, true);
+        assert_eq!(history.repair, Some(Repair::Barrier));
+        assert_eq!(history.repaired(0).epoch, 8);
+        let (history, good) = read(&view, &knows(&published(7)), 7, true);
+        assert_eq!((history.repair, history.repaired(0).epoch), (Some(Repair::Undo), 8));
+        assert!(good[0].is_none());
+    }
+}
+
+/// The `Swarm` was deleted without its `ConfigMap`s, and applied again with another number of files.
+#[test]
+fn another_number_of_files_is_a_barrier() {
+    let two = View {
+        parts: vec![Some(part(&published(7), 0, 7)), None],
+        ..view(&published(7), [7, 2, 3])
+    };
+    let memory = Memory::default();
+    let evidence = Evidence { memory: &memory, told: 0, made: 0, unknown_pods: true, running: &[] };
+    let (history, good) = of(&swarm(2), &two, evidence).unwrap();
+    assert_eq!(history.repair, Some(Repair::Barrier));
+    assert!(history.repaired(0).epoch > 7 && good.iter().all(Option::is_none));
+    // From one file to three its lists stay, and from three to one nothing seems to be an empty file.
+    let file::Files { config, state } = file::render(&published(7));
+    let one = map(Some(config), state, "1");
+    let grown = View { share: Some(one), parts: vec![None; 3], ..View::default() };
+    let (history, _) = of(&swarm(3), &grown, evidence).unwrap();
+    assert_eq!(history.repair, Some(Repair::Barrier));
+    assert_eq!(history.published, published(7));
+    let history = super::super::of(two.share.as_ref(), "config.yml", evidence).unwrap();
+    assert_eq!(history.repair, Some(Repair::Barrier));
+}

@@ -1,0 +1,134 @@
+//! A file that is divided among three `ConfigMap`s.
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use traffic_operator::placement::part;
+
+use super::{Stage, proxy::Kill, proxy::Proxy, streams};
+use crate::bench::{eventually, run};
+
+/// For so long nothing is to be written: longer than the period of a pass.
+const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
+
+/// The first three workers of that name read different parts.
+const NAME: &str = "ag";
+
+/// A volume with every part.
+fn template(name: &str) -> Value {
+    let sources: Vec<_> = (0..3)
+        .map(|part| {
+            let map = format!("{name}-config-part-{part}");
+            let items = json!([{"key": "config.yml", "path": format!("part-{part}/config.yml")}]);
+            json!({"configMap": {"name": map, "items": items}})
+        })
+        .collect();
+    let volume = json!({"name": "config", "projected": {"sources": sources}});
+    json!({"spec": {"template": {"spec": {"volumes": [volume]}}}})
+}
+
+fn spec(n: usize) -> Value {
+    json!({"jobs": streams(n), "configMap": {"files": 3}, "refresh": {"strategy": "HotReload"}})
+}
+
+/// The version of each ConfigMap: head and parts.
+async fn versions(stage: &Stage) -> Vec<String> {
+    let mut all = vec![];
+    let parts = (0..3).map(|part| format!("{NAME}-config-part-{part}"));
+    for name in [format!("{NAME}-config")].into_iter().chain(parts) {
+        let map = stage.maps().get(&name).await.expect("a ConfigMap");
+        all.push(map.metadata.resource_version.expect("a version"));
+    }
+    all
+}
+
+#[test]
+fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        let parts: std::collections::BTreeSet<_> =
+            (0..3).map(|i| part::of(&format!("{NAME}-{i}"), 3)).collect();
+        assert_eq!(parts.len(), 3, "each worker reads another part");
+        stage.stateful_set(NAME, 2, template(NAME)).await;
+        stage.swarm(NAME, spec(12)).await;
+        stage.settled(NAME, 2, &streams(12)).await;
+        stage.scale(NAME, 3).await;
+        stage.settled(NAME, 3, &streams(12)).await;
+        stage.scale(NAME, 2).await;
+        let file = stage.settled(NAME, 2, &streams(12)).await;
+
+        // One stream less is one list less: the head and that part, and once more when it has stopped.
+        let before = versions(&stage).await;
+        let gone = usize::try_from(part::of(file.owners()["stream:11"][0], 3)).expect("few");
+        stage.change(NAME, json!({"jobs": streams(11)})).await;
+        stage.settled(NAME, 2, &streams(11)).await;
+        let after = versions(&stage).await;
+        let changed: Vec<_> = (0..4).filter(|i| before[*i] != after[*i]).collect();
+        assert_eq!(changed, [0, 1 + gone]);
+
+        // Deleted, and edited: both are put back.
+        let map = format!("{NAME}-config-part-{gone}");
+        stage.maps().delete(&map, &DeleteParams::default()).await.expect("delete");
+        stage.told(NAME, "ConfigMapRestored").await;
+        let file = stage.settled(NAME, 2, &streams(11)).await;
+        let edit = json!({"data": {"config.yml": "workloads: {}\nversion: 1\n"}});
+        let params = PatchParams::default();
+        stage.maps().patch(&map, &params, &Patch::Merge(&edit)).await.expect("edit");
+        stage.told(NAME, "ForeignEdit").await;
+        let repaired = stage.settled(NAME, 2, &streams(11)).await;
+        assert_eq!(repaired.owners(), file.owners());
+        assert!(repaired.version > file.version);
+
+        // A new process believes what it finds.
+        drop(operator);
+        let _operator = stage.ready_operator().await;
+        stage.settled(NAME, 2, &streams(11)).await;
+        let since = Timestamp::now();
+        tokio::time::sleep(QUIET).await;
+        let writes = stage.bench.writes_since(since);
+        assert!(writes.is_empty(), "{writes:?}");
+        assert_eq!(stage.file(NAME).await.expect("a file"), repaired);
+        let other = Patch::Merge(json!({"spec": {"configMap": {"files": 4}}}));
+        let refused = stage.swarms().patch(NAME, &params, &other).await;
+        let refused = refused.expect_err("another number").to_string();
+        assert!(refused.contains("configMap.files cannot change"), "{refused}");
+    });
+}
+
+#[test]
+fn w20_killed_at_every_write_of_a_divided_file_nothing_runs_twice() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.stateful_set(NAME, 2, template(NAME)).await;
+        stage.swarm(NAME, spec(12)).await;
+        let proxy = Proxy::start(&stage.bench).await;
+        let mut operator = proxy.operator(&stage.bench).await;
+        stage.settled(NAME, 2, &streams(12)).await;
+        let mut highest = 0;
+        // Two files with up to three parts each, and the status.
+        for n in 1..10 {
+            for (workers, kind) in [(3, Kill::Before(n)), (2, Kill::After(n))] {
+                proxy.kill(Some(kind));
+                stage.scale(NAME, workers).await;
+                let workers = workers as usize;
+                let end = async || {
+                    let status = stage.status(NAME).await;
+                    let done = status["summary"]["workers"] == workers && status["moving"] == 0;
+                    let converged = |c: &Value| c["type"] == "Converged" && c["status"] == "True";
+                    let all = status["conditions"].as_array();
+                    let done = done && all.is_some_and(|all| all.iter().any(converged));
+                    (proxy.killed() || done).then_some(())
+                };
+                eventually("the kill, or the end of the handover", end).await;
+                if proxy.killed() {
+                    drop(operator);
+                    operator = proxy.operator(&stage.bench).await;
+                }
+                proxy.kill(None);
+                let file = stage.settled(NAME, workers, &streams(12)).await;
+                assert!(file.version > highest, "{} after {highest}", file.version);
+                highest = file.version;
+            }
+        }
+    });
+}
