@@ -4,7 +4,7 @@ use kube::Client;
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
     controller::Error,
-    swarm::{ground, ground::View, memory::Memory, polls, settings::Settings},
+    swarm::{ground, memory::Memory, polls, settings::Settings},
 };
 
 /// Whether the spec itself lists a stream.
@@ -21,10 +21,9 @@ pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
 /// # Errors
 /// What the API server refused.
 pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<bool, Error> {
-    let (share, source) = ground::maps(client, swarm).await?;
-    let listed = Settings::of(swarm, source.as_ref())
+    let view = ground::maps(client, swarm).await?;
+    let listed = Settings::of(swarm, view.source.as_ref())
         .is_ok_and(|settings| settings.streams.iter().any(|one| one.id == stream));
-    let view = View { share, ..View::default() };
     let published = polls::published(swarm, &view, &Memory::default()).unwrap_or_default();
     let owned = published.owners().any(|(id, _)| **id == *stream);
     Ok(listed || owned || published.releasing.keys().any(|(id, _)| **id == *stream))

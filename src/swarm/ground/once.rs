@@ -48,25 +48,22 @@ pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<Vie
         }
         _ => None,
     };
-    let (share, source) = maps(client, swarm).await?;
+    Ok(View { workload, fitness, pods, ..maps(client, swarm).await? })
+}
+
+/// The `ConfigMap`s alone: those with the shares and that with the streams.
+///
+/// # Errors
+/// As [`read`].
+pub(in crate::swarm) async fn maps(client: &Client, swarm: &Swarm) -> Result<View, Error> {
+    let names = Names::of(swarm);
     let mut parts = Vec::with_capacity(names.parts.len());
     for part in &names.parts {
         parts.push(map(client, Some(part)).await?);
     }
-    Ok(View { workload, share, parts, source, fitness, pods })
-}
-
-/// The `ConfigMap`s alone: that with the shares and that with the streams.
-///
-/// # Errors
-/// As [`read`].
-pub(in crate::swarm) async fn maps(
-    client: &Client,
-    swarm: &Swarm,
-) -> Result<(Option<MapFacts>, Option<MapFacts>), Error> {
-    let names = Names::of(swarm);
     let share = map(client, Some(&names.share)).await?;
-    Ok((share, map(client, names.source.as_ref()).await?))
+    let source = map(client, names.source.as_ref()).await?;
+    Ok(View { share, parts, source, ..View::default() })
 }
 
 async fn map(client: &Client, watched: Option<&Watched>) -> Result<Option<MapFacts>, Error> {
