@@ -64,6 +64,12 @@ impl Evictions {
         self.attempts.insert(Arc::clone(worker), attempts);
     }
 
+    /// Whether a pod of this worker has ever reported a version.
+    #[must_use]
+    pub fn has_proved(&self, worker: &str) -> bool {
+        self.proved.contains_key(worker)
+    }
+
     /// Forgets the pods that a watch shows as terminating or no longer shows.
     pub fn seen(&mut self, pods: &[PodFacts]) {
         self.leaving.retain(|uid| pods.iter().any(|pod| pod.uid == *uid && !pod.terminating));
@@ -116,7 +122,8 @@ impl Evictions {
         // More of them only make the same order last.
         let order = self.attempts.iter().map(|(name, a)| (Arc::clone(name), a.count.min(2)));
         let order: Vec<_> = order.collect();
-        (order, self.leaving.clone())
+        let proved: Vec<_> = self.proved.keys().cloned().collect();
+        (order, self.leaving.clone(), proved)
     }
 }
 

@@ -6,10 +6,19 @@ use std::{
 };
 
 use super::{
-    acknowledge::Answer, evictions::Evictions, ground::Key, handover::Published,
-    history::parts::Part, secret::Secret, told::Told,
+    acknowledge::Answer,
+    evictions::Evictions,
+    ground::{Key, PodFacts},
+    handover::{Epoch, Published},
+    history::parts::Part,
+    secret::Secret,
+    told::Told,
 };
 use crate::api::SwarmStatus;
+
+/// How often a worker is asked in vain before it counts as one that answers nothing: one that is busy or just
+/// starting misses a question.
+const ASKED: u32 = 3;
 
 /// The last that a pod said.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +108,26 @@ pub struct Granted {
 /// All of them; clones share them.
 #[derive(Clone, Default)]
 pub struct Memories(Arc<Mutex<HashMap<Key, Memory>>>);
+
+impl Memory {
+    /// Whether a pod has said nothing yet and may still do so.
+    #[must_use]
+    pub fn may_answer(&self, pod: &PodFacts) -> bool {
+        let report = self.reports.get(&pod.uid);
+        let asked =
+            || report.is_some_and(|report| report.answer.is_some() || report.failures >= ASKED);
+        !pod.started || pod.ip.is_some() && !asked()
+    }
+
+    /// The version of the file when a pod was made, at least, if its worker is one that answers nothing. One
+    /// that answers says by itself what it has read, which proves more: its kubelet may have given it an
+    /// older file from a cache.
+    #[must_use]
+    pub fn heir(&self, pod: &PodFacts) -> Option<Epoch> {
+        let answers = self.evictions.has_proved(&pod.name) || self.may_answer(pod);
+        self.heirs.get(&pod.uid).copied().filter(|_| !answers)
+    }
+}
 
 impl Memories {
     /// What is remembered of one.

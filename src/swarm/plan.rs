@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ground::{MapFacts, PodFacts, View},
+    ground::{MapFacts, View},
     handover::{self, Epoch, Published, Refresh, Step},
     history::{self, Evidence, History, Repair},
     limits,
@@ -47,10 +47,6 @@ const STUCK: Duration = Duration::from_secs(2);
 /// `DeletePod`: how long a free stream waits for others on their way to the same worker, so that it is
 /// restarted once and not for each. About one restart of a pod.
 const GATHER: Duration = Duration::from_secs(5);
-
-/// How often a worker is asked in vain before it counts as one that answers nothing: one that is busy or just
-/// starting misses a question.
-const ASKED: u32 = 3;
 
 /// After a refused eviction (a disruption budget) the same pod is left alone for this long.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -410,15 +406,7 @@ impl<'a> Decision<'a> {
         let unknown =
             self.history.repair == Some(Repair::Barrier) && self.memory.published.is_none();
         let mut asked = self.view.pods.iter().filter(|pod| pod.started && !pod.stopped);
-        unknown && asked.any(|pod| self.may_answer(pod))
-    }
-
-    /// Whether a pod has said nothing yet and may still do so.
-    fn may_answer(&self, pod: &PodFacts) -> bool {
-        let report = self.memory.reports.get(&pod.uid);
-        let asked =
-            || report.is_some_and(|report| report.answer.is_some() || report.failures >= ASKED);
-        !pod.started || pod.ip.is_some() && !asked()
+        unknown && asked.any(|pod| self.memory.may_answer(pod))
     }
 
     /// Whether this pass writes.

@@ -210,7 +210,7 @@ impl Finder<'_> {
             terminating: pod.terminating || self.memory.evictions.is_leaving(&pod.uid),
             stopped: pod.stopped,
             loaded: mounted.or(loaded),
-            heir: self.memory.heirs.get(&pod.uid).copied(),
+            heir: self.memory.heir(pod),
             // One that mounts none of the immutable files, and does not say what it runs, proves it
             // only once it is restarted.
             born: if self.settings.immutable {

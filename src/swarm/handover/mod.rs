@@ -196,7 +196,8 @@ pub struct Pod {
     /// The highest epoch that this very pod has acknowledged.
     pub loaded: Option<Epoch>,
     /// It was made after the API server had been asked for all pods, when the file was at this epoch. So it
-    /// has read that one or a later one, unless its kubelet gave it an older one from a cache.
+    /// has read that one or a later one, unless its kubelet gave it an older one from a cache. Known only of a
+    /// worker that answers nothing.
     pub heir: Option<Epoch>,
     /// It was created when the file was at least at this epoch. Decides only whether it needs a refresh: it
     /// may have read an older file all the same.

@@ -130,7 +130,7 @@ impl Decision<'_> {
         let now = self.observed.now;
         let mut turns = self.memory.evictions.turns(now);
         for worker in &self.workers.all {
-            if worker.pod.as_ref().is_some_and(|pod| self.may_answer(pod)) {
+            if worker.pod.as_ref().is_some_and(|pod| self.memory.may_answer(pod)) {
                 let turn = turns.entry(Arc::clone(&worker.name)).or_default();
                 *turn = Turn { rests: true, silent_since: None, ..*turn };
             }

@@ -166,6 +166,38 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
     assert_eq!(read(&memory).loaded, Some(10));
 }
 
+/// A kubelet may give a new pod an older file: whoever can say what it has read has to.
+#[test]
+fn w17_the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answers() {
+    let pod = PodFacts { ip: Some([10, 0, 0, 1].into()), ..own("w-0") };
+    let view = View { workload: Some(workload(0, 1)), pods: vec![pod], ..View::default() };
+    let read = |memory: &Memory| {
+        let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
+        let known = Known { now: Instant::now(), memory, confirmed: &confirmed, named: &named };
+        let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
+        workers.all[0].handover.clone()
+    };
+    let heir = |memory: &Memory| read(memory).pod.unwrap().heir;
+    let mut memory = Memory { heirs: [("uid-w-0".into(), 5)].into(), ..Memory::default() };
+    assert_eq!(heir(&memory), None, "nobody has asked it yet");
+    let report = |failures| Report {
+        asked: Instant::now(),
+        failures,
+        error: Some("refused".into()),
+        loaded: None,
+        answer: None,
+    };
+    memory.reports.insert("uid-w-0".into(), report(2));
+    assert_eq!(heir(&memory), None);
+    memory.reports.insert("uid-w-0".into(), report(3));
+    assert_eq!(heir(&memory), Some(5));
+    // The pod before it answered.
+    let mut before = read(&memory);
+    before.pod.as_mut().unwrap().loaded = Some(4);
+    memory.evictions.learn(&[("w-0".into(), before)].into(), 5);
+    assert_eq!(heir(&memory), None);
+}
+
 #[test]
 fn the_template_says_what_successors_read_once_its_controller_has_seen_it() {
     let settings = settings("StatefulSet", true);
