@@ -54,7 +54,10 @@ impl Decision<'_> {
         let room = LARGEST_MAP.saturating_sub(names);
         let needed = parts::needed(next, room, config_map.files.saturating_add(1));
         let advice = match needed.filter(|_| !self.settings.immutable) {
-            Some(files) => format!("set spec.configMap.files to at least {files}"),
+            Some(files) => format!(
+                "divide it with spec.configMap.files, at least {files}; that cannot change, so delete \
+                 the Swarm with --cascade=orphan and apply it again"
+            ),
             None => {
                 "divide the streams among several Swarms, each with a workload of its own".into()
             }

@@ -200,7 +200,8 @@ fn the_shortest_and_the_longest_spec_are_taken() {
         stage.swarm("short", json!({"jobs": ["a"]})).await;
         let swarm = stage.swarms().get("short").await.unwrap();
         let spec = serde_json::to_value(&swarm.spec).unwrap();
-        assert_eq!(spec["configMap"], json!({"key": "config.yml", "immutable": false}));
+        let files = json!({"key": "config.yml", "immutable": false, "files": 1});
+        assert_eq!(spec["configMap"], files);
         assert_eq!(spec["refresh"]["maxUnavailable"], 1);
         assert_eq!(swarm.spec.refresh.timeout, std::time::Duration::from_mins(2).into());
         assert_eq!(spec["policy"], "Sticky");

@@ -215,7 +215,8 @@ fn a_list_that_no_config_map_can_hold_is_refused_and_workers_keep_what_they_have
         let many: Vec<_> = (0..30_000).map(|i| format!("stream:{i:040}")).collect();
         stage.change("huge", json!({"jobs": many})).await;
         let text = stage.condition("huge", "Ready", "False", "InvalidSpec").await;
-        assert!(text.contains("a ConfigMap holds 1048576"), "{text}");
+        assert!(text.contains("in one ConfigMap, which holds 1048576"), "{text}");
+        assert!(text.contains("spec.configMap.files, at least 4"), "{text}");
         assert_eq!(stage.file("huge").await.unwrap(), before);
         assert_eq!(stage.puppet.running().len(), 4);
     });
