@@ -5,7 +5,7 @@
 //! that worker, and meanwhile the budget of `spec.refresh.maxUnavailable` is for the others.
 //!
 //! Only this process remembers that. After a restart of the operator the pauses of such a worker
-//! begin at [`FIRST`] again, which costs it at most seven evictions within five minutes. Nothing
+//! begin at 5 s again, which costs it at most seven evictions within five minutes. Nothing
 //! here decides who has a stream.
 use std::{
     collections::{BTreeMap, BTreeSet},

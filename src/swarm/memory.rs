@@ -49,7 +49,8 @@ pub struct Memory {
     pub looked: Option<u64>,
     /// By UID: pods that were there before this process, and of which it is not known what they read.
     pub untold: BTreeSet<Arc<str>>,
-    /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API server listed last, and the version that was published then.
+    /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API server
+    /// listed last, and the version that was published then.
     pub listed: Option<(u64, BTreeSet<Arc<str>>)>,
     /// By UID: pods that were made after the API server was asked for all of them, and the version that was
     /// published then, at least.

@@ -1,5 +1,5 @@
 //! The whole way on paper: what the operator would do, to the end. The passes are the operator's own
-//! ([`pass::look`], [`plan::plan`], [`pass::write`]); only the cluster below them is one of paper.
+//! (`pass::look`, `plan::plan`, `pass::write`); only the cluster below them is one of paper.
 use std::{
     collections::BTreeSet,
     sync::Arc,
