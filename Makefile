@@ -80,7 +80,7 @@ bench: image ## Measure kinds, admission, assignment, reflectors: memory, proces
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
 
 .PHONY: explore
-explore: ## Search a million states of each small world of Swarms (the tests: 6,000): about ten minutes.
+explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
 	EXPLORE=1000000 cargo test --release --lib swarm::explorer::plots -- --nocapture
 
 .PHONY: bench-rotation

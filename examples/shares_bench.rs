@@ -79,7 +79,7 @@ struct Bench {
 type Target = Vec<(Name, Option<Name>)>;
 
 impl Bench {
-    /// Where every stream is to be, without these workers.
+    /// Where every stream belongs, without these workers.
     fn target(&self, lost: &[Name]) -> Target {
         let names: Vec<_> = self.names.iter().filter(|name| !lost.contains(name)).collect();
         let owners: BTreeMap<_, _> = self.published.owners().collect();

@@ -14,7 +14,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// The largest answer that is read: as many streams as a `ConfigMap` can hold.
 const MAX_BODY: usize = 1 << 20;
 
-/// What is told of somebody else's name: as long as the name of a pod may be.
+/// How much of somebody else's name an error shows: as long as the name of a pod may be.
 const LONGEST_NAME: usize = 253;
 
 /// What a worker says.

@@ -78,7 +78,7 @@ pub fn fingerprint(config: &str, state: &str) -> String {
 /// Reads the record.
 ///
 /// # Errors
-/// When a `ConfigMap` that is to be taken over cannot be read.
+/// When a `ConfigMap` that was handed over cannot be read.
 pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result<History, Error> {
     let memory = evidence.memory;
     let Some(share) = share else {

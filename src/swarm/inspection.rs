@@ -255,7 +255,7 @@ fn worker(worker: &Worker, now: Instant) -> PageWorker {
     }
 }
 
-/// What is told of one.
+/// What the page says of one.
 pub(super) fn page((namespace, name): &Key, told: &Told, now: Instant) -> Page {
     let releasing = told.releasing.iter().map(|(stream, worker, epoch, since)| PageReleasing {
         id: stream.to_string(),

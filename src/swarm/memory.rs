@@ -1,4 +1,5 @@
-//! What is remembered between passes and lost with the process: nothing of it decides who has a stream.
+//! What is remembered between passes and lost with the process. Who loses it waits longer, and gives no
+//! stream to a second worker.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

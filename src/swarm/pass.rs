@@ -135,7 +135,7 @@ pub(super) async fn look(
         memory.listed(view, confirmed.all);
     }
     // After that: a pod that was found in place of one that is gone has just been made, and is not to be
-    // restarted for what it has not told yet.
+    // restarted because it has not answered yet.
     memory.seen(view, published.as_deref());
     memory.pending(view, cluster.now());
     memory.evictions.seen(&view.pods);
@@ -283,7 +283,7 @@ impl Memory {
         }
     }
 
-    /// Counts what was done to a pod, and remembers who is to be left alone for a while.
+    /// Counts what was done to a pod, and remembers whose eviction was refused.
     fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>, now: Instant) {
         if let Some(action) = counted {
             let told = Arc::make_mut(&mut self.told);

@@ -128,7 +128,7 @@ pub struct WorkerExplanation {
 }
 
 impl Facts {
-    /// The newest that is told: by the leader, else by a pass on paper.
+    /// The newest that is known: from the leader, else from a pass on paper.
     fn page(&self) -> Option<&Page> {
         self.live.as_ref().ok().map(|(page, _)| page).or(self.run.first.as_ref())
     }

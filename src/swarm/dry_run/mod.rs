@@ -210,7 +210,7 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
         served.status = Some(passed.plan.status);
         let stirred = paper.advance(passed.plan.period);
         if !passed.idle || stirred {
-            // Between two waits that only a change ends: what is told then is of the way.
+            // Between two waits that only a change ends: such conditions are those on the way.
             rested = 0;
             run.hindered();
         } else if rested == 0 {

@@ -30,7 +30,7 @@ pub(super) enum Move {
     Report(usize),
     /// A worker that nobody hears of stops what its file does not list.
     Stop(usize),
-    /// A container ends, and is to be started again.
+    /// A container ends, and its kubelet has to start it again.
     Crash(usize),
     /// The workload, or somebody, deletes a pod; its kubelet ends its containers; its object goes.
     Delete(usize),

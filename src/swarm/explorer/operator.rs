@@ -144,7 +144,7 @@ impl<'a> Operator<'a> {
     pub(super) fn finish(&self, world: &mut World, writes: Option<usize>) -> Option<()> {
         let decided = world.decided.clone()?;
         if let Some(writes) = writes {
-            // Killed before a write that there is none of: the same as a kill between passes.
+            // There is no such write: the same as a kill between passes.
             let Desired { publish, immutable, refresh, .. } = &decided.desired;
             let all = [publish.is_some(), immutable.is_some(), world.told != decided.told];
             let all = all.into_iter().map(usize::from).sum::<usize>() + refresh.len();

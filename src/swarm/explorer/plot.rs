@@ -4,7 +4,7 @@ use serde_json::json;
 use super::world::Set;
 use crate::api::Swarm;
 
-/// What the user wants: so many workers, and this `Swarm`.
+/// What the user wants: a number of workers, and this `Swarm`.
 pub(super) struct Wish {
     pub replicas: usize,
     pub swarm: Swarm,
@@ -103,7 +103,7 @@ pub(super) fn plot(refresh: &str) -> Plot {
     }
 }
 
-/// So many workers for these streams.
+/// This number of workers for these streams.
 pub(super) fn wish(replicas: usize, streams: &[&str], refresh: &str) -> Wish {
     let swarm = json!({
         "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",

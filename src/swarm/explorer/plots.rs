@@ -5,7 +5,7 @@ use super::{
 };
 use crate::api::Mode;
 
-/// Nothing goes wrong in at least so many states: a search that comes nowhere finds nothing either.
+/// Nothing goes wrong in at least this number of states: a search that comes nowhere finds nothing either.
 fn is_sound(plot: &Plot, states: usize) {
     let found = explore(plot);
     assert!(found.violation.is_none(), "{:?}", found.violation);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::api::Mode;
 
-/// In so many fair rounds everything has come to rest: each needs a few for the file, and as many for a
+/// The fair rounds after which everything has come to rest: each needs a few for the file, and as many for a
 /// restart of each worker.
 pub(super) const ROUNDS: usize = 60;
 

@@ -125,7 +125,7 @@ pub type Good = Vec<Option<Arc<Published>>>;
 /// Reads the record.
 ///
 /// # Errors
-/// When a `ConfigMap` that is to be taken over cannot be read.
+/// When a `ConfigMap` that was handed over cannot be read.
 pub fn of(swarm: &Swarm, view: &View, evidence: Evidence<'_>) -> Result<(History, Good), Error> {
     let (memory, told) = (evidence.memory, evidence.told);
     let record = Record::of(swarm, view, memory);

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Of how many workers it is told why they are waited for: each costs a look at all workers.
+/// The most workers of which the page says why they are waited for: each costs a look at all workers.
 const WAITING: usize = 100;
 
 impl Decision<'_> {

@@ -7,7 +7,7 @@ use traffic_operator::placement::part;
 use super::{Stage, proxy::Kill, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
 
-/// For so long nothing is to be written: longer than the period of a pass.
+/// How long nothing may be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// The first three workers of that name read different parts.

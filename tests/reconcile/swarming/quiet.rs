@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Stage, sample, streams};
 use crate::bench::{eventually, run};
 
-/// For so long nothing is to be written: longer than the period of a pass.
+/// How long nothing may be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// Watches for a while: each Swarm may refresh its status once, and nothing else is written.

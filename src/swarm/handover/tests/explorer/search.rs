@@ -7,7 +7,7 @@ use std::{
 
 use super::model::{File, Move, STREAMS, Set, State, WORKERS, World, has};
 
-/// In so many fair rounds everything has come to rest: each needs a few for the file, and as many for
+/// The fair rounds after which everything has come to rest: each needs a few for the file, and as many for
 /// a restart of each worker.
 const ROUNDS: usize = 60;
 

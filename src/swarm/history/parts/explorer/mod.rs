@@ -19,7 +19,7 @@ use world::{Move, Plot, Weak, World};
 /// As many states as a search visits: some seconds.
 const MOST: usize = 12_000;
 
-/// In so many fair rounds everything has come to rest.
+/// The fair rounds after which everything has come to rest.
 const ROUNDS: usize = 40;
 
 struct Found {
