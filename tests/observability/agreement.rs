@@ -257,6 +257,25 @@ fn the_samples_of_the_pages_are_those_of_the_repository() {
     }
 }
 
+/// A worker looks for its part at one path, and for the key of its answers beside the parts.
+#[test]
+fn the_sample_of_several_files_mounts_every_part_where_its_workers_look() {
+    let sample = documents_of(&read(&root().join("deploy/samples/swarm-files.yaml")));
+    let swarm: Swarm = serde_json::from_value(sample[0].clone()).expect("a Swarm");
+    let files = swarm.spec.config_map.files;
+    let pod = &sample[1]["spec"]["template"]["spec"];
+    let argument = format!("--config-files={files}");
+    assert_eq!(pod["containers"][0]["args"], json!(["agent", "worker", argument]));
+    let item = |name: &str, key: &str, path: String| json!({"configMap": {"name": name, "items": [{"key": key, "path": path}]}});
+    let key = "acknowledge.key";
+    let mut sources = vec![item(&swarm.config_map(), key, key.into())];
+    for (i, part) in swarm.parts().iter().enumerate() {
+        sources.push(item(part, "config.yml", format!("part-{i}/config.yml")));
+    }
+    assert_eq!(pod["volumes"][0]["projected"]["sources"], json!(sources));
+    assert!(files > 1 && sample[1]["metadata"]["name"] == *swarm.spec.workload.name);
+}
+
 /// When the Swarm of the page was created.
 const BEGAN: u64 = 1_790_000_000;
 
