@@ -8,6 +8,7 @@ use std::{
 use super::{
     datastore::{CalicoPeer, Snapshot},
     fabric::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
+    steps::{Goal, Step, Write},
 };
 use crate::{
     api::{
@@ -176,6 +177,13 @@ impl Ground {
     #[must_use]
     pub fn marks(&self, node: &str) -> Option<&Marks> {
         self.nodes.get(node).map(|actual| &actual.marks)
+    }
+
+    /// The writes of a step on the way to a goal.
+    #[must_use]
+    pub fn writes(&self, step: &Step, goal: &Goal) -> Vec<Write> {
+        let labelled = |node: &str| self.marks(node).is_some_and(|marks| marks.label.is_some());
+        step.writes((&goal.label.0, &goal.label.1), labelled)
     }
 
     /// The nodes that reflect routes, by name.

@@ -12,10 +12,10 @@ use super::{
     datastore,
     gate::{Measured, Shut},
     memory::{Memory, Told},
-    planner::{Slot, Target},
+    planner::Target,
     report,
     settings::Settings,
-    steps::{self, Goal, Step, Why},
+    steps::{self, Goal, Step, Why, Write},
 };
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
@@ -92,14 +92,11 @@ pub struct Fitness {
     pub frozen: Option<String>,
 }
 
-/// Key and value of the label of reflectors.
-pub type Label = (Arc<str>, Arc<str>);
-
 /// What is to be written.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
-    /// One step.
-    pub step: Option<(Step, Label)>,
+    /// One step and its writes.
+    pub step: Option<(Step, Vec<Write>)>,
     /// The nodes that are to have a `CalicoNodeStatus`, if that is what the gate asks.
     pub statuses: Vec<Arc<str>>,
     /// What is remembered from now on.
@@ -138,7 +135,7 @@ pub fn plan(
         Ok((snapshot, ground)) => (snapshot, ground),
         Err(calico) => return Ok(report::unknown(set, calico)),
     };
-    let Decision { target, goal, left, unfit_since } =
+    let Decision { target, goal, left, unfit_since, unsound, refused } =
         match decide(set, observed, &settings, ground) {
             Ok(decision) => decision,
             Err(refusal) => {
@@ -162,8 +159,10 @@ pub fn plan(
         ground,
         target: &target,
         left,
+        unsound,
         next: Next::Done,
         taken,
+        refused,
         unfit_since,
     };
     if view.taken.is_none() && target.freeze.is_none() && !snapshot.locked {
@@ -183,46 +182,46 @@ pub(super) struct View<'a> {
     pub ground: &'a Ground,
     pub target: &'a Target,
     pub left: Vec<Step>,
+    /// Why they are not gone for.
+    pub unsound: Option<steps::Refused>,
     pub next: Next,
     /// A BGPPeer of somebody else's that has a name of ours.
     pub taken: Option<String>,
+    /// Why the topology that the spec asks for is not gone for; the one in use is kept up.
+    pub refused: Option<String>,
     /// Since when reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
 }
 
 /// Tries the steps that are left, in their order.
 ///
-/// `gate` says whether the sessions are there that a step stands on; `blind` whether a step may be taken
-/// though nobody can say.
+/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says whether the
+/// sessions are there that a step stands on.
 pub fn choose(
     ground: &Ground,
     goal: &Goal,
     left: &[Step],
+    unsound: Option<&steps::Refused>,
     gate: impl Fn(&Step) -> Result<(), Shut>,
-    blind: impl Fn(&Step) -> bool,
 ) -> Next {
-    if left.is_empty() {
-        return Next::Done;
-    }
-    if goal.mesh != Some(true)
-        && let Err(why) = steps::sound(ground, goal)
-    {
-        return Next::Refuse(None, why);
+    let harmless = |step: &&Step| step.repairs() || **step == Step::Mesh(true);
+    if let Some(why) = unsound {
+        let repair = left.iter().find(harmless).cloned();
+        return repair.map_or_else(|| Next::Refuse(None, why.clone()), Next::Take);
     }
     let mut refused = None;
-    for step in left {
+    for step in left.iter().flat_map(Step::tries) {
         let after = step.after(&ground.fabric, &goal.label.0, &goal.label.1);
         if let Err(why) = step.admit(&ground.fabric, &after) {
-            refused.get_or_insert((step.clone(), why));
+            refused.get_or_insert((step, why));
             continue;
         }
         if !step.needs_gate() {
-            return Next::Take(step.clone());
+            return Next::Take(step);
         }
-        return match gate(step) {
-            Ok(()) => Next::Take(step.clone()),
-            Err(shut) if shut.is_blind() && blind(step) => Next::Take(step.clone()),
-            Err(shut) => Next::Wait(step.clone(), shut),
+        return match gate(&step) {
+            Ok(()) => Next::Take(step),
+            Err(shut) => Next::Wait(step, shut),
         };
     }
     refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
@@ -245,24 +244,7 @@ impl View<'_> {
             let expected = expected(self.ground, &discounted, false);
             opens(self.settings, &expected, self.observed, last)
         };
-        // Who takes the place of a dead reflector takes nothing away.
-        let blind = |step: &Step| {
-            let Step::Mark { why: Why::Promote, slots } = step else { return false };
-            let last = known_step(self.set, &self.observed.memory);
-            let waited =
-                last.is_none_or(|last| elapsed(last, self.observed.now) >= self.settings.wait);
-            waited && slots.iter().all(|slot| !self.is_held(slot))
-        };
-        choose(self.ground, goal, &self.left, gate, blind)
-    }
-
-    /// Whether a node that is up holds the slot.
-    fn is_held(&self, slot: &Slot) -> bool {
-        self.ground.reflectors().any(|(node, marks)| {
-            marks.slot == Some(slot.id)
-                && *node != slot.node
-                && self.ground.fabric.node(node).is_some_and(|node| node.up)
-        })
+        choose(self.ground, goal, &self.left, self.unsound.as_ref(), gate)
     }
 
     fn finish(self, goal: &Goal) -> Plan<Desired, RouteReflectorSetStatus> {
@@ -275,7 +257,7 @@ impl View<'_> {
         };
         let refusal = match &self.next {
             Next::Refuse(step, why) => Some(refusal(step.as_ref(), why)),
-            _ => None,
+            _ => self.refused.clone(),
         };
         if refusal.is_some() && refusal != memory.refused {
             memory.counters.refusals += 1;
@@ -303,7 +285,7 @@ impl View<'_> {
             });
         }
         let step = match &self.next {
-            Next::Take(step) if writes => Some((step.clone(), goal.label.clone())),
+            Next::Take(step) if writes => Some((step.clone(), self.ground.writes(step, goal))),
             _ => None,
         };
         let statuses = match (&self.next, self.settings.gate) {
@@ -375,7 +357,8 @@ pub fn sketch(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -> S
     let Ok(Decision { target, left, .. }) = decide(set, observed, settings, ground) else {
         return Sketch::default();
     };
-    let chooses = left.iter().any(|step| matches!(step, Step::Mark { why: Why::Promote, .. }));
+    let promotes = |step: &Step| matches!(step, Step::Mark { why: Why::Repair | Why::Promote, .. });
+    let chooses = left.iter().any(promotes);
     let leaving = target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect();
     Sketch { leaving, chooses, moves: !left.is_empty() }
 }

@@ -1,7 +1,7 @@
 //! The whole way, gone on paper: what would be done, step by step, and what each step would cost.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
+    fmt::Write as _,
     sync::Arc,
 };
 
@@ -16,10 +16,10 @@ use super::{
     memory::Memory,
     plan::{self, Calico, Fitness, Next, Observed},
     settings::Settings,
-    steps::Step,
+    steps::{NodeWrite, Step, Write},
 };
 use crate::{
-    api::{CLUSTER_ID_ANNOTATION, GROUP_LABEL, RouteReflectorSet, SLOT_LABEL},
+    api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
     controller::Error,
     nodes::{Speaker, Texts},
 };
@@ -49,54 +49,37 @@ fn change(texts: &mut Texts, changes: &[(&str, Option<&str>)]) {
 
 impl Stage {
     /// Takes a step: the objects are then as the API server would have them.
-    pub fn take(&mut self, step: &Step, (key, value): (&str, &str), set: &str) {
-        match step {
-            Step::LabelClients { nodes, .. } => {
-                for (node, group) in nodes {
-                    self.edit(node, |speaker| {
-                        change(&mut speaker.labels, &[(GROUP_LABEL, group.as_deref())]);
+    pub fn take(&mut self, step: &Step, label: (&str, &str), set: &str) {
+        let labelled = |node: &str| {
+            let there = self.speakers.iter().find(|speaker| *speaker.name == *node);
+            there.is_some_and(|s| s.labels.iter().any(|(key, _)| **key == *label.0))
+        };
+        for write in step.writes(label, labelled) {
+            match write {
+                Write::Node(NodeWrite { node, labels, cluster_id }) => {
+                    let labels: Vec<_> = labels.iter().map(|(k, v)| (&**k, v.as_deref())).collect();
+                    self.edit(&node, |speaker| change(&mut speaker.labels, &labels));
+                    if let Some(id) = cluster_id {
+                        self.identify(&node, id.map(|id| id.to_string()).as_deref());
+                    }
+                }
+                Write::Peer(peer) => {
+                    self.snapshot.peers.retain(|there| there.name != peer.name);
+                    self.snapshot.peers.push(CalicoPeer {
+                        name: peer.name,
+                        node_selector: Some(peer.node_selector),
+                        peer_selector: Some(peer.peer_selector),
+                        reverse: true,
+                        ours: true,
+                        set: Some(set.to_owned()),
+                        ..CalicoPeer::default()
                     });
                 }
-            }
-            Step::WritePeer { peer, .. } => {
-                self.snapshot.peers.retain(|there| there.name != peer.name);
-                self.snapshot.peers.push(CalicoPeer {
-                    name: peer.name.clone(),
-                    node_selector: Some(peer.node_selector.clone()),
-                    peer_selector: Some(peer.peer_selector.clone()),
-                    reverse: true,
-                    ours: true,
-                    set: Some(set.to_owned()),
-                    ..CalicoPeer::default()
-                });
-            }
-            Step::DeletePeer { name, .. } => {
-                self.snapshot.peers.retain(|there| there.name != *name);
-            }
-            Step::Mark { slots, .. } => {
-                for slot in slots {
-                    let id = slot.id.to_string();
-                    self.edit(&slot.node, |speaker| {
-                        let kept = speaker.labels.iter().find(|(k, _)| **k == *key);
-                        let value = kept.map_or_else(|| value.into(), |(_, v)| Arc::clone(v));
-                        let labels =
-                            [(key, Some(&*value)), (SLOT_LABEL, Some(&*id)), (GROUP_LABEL, None)];
-                        change(&mut speaker.labels, &labels);
-                    });
-                    self.identify(&slot.node, Some(&slot.cluster_id.to_string()));
+                Write::DeletePeer { name, .. } => {
+                    self.snapshot.peers.retain(|there| there.name != name);
                 }
+                Write::Mesh(on) => self.snapshot.mesh = on,
             }
-            Step::Demote { nodes } => {
-                for leaver in nodes {
-                    self.edit(&leaver.node, |speaker| {
-                        let group = leaver.group.as_deref();
-                        let labels = [(key, None), (SLOT_LABEL, None), (GROUP_LABEL, group)];
-                        change(&mut speaker.labels, &labels);
-                    });
-                    self.identify(&leaver.node, None);
-                }
-            }
-            Step::Mesh(on) => self.snapshot.mesh = *on,
         }
     }
 
@@ -269,7 +252,8 @@ pub fn rehearse(
         let next = if refused.is_some() {
             Next::Done
         } else {
-            plan::choose(&ground, &decision.goal, &decision.left, |_| Ok(()), |_| true)
+            let unsound = decision.unsound.as_ref();
+            plan::choose(&ground, &decision.goal, &decision.left, unsound, |_| Ok(()))
         };
         let Next::Take(step) = next else {
             if let Next::Refuse(step, why) = next {

@@ -240,20 +240,25 @@ fn steps(view: &View<'_>) -> Vec<PlannedStep> {
     let mut lines: Vec<PlannedStep> = Vec::new();
     for step in &view.left {
         let word = step.word();
-        let line =
-            |node: Option<&Arc<str>>, slot: Option<u32>, peer: Option<&String>| PlannedStep {
-                step: word.into(),
+        let line = |node: Option<&Arc<str>>, slot: Option<u32>, peer: Option<(&str, &String)>| {
+            PlannedStep {
+                step: peer.map_or(word, |(word, _)| word).into(),
                 node: node.map(ToString::to_string),
                 slot: slot.map(i64::from),
-                peer: peer.cloned(),
+                peer: peer.map(|(_, name)| name.clone()),
                 waiting_for: None,
-            };
+            }
+        };
         match step {
             // The same nodes in smaller parts.
             Step::LabelClients { joining: true, .. } => {}
             Step::LabelClients { .. } | Step::Mesh(_) => lines.push(line(None, None, None)),
-            Step::WritePeer { peer, .. } => lines.push(line(None, None, Some(&peer.name))),
-            Step::DeletePeer { name, .. } => lines.push(line(None, None, Some(name))),
+            Step::Peers { write, delete, .. } => {
+                let writes = write.iter().map(|peer| ("WritePeer", &peer.name));
+                let deletes = delete.iter().map(|(name, _)| ("DeletePeer", name));
+                let peers = writes.chain(deletes);
+                lines.extend(peers.map(|peer| line(None, None, Some(peer))));
+            }
             Step::Mark { slots, .. } => {
                 lines.extend(slots.iter().map(|s| line(Some(&s.node), Some(s.id), None)));
             }
@@ -298,6 +303,10 @@ fn readiness(view: &View<'_>) -> Verdict {
     if let Next::Refuse(step, why) = &view.next {
         return no("PlanRefused", plan::refusal(step.as_ref(), why));
     }
+    if let Some(refused) = &view.refused {
+        let kept = view.target.topology.as_str();
+        return no("PlanRefused", format!("{refused}; topology {kept} is kept, and repaired"));
+    }
     let mut text = format!(
         "{} reflectors in topology {}",
         view.target.slots.len(),
@@ -319,7 +328,12 @@ fn readiness(view: &View<'_>) -> Verdict {
         text.push_str("; BGPPeers that cannot be read, and are not followed: ");
         text.push_str(&view.ground.unreadable.join(", "));
     }
-    verdict("Ready", Some(true), "Planned", text)
+    for note in &view.target.notes {
+        text.push_str("; ");
+        text.push_str(note);
+    }
+    let reason = if view.target.notes.is_empty() { "Planned" } else { "Adjusted" };
+    verdict("Ready", Some(true), reason, text)
 }
 
 fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
@@ -342,24 +356,28 @@ fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
 fn safe(view: &View<'_>) -> Verdict {
     let fabric = &view.ground.fabric;
     let no = |reason, text: String| verdict("RoutesSafe", Some(false), reason, text);
-    for rule in [Rule::Bird, Rule::Rfc] {
-        let missing = fabric.missing(rule);
-        if let Some((who, whose)) = missing.examples.first() {
-            let text =
-                format!("{who} has no route of {whose} ({} such pairs of nodes)", missing.pairs);
-            return no("RoutesMissing", text);
-        }
+    let missing = fabric.missing(Rule::Bird);
+    if let Some((who, whose)) = missing.examples.first() {
+        let text = format!("{who} has no route of {whose} ({} such pairs of nodes)", missing.pairs);
+        return no("RoutesMissing", text);
     }
-    for rule in [Rule::Bird, Rule::Rfc] {
-        if let Some((reflector, missing)) = fabric.worst_without_one(rule)
-            && let Some((who, whose)) = missing.examples.first()
-        {
-            let text = format!(
-                "{who} would lose the routes of {whose} if {reflector} failed ({} such pairs of nodes)",
-                missing.pairs
-            );
-            return no("NoRedundancy", text);
-        }
+    if let Some((reflector, missing)) = fabric.worst_without_one(Rule::Bird)
+        && let Some((who, whose)) = missing.examples.first()
+    {
+        let text = format!(
+            "{who} would lose the routes of {whose} if {reflector} failed ({} such pairs of nodes)",
+            missing.pairs
+        );
+        return no("NoRedundancy", text);
+    }
+    let letter = fabric.missing(Rule::Rfc);
+    if let Some((who, whose)) = letter.examples.first() {
+        let text = format!(
+            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route of {whose} \
+             ({} such pairs of nodes)",
+            letter.pairs
+        );
+        return verdict("RoutesSafe", Some(true), "Redundant", text);
     }
     verdict(
         "RoutesSafe",

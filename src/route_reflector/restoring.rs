@@ -53,7 +53,8 @@ impl RouteReflectorReconciler {
             }
             Next::Take(step) => {
                 let text = step.to_string();
-                desired.step = Some((step, goal.label.clone()));
+                let writes = ground.writes(&step, &goal);
+                desired.step = Some((step, writes));
                 text
             }
             Next::Wait(step, why) => {

@@ -1,10 +1,16 @@
 //! From what is there to what is to be, by single writes.
 //!
-//! Nothing is remembered: at each pass the writes that are still missing are listed in the order in
-//! which they keep routes, and the first that is *admissible* is taken. A write is admissible if the
-//! sessions that exist before and after it, unchanged on both ends, alone carry every route
-//! between nodes that it does not change, and if afterwards the loss of one reflector costs no more than
-//! it did. So it does not matter where the last process died, nor what others changed meanwhile.
+//! Nothing is remembered: each pass lists the steps that are still missing, in the order in which they
+//! keep routes, and takes the first that is *admissible*. A step is admissible if the sessions that exist
+//! before and after it, unchanged on both ends, alone carry every route between living nodes that it does
+//! not change, and if afterwards the loss of one reflector costs no more than it did. BIRD's rule decides
+//! (see [`Rule`](super::fabric::Rule)). So it does not matter where the last process died, nor what others
+//! changed meanwhile.
+//!
+//! Repair comes first and is never refused nor gated: a node that takes a slot whose holder is down takes
+//! nothing away from anybody ([`Why::Repair`]).
+//!
+//! A [`Step`] is a decision; its [`Write`]s are the same for the oracle, the dry run and the API server.
 //!
 //! Where clients of one reflector would be cut off from those of another on the way (from the mesh to
 //! zones, from one topology to another), everybody also peers with the reflectors of one zone, the
@@ -25,9 +31,11 @@ use crate::api::{GROUP_LABEL, SLOT_LABEL};
 
 mod admission;
 mod pending;
+mod write;
 
 pub use admission::{Refused, sound};
-pub use pending::{pending, slot_selector, way_back};
+pub use pending::{BRIDGE, pending, slot_selector, way_back};
+pub use write::{NodeWrite, Write, after};
 
 /// The BGPPeer of clients to every reflector: the original's; between topologies, to the bridge.
 pub const WIDE: &str = "peer-to-rrs-1";
@@ -44,6 +52,8 @@ pub struct Goal {
     pub slots: Vec<Slot>,
     /// The group of each client; `None` where there are no groups.
     pub groups: Option<BTreeMap<Arc<str>, Arc<str>>>,
+    /// The slots that the status knows and no living node holds: whoever takes one repairs.
+    pub vacant: BTreeSet<u32>,
     /// Our BGPPeers.
     pub peers: Vec<PeerSpec>,
     /// Whether the mesh is to be on, if that is ours to say.
@@ -95,19 +105,14 @@ pub enum Step {
         /// Whether the nodes have just joined.
         joining: bool,
     },
-    /// A BGPPeer of ours. `widens`: it only adds sessions.
-    WritePeer {
+    /// BGPPeers of ours are written and deleted. `widens`: sessions are only added.
+    Peers {
         /// What is written.
-        peer: PeerSpec,
-        /// Whether it takes none away.
+        write: Vec<PeerSpec>,
+        /// Names of those that go, with the version that the decision rests on.
+        delete: Vec<(String, String)>,
+        /// Whether it takes no session away.
         widens: bool,
-    },
-    /// A BGPPeer of ours goes.
-    DeletePeer {
-        /// Its name.
-        name: String,
-        /// What deleting it is tied to.
-        version: String,
     },
     /// A node gets label, slot and cluster id, in one patch.
     Mark {
@@ -130,6 +135,8 @@ pub enum Step {
 pub enum Why {
     /// It reflects already; only the slot is written.
     Adopt,
+    /// It becomes a reflector in a slot whose holder is down or gone.
+    Repair,
     /// It becomes a reflector.
     Promote,
     /// It gets another cluster id.
@@ -153,10 +160,10 @@ impl Step {
     pub fn word(&self) -> &'static str {
         match self {
             Self::LabelClients { .. } => "LabelClients",
-            Self::WritePeer { .. } => "WritePeer",
-            Self::DeletePeer { .. } => "DeletePeer",
+            Self::Peers { write, .. } if write.is_empty() => "DeletePeer",
+            Self::Peers { .. } => "WritePeer",
             Self::Mark { why: Why::Adopt, .. } => "Adopt",
-            Self::Mark { why: Why::Promote, .. } => "Promote",
+            Self::Mark { why: Why::Repair | Why::Promote, .. } => "Promote",
             Self::Mark { why: Why::Renumber, .. } => "Renumber",
             Self::Demote { .. } => "Demote",
             Self::Mesh(true) => "MeshOn",
@@ -169,8 +176,8 @@ impl Step {
     pub fn phase(&self) -> &'static str {
         match self {
             Self::LabelClients { .. } => "Labelling",
-            Self::WritePeer { widens: true, .. } => "Widening",
-            Self::WritePeer { .. } | Self::DeletePeer { .. } => "Narrowing",
+            Self::Peers { widens: true, .. } => "Widening",
+            Self::Peers { .. } => "Narrowing",
             Self::Mark { why: Why::Renumber, .. } => "Renumbering",
             Self::Mark { .. } => "Promoting",
             Self::Demote { .. } => "Demoting",
@@ -184,7 +191,7 @@ impl Step {
     pub fn changed(&self) -> BTreeSet<Arc<str>> {
         match self {
             Self::LabelClients { nodes, joining: true } => nodes.keys().cloned().collect(),
-            Self::Mark { why: Why::Promote | Why::Renumber, slots } => {
+            Self::Mark { why, slots } if *why != Why::Adopt => {
                 slots.iter().map(|slot| Arc::clone(&slot.node)).collect()
             }
             Self::Demote { nodes } => nodes.iter().map(|leaver| Arc::clone(&leaver.node)).collect(),
@@ -197,53 +204,46 @@ impl Step {
     pub fn needs_gate(&self) -> bool {
         match self {
             Self::LabelClients { joining, .. } => *joining,
-            Self::WritePeer { widens, .. } => !widens,
-            Self::DeletePeer { .. } | Self::Demote { .. } | Self::Mesh(false) => true,
-            Self::Mark { why, .. } => *why != Why::Adopt,
+            Self::Peers { widens, .. } => !widens,
+            Self::Demote { .. } | Self::Mesh(false) => true,
+            Self::Mark { why, .. } => matches!(why, Why::Promote | Why::Renumber),
             Self::Mesh(true) => false,
         }
+    }
+
+    /// Whether it puts a node into a slot whose holder is down.
+    #[must_use]
+    pub fn repairs(&self) -> bool {
+        matches!(self, Self::Mark { why: Why::Repair, .. })
+    }
+
+    /// The step, and then each of its parts: a round that is refused as a whole may be done one by one.
+    pub fn tries(&self) -> impl Iterator<Item = Self> {
+        let parts: Vec<Self> = match self {
+            Self::Mark { why, slots } if slots.len() > 1 => {
+                let part = |slot: &Slot| Self::Mark { why: *why, slots: vec![slot.clone()] };
+                slots.iter().map(part).collect()
+            }
+            Self::Demote { nodes } if nodes.len() > 1 => {
+                nodes.iter().map(|leaver| Self::Demote { nodes: vec![leaver.clone()] }).collect()
+            }
+            Self::Peers { write, delete, widens } if write.len() + delete.len() > 1 => {
+                let part = |write, delete| Self::Peers { write, delete, widens: *widens };
+                let writes = write.iter().map(|peer| part(vec![peer.clone()], vec![]));
+                let deletes = delete.iter().map(|peer| part(vec![], vec![peer.clone()]));
+                writes.chain(deletes).collect()
+            }
+            _ => vec![],
+        };
+        std::iter::once(self.clone()).chain(parts)
     }
 
     /// The network after it.
     #[must_use]
     pub fn after(&self, before: &Fabric, key: &str, value: &str) -> Fabric {
-        let with_peers =
-            |peers: Vec<Peer>| Fabric::new(before.nodes().to_vec(), peers, before.mesh());
-        let others = |name: &str| {
-            let others = before.peers().iter().filter(|peer| *peer.name != *name);
-            others.cloned().collect::<Vec<_>>()
-        };
-        let with_nodes = |change: &dyn Fn(&Node) -> Option<Node>| {
-            let nodes = before.nodes().iter();
-            let nodes = nodes.map(|node| change(node).unwrap_or_else(|| node.clone()));
-            Fabric::new(nodes.collect(), before.peers().to_vec(), before.mesh())
-        };
-        match self {
-            Self::LabelClients { nodes, .. } => with_nodes(&|node| {
-                let group = nodes.get(&node.name)?;
-                let labels = node.labels.with(&[(GROUP_LABEL, group.as_deref())]);
-                Some(Node { labels, ..node.clone() })
-            }),
-            Self::WritePeer { peer, .. } => {
-                let mut peers = others(&peer.name);
-                peers.extend(parsed(peer));
-                with_peers(peers)
-            }
-            Self::DeletePeer { name, .. } => with_peers(others(name)),
-            Self::Mark { slots, .. } => with_nodes(&|node| {
-                let slot = slots.iter().find(|slot| slot.node == node.name)?;
-                let labels = marked(&node.labels, key, value, slot.id);
-                Some(Node { labels, cluster_id: Some(slot.cluster_id), ..node.clone() })
-            }),
-            Self::Demote { nodes } => with_nodes(&|node| {
-                let leaver = nodes.iter().find(|leaver| leaver.node == node.name)?;
-                let group = leaver.group.as_deref();
-                let labels =
-                    node.labels.with(&[(key, None), (SLOT_LABEL, None), (GROUP_LABEL, group)]);
-                Some(Node { labels, cluster_id: None, ..node.clone() })
-            }),
-            Self::Mesh(on) => Fabric::new(before.nodes().to_vec(), before.peers().to_vec(), *on),
-        }
+        let labelled =
+            |node: &str| before.node(node).is_some_and(|node| node.labels.get(key).is_some());
+        after(before, &self.writes((key, value), labelled))
     }
 }
 
@@ -254,12 +254,26 @@ impl fmt::Display for Step {
             Self::LabelClients { nodes, .. } => {
                 write!(f, "giving {} nodes their group", nodes.len())
             }
-            Self::WritePeer { peer, .. } => write!(f, "writing BGPPeer {}", peer.name),
-            Self::DeletePeer { name, .. } => write!(f, "deleting BGPPeer {name}"),
+            Self::Peers { write, delete, .. } => {
+                let list = |f: &mut fmt::Formatter<'_>, verb: &str, all: Vec<&str>| match &*all {
+                    [one] => write!(f, "{verb} BGPPeer {one}"),
+                    _ => write!(f, "{verb} {} BGPPeers", all.len()),
+                };
+                if !write.is_empty() {
+                    list(f, "writing", write.iter().map(|peer| &*peer.name).collect())?;
+                }
+                if !write.is_empty() && !delete.is_empty() {
+                    f.write_str(" and ")?;
+                }
+                if !delete.is_empty() {
+                    list(f, "deleting", delete.iter().map(|(name, _)| &**name).collect())?;
+                }
+                Ok(())
+            }
             Self::Mark { why, slots } => {
                 let word = match why {
                     Why::Adopt => "adopting",
-                    Why::Promote => "promoting",
+                    Why::Repair | Why::Promote => "promoting",
                     Why::Renumber => "giving another cluster id to",
                 };
                 write!(f, "{word} {}", names(slots.iter().map(|slot| &*slot.node)))

@@ -1,5 +1,5 @@
 //! Writes what was decided.
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
@@ -10,14 +10,14 @@ use super::{
     RouteReflectorReconciler,
     datastore::{self, Datastore, WantedPeer},
     plan::{self, Desired},
-    steps::{Step, Why},
+    steps::{NodeWrite, Step, Why, Write},
 };
 use crate::{
-    api::{CLUSTER_ID_ANNOTATION, GROUP_LABEL, RouteReflectorSet, SLOT_LABEL},
+    api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
     controller::{Error, Notice, merge_params},
 };
 
-/// How many nodes are patched at once where clients get their groups.
+/// How many nodes are patched at once, where clients get their groups.
 const CONCURRENCY: usize = 8;
 
 impl From<datastore::Error> for Error {
@@ -50,7 +50,7 @@ impl RouteReflectorReconciler {
             }
             memory.asked = desired.statuses;
         }
-        let Some((step, label)) = desired.step else {
+        let Some((step, writes)) = desired.step else {
             self.memories.put(&name, memory);
             return Ok(vec![]);
         };
@@ -58,25 +58,38 @@ impl RouteReflectorReconciler {
         memory.last_step = Some(plan::whole(Timestamp::now()));
         memory.statuses = super::gate::Measured::default();
         self.memories.put(&name, memory);
-        let result = self.take(&name, datastore, &step, (&label.0, &label.1)).await;
+        let result = self.write_all(&name, datastore, writes).await;
         let word = if result.is_ok() { "done" } else { "failed" };
         self.memories.change(&name, |memory| {
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
         });
-        result.map(|()| told(&step))
+        result.map(|()| notices(&step))
     }
 
-    /// Takes one step.
-    async fn take(
+    /// Writes to nodes at once where there are many, everything else in its order.
+    async fn write_all(
         &self,
         set: &str,
         datastore: &Datastore,
-        step: &Step,
-        (key, value): (&str, &str),
+        writes: Vec<Write>,
     ) -> Result<(), Error> {
-        match step {
-            Step::LabelClients { nodes, .. } => self.label(nodes).await?,
-            Step::WritePeer { peer, .. } => {
+        let (nodes, others): (Vec<_>, Vec<_>) =
+            writes.into_iter().partition(|write| matches!(write, Write::Node(_)));
+        let results = futures::stream::iter(nodes)
+            .map(|write| async move { self.write_one(set, datastore, write).await });
+        // Every node is tried, whatever became of the one before.
+        let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
+        results.into_iter().collect::<Result<(), Error>>()?;
+        for write in others {
+            self.write_one(set, datastore, write).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_one(&self, set: &str, datastore: &Datastore, write: Write) -> Result<(), Error> {
+        match write {
+            Write::Node(write) => self.write_node(datastore, &write).await?,
+            Write::Peer(peer) => {
                 let wanted = WantedPeer {
                     name: &peer.name,
                     node_selector: &peer.node_selector,
@@ -85,60 +98,38 @@ impl RouteReflectorReconciler {
                 };
                 datastore.apply_peer(&wanted).await?;
             }
-            Step::DeletePeer { name, version } => {
-                datastore.delete_peer(name, version).await?;
+            Write::DeletePeer { name, version } => {
+                datastore.delete_peer(&name, &version).await?;
             }
-            Step::Mark { slots, .. } => {
-                for slot in slots {
-                    let there = self.nodes.speakers().into_iter();
-                    let there = there.filter(|speaker| speaker.name == slot.node);
-                    let labelled = there.flat_map(|s| s.labels.iter().cloned().collect::<Vec<_>>());
-                    let kept = labelled.into_iter().find(|(k, _)| **k == *key);
-                    let value = kept.map_or_else(|| value.to_owned(), |(_, v)| v.to_string());
-                    let mut metadata = json!({
-                        "labels": {key: value, SLOT_LABEL: slot.id.to_string(), GROUP_LABEL: Value::Null}
-                    });
-                    if in_kubernetes(datastore) {
-                        // One write: a reflector that nobody looks for is cut off, and so is one that is
-                        // looked for and reflects nothing.
-                        metadata["annotations"] =
-                            json!({CLUSTER_ID_ANNOTATION: slot.cluster_id.to_string()});
-                    }
-                    self.patch(&slot.node, &metadata).await?;
-                    // Until it has its id it stays in the mesh, with some sessions more.
-                    datastore.set_cluster_id(&slot.node, Some(slot.cluster_id)).await?;
-                }
-            }
-            Step::Demote { nodes } => {
-                for leaver in nodes {
-                    datastore.set_cluster_id(&leaver.node, None).await?;
-                    let group = leaver.group.as_deref();
-                    let mut metadata = json!({"labels": {key: Value::Null, SLOT_LABEL: Value::Null, GROUP_LABEL: group}});
-                    if in_kubernetes(datastore) {
-                        metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: Value::Null});
-                    }
-                    self.patch(&leaver.node, &metadata).await?;
-                }
-            }
-            Step::Mesh(on) => {
-                datastore.set_mesh(*on).await?;
+            Write::Mesh(on) => {
+                datastore.set_mesh(on).await?;
             }
         }
         Ok(())
     }
 
-    async fn label(&self, nodes: &BTreeMap<Arc<str>, Option<Arc<str>>>) -> Result<(), Error> {
-        let patches: Vec<_> = nodes
+    /// Labels and cluster id. In etcd they are two writes: until a node has its id, and as soon as it has
+    /// lost it, it is in the mesh, with some sessions more.
+    async fn write_node(&self, datastore: &Datastore, write: &NodeWrite) -> Result<(), Error> {
+        let labels: serde_json::Map<String, Value> = write
+            .labels
             .iter()
-            .map(|(node, group)| {
-                (Arc::clone(node), json!({"labels": {GROUP_LABEL: group.as_deref()}}))
-            })
+            .map(|(key, value)| (key.to_string(), json!(value.as_deref())))
             .collect();
-        let results = futures::stream::iter(patches)
-            .map(|(node, metadata)| async move { self.patch(&node, &metadata).await });
-        // Every node is tried, whatever became of the one before.
-        let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
-        results.into_iter().collect()
+        let mut metadata = json!({"labels": labels});
+        if write.cluster_id == Some(None) {
+            datastore.set_cluster_id(&write.node, None).await?;
+        }
+        if let (Some(id), true) = (write.cluster_id, in_kubernetes(datastore)) {
+            // One write: a reflector that nobody looks for is cut off, and so is one that is looked for
+            // and reflects nothing.
+            metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: id.map(|id| id.to_string())});
+        }
+        self.patch(&write.node, &metadata).await?;
+        if let Some(Some(id)) = write.cluster_id {
+            datastore.set_cluster_id(&write.node, Some(id)).await?;
+        }
+        Ok(())
     }
 
     async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {
@@ -161,8 +152,8 @@ fn in_kubernetes(datastore: &Datastore) -> bool {
     matches!(datastore, Datastore::Kubernetes(_))
 }
 
-/// What there is to tell of a step that was taken.
-fn told(step: &Step) -> Vec<Notice> {
+/// The events of a step that was taken.
+fn notices(step: &Step) -> Vec<Notice> {
     let notice = |reason, note: String, node: Option<&Arc<str>>| Notice {
         warning: false,
         reason,
@@ -173,18 +164,20 @@ fn told(step: &Step) -> Vec<Notice> {
         Step::LabelClients { nodes, .. } => {
             vec![notice("ClientsLabelled", format!("{} nodes have their group", nodes.len()), None)]
         }
-        Step::WritePeer { peer, .. } => {
-            vec![notice("PeerWritten", format!("wrote BGPPeer {}", peer.name), None)]
-        }
-        Step::DeletePeer { name, .. } => {
-            vec![notice("PeerDeleted", format!("deleted BGPPeer {name}"), None)]
+        Step::Peers { write, delete, .. } => {
+            let written = names(write.iter().map(|peer| &*peer.name));
+            let written =
+                written.map(|names| notice("PeerWritten", format!("wrote {names}"), None));
+            let gone = names(delete.iter().map(|(name, _)| &**name));
+            let gone = gone.map(|names| notice("PeerDeleted", format!("deleted {names}"), None));
+            written.into_iter().chain(gone).collect()
         }
         Step::Mark { why, slots } => slots
             .iter()
             .map(|slot| {
                 let (reason, verb) = match why {
                     Why::Adopt => ("Adopted", "has"),
-                    Why::Promote => ("Promoted", "takes"),
+                    Why::Repair | Why::Promote => ("Promoted", "takes"),
                     Why::Renumber => ("Renumbered", "keeps"),
                 };
                 let note = format!(
@@ -205,5 +198,15 @@ fn told(step: &Step) -> Vec<Notice> {
             let word = if *on { "on" } else { "off" };
             vec![notice("MeshSwitched", format!("the node-to-node mesh is {word}"), None)]
         }
+    }
+}
+
+/// BGPPeers in one line; none of nothing.
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<_> = names.collect();
+    match &*names {
+        [] => None,
+        [one] => Some(format!("BGPPeer {one}")),
+        [first, .., last] => Some(format!("{} BGPPeers, {first} to {last}", names.len())),
     }
 }

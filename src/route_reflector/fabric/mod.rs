@@ -48,7 +48,7 @@ mod tokens;
 pub use change::Change;
 pub use labels::Labels;
 pub use missing::Missing;
-pub use paths::{LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
+pub use paths::{Cluster, LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
 pub use selector::{MAX_LENGTH, Selector, SelectorError};
 pub use sessions::{Expected, Sessions};
 
@@ -195,10 +195,16 @@ impl Fabric {
         missing::worst(&graph, &self.roster(), rule)
     }
 
-    /// How many paths the tables hold with `add paths on`, as Calico's template has it: at most, so with the nodes that are
-    /// down.
+    /// How many paths the tables hold with `add paths on`, as Calico's template has it: those of nodes that
+    /// are up.
     #[must_use]
     pub fn paths(&self, rule: Rule) -> Paths {
+        Paths::new(&self.classes.graph(), rule)
+    }
+
+    /// The same with the nodes that are down, which may still speak BGP: the most that can be measured.
+    #[must_use]
+    pub fn most_paths(&self, rule: Rule) -> Paths {
         Paths::new(&self.classes.whole(), rule)
     }
 

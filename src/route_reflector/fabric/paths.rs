@@ -4,19 +4,20 @@
 //! only the best, and each comes back from all reflectors that it can. What ends that are the lists of cluster ids:
 //! with an id per reflector the paths of one prefix are all the ways through the mesh of reflectors, and their
 //! number grows like a factorial.
+use std::net::Ipv4Addr;
+
 use super::{
     Rule,
-    graph::{Graph, List, others},
+    graph::{Graph, Link, List, Vertex, others},
 };
 
-/// Paths of one prefix at one reflector that are still taken for quiet. Measured with BIRD 2.0 and 18 nodes: 75
-/// (nine reflectors, every client with all of them, an id per zone) settle within seconds; 326 (six reflectors,
-/// an id each) are not quiet after a minute and cost a hundred times the processor time. Between the two
-/// nothing is known, so this is the doubled quiet one.
-pub const LIMIT_AT_REFLECTOR: u64 = 150;
+/// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and 250 are quiet
+/// 4 to 12 s after a cold start, at 60 to 170 µs of processor time for each path at each node, and 477 after
+/// 19 s at three times that price. Six ids (326, one for each reflector) are not quiet after a minute.
+pub const LIMIT_AT_REFLECTOR: u64 = 250;
 
-/// The same at a client, which passes nothing on: 225 where it was quiet, 1,956 where it was not.
-pub const LIMIT_AT_CLIENT: u64 = 450;
+/// The same at a client, which passes nothing on: 462 are quiet after 13 s.
+pub const LIMIT_AT_CLIENT: u64 = 500;
 
 /// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a calico-node may
 /// be expected to have to spare.
@@ -50,7 +51,44 @@ pub struct Load {
     pub table: u64,
 }
 
+/// Reflectors of one cluster id, for [`Paths::of_clusters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// How many reflectors have the id.
+    pub reflectors: usize,
+    /// How many of them every client peers with, and not only the clients of this cluster.
+    pub shared: usize,
+}
+
 impl Paths {
+    /// The paths of clients that each peer with the reflectors of one cluster and the shared ones of all, where
+    /// all reflectors peer with each other. By BIRD's rule.
+    #[must_use]
+    pub fn of_clusters(clusters: &[Cluster]) -> Self {
+        // Of each cluster: the reflectors for its own clients, those for all, and two clients.
+        let place = |class: usize| (class / 3, class % 3);
+        let vertex = |class: usize| {
+            let (cluster, kind) = place(class);
+            let Cluster { reflectors, shared } = clusters[cluster];
+            let size = [reflectors.saturating_sub(shared), shared.min(reflectors), 2][kind];
+            let id = u32::try_from(cluster).unwrap_or(u32::MAX);
+            let cluster_id = (kind < 2).then(|| Ipv4Addr::from_bits(id));
+            let size = u32::try_from(size).unwrap_or(u32::MAX);
+            Vertex { size, reflector: kind < 2, cluster_id }
+        };
+        let link = |a: usize, b: usize| {
+            let ((cluster_a, a), (cluster_b, b)) = (place(a), place(b));
+            let same = cluster_a == cluster_b;
+            match (a < 2, b < 2) {
+                (true, true) => Some(Link { clients: (!same, !same) }),
+                (true, false) => (same || a == 1).then_some(Link { clients: (true, false) }),
+                (false, true) => (same || b == 1).then_some(Link { clients: (false, true) }),
+                (false, false) => None,
+            }
+        };
+        Self::new(&Graph::new(3 * clusters.len(), vertex, link), Rule::Bird)
+    }
+
     /// Whether BIRD can be expected to bear it.
     #[must_use]
     pub fn bearable(&self) -> bool {
@@ -58,6 +96,14 @@ impl Paths {
         !self.exceeded
             && fits(self.reflector, LIMIT_AT_REFLECTOR)
             && fits(self.client, LIMIT_AT_CLIENT)
+    }
+
+    /// The same where so many nodes announce a prefix each, whatever the fabric's own number is.
+    #[must_use]
+    pub fn bearable_with(&self, nodes: usize) -> bool {
+        let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
+        let table = |load: Load| load.per_prefix.saturating_mul(nodes) <= LIMIT_PER_TABLE;
+        self.bearable() && table(self.reflector) && table(self.client)
     }
 
     pub(super) fn new(graph: &Graph, rule: Rule) -> Self {

@@ -9,7 +9,7 @@ use crate::{
     nodes::{Readiness, Speaker},
     route_reflector::{
         actual::Ground,
-        planner::{self, Member, Previous, PreviousSlot, Refusal, Target},
+        planner::{self, Member, Previous, PreviousSlot, Refusal, Rules, Target},
         report,
         settings::Settings,
         steps::{self, Goal, Step},
@@ -18,19 +18,27 @@ use crate::{
     selector::Selector,
 };
 
-/// What is to be, and the writes that are missing.
+/// Set by every kubelet.
+const OS_LABEL: &str = "kubernetes.io/os";
+
+/// What a pass goes for, and the steps that are missing.
 pub struct Decision {
     pub target: Target,
     pub goal: Goal,
     pub left: Vec<Step>,
+    /// Why the steps are not gone for: the goal would cost routes. What repairs is done all the same.
+    pub unsound: Option<steps::Refused>,
+    /// Why another topology than the one in use is not gone for.
+    pub refused: Option<String>,
     /// Since when reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
 }
 
-/// Decides what is to be.
+/// Decides who reflects. What the spec asks for and cannot be had never stops repair: the topology in use is
+/// then kept up.
 ///
 /// # Errors
-/// What rules and nodes do not allow.
+/// What rules and nodes do not allow, where nothing is in use yet.
 pub fn decide(
     set: &RouteReflectorSet,
     observed: &Observed,
@@ -39,10 +47,53 @@ pub fn decide(
 ) -> Result<Decision, Refusal> {
     let unfit_since = unfit_since(set, observed);
     let members = members(settings, observed, ground, &unfit_since);
-    let target = planner::target(&settings.rules, &members, &previous(set, ground))?;
-    let goal = goal(settings, &target);
-    let left = steps::pending(ground, &goal);
-    Ok(Decision { target, goal, left, unfit_since })
+    let previous = previous(set, ground);
+    let towards = |rules: &Rules| -> Result<Decision, Refusal> {
+        let target = planner::target(rules, &members, &previous)?;
+        let goal = goal(settings, ground, &previous, &target);
+        let left = steps::pending(ground, &goal);
+        let unsound = if left.is_empty() { None } else { steps::sound(ground, &goal).err() };
+        let unfit_since = unfit_since.clone();
+        Ok(Decision { target, goal, left, unsound, refused: None, unfit_since })
+    };
+    let mut wanted = towards(&settings.rules);
+    if let Some(why) = not_multi(&settings.rules, &wanted) {
+        let simple = Rules { topology: Topology::Simple, ..settings.rules.clone() };
+        wanted = towards(&simple);
+        if let Ok(decision) = &mut wanted {
+            let note = format!("topology Simple is used in place of Multi: {why}");
+            decision.target.notes.push(note);
+        }
+    }
+    let refused = match &wanted {
+        Ok(Decision { unsound: None, .. }) => return wanted,
+        Ok(Decision { unsound: Some(why), target, .. }) => {
+            format!("topology {}: {why}", target.topology.as_str())
+        }
+        Err(refusal) => refusal.to_string(),
+    };
+    let in_use = previous.topology.filter(|in_use| match &wanted {
+        Ok(decision) => decision.target.topology != *in_use,
+        Err(_) => settings.rules.topology != *in_use,
+    });
+    let Some(topology) = in_use else { return wanted };
+    let kept = towards(&Rules { topology, ..settings.rules.clone() });
+    kept.map(|kept| Decision { refused: Some(refused), ..kept }).or(wanted)
+}
+
+/// Why topology Simple serves where the spec asks for Multi.
+fn not_multi(rules: &Rules, wanted: &Result<Decision, Refusal>) -> Option<String> {
+    if rules.topology != Topology::Multi {
+        return None;
+    }
+    match wanted {
+        Ok(Decision { target, unsound, .. }) => {
+            let unsound = || unsound.as_ref().map(ToString::to_string);
+            target.crowded.clone().or_else(unsound)
+        }
+        Err(refusal @ Refusal::ManyIds { .. }) => Some(refusal.to_string()),
+        Err(_) => None,
+    }
 }
 
 /// Since when nodes have been unfit: as the status has it, and from now on for others. While there is no
@@ -94,8 +145,10 @@ fn members(
             not_ready_for,
             closed: speaker.cordoned
                 || taints::keeping_out(&speaker.taints, &settings.tolerations).is_some(),
-            // Who speaks no BGP, or that of another AS, reflects nothing.
+            // Who speaks no BGP, or that of another AS, reflects nothing; nor does Windows, where Calico's
+            // BGP is not BIRD's.
             suitable: address.is_some()
+                && label(OS_LABEL) != Some("windows")
                 && matches(&settings.selector) != Some(false)
                 && matches(&settings.forbidden) != Some(true),
             preferred: matches(&settings.preferred) == Some(true),
@@ -136,11 +189,19 @@ fn previous(set: &RouteReflectorSet, ground: &Ground) -> Previous {
     Previous { topology, slots: slots.collect(), groups }
 }
 
-fn goal(settings: &Settings, target: &Target) -> Goal {
+fn goal(settings: &Settings, ground: &Ground, previous: &Previous, target: &Target) -> Goal {
     let grouped = target.topology != Topology::Simple;
+    let known = previous.slots.iter().map(|slot| slot.id);
+    let held = ground.reflectors().filter_map(|(_, marks)| marks.slot);
+    let living = |slot: &u32| {
+        ground.reflectors().any(|(node, marks)| {
+            marks.slot == Some(*slot) && ground.fabric.node(node).is_some_and(|node| node.up)
+        })
+    };
     Goal {
         label: settings.label.clone(),
         slots: target.slots.clone(),
+        vacant: known.chain(held).filter(|slot| !living(slot)).collect(),
         groups: grouped.then(|| target.groups.clone()),
         peers: target.peers.clone(),
         mesh: settings.migrate.then_some(false),

@@ -30,6 +30,7 @@ pub fn restoration(settings: &Settings, ground: &Ground) -> Goal {
     Goal {
         label: settings.label.clone(),
         slots: vec![],
+        vacant: BTreeSet::new(),
         groups: (grouped && reflects).then(BTreeMap::new),
         peers: if reflects { kept(settings, ground) } else { vec![] },
         mesh: Some(true),
@@ -75,7 +76,7 @@ pub fn back(
     let expected = expected(ground, &discounted, true);
     let last = last_step(set, &observed.memory);
     let gate = |_: &Step| opens(settings, &expected, observed, last);
-    let next = choose(ground, &goal, &left, gate, |_| false);
+    let next = choose(ground, &goal, &left, None, gate);
     let leaving = ground.reflectors().map(|(node, _)| Arc::clone(node)).collect();
     let told =
         Told { steps_left: left.len(), ..told(ground, &leaving, observed.measured.as_ref()) };

@@ -11,8 +11,8 @@ use crate::route_reflector::{actual::Ground, fabric::Rule, memory::Told};
 /// callers add.
 pub fn told(ground: &Ground, leaving: &BTreeSet<Arc<str>>, measured: Option<&Counts>) -> Told {
     let fabric = &ground.fabric;
-    let worst = fabric.worst_without_one(Rule::Rfc).map_or(0, |(_, missing)| missing.pairs);
-    let missing = fabric.missing(Rule::Rfc).pairs;
+    let worst = fabric.worst_without_one(Rule::Bird).map_or(0, |(_, missing)| missing.pairs);
+    let missing = fabric.missing(Rule::Bird).pairs;
     let mut slots: BTreeMap<(Arc<str>, &'static str), usize> = BTreeMap::new();
     for (node, _) in ground.reflectors() {
         let up = fabric.node(node).is_some_and(|node| node.up);
@@ -24,7 +24,7 @@ pub fn told(ground: &Ground, leaving: &BTreeSet<Arc<str>>, measured: Option<&Cou
         let zone = ground.zone(node).cloned().unwrap_or_default();
         *slots.entry((zone, state)).or_default() += 1;
     }
-    let paths = fabric.paths(Rule::Bird);
+    let paths = fabric.most_paths(Rule::Bird);
     Told {
         slots,
         mesh: fabric.mesh(),

@@ -9,18 +9,29 @@ use super::{
     Leave, Leaving, Previous, Roll, Rules, Slot,
     layout::{self, Layout},
     roll::{Rank, Standing},
+    size,
     zones::spread,
 };
-use crate::api::route_reflector_set::{Scope, Topology};
+use crate::api::route_reflector_set::{IdScope, Scope, Topology};
 
 /// What was chosen.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub desired: usize,
+    /// Set if the topology has no room for as many as the count asks for.
+    pub fitted: Option<Fitted>,
     /// By slot.
     pub seats: Vec<Seat>,
     /// Reflectors that are to be none: node, slot, why.
     pub leavers: Vec<(usize, u32, Leave)>,
+}
+
+/// What the count asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fitted {
+    pub wanted: usize,
+    /// Different cluster ids.
+    pub ids: usize,
 }
 
 /// A node in a slot.
@@ -106,19 +117,34 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Pre
     };
     let zones: Vec<_> = roll.zones().into_iter().filter(|(zone, _)| counts(*zone)).collect();
     let all: Vec<Vec<Choice>> = zones.iter().map(|(_, indices)| options(roll, indices)).collect();
-    let (desired, taken) = match rules.count.scope {
-        Scope::PerZone => per_zone(rules, roll, &zones, &all),
+    let (mut desired, mut quotas) = match rules.count.scope {
+        Scope::PerZone => {
+            let quotas = per_zone(rules, roll, &zones, &all);
+            (quotas.iter().sum(), quotas)
+        }
         Scope::Cluster => {
             let now = roll.held(0..roll.len());
             let desired = rules.count.desired(now, &roll.count(0..roll.len()));
-            if zonal {
-                // Judged with every node ready: those that are not must not take a zone its second.
-                let desired = desired.max(layout::least(zones.len()));
-                (desired, heads(&all, &spread(desired, &all)))
-            } else {
-                (desired, anywhere(desired, &all))
-            }
+            // Judged with every node ready: those that are not must not take a zone its second.
+            let least = if zonal { layout::least(zones.len()) } else { 0 };
+            let desired = desired.max(least);
+            (desired, spread(desired, &all))
         }
+    };
+    let wanted = desired;
+    let ids = match rules.id_scope(layout.topology) {
+        IdScope::Set => 1,
+        IdScope::Zone => quotas.iter().filter(|quota| **quota > 0).count(),
+        IdScope::Slot => wanted,
+    };
+    let fitted = size::fit(rules, layout.topology, &mut quotas, roll.len());
+    if fitted {
+        desired = quotas.iter().sum();
+    }
+    let taken = if zonal || rules.count.scope == Scope::PerZone {
+        heads(&all, &quotas)
+    } else {
+        anywhere(desired, &all)
     };
     let stays: BTreeSet<usize> = taken.iter().copied().collect();
     let mut leavers: Vec<_> =
@@ -126,6 +152,7 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Pre
     roll.worst_first(&mut leavers);
     let mut chosen = number(roll, &taken, &leavers, previous, zonal);
     chosen.desired = desired;
+    chosen.fitted = fitted.then_some(Fitted { wanted, ids });
     for leaver in &mut chosen.leavers {
         if leaver.2 == Leave::Surplus && !counts(roll.members[leaver.0].zone()) {
             leaver.2 = Leave::NotSuitable;
@@ -174,18 +201,12 @@ fn anywhere(desired: usize, all: &[Vec<Choice>]) -> Vec<usize> {
 }
 
 /// The number is computed in each zone, and none is carried to another.
-fn per_zone(
-    rules: &Rules,
-    roll: &Roll,
-    zones: &[Zone],
-    all: &[Vec<Choice>],
-) -> (usize, Vec<usize>) {
+fn per_zone(rules: &Rules, roll: &Roll, zones: &[Zone], all: &[Vec<Choice>]) -> Vec<usize> {
     let quota = |(zone, options): (&Zone, &Vec<Choice>)| {
         let indices = || zone.1.iter().copied();
         rules.count.desired(roll.held(indices()), &roll.count(indices())).min(options.len())
     };
-    let quotas: Vec<_> = zones.iter().zip(all).map(quota).collect();
-    (quotas.iter().sum(), heads(all, &quotas))
+    zones.iter().zip(all).map(quota).collect()
 }
 
 /// Numbers of slots that are in use, and those that were.
@@ -283,5 +304,5 @@ fn number(
         })
         .collect();
     let seat = |(id, member): (u32, usize)| Seat { id, member, trouble: roll.trouble(member) };
-    Chosen { desired: 0, seats: seats.into_iter().map(seat).collect(), leavers }
+    Chosen { desired: 0, fitted: None, seats: seats.into_iter().map(seat).collect(), leavers }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Previous, Refusal, Roll, Rules, Slot, peers};
+use super::{Previous, Roll, Rules, Slot, peers};
 use crate::{api::route_reflector_set::Topology, placement::hash};
 
 mod even;
@@ -53,11 +53,11 @@ pub(super) fn form(
     roll: &Roll,
     slots: &[Slot],
     previous: &Previous,
-) -> Result<Groups, Refusal> {
+) -> Groups {
     match topology {
-        Topology::Zonal => Ok(zonal(guests, roll, slots)),
-        Topology::Multi => multi(rules, roll, slots, previous),
-        Topology::Simple | Topology::Auto => Ok(Groups::default()),
+        Topology::Zonal => zonal(guests, roll, slots),
+        Topology::Multi => multi(rules.peers_per_client, roll, slots, previous),
+        Topology::Simple | Topology::Auto => Groups::default(),
     }
 }
 
@@ -89,17 +89,7 @@ fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
 }
 
 /// A fixed number of groups for each zone, each with slots of its own.
-fn multi(
-    rules: &Rules,
-    roll: &Roll,
-    slots: &[Slot],
-    previous: &Previous,
-) -> Result<Groups, Refusal> {
-    let (peers, ids) =
-        (rules.peers_per_client, slots.iter().map(|s| s.cluster_id).collect::<BTreeSet<_>>());
-    if ids.len() < 2 && peers < slots.len() {
-        return Err(Refusal::OneIdForMulti { slots: slots.len(), peers });
-    }
+fn multi(peers: usize, roll: &Roll, slots: &[Slot], previous: &Previous) -> Groups {
     let mut zones: BTreeSet<Option<&Arc<str>>> = roll.zones().into_keys().collect();
     if zones.len() > 1 {
         // Nodes without a zone are spread over the groups of all.
@@ -128,7 +118,7 @@ fn multi(
     }
     divide(&all, &strays, &mut of_node);
     let slots = even::deal(&all, slots, peers, &previous.groups);
-    Ok(Groups { of_node, slots })
+    Groups { of_node, slots }
 }
 
 /// A group of topology Multi.

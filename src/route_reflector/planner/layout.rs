@@ -1,7 +1,7 @@
 //! Which topology, and which zones have reflectors of their own.
 use std::sync::Arc;
 
-use super::{Previous, Refusal, Roll, Rules, count::Nodes};
+use super::{Previous, Refusal, Roll, Rules, count::Nodes, size};
 use crate::api::route_reflector_set::{IdScope, Scope, Topology};
 
 /// A zone needs two: one may be lost, or be replaced.
@@ -10,17 +10,6 @@ const REFLECTORS_PER_ZONE: usize = 2;
 /// Auto is Zonal for so many zones: one is nothing to divide, and each needs a cluster id of its own.
 const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
 
-/// How many reflectors Auto divides among so many zones. With Calico's `add paths on` every reflector passes on
-/// every path, so their number grows with the product over the zones: with more reflectors than these a node
-/// would hold more paths to one prefix than is known to be quiet.
-fn most_of_auto(zones: usize) -> usize {
-    match zones {
-        ..=2 => usize::MAX,
-        3 => 12,
-        _ => 8,
-    }
-}
-
 /// What was chosen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -28,11 +17,13 @@ pub(super) struct Layout {
     pub topology: Topology,
     /// Zones that have no reflectors of their own in topology Zonal.
     pub guests: Vec<Arc<str>>,
+    /// In what it differs from the spec.
+    pub notes: Vec<String>,
 }
 
 impl Layout {
     fn plain(topology: Topology) -> Self {
-        Self { topology, guests: Vec::new() }
+        Self { topology, guests: Vec::new(), notes: Vec::new() }
     }
 }
 
@@ -63,7 +54,9 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
             };
             let layout = zonal(rules, roll, eye).ok().filter(|layout| {
                 let zones = roll.zones().keys().flatten().count() - layout.guests.len();
-                ZONES_OF_AUTO.contains(&zones) && total(rules, roll, eye) <= most_of_auto(zones)
+                let sizes = size::even(total(rules, roll, eye), zones);
+                ZONES_OF_AUTO.contains(&zones)
+                    && size::has_room(rules, Topology::Zonal, &sizes, roll.len())
             });
             Ok(layout.unwrap_or_else(|| Layout::plain(Topology::Simple)))
         }
@@ -116,6 +109,17 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
             return Err(Refusal::SmallZone { zone: zone.clone(), candidates });
         }
     }
+    // What somebody asked for and has is kept up, whatever zones come to the cluster.
+    let kept = eye == Eye::InUse && rules.topology == Topology::Zonal;
+    while kept && !room(rules, zones.len(), roll.len()) {
+        let holds = |zone: &&Arc<str>| {
+            (0..roll.len()).any(|i| roll.is_holder(i) && roll.members[i].zone() == Some(*zone))
+        };
+        let Some(last) = zones.iter().rposition(|(zone, _)| !holds(zone)) else { break };
+        let (zone, nodes) = zones.remove(last);
+        guests.push((zone.clone(), nodes.suitable));
+    }
+    guests.sort();
     if zones.is_empty() {
         let small = guests.into_iter().next();
         return Err(match small {
@@ -123,11 +127,25 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
             None => Refusal::NoZones { label: rules.zone_label.clone() },
         });
     }
-    enough(rules, roll, eye, &zones)?;
-    Ok(Layout {
-        topology: Topology::Zonal,
-        guests: guests.into_iter().map(|(zone, _)| zone).collect(),
-    })
+    if !kept && !room(rules, zones.len(), roll.len()) {
+        let most = (1..zones.len()).rev().find(|&most| room(rules, most, roll.len()));
+        return Err(Refusal::ManyZones { zones: zones.len(), most: most.unwrap_or(0) });
+    }
+    let mut notes = Vec::new();
+    match enough(rules, roll, eye, &zones) {
+        Ok(()) => {}
+        Err(few) if kept => {
+            notes.push(format!("two reflectors in each zone are kept: {few}"));
+        }
+        Err(few) => return Err(few),
+    }
+    let guests = guests.into_iter().map(|(zone, _)| zone).collect();
+    Ok(Layout { topology: Topology::Zonal, guests, notes })
+}
+
+/// Whether so many zones can have two reflectors each.
+fn room(rules: &Rules, zones: usize, nodes: usize) -> bool {
+    size::has_room(rules, Topology::Zonal, &vec![REFLECTORS_PER_ZONE; zones], nodes)
 }
 
 /// Whether the count gives each zone its reflectors.

@@ -33,6 +33,7 @@ mod ratio;
 mod refusal;
 mod roll;
 mod rules;
+mod size;
 mod zones;
 
 pub use cluster_ids::{MOST_IDS, Pool};
@@ -45,6 +46,7 @@ pub use ratio::{InvalidRatio, Ratio};
 pub use refusal::Refusal;
 pub use rules::{Ids, Rules};
 
+use choice::Fitted;
 use roll::Roll;
 
 /// A node, as far as it matters here.
@@ -132,6 +134,10 @@ pub struct Target {
     pub leaving: Vec<Leaving>,
     /// Zones too small for reflectors of their own, whose nodes are clients of the first group.
     pub guests: Vec<Arc<str>>,
+    /// In what all this differs from the spec, in sentences.
+    pub notes: Vec<String>,
+    /// Why topology Multi does not serve for this, if it does not.
+    pub crowded: Option<String>,
     /// Set if nothing may be written, and everything above is what is there.
     pub freeze: Option<Freeze>,
 }
@@ -219,15 +225,33 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     if !roll.members.iter().any(|member| member.is_usable()) {
         return frozen(rules, &roll, previous);
     }
-    let layout = layout::choose(rules, &roll, previous)?;
+    let mut layout = layout::choose(rules, &roll, previous)?;
     let chosen = choice::choose(rules, &roll, &layout, previous);
+    if let Some(Fitted { wanted, ids }) = chosen.fitted {
+        let (topology, most) = (layout.topology, chosen.desired);
+        // Who begins is asked to decide; what runs is kept up and repaired.
+        if previous.topology != Some(topology) && ids > MOST_IDS {
+            let scope = rules.id_scope(topology);
+            return Err(Refusal::ManyIds { scope, needed: ids });
+        }
+        if previous.topology != Some(topology) {
+            return Err(Refusal::ManyReflectors { topology, most, wanted });
+        }
+        layout.notes.push(format!(
+            "{most} reflectors in place of the {wanted} that count gives: with more in topology {} there is \
+             no room to replace one; for more use topology Simple with clusterID.per Set",
+            topology.as_str()
+        ));
+    }
     if chosen.seats.is_empty() {
         return frozen(rules, &roll, previous);
     }
     let ids = cluster_ids::assign(rules, layout.topology, &roll, &chosen, previous)?;
     let slots: Vec<_> =
         chosen.seats.iter().zip(ids).map(|(seat, id)| seat.slot(&roll, id)).collect();
-    let groups = groups::form(rules, layout.topology, &layout.guests, &roll, &slots, previous)?;
+    let groups = groups::form(rules, layout.topology, &layout.guests, &roll, &slots, previous);
+    let multi = layout.topology == Topology::Multi;
+    let crowded = if multi { size::crowded(rules, &slots) } else { None };
     let mut by_zone: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     for slot in &slots {
         *by_zone.entry(slot.zone.clone().unwrap_or_default()).or_default() += 1;
@@ -242,6 +266,8 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
         group_slots: groups.slots,
         leaving: chosen.leaving(&roll),
         guests: layout.guests,
+        notes: layout.notes,
+        crowded,
         freeze: None,
     })
 }
@@ -276,6 +302,8 @@ fn frozen(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Target, Ref
         peers: peers::all(topology, &rules.key, &previous.groups),
         leaving: Vec::new(),
         guests: Vec::new(),
+        notes: Vec::new(),
+        crowded: None,
         freeze: Some(Freeze::NoCandidates),
     })
 }

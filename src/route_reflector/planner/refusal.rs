@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::{MOST_IDS, cluster_ids::Pool};
-use crate::api::route_reflector_set::IdScope;
+use crate::api::route_reflector_set::{IdScope, Topology};
 
 /// Why there is no target. The text names the field that can change it; nothing is to be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,15 +105,27 @@ pub enum Refusal {
         "spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"
     )]
     OneIdForZones,
-    /// The same in topology Multi.
+    /// There is no room to replace a reflector.
     #[error(
-        "spec.topology: Multi with one cluster id for all {slots} reflectors loses routes unless every client peers with each of them (spec.peersPerClient is {peers}); use topology Simple, or nodes in two to four zones and clusterID.per Zone"
+        "spec.topology: Zonal has no room to replace a reflector in {zones} zones{}; use topology Simple", at_most(*.most)
     )]
-    OneIdForMulti {
-        /// How many reflectors there are.
-        slots: usize,
-        /// How many of them a client has.
-        peers: usize,
+    ManyZones {
+        /// How many zones there are.
+        zones: usize,
+        /// How many can be served.
+        most: usize,
+    },
+    /// Tables would overflow while one is replaced.
+    #[error(
+        "spec.count: with topology {} and these zones at most {most} reflectors leave room to replace one, and the count gives {wanted}; set count.max to {most}, or use topology Simple with clusterID.per Set", topology.as_str()
+    )]
+    ManyReflectors {
+        /// The topology.
+        topology: Topology,
+        /// How many there can be.
+        most: usize,
+        /// How many there would be.
+        wanted: usize,
     },
     /// The number of paths explodes.
     #[error(
@@ -149,6 +161,10 @@ pub enum Refusal {
 
 fn few(count: usize) -> String {
     if count == 0 { "none".into() } else { format!("{count}") }
+}
+
+fn at_most(zones: usize) -> String {
+    if zones == 0 { String::new() } else { format!(" (in at most {zones} it has)") }
 }
 
 fn addresses(count: usize) -> String {

@@ -9,13 +9,13 @@ use super::{BETWEEN, Goal, Leaver, Step, WIDE, Why};
 use crate::{
     api::SLOT_LABEL,
     route_reflector::{
-        actual::{Ground, Marks, OurPeer},
+        actual::{Ground, OurPeer},
         planner::{PeerSpec, Slot, wide_peer},
     },
 };
 
 /// Reflectors of a bridge: two may fail.
-const BRIDGE: usize = 3;
+pub const BRIDGE: usize = 3;
 
 /// How many nodes that have just joined are given their group at once: each loses its own routes for a
 /// moment, and has little to lose.
@@ -29,12 +29,15 @@ pub fn pending(ground: &Ground, goal: &Goal) -> Vec<Step> {
         steps.push(Step::Mesh(true));
     }
     steps.extend(adoptions(ground, goal));
+    // Before everything that serves the living: nodes that join would keep a cut-off zone waiting.
+    steps.extend(marks(ground, goal, Why::Repair));
     steps.extend(wider_peers(ground, goal));
     steps.extend(labels(ground, goal));
     steps.extend(narrower_bridge(ground, goal));
     steps.extend(marks(ground, goal, Why::Renumber));
-    steps.extend(marks(ground, goal, Why::Promote));
+    // Who is replaced goes before the next one comes: never more than one reflector too many.
     steps.extend(demotions(ground, goal));
+    steps.extend(marks(ground, goal, Why::Promote));
     if steps.is_empty() {
         steps.extend(narrower_peers(ground, goal));
     } else {
@@ -51,9 +54,11 @@ pub fn pending(ground: &Ground, goal: &Goal) -> Vec<Step> {
 }
 
 /// What a slot's node still needs, if anything.
-fn needs(slot: &Slot, marks: &Marks) -> Option<Why> {
+fn needs(ground: &Ground, goal: &Goal, slot: &Slot) -> Option<Why> {
+    let marks = ground.marks(&slot.node)?;
     if !marks.is_reflector() || marks.label.is_none() {
-        return Some(Why::Promote);
+        let repairs = goal.vacant.contains(&slot.id);
+        return Some(if repairs { Why::Repair } else { Why::Promote });
     }
     if marks.cluster_id != Some(slot.cluster_id) {
         return Some(Why::Renumber);
@@ -61,10 +66,14 @@ fn needs(slot: &Slot, marks: &Marks) -> Option<Why> {
     (marks.slot != Some(slot.id) || marks.group.is_some()).then_some(Why::Adopt)
 }
 
+/// Whether the slot's node reflects already.
+fn serves(ground: &Ground, slot: &Slot) -> bool {
+    let marks = ground.marks(&slot.node);
+    marks.is_some_and(|marks| marks.is_reflector() && marks.label.is_some())
+}
+
 fn adoptions(ground: &Ground, goal: &Goal) -> Option<Step> {
-    let adopts = |slot: &&Slot| {
-        ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) == Some(Why::Adopt))
-    };
+    let adopts = |slot: &&Slot| needs(ground, goal, slot) == Some(Why::Adopt);
     let slots: Vec<_> = goal.slots.iter().filter(adopts).cloned().collect();
     (!slots.is_empty()).then_some(Step::Mark { why: Why::Adopt, slots })
 }
@@ -73,7 +82,7 @@ fn adoptions(ground: &Ground, goal: &Goal) -> Option<Step> {
 fn marks(ground: &Ground, goal: &Goal, why: Why) -> Vec<Step> {
     let mut by_zone: BTreeMap<Option<&Arc<str>>, Vec<Slot>> = BTreeMap::new();
     for slot in &goal.slots {
-        if ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) == Some(why)) {
+        if needs(ground, goal, slot) == Some(why) {
             by_zone.entry(slot.zone.as_ref()).or_default().push(slot.clone());
         }
     }
@@ -93,7 +102,7 @@ fn demotions(ground: &Ground, goal: &Goal) -> Vec<Step> {
             continue;
         }
         let taken = marks.slot.and_then(holder).is_none_or(|slot| {
-            ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks).is_none())
+            ground.marks(&slot.node).is_some() && needs(ground, goal, slot).is_none()
         });
         if taken {
             let group = goal.groups.as_ref().and_then(|groups| groups.get(node).cloned());
@@ -109,7 +118,7 @@ fn demotions(ground: &Ground, goal: &Goal) -> Vec<Step> {
 }
 
 /// BGPPeers that are missing or can be widened.
-fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
+fn wider_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
     let mut wanted = goal.peers.clone();
     let planned = wanted.iter().position(|peer| peer.name == WIDE);
     match planned {
@@ -122,17 +131,15 @@ fn wider_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
     }
     // Those that everybody's sessions come from are there before those of a group.
     wanted.sort_by_key(|peer| (peer.name != BETWEEN, peer.name != WIDE));
-    let steps = wanted.into_iter().filter_map(|peer| {
-        let Some(there) = ground.ours.get(&peer.name) else {
-            return Some(Step::WritePeer { peer, widens: true });
-        };
+    let wider = wanted.into_iter().filter_map(|peer| {
+        let Some(there) = ground.ours.get(&peer.name) else { return Some(peer) };
         if peer.name == WIDE && planned.is_none() {
             return None;
         }
-        let both = union(there, &peer)?;
-        (both != as_spec(&peer.name, there)).then_some(Step::WritePeer { peer: both, widens: true })
+        union(there, &peer).filter(|both| *both != as_spec(&peer.name, there))
     });
-    steps.collect()
+    let write: Vec<_> = wider.collect();
+    (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: true })
 }
 
 /// On the way to one id for all: the reflectors that have it, and the next that is to get it. Reflectors of one
@@ -157,8 +164,11 @@ fn narrower_bridge(ground: &Ground, goal: &Goal) -> Option<Step> {
     let is_planned = goal.peers.iter().any(|peer| peer.name == WIDE);
     let all = wide_peer(&goal.label.0);
     let renumbers = !marks(ground, goal, Why::Renumber).is_empty();
-    (!is_planned && renumbers && there.peer_selector == all.peer_selector)
-        .then(|| Step::WritePeer { peer: bridge(ground, goal), widens: false })
+    (!is_planned && renumbers && there.peer_selector == all.peer_selector).then(|| Step::Peers {
+        write: vec![bridge(ground, goal)],
+        delete: vec![],
+        widens: false,
+    })
 }
 
 /// All clients with the reflectors of one zone: of one whose reflectors have their ids already, if there is
@@ -227,9 +237,8 @@ fn slots(selector: &str) -> Option<BTreeSet<u32>> {
 fn needs_bridge(ground: &Ground, goal: &Goal) -> bool {
     let reflects = |slot: &u32| {
         let holder = goal.slots.iter().find(|goal| goal.id == *slot);
-        holder.is_some_and(|slot| {
-            ground.marks(&slot.node).is_some_and(|marks| needs(slot, marks) != Some(Why::Promote))
-        }) || ground.reflectors().any(|(_, marks)| marks.slot == Some(*slot))
+        holder.is_some_and(|slot| serves(ground, slot))
+            || ground.reflectors().any(|(_, marks)| marks.slot == Some(*slot))
     };
     let of_groups = goal.peers.iter().filter(|peer| peer.name != BETWEEN && peer.name != WIDE);
     of_groups.into_iter().any(|peer| {
@@ -238,32 +247,27 @@ fn needs_bridge(ground: &Ground, goal: &Goal) -> bool {
     })
 }
 
-/// BGPPeers that are more than they are to be.
-fn narrower_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let mut steps = vec![];
+/// BGPPeers that are more than the goal has: all at once, since what remains is what carries.
+fn narrower_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
+    let (mut write, mut delete) = (vec![], vec![]);
     for (name, there) in &ground.ours {
         match goal.peers.iter().find(|peer| peer.name == *name) {
-            None => {
-                steps.push(Step::DeletePeer { name: name.clone(), version: there.version.clone() });
-            }
-            Some(peer) if *peer != as_spec(name, there) => {
-                steps.push(Step::WritePeer { peer: peer.clone(), widens: false });
-            }
+            None => delete.push((name.clone(), there.version.clone())),
+            Some(peer) if *peer != as_spec(name, there) => write.push(peer.clone()),
             Some(_) => {}
         }
     }
-    steps
+    let some = !write.is_empty() || !delete.is_empty();
+    some.then_some(Step::Peers { write, delete, widens: false })
 }
 
 /// BGPPeers that are ours and say what we would never have written: handed over by somebody, or changed.
-fn strange_peers(ground: &Ground, goal: &Goal) -> Vec<Step> {
-    let steps = narrower_peers(ground, goal).into_iter();
-    let strange = |name: &str| {
-        ground.ours.get(name).is_some_and(|there| slots(&there.peer_selector).is_none())
-    };
-    steps
-        .filter(|step| matches!(step, Step::WritePeer { peer, .. } if strange(&peer.name)))
-        .collect()
+fn strange_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
+    let Some(Step::Peers { mut write, .. }) = narrower_peers(ground, goal) else { return None };
+    write.retain(|peer| {
+        ground.ours.get(&peer.name).is_some_and(|there| slots(&there.peer_selector).is_none())
+    });
+    (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: false })
 }
 
 /// Clients whose group is another: all at once if that is possible, else those that have joined by tens,

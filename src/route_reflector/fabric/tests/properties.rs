@@ -180,7 +180,7 @@ proptest! {
         lab.nodes.iter_mut().for_each(|node| node.up = true);
         for rule in RULES {
             let learned = naive::learned(&lab, &BTreeSet::new(), &none(), rule);
-            let found = fabric.paths(rule);
+            let found = fabric.most_paths(rule);
             for (load, reflector) in [(found.reflector, true), (found.client, false)] {
                 let nodes = lab.nodes.iter().enumerate();
                 let of: Vec<usize> = nodes

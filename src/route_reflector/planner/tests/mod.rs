@@ -27,6 +27,7 @@ mod peering;
 mod properties;
 mod refusals;
 mod replacing;
+mod sizes;
 mod speed;
 mod spreading;
 

@@ -111,7 +111,6 @@ fn ids_that_cannot_be() {
     };
     let five = "a:5 b:5 c:5 d:5 e:5";
     for (topology, per, scope, needed) in [
-        (Topology::Zonal, None, "Zone", 5),
         (Topology::Multi, None, "Zone", 5),
         (Topology::Simple, Some(IdScope::Zone), "Zone", 5),
         (Topology::Simple, Some(IdScope::Slot), "Slot", 10),
@@ -120,6 +119,14 @@ fn ids_that_cannot_be() {
         let cluster = Cluster::new(five).topology(topology).count(10);
         assert_eq!(refused(cluster, |rules| rules.ids.per = per), many(scope, needed));
     }
+    assert_eq!(
+        Cluster::new(five).topology(Topology::Zonal).count(10).refused(),
+        "spec.topology: Zonal has no room to replace a reflector in 5 zones (in at most 4 it has); use topology Simple"
+    );
+    assert_eq!(
+        Cluster::new("a:9 b:9 c:9").topology(Topology::Zonal).count(20).refused(),
+        "spec.count: with topology Zonal and these zones at most 14 reflectors leave room to replace one, and the count gives 20; set count.max to 14, or use topology Simple with clusterID.per Set"
+    );
     let small = |pool: &str, has: &str, needed: usize| {
         format!(
             "spec.clusterID.pool: {pool} has {has} that can be cluster ids (1.0.0.0 to 239.255.255.255, without 127.0.0.0/8 and the addresses of nodes), and {needed} are needed"
@@ -148,12 +155,14 @@ fn ids_that_cannot_be() {
 fn multi_with_one_id_for_all() {
     let text = |slots: usize| {
         format!(
-            "spec.topology: Multi with one cluster id for all {slots} reflectors loses routes unless every client peers with each of them (spec.peersPerClient is 3); use topology Simple, or nodes in two to four zones and clusterID.per Zone"
+            "with one cluster id for all {slots} reflectors it loses routes unless every client peers with each of them (spec.peersPerClient is 3)"
         )
     };
     let multi = |zones: &str, count| Cluster::new(zones).topology(Topology::Multi).count(count);
-    assert_eq!(multi(":9", 4).refused(), text(4));
-    assert_eq!(refused(multi("a:9 b:9", 6), |r| r.ids.per = Some(IdScope::Set)), text(6));
-    assert_eq!(multi(":9", 3).target().slots.len(), 3);
-    assert_eq!(multi("a:9 b:9", 6).target().slots.len(), 6);
+    assert_eq!(multi(":9", 4).target().crowded, Some(text(4)));
+    let mut one = multi("a:9 b:9", 6);
+    one.rules.ids.per = Some(IdScope::Set);
+    assert_eq!(one.target().crowded, Some(text(6)));
+    assert_eq!(multi(":9", 3).target().crowded, None);
+    assert_eq!(multi("a:9 b:9 c:9", 6).target().crowded, None);
 }

@@ -1,0 +1,90 @@
+//! How many reflectors a topology carries, with room to replace any one of them.
+//!
+//! What counts is the fullest table while one reflector is replaced and the bridge stands over which a topology
+//! is entered and left. `make prove-reflectors` plays every change on every layout that passes here.
+use std::collections::BTreeSet;
+
+use super::{Rules, Slot, cluster_ids::MOST_IDS};
+use crate::{
+    api::route_reflector_set::{IdScope, Topology},
+    route_reflector::{
+        fabric::{Cluster, Paths},
+        steps::BRIDGE,
+    },
+};
+
+/// How many reflectors topology Multi carries, by the number of cluster ids: what the model finds sound without
+/// any one reflector, with three for each client and room to replace one. In two zones a client whose second
+/// id is gone is heard by all of its own only while they are three.
+const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 11, 7];
+
+/// Takes from the largest zones until tables have room. Returns whether any had to give.
+pub(super) fn fit(rules: &Rules, topology: Topology, sizes: &mut [usize], nodes: usize) -> bool {
+    let mut fitted = false;
+    while !has_room(rules, topology, sizes, nodes) {
+        let largest = (0..sizes.len()).rev().max_by_key(|&zone| sizes[zone]);
+        let Some(largest) = largest.filter(|&zone| sizes[zone] > 0) else { break };
+        sizes[largest] -= 1;
+        fitted = true;
+    }
+    fitted
+}
+
+/// Whether tables stay within their bounds with so many reflectors in each zone and `nodes` nodes, while one
+/// is replaced, and while the topology changes.
+pub(super) fn has_room(rules: &Rules, topology: Topology, sizes: &[usize], nodes: usize) -> bool {
+    let total = sizes.iter().sum();
+    let clusters: Vec<usize> = match rules.id_scope(topology) {
+        IdScope::Set => vec![total],
+        IdScope::Zone => sizes.iter().copied().filter(|size| *size > 0).collect(),
+        IdScope::Slot => vec![1; total],
+    };
+    // One id: each table holds as many paths as there are reflectors.
+    if clusters.len() < 2 {
+        return true;
+    }
+    if clusters.len() > MOST_IDS {
+        return false;
+    }
+    if topology == Topology::Multi {
+        return true;
+    }
+    let bridge = (0..clusters.len()).max_by_key(|&cluster| clusters[cluster]);
+    (0..clusters.len()).all(|replaced| {
+        let cluster = |(place, &size): (usize, &usize)| {
+            let next = usize::from(place == replaced);
+            let shared = match topology {
+                Topology::Simple => size + next,
+                _ if Some(place) == bridge => (BRIDGE + next).min(size + next),
+                _ => 0,
+            };
+            Cluster { reflectors: size + next, shared }
+        };
+        let clusters: Vec<_> = clusters.iter().enumerate().map(cluster).collect();
+        Paths::of_clusters(&clusters).bearable_with(nodes)
+    })
+}
+
+/// Why topology Multi does not serve with these slots, if it does not.
+pub(super) fn crowded(rules: &Rules, slots: &[Slot]) -> Option<String> {
+    let (total, peers) = (slots.len(), rules.peers_per_client);
+    let ids: BTreeSet<_> = slots.iter().map(|slot| slot.cluster_id).collect();
+    match ids.len() {
+        ..2 if peers < total => Some(format!(
+            "with one cluster id for all {total} reflectors it loses routes unless every client peers with \
+             each of them (spec.peersPerClient is {peers})"
+        )),
+        ids @ 2..=MOST_IDS if total > MOST_OF_MULTI[ids] => Some(format!(
+            "with {ids} cluster ids it carries at most {} reflectors so that any one may fail or be \
+             replaced, and there are {total}",
+            MOST_OF_MULTI[ids]
+        )),
+        _ => None,
+    }
+}
+
+/// So many reflectors, as evenly as possible.
+pub(super) fn even(total: usize, zones: usize) -> Vec<usize> {
+    let zones = zones.max(1);
+    (0..zones).map(|zone| total / zones + usize::from(zone < total % zones)).collect()
+}
