@@ -16,7 +16,7 @@ use crate::{
 /// How many reflectors topology Multi carries, by the number of cluster ids: what the model finds sound without
 /// any one reflector, with three for each client and room to replace one. In two zones a client whose second
 /// id is gone is heard by all of its own only while they are three.
-const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 11, 7];
+const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 14, 8];
 
 /// Takes from the largest zones until tables have room. Returns whether any had to give.
 pub(super) fn fit(rules: &Rules, topology: Topology, sizes: &mut [usize], nodes: usize) -> bool {

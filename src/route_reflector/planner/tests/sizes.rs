@@ -55,7 +55,7 @@ fn zones(zones: usize, each: usize) -> String {
 /// Multi carries what the table says, and one more costs routes or has no room.
 #[test]
 fn multi_carries_as_many_as_the_table_says() {
-    for (count, found) in [(2, 6), (3, 11), (4, 7)] {
+    for (count, found) in [(2, 6), (3, 14), (4, 8)] {
         let holds = |reflectors: usize| {
             let cluster = Cluster::new(&zones(count, 30)).topology(Topology::Multi);
             let cluster = cluster.count(reflectors);
@@ -70,12 +70,11 @@ fn multi_carries_as_many_as_the_table_says() {
                 && target.slots.iter().all(|slot| grown(slot).paths(Rule::Bird).bearable())
         };
         let most = (2 * count..=25).take_while(|reflectors| holds(*reflectors)).last();
-        println!("{count} zones: {most:?}");
         let crowded = |reflectors: usize| {
             let cluster = Cluster::new(&zones(count, 30)).topology(Topology::Multi);
             cluster.count(reflectors).target().crowded.is_some()
         };
-        assert!(most >= Some(found), "{count} zones: {most:?}");
+        assert_eq!(most, Some(found), "{count} zones");
         assert!(!crowded(found) && crowded(found + 1), "{count} zones");
     }
 }
