@@ -83,6 +83,10 @@ bench: image ## Measure kinds, admission, assignment, reflectors: memory, proces
 explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
 	EXPLORE=1000000 cargo test --release --lib swarm::explorer::plots -- --nocapture
 
+.PHONY: prove-reflectors
+prove-reflectors: protoc ## Play every fault of every layout of route reflectors, judged by the lab's model (the tests: a sample).
+	cargo test --release --package traffic-operator --lib route_reflector::proof::tests::every_layout -- --ignored --nocapture
+
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
 	cargo run --example rotation -- $(BINARY)

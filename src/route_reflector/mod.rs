@@ -42,6 +42,8 @@ mod observing;
 pub mod original;
 mod plan;
 pub mod planner;
+#[cfg(test)]
+mod proof;
 pub mod rehearsal;
 mod report;
 mod restoring;

@@ -35,9 +35,11 @@ pub struct World {
 /// A node that speaks BGP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
+    /// Where its neighbours reach it.
     pub address: Ipv4Addr,
     /// What it announces: `10.91.0.0/24`.
     pub pods: String,
+    /// What selectors are about.
     pub labels: Labels,
     /// A node with a cluster id is a reflector.
     pub cluster_id: Option<Ipv4Addr>,
@@ -46,7 +48,9 @@ pub struct Node {
 /// A `BGPPeer`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
+    /// Whose configuration it changes.
     pub local: Local,
+    /// With whom they peer.
     pub remote: Remote,
     /// Whether the other side peers back without being told to.
     pub reverse: bool,
@@ -59,13 +63,16 @@ pub struct Peer {
 pub enum Local {
     /// Every node's: Calico calls such a peer global.
     All,
+    /// One node's, by name.
     Node(String),
+    /// That of the nodes it selects.
     Selected(Selector),
 }
 
 /// With whom they are to peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remote {
+    /// The nodes it selects.
     Selected(Selector),
     /// A node's, or of something outside, which this ground does not have.
     Address(Ipv4Addr),

@@ -1,0 +1,188 @@
+//! The operator at work: its own decisions, one write after another, each judged by the lab.
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::network::Network;
+use crate::{
+    api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
+    nodes::{Readiness, Speaker},
+    route_reflector::{
+        memory::Memory,
+        plan::{self, Calico, Next, Observed},
+        rehearsal::Stage,
+        settings::Settings,
+        steps::{Step, Why},
+    },
+};
+
+/// More steps than any way of a layout has: each reflector is promoted, renumbered, joined to a bridge and
+/// demoted, each group has a peer that is written twice.
+const MOST_STEPS: usize = 400;
+
+/// How a way ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left to do.
+    Done,
+    /// The same, in another topology or size than asked for: the sentence.
+    Kept(String),
+    /// There is no such layout: the sentence.
+    Refused(String),
+    /// It goes no further.
+    Stuck(String),
+    /// It was asked to stop.
+    Paused,
+}
+
+/// What a way took.
+#[derive(Clone, Debug)]
+pub struct Way {
+    pub end: End,
+    pub steps: usize,
+    /// How often each node was interrupted.
+    pub interrupted: BTreeMap<String, usize>,
+    /// The nodes that were promoted or demoted.
+    pub moved: BTreeSet<String>,
+    /// What went wrong on the way.
+    pub harm: Vec<String>,
+    /// The steps, in words.
+    pub words: Vec<String>,
+}
+
+/// A cluster and its set.
+#[derive(Clone)]
+pub struct Play {
+    pub set: RouteReflectorSet,
+    pub stage: Stage,
+    pub now: Timestamp,
+}
+
+/// What a node reflects with.
+pub fn cluster_id(speaker: &Speaker) -> Option<&str> {
+    let found = speaker.calico.iter().find(|(key, _)| &**key == CLUSTER_ID_ANNOTATION);
+    found.map(|(_, id)| &**id)
+}
+
+impl Play {
+    pub fn new(set: RouteReflectorSet, stage: Stage) -> Self {
+        Self { set, stage, now: Timestamp::from_second(1_000_000).expect("a time") }
+    }
+
+    /// The names of the nodes that reflect.
+    pub fn reflectors(&self) -> Vec<String> {
+        let all = self.stage.speakers.iter().filter(|speaker| cluster_id(speaker).is_some());
+        all.map(|speaker| speaker.name.to_string()).collect()
+    }
+
+    /// A node's zone.
+    pub fn zone(&self, node: &str) -> Option<String> {
+        let speaker = self.stage.speakers.iter().find(|speaker| *speaker.name == *node)?;
+        let labels = speaker.labels.iter();
+        let mut zones = labels.filter(|(key, _)| &**key == "topology.kubernetes.io/zone");
+        zones.next().map(|(_, zone)| zone.to_string())
+    }
+
+    /// A node has not been ready for longer than `replaceAfter`.
+    pub fn kill(&mut self, node: &str) {
+        let since = self.now.as_second() - 3_600;
+        self.stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(since)));
+    }
+
+    /// A node is cordoned.
+    pub fn cordon(&mut self, node: &str) {
+        self.stage.edit(node, |speaker| speaker.cordoned = true);
+    }
+
+    fn observed(&self, settings: &Settings) -> Observed {
+        Observed {
+            now: self.now,
+            held: None,
+            settings: Ok(settings.clone()),
+            speakers: self.stage.speakers.clone(),
+            ground: Err(Calico { reason: "Unknown", text: String::new() }),
+            fitness: None,
+            measured: None,
+            // Nothing: the process may have been killed before each step.
+            memory: Memory::default(),
+        }
+    }
+
+    /// Goes on until nothing is left, or for so many steps.
+    pub fn go(&mut self, most: usize) -> Way {
+        let mut way = Way {
+            end: End::Paused,
+            steps: 0,
+            interrupted: BTreeMap::new(),
+            moved: BTreeSet::new(),
+            harm: vec![],
+            words: vec![],
+        };
+        let settings = match Settings::of(&self.set) {
+            Ok(settings) => settings,
+            Err(error) => return Way { end: End::Refused(error.to_string()), ..way },
+        };
+        let label = (&*settings.label.0, &*settings.label.1);
+        let mut network = Network::of(&self.stage);
+        while way.steps < most {
+            let ground = self.stage.ground(settings.keys(), "main");
+            let decision =
+                match plan::decide(&self.set, &self.observed(&settings), &settings, &ground) {
+                    Ok(decision) => decision,
+                    Err(refusal) => return Way { end: End::Refused(refusal.to_string()), ..way },
+                };
+            if decision.target.freeze.is_some() {
+                return Way { end: End::Stuck("frozen".into()), ..way };
+            }
+            self.set.status = Some(plan::remembered(&self.set, &decision, &ground, self.now));
+            let unsound = decision.unsound.as_ref();
+            let next = plan::choose(&ground, &decision.goal, &decision.left, unsound, |_| Ok(()));
+            let step = match next {
+                Next::Done => {
+                    let mut notes = decision.target.notes.iter().chain(&decision.refused);
+                    let end = notes.next().map_or(End::Done, |note| End::Kept(note.clone()));
+                    return Way { end, ..way };
+                }
+                Next::Take(step) => step,
+                Next::Wait(step, _) => {
+                    return Way { end: End::Stuck(format!("waits: {step}")), ..way };
+                }
+                Next::Refuse(step, why) => {
+                    let text = plan::refusal(step.as_ref(), &why);
+                    return Way { end: End::Stuck(text), ..way };
+                }
+            };
+            if way.steps == MOST_STEPS {
+                return Way { end: End::Stuck("no end".into()), ..way };
+            }
+            self.stage.take(&step, label, "main");
+            way.steps += 1;
+            way.words.push(step.to_string());
+            network = self.judge(&step, network, &mut way);
+        }
+        way
+    }
+
+    fn judge(&self, step: &Step, before: Network, way: &mut Way) -> Network {
+        let after = Network::of(&self.stage);
+        let changed: BTreeSet<String> = step.changed().iter().map(ToString::to_string).collect();
+        if matches!(step, Step::Mark { why: Why::Promote | Why::Repair, .. } | Step::Demote { .. })
+        {
+            way.moved.extend(changed.iter().cloned());
+        }
+        for harm in before.harm(&after, &changed) {
+            let word = step.word();
+            let pair = harm.pair.map(|(who, whose)| format!(" ({who} of {whose})"));
+            let pairs =
+                if harm.pairs > 0 { format!(", {} pairs", harm.pairs) } else { String::new() };
+            if way.harm.is_empty() {
+                way.harm.extend(before.disagreement().into_iter().chain(after.disagreement()));
+            }
+            way.harm.push(format!("{}, {word}{pairs}{}", harm.what, pair.unwrap_or_default()));
+        }
+        for node in changed {
+            *way.interrupted.entry(node).or_default() += 1;
+        }
+        after
+    }
+}
