@@ -23,6 +23,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_reconcile_errors_total",
     "traffic_operator_reconcile_total",
     "traffic_operator_routereflector_clients_at_risk",
+    "traffic_operator_routereflector_clients_without_sessions",
     "traffic_operator_routereflector_desired",
     "traffic_operator_routereflector_foreign_bgppeers",
     "traffic_operator_routereflector_mesh",

@@ -6,8 +6,9 @@ use std::{
 };
 
 use super::{
-    datastore::{CalicoPeer, Snapshot},
+    datastore::{CalicoPeer, ListenPorts, Snapshot},
     fabric::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
+    families::{Addresses, Families},
     steps::{Goal, Step, Write},
 };
 use crate::{
@@ -48,6 +49,8 @@ pub struct Actual {
     pub zone: Option<Arc<str>>,
     /// The address it speaks BGP with; without one it does not, or is of another AS.
     pub address: Option<IpAddr>,
+    /// It speaks every address family that is covered.
+    pub complete: bool,
 }
 
 /// Everything that is there.
@@ -57,6 +60,12 @@ pub struct Ground {
     pub nodes: BTreeMap<Arc<str>, Actual>,
     /// All that speak BGP, and who peers with whom.
     pub fabric: Fabric,
+    /// The same of the other address family, where that is covered too.
+    second: Option<Fabric>,
+    /// Which address families are covered.
+    pub families: Families,
+    /// Where BIRD listens, where that is not the usual port.
+    ports: ListenPorts,
     /// The BGPPeers of this set by name: their two selectors, and the version.
     pub ours: BTreeMap<String, OurPeer>,
     /// How many BGPPeers are somebody else's.
@@ -65,8 +74,6 @@ pub struct Ground {
     pub taken: BTreeSet<String>,
     /// BGPPeers whose selectors cannot be read: Calico does not follow them either.
     pub unreadable: Vec<String>,
-    /// Addresses outside the cluster that BGPPeers name: their sessions are not counted.
-    pub outside: BTreeSet<IpAddr>,
 }
 
 /// A BGPPeer of ours.
@@ -100,21 +107,26 @@ impl Ground {
         let mut ground = Self {
             nodes: BTreeMap::new(),
             fabric: Fabric::new(vec![], vec![], false),
+            second: None,
+            families: Families::default(),
+            ports: snapshot.listen_ports.clone(),
             ours: BTreeMap::new(),
             foreign: 0,
             taken: BTreeSet::new(),
             unreadable: snapshot.unreadable.clone(),
-            outside: BTreeSet::new(),
         };
         let peers = ground.sort(snapshot, set, sets);
         let mut texts = Texts::new(&peers, label);
-        let mut speaking = Vec::new();
-        for speaker in speakers {
+        let (mut speaking, mut second) = (Vec::new(), Vec::new());
+        let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
+        let named = speakers.iter().map(|speaker| &speaker.name);
+        let families = Families::of(named.zip(addresses.iter().copied()));
+        for (speaker, addresses) in speakers.iter().zip(addresses) {
             let labels = texts.of(speaker);
             let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
                 annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
             });
-            let address = address(speaker, snapshot);
+            let address = addresses.of(families.first);
             let marks = Marks {
                 label: labels.get(label).map(Into::into),
                 slot: labels.get(SLOT_LABEL).and_then(|slot| slot.parse().ok()),
@@ -124,20 +136,22 @@ impl Ground {
             if address.is_some() {
                 let up = speaker.readiness == Readiness::Ready;
                 let name = Arc::clone(&speaker.name);
-                speaking.push(Node { name, address, labels, cluster_id, up });
+                let node = Node { name, address, labels, cluster_id, up };
+                if let Some(address) = families.second.and_then(|family| addresses.of(family)) {
+                    second.push(Node { address: Some(address), ..node.clone() });
+                }
+                speaking.push(node);
             }
             let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
             let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
-            let actual = Actual { marks, zone: zone.cloned(), address };
+            let complete = families.are_spoken(addresses);
+            let actual = Actual { marks, zone: zone.cloned(), address, complete };
             ground.nodes.insert(Arc::clone(&speaker.name), actual);
         }
-        let known: BTreeSet<IpAddr> =
-            ground.nodes.values().filter_map(|node| node.address).collect();
-        let addresses = peers.iter().filter_map(|peer| match peer.remote {
-            Remote::Address(address) => Some(address),
-            Remote::Selected(_) => None,
-        });
-        ground.outside = addresses.filter(|address| !known.contains(address)).collect();
+        if families.second.is_some() {
+            ground.second = Some(Fabric::new(second, peers.clone(), snapshot.mesh));
+        }
+        ground.families = families;
         ground.fabric = Fabric::new(speaking, peers, snapshot.mesh);
         ground
     }
@@ -165,6 +179,17 @@ impl Ground {
             }
         }
         peers
+    }
+
+    /// Who peers with whom, in each address family that is covered.
+    pub fn families(&self) -> impl Iterator<Item = &Fabric> {
+        [&self.fabric].into_iter().chain(&self.second)
+    }
+
+    /// Where the BIRD of a node listens, if its configuration says it.
+    #[must_use]
+    pub fn port(&self, node: &str) -> Option<u16> {
+        self.ports.nodes.get(node).copied().or(self.ports.all)
     }
 
     /// The zone of a node, if it has one.
@@ -215,21 +240,20 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The address that a node speaks BGP with, if it is of the cluster's AS.
-fn address(speaker: &Speaker, snapshot: &Snapshot) -> Option<IpAddr> {
+/// The addresses that a node speaks BGP with, if it is of the cluster's AS.
+fn addresses(speaker: &Speaker, snapshot: &Snapshot) -> Addresses {
     let as_number = snapshot.as_number;
     if let Some(speakers) = &snapshot.speakers {
-        let (address, own) = *speakers.get(&speaker.name)?;
-        return own.is_none_or(|own| own == as_number).then_some(address);
+        let found = speakers.get(&speaker.name);
+        let ours = found.filter(|(_, own)| own.is_none_or(|own| own == as_number));
+        return ours.map(|(addresses, _)| *addresses).unwrap_or_default();
     }
     let own = annotation(speaker, BGP_AS_ANNOTATION);
     if own.is_some_and(|own| own.parse() != Ok(as_number)) {
-        return None;
+        return Addresses::default();
     }
-    let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
-    let address = annotation(speaker, v4).or_else(|| annotation(speaker, v6))?;
-    // With the length of the prefix: "10.0.0.1/24".
-    address.split('/').next()?.parse().ok()
+    let [v4, v6] = BGP_ADDRESS_ANNOTATIONS.map(|key| annotation(speaker, key));
+    Addresses::parse(v4, v6)
 }
 
 fn annotation<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {

@@ -1,68 +1,38 @@
 //! Whether the sessions that a step stands on are up.
 //!
-//! Sessions are counted, not asked whether one is down: a BIRD that is dead has no series at all.
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
-
-use crate::{
-    nodes::{Identity, Resolution, ShortNames},
-    prometheus::{
-        Exporters, QueryError, decode,
-        exporters::{MEASURE, job_of, note_job, other_jobs, untrusted},
-    },
+//! They are counted by name, not asked whether one is down: a BIRD that is dead has no series at all. Nodes have
+//! thousands of neighbours, and most of them the same: which sessions are to be there is said as a few
+//! sets of names ([`Wanted`]), and for each node it is asked how many names of each are established.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
 };
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::datastore::Report;
+use crate::prometheus::exporters::untrusted;
+
+mod query;
+mod wanted;
+
+pub use query::{Asked, query};
+pub use wanted::{Part, Set, Wanted};
 
 /// How long after a step a sample must have been taken to be of the time after it: the watch that
 /// tells Calico's confd, its rendering, and BIRD's reload. Sessions that a reload resets are down then.
 pub const SETTLE_SECONDS: f64 = 5.0;
 
-/// The measure of when the samples were taken.
-const SAMPLED: &str = "sampled";
-
 /// How many nodes are named where the gate is shut.
 const NAMED: usize = 3;
-
-/// What is counted where no query is given: established sessions by the series of `bird_exporter`, without
-/// those to `excluded` addresses, and when they were scraped.
-///
-/// Calico names a session by its kind and its neighbour's address: `Node_10_0_0_1`.
-#[must_use]
-pub fn query(exporters: &Exporters, excluded: &[IpAddr]) -> String {
-    let by = by(&exporters.node_labels);
-    let except = if excluded.is_empty() {
-        String::new()
-    } else {
-        let names: Vec<_> = excluded.iter().map(|address| escaped(*address)).collect();
-        format!(r#",name!~"(Mesh|Global|Node)_({})""#, names.join("|"))
-    };
-    let (metric, believed, bgp) = ("bird_protocol_up", &exporters.bird_exporter, r#"proto="BGP""#);
-    let established = format!(r#"{bgp},state="Established"{except}"#);
-    let (up, all) = (believed.select(metric, &established), believed.select(metric, bgp));
-    let mut text = format!(
-        r#"count by ({by}) ({up} == 1) or label_replace(min by ({by}) (timestamp({all})), "{MEASURE}", "{SAMPLED}", "", "")"#
-    );
-    if let Some(jobs) = other_jobs(metric, bgp, believed) {
-        text = format!("{text} or {jobs}");
-    }
-    text
-}
-
-fn by(node_labels: &[String]) -> String {
-    let mut labels = vec!["instance"];
-    labels.extend(node_labels.iter().map(String::as_str).filter(|label| *label != "instance"));
-    labels.join(", ")
-}
-
-/// An address as Calico writes it into the name of a session.
-fn escaped(address: IpAddr) -> String {
-    address.to_string().replace(['.', ':'], "_")
-}
 
 /// The sessions of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// How many are established; absent of a node that was scraped and has none.
+    /// How many are established, as a query of an author's says.
     pub established: Option<u32>,
-    /// When that was seen, in seconds since 1970, if it is known.
+    /// When that was seen, in seconds since 1970 by our clock, if it is known.
     pub sampled: Option<f64>,
 }
 
@@ -71,6 +41,19 @@ pub struct Counted {
 pub struct Measured {
     /// The nodes that there is evidence of.
     pub nodes: BTreeMap<Arc<str>, Counted>,
+    /// The sessions that were asked for; `None` where each node has a number or names of its own.
+    pub asked: Option<Arc<Wanted>>,
+    /// How many names of each set, by its place in `asked`, are established at a node. Where there are none it is not
+    /// there.
+    pub sets: BTreeMap<(Arc<str>, usize), u32>,
+    /// The names that are established, where a report has them.
+    pub names: BTreeMap<Arc<str>, BTreeSet<String>>,
+    /// The addresses that some node has an established session with, as names have them.
+    pub seen: BTreeSet<Box<str>>,
+    /// When each report was written, by its node's clock.
+    written: BTreeMap<Arc<str>, Timestamp>,
+    /// When reports were looked at last, by our clock.
+    looked: Option<f64>,
     /// How many series were no evidence: not finite, negative, of no node, two for one node.
     pub rejected: usize,
     /// Jobs that have the series, where none of them is believed.
@@ -78,61 +61,65 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Reads an answer.
-    ///
-    /// # Errors
-    /// When it is no vector.
-    pub fn read(
-        (status, content_type, body): (u16, &str, &[u8]),
-        identity: &Identity,
-        node_labels: &[String],
-    ) -> Result<Self, QueryError> {
-        let mut measured = Self::default();
-        let (mut names, mut undecided, mut twice) = (ShortNames::default(), vec![], vec![]);
-        decode::vector(status, content_type, body, |element| {
-            if let Some(job) = job_of(&element.labels) {
-                note_job(&mut measured.other_jobs, job);
-                return Ok(());
-            }
-            let found = identity.resolve(node_labels, |label| element.labels.get(label));
-            let value = element.value.filter(|value| value.is_finite() && *value >= 0.0);
-            let sampled = element.labels.get(MEASURE) == Some(SAMPLED);
-            names.meet(found);
-            match (found, value) {
-                (Resolution::Node(place), Some(value)) => {
-                    measured.take(&identity.names()[place], value, sampled, &mut twice);
-                }
-                (Resolution::Short(place, host), Some(value)) => {
-                    undecided.push((place, Box::<str>::from(host), value, sampled));
-                }
-                _ => measured.rejected += 1,
-            }
-            Ok(())
-        })?;
-        for (place, host, value, sampled) in undecided {
-            match names.settle(Resolution::Short(place, &host)) {
-                Resolution::Node(place) => {
-                    measured.take(&identity.names()[place], value, sampled, &mut twice);
-                }
-                _ => measured.rejected += 1,
+    /// Takes what reports say, looked at now, in seconds since 1970. Each is as old as the look before it was there: the
+    /// clocks of nodes are not believed. One that was there at the first look may be of any age.
+    pub fn hear(&mut self, reports: BTreeMap<String, Report>, now: f64) {
+        for (node, report) in reports {
+            let node: Arc<str> = node.into();
+            if self.written.insert(Arc::clone(&node), report.updated) != Some(report.updated) {
+                let sampled = Some(self.looked.unwrap_or(0.0));
+                self.nodes.insert(Arc::clone(&node), Counted { sampled, established: None });
+                self.names.insert(node, report.established);
             }
         }
-        for name in twice {
-            measured.rejected += 1;
-            measured.nodes.remove(&name);
-        }
-        Ok(measured)
+        self.looked = Some(now);
     }
 
-    fn take(&mut self, node: &Arc<str>, value: f64, sampled: bool, twice: &mut Vec<Arc<str>>) {
-        let counted = self.nodes.entry(Arc::clone(node)).or_default();
-        if sampled {
-            // Of two exporters the older counts.
-            counted.sampled = Some(counted.sampled.map_or(value, |known| known.min(value)));
-        } else if counted.established.is_some() {
-            twice.push(Arc::clone(node));
+    /// How many of the sessions that a node is to have are established; `None` if that was not asked.
+    #[must_use]
+    pub fn established(&self, wanted: &Wanted, node: &Arc<str>) -> Option<u32> {
+        if let Some(names) = self.names.get(node) {
+            let among = |set: &Set| set.names.keys().filter(|name| names.contains(*name)).count();
+            return u32::try_from(wanted.of(node).map(among).sum::<usize>()).ok();
+        }
+        let Some(asked) = &self.asked else {
+            return Some(self.nodes.get(node)?.established.unwrap_or(0));
+        };
+        let among = |set: &Set| {
+            let place = asked.sets().iter().position(|known| known.tag == set.tag)?;
+            Some(self.sets.get(&(Arc::clone(node), place)).copied().unwrap_or(0))
+        };
+        wanted.of(node).map(among).sum()
+    }
+
+    /// The clients that have no session at all, neither by their own word nor by anybody else's: they have nothing to
+    /// lose, and nobody can have a session with them. Nobody is one while too little is known.
+    #[must_use]
+    pub fn silent(&self, wanted: &Wanted) -> BTreeSet<Arc<str>> {
+        if !self.names.is_empty() {
+            let silent = |node: &&Arc<str>| self.names.get(*node).is_some_and(BTreeSet::is_empty);
+            return wanted.clients().filter(silent).cloned().collect();
+        }
+        let seen =
+            |name: &String| query::address(name).is_some_and(|address| self.seen.contains(address));
+        let names = wanted.sets().iter().flat_map(|set| &set.names);
+        let met: BTreeSet<&Arc<str>> =
+            names.filter(|(name, _)| seen(name)).map(|(_, node)| node).collect();
+        let own: BTreeSet<&Arc<str>> = self.sets.keys().map(|(node, _)| node).collect();
+        let alive = |node: &Arc<str>| own.contains(node) || met.contains(node);
+        // Who is carried by a reflector that nobody hears of may be seen by it alone.
+        let heard = |node: &Arc<str>| self.nodes.contains_key(node) || !alive(node);
+        let silent: BTreeSet<_> = wanted.clients().filter(|node| !alive(node)).cloned().collect();
+        // A measurement that is broken says of many nodes that they have no session.
+        let clients = wanted.clients().count();
+        let few = silent.len() * 2 <= clients;
+        // Sessions of the mesh are between clients: reflectors know nothing of them.
+        let scraped = wanted.clients().filter(|node| self.nodes.contains_key(*node)).count();
+        let told = !wanted.mesh || scraped * 2 >= clients;
+        if self.asked.is_some() && few && told && wanted.reflectors().all(heard) {
+            silent
         } else {
-            counted.established = Some(whole(value));
+            BTreeSet::new()
         }
     }
 }
@@ -205,6 +192,18 @@ impl fmt::Display for Shut {
     }
 }
 
+/// The first three of these nodes, and how many more there are.
+#[must_use]
+pub fn few(nodes: &[Arc<str>]) -> String {
+    struct Few<'n>(&'n [Arc<str>]);
+    impl fmt::Display for Few<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            list(f, self.0, |f, node| f.write_str(node))
+        }
+    }
+    Few(nodes).to_string()
+}
+
 fn list<T>(
     f: &mut fmt::Formatter<'_>,
     all: &[T],
@@ -222,32 +221,52 @@ fn list<T>(
     }
 }
 
-/// Whether every node has the sessions it is to have, measured after the last step.
-///
-/// # Errors
-/// Why not: what is known to be missing before what is not known.
-pub fn judge(
-    expected: &BTreeMap<Arc<str>, u32>,
-    measured: &Measured,
-    last_step: Option<f64>,
-) -> Result<(), Shut> {
-    let (mut missing, mut unknown, mut stale) = (vec![], vec![], vec![]);
-    for (node, &expected) in expected.iter().filter(|(_, expected)| **expected > 0) {
+/// Nodes that were not seen to have the sessions they are to have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unseen {
+    /// Node, established, expected.
+    pub missing: Vec<(Arc<str>, u32, u32)>,
+    /// Nothing is known of these.
+    pub unknown: Vec<Arc<str>>,
+    /// These were not looked at since the last step.
+    pub stale: Vec<Arc<str>>,
+}
+
+/// The nodes that the gate stands on and that were not seen, after the last step, to have their sessions.
+#[must_use]
+pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Unseen {
+    let mut unseen = Unseen::default();
+    let silent = measured.silent(wanted);
+    for node in wanted.gated().filter(|node| !silent.contains(*node)) {
+        let expected = wanted.count(node, &silent);
+        if expected == 0 {
+            continue;
+        }
         let Some(counted) = measured.nodes.get(node) else {
-            unknown.push(Arc::clone(node));
+            unseen.unknown.push(Arc::clone(node));
             continue;
         };
         let is_old = match (last_step, counted.sampled) {
             (Some(step), Some(sampled)) => sampled < step + SETTLE_SECONDS,
             _ => false,
         };
-        let established = counted.established.unwrap_or(0);
-        if is_old {
-            stale.push(Arc::clone(node));
-        } else if established < expected {
-            missing.push((Arc::clone(node), established, expected));
+        match measured.established(wanted, node).filter(|_| !is_old) {
+            None => unseen.stale.push(Arc::clone(node)),
+            Some(established) if established < expected => {
+                unseen.missing.push((Arc::clone(node), established, expected));
+            }
+            Some(_) => {}
         }
     }
+    unseen
+}
+
+/// Whether every node that the gate stands on has the sessions it is to have, measured after the last step.
+///
+/// # Errors
+/// Why not: what is known to be missing before what is not known.
+pub fn judge(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Result<(), Shut> {
+    let Unseen { missing, unknown, stale } = unseen(wanted, measured, last_step);
     if !missing.is_empty() {
         return Err(Shut::Missing(missing));
     }
@@ -264,135 +283,4 @@ pub fn judge(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn identity() -> Identity {
-        let address: [Arc<str>; 1] = ["10.0.0.1".into()];
-        Identity::new(vec![("a".into(), &address), ("b".into(), &[])])
-    }
-
-    fn read(elements: &[(&str, &str)]) -> Measured {
-        let elements: Vec<_> = elements
-            .iter()
-            .map(|(labels, value)| format!(r#"{{"metric":{{{labels}}},"value":[1,"{value}"]}}"#))
-            .collect();
-        let body = format!(
-            r#"{{"status":"success","data":{{"resultType":"vector","result":[{}]}}}}"#,
-            elements.join(",")
-        );
-        Measured::read((200, "application/json", body.as_bytes()), &identity(), &["node".into()])
-            .unwrap()
-    }
-
-    fn expected(nodes: &[(&str, u32)]) -> BTreeMap<Arc<str>, u32> {
-        nodes.iter().map(|(node, count)| ((*node).into(), *count)).collect()
-    }
-
-    #[test]
-    fn the_query_counts_without_the_sessions_to_nodes_that_are_down() {
-        assert_eq!(
-            query(
-                &Exporters::any(&["node"]),
-                &["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()]
-            ),
-            "count by (instance, node) (bird_protocol_up{proto=\"BGP\",state=\"Established\",\
-             name!~\"(Mesh|Global|Node)_(10_0_0_1|fd00__1)\"} == 1) or label_replace(min by (instance, node) \
-             (timestamp(bird_protocol_up{proto=\"BGP\"})), \"measure\", \"sampled\", \"\", \"\")"
-        );
-        assert!(!query(&Exporters::default(), &[]).contains("name"));
-    }
-
-    #[test]
-    fn s04_the_gate_counts_sessions_of_the_job_that_is_believed_and_names_the_others() {
-        let exporters = Exporters {
-            bird_exporter: crate::prometheus::exporters::BIRD_EXPORTER.parse().unwrap(),
-            ..Exporters::any(&["node"])
-        };
-        let text = query(&exporters, &["10.0.0.1".parse().unwrap()]);
-        let (asked, other) = text.split_once(" or label_replace(topk(").unwrap();
-        for selector in asked.split("bird_protocol_up{").skip(1) {
-            let labels = selector.split_once('}').unwrap().0;
-            assert!(labels.ends_with(r#"job="bird-exporter""#), "{selector}");
-        }
-        assert!(other.contains("unless on () count("), "{other}");
-        crate::prometheus::promql::check_vector(&text).unwrap();
-
-        let forged = (r#""job":"team-a/forged","measure":"other_job""#, "12");
-        let wanted = expected(&[("a", 2)]);
-        let shut = judge(&wanted, &read(&[forged]), None).unwrap_err();
-        assert!(shut.is_blind() && shut.reason() == "GateUnavailable", "{shut:?}");
-        let said = shut.to_string();
-        assert!(said.contains("--bird-exporter-selector"), "{said}");
-        assert!(said.ends_with("jobs that have such series: team-a/forged"), "{said}");
-        // Where something is believed the others do not matter.
-        let measured = read(&[(r#""instance":"a""#, "2"), forged]);
-        assert_eq!(judge(&wanted, &measured, None), Ok(()));
-    }
-
-    #[test]
-    fn only_what_is_one_number_of_one_node_is_evidence() {
-        let sampled = r#""instance":"b","measure":"sampled""#;
-        let measured = read(&[
-            (r#""instance":"10.0.0.1:9324""#, "5"),
-            (r#""node":"b""#, "2"),
-            (r#""instance":"b:1""#, "3"),
-            (sampled, "100"),
-            (r#""instance":"x""#, "1"),
-            (r#""instance":"a","measure":"sampled""#, "NaN"),
-        ]);
-        assert_eq!(measured.rejected, 3);
-        let a = Counted { established: Some(5), sampled: None };
-        assert_eq!(measured.nodes.into_iter().collect::<Vec<_>>(), [("a".into(), a)]);
-        // A node that was scraped and has no session has none; that is evidence.
-        let counted = Counted { established: None, sampled: Some(100.0) };
-        assert_eq!(read(&[(sampled, "100")]).nodes["b"], counted);
-    }
-
-    #[test]
-    fn t07_the_sessions_of_a_machine_of_another_domain_are_not_our_nodes() {
-        let ours = (r#""instance":"10.0.0.1:9324""#, "2");
-        let foreign = (r#""instance":"a.other.example:9324""#, "9");
-        for answer in [[ours, foreign], [foreign, ours]] {
-            let measured = read(&answer);
-            assert_eq!(measured.nodes["a"].established, Some(2));
-            assert_eq!(measured.rejected, 1);
-        }
-        assert_eq!(
-            read(&[foreign]).nodes["a"].established,
-            Some(9),
-            "a.our.example, for all we know"
-        );
-    }
-
-    /// Rule 1: a BIRD that is dead has no series at all.
-    #[test]
-    fn absence_never_opens_the_gate() {
-        let wanted = expected(&[("a", 2), ("b", 1)]);
-        let one = r#""instance":"a""#;
-        let shut = judge(&wanted, &read(&[(one, "2")]), None).unwrap_err();
-        assert_eq!(shut.to_string(), "no sessions are measured on b");
-        assert!(shut.is_blind());
-        let sampled = r#""instance":"b","measure":"sampled""#;
-        let shut = judge(&wanted, &read(&[(one, "2"), (sampled, "9")]), None).unwrap_err();
-        assert_eq!(shut.to_string(), "sessions are not established: b has 0 of 1");
-        assert!(!shut.is_blind());
-        let two = r#""instance":"b""#;
-        assert_eq!(judge(&wanted, &read(&[(one, "3"), (two, "1")]), None), Ok(()));
-        // Nothing is expected of a node that is to have no session.
-        assert_eq!(judge(&expected(&[("z", 0)]), &Measured::default(), None), Ok(()));
-    }
-
-    #[test]
-    fn samples_of_before_the_step_say_nothing_of_it() {
-        let (one, sampled) = (r#""instance":"a""#, r#""instance":"a","measure":"sampled""#);
-        let wanted = expected(&[("a", 2)]);
-        for (at, open) in [("104", false), ("105", true), ("200", true)] {
-            let measured = read(&[(one, "2"), (sampled, at)]);
-            assert_eq!(judge(&wanted, &measured, Some(100.0)).is_ok(), open, "{at}");
-        }
-        let shut = judge(&wanted, &read(&[(one, "2"), (sampled, "1")]), Some(100.0)).unwrap_err();
-        assert_eq!(shut.reason(), "WaitingForSamples");
-        assert_eq!(shut.to_string(), "not measured since the last step: a");
-    }
-}
+mod tests;

@@ -40,7 +40,7 @@ type Counted = dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)
 
 type Gauge = (&'static str, &'static str, fn(&Told, f64) -> Vec<Series<'_>>);
 
-const GAUGES: [Gauge; 9] = [
+const GAUGES: [Gauge; 10] = [
     (
         "traffic_operator_routereflector_slots",
         "Reflectors of a RouteReflectorSet by zone and state: serving, notready, leaving",
@@ -79,6 +79,11 @@ const GAUGES: [Gauge; 9] = [
         "traffic_operator_routereflector_clients_at_risk",
         "Clients with fewer than two established sessions; absent while none is measured",
         |told, _| told.at_risk.map(|number| (vec![], count(number))).into_iter().collect(),
+    ),
+    (
+        "traffic_operator_routereflector_clients_without_sessions",
+        "Ready clients without any established session, which no step waits for; absent while none is measured",
+        |told, _| told.silent.map(|number| (vec![], count(number))).into_iter().collect(),
     ),
     (
         "traffic_operator_routereflector_foreign_bgppeers",

@@ -60,6 +60,8 @@ pub struct Told {
     pub missing_without_one: u64,
     /// Clients with fewer than two established sessions; `None` while nothing is measured.
     pub at_risk: Option<usize>,
+    /// Ready clients without any session; `None` while nothing is measured.
+    pub silent: Option<usize>,
     /// BGPPeers that are not ours.
     pub foreign: usize,
     /// Paths in the largest table, estimated.

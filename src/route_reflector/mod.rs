@@ -35,6 +35,7 @@ pub mod actual;
 pub mod claims;
 pub mod datastore;
 pub mod fabric;
+pub mod families;
 pub mod gate;
 mod gauges;
 pub mod memory;

@@ -12,7 +12,7 @@ use super::{
     Others, Question, RouteReflectorReconciler,
     actual::Ground,
     claims, datastore,
-    gate::{self, Measured},
+    gate::{self, Asked, Measured, Wanted},
     memory::Memory,
     plan::{self, Calico, Fitness, Observed},
     settings::Settings,
@@ -28,10 +28,6 @@ use crate::{
 /// For how long counted pods are good: until the node that was chosen by them is promoted, as a rule.
 const COUNTED: Duration = Duration::from_mins(10);
 
-/// How many nodes are left out of a count by their addresses: a query has to stay readable. With more
-/// of them down, nothing is changed.
-const MOST_EXCLUDED: usize = 100;
-
 impl RouteReflectorReconciler {
     /// Everything that is there.
     async fn ground(
@@ -46,13 +42,13 @@ impl RouteReflectorReconciler {
         Ok((snapshot, ground))
     }
 
-    /// How many sessions are established, by node.
+    /// Which sessions are established, by node.
     async fn measure(
         &self,
         set: &RouteReflectorSet,
         settings: &Settings,
         ground: &Ground,
-        leaving: &BTreeSet<Arc<str>>,
+        (leaving, deleting): (&BTreeSet<Arc<str>>, bool),
         interval: Duration,
     ) -> Option<Result<Arc<Measured>, String>> {
         if settings.gate != Gate::Prometheus {
@@ -61,21 +57,13 @@ impl RouteReflectorReconciler {
         if let Err(text) = self.check(set) {
             return Some(Err(text));
         }
-        let query = if let Some(query) = &settings.query {
-            query.clone()
-        } else {
+        let wanted = settings.query.is_none().then(|| {
             let discounted = plan::discounted(ground, leaving);
-            let excluded = plan::excluded(ground, &discounted);
-            if excluded.len() > MOST_EXCLUDED {
-                let text = format!(
-                    "{} addresses would have to be left out of the count: nodes that are not Ready, and \
-                     peers outside",
-                    excluded.len()
-                );
-                return Some(Err(text));
-            }
-            gate::query(&self.exporters, &excluded)
-        };
+            Arc::new(plan::expected(ground, &discounted, deleting))
+        });
+        let nothing = Wanted::default();
+        let built_in = || gate::query(&self.exporters, wanted.as_deref().unwrap_or(&nothing));
+        let query = settings.query.clone().unwrap_or_else(built_in);
         let endpoint = set.spec.transition.prometheus.as_str();
         let tick = self.schedule.tick_start(Instant::now(), interval);
         let key: Question = (endpoint.into(), query.into());
@@ -88,14 +76,16 @@ impl RouteReflectorReconciler {
         let ask = |seat| {
             let ((endpoint, query), client) = (key.clone(), client.clone());
             let (nodes, labels) = (self.nodes.clone(), self.exporters.node_labels.clone());
-            let metrics = self.metrics.clone();
+            let (metrics, wanted) = (self.metrics.clone(), wanted.clone());
             async move {
+                // Before it is sent: no sample is taken for younger than it is.
+                let asked = Asked { wanted, at: plan::seconds(Timestamp::now()) };
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
                 let client = client.ok_or_else(gone)?;
                 let result = client.query_seated(&query, seat, |answer| {
                     let identity = nodes.identity();
                     let answer = (answer.status, answer.content_type.as_str(), &*answer.body);
-                    Measured::read(answer, &identity, &labels)
+                    Measured::read(answer, &identity, &labels, &asked)
                 });
                 let result = result.await.map(Arc::new);
                 match &result {
@@ -123,13 +113,7 @@ impl RouteReflectorReconciler {
         }
         let datastore = self.datastore(set)?;
         let Some(reports) = datastore.node_status() else { return Ok(()) };
-        for (node, report) in reports.read_reports().await? {
-            let counted = gate::Counted {
-                established: Some(report.established),
-                sampled: Some(plan::seconds(report.updated)),
-            };
-            memory.statuses.nodes.insert(node.as_str().into(), counted);
-        }
+        memory.statuses.hear(reports.read_reports().await?, plan::seconds(Timestamp::now()));
         Ok(())
     }
 
@@ -190,7 +174,7 @@ impl RouteReflectorReconciler {
         {
             let interval = if sketch.moves { plan::TRY } else { plan::PERIOD };
             observed.measured =
-                self.measure(set, &settings, ground, &sketch.leaving, interval).await;
+                self.measure(set, &settings, ground, (&sketch.leaving, deleting), interval).await;
         }
         Ok(observed)
     }

@@ -31,12 +31,13 @@ mod telling;
 
 use clock::{elapsed, known_step, last_step};
 pub use clock::{seconds, waited, whole};
-pub use counting::{discounted, excluded};
-use counting::{expected, opens, unseen};
+pub use counting::{discounted, expected};
+use counting::{opens, unseen};
 pub use deciding::{Decision, decide, remembered};
 #[cfg(test)]
 pub use restoring::restoration;
 pub use restoring::{Back, asked, back};
+pub use telling::remarks;
 use telling::told;
 
 /// How long nothing changes before the network is looked at again: one scrape of most installations.

@@ -328,6 +328,10 @@ fn readiness(view: &View<'_>) -> Verdict {
         text.push_str("; BGPPeers that cannot be read, and are not followed: ");
         text.push_str(&view.ground.unreadable.join(", "));
     }
+    for remark in plan::remarks(view.ground, view.observed.measured.as_ref()) {
+        text.push_str("; ");
+        text.push_str(&remark);
+    }
     for note in &view.target.notes {
         text.push_str("; ");
         text.push_str(note);

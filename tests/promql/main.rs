@@ -2,11 +2,13 @@
 //!
 //! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
 //! resets, duplicates. Prometheus itself computes the answers.
+mod exporter;
 mod measuring;
 mod monitor;
 mod probing;
 mod scraping;
 mod server;
+mod sessions;
 mod trusting;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};

@@ -78,6 +78,17 @@ impl Prometheus {
     }
 }
 
+/// The body that a server answers with; nothing while it does not.
+pub fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+}
+
 /// Serves the text of each moment to whoever asks, until the test's process ends.
 pub fn serve(text: impl Fn() -> String + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

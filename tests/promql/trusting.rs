@@ -1,7 +1,6 @@
 //! Whose series count: a real Prometheus scrapes the exporters of the cluster, and what somebody else has
 //! it scrape.
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     sync::{
         Arc,
@@ -22,7 +21,7 @@ use traffic_operator::{
         Client, DEFAULT, Endpoints, EndpointsConfig, Exporters,
         exporters::{BIRD_EXPORTER, NODE_EXPORTER},
     },
-    route_reflector::gate::{self, Measured, Shut},
+    route_reflector::gate::{self, Asked, Measured, Part, Shut, Wanted},
 };
 
 use crate::server::{Prometheus, eventually, serve};
@@ -43,7 +42,7 @@ fn link(labels: &str, bytes: u64, speed: u64) -> SocketAddr {
 }
 
 /// A job of static targets, each with its labels. A monitor may relabel as it likes, `instance` too.
-fn job(name: &str, targets: &[(SocketAddr, Value)]) -> Value {
+pub fn job(name: &str, targets: &[(SocketAddr, Value)]) -> Value {
     let targets: Vec<_> = targets
         .iter()
         .map(|(address, labels)| json!({"targets": [address.to_string()], "labels": labels}))
@@ -51,7 +50,7 @@ fn job(name: &str, targets: &[(SocketAddr, Value)]) -> Value {
     json!({"job_name": name, "static_configs": targets})
 }
 
-fn asker(prometheus: &Prometheus) -> (Endpoints, tokio::runtime::Runtime) {
+pub fn asker(prometheus: &Prometheus) -> (Endpoints, tokio::runtime::Runtime) {
     // Another test may have done it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let url = format!("http://{}", prometheus.address);
@@ -62,7 +61,7 @@ fn asker(prometheus: &Prometheus) -> (Endpoints, tokio::runtime::Runtime) {
     (endpoints, runtime.expect("a runtime"))
 }
 
-fn believed(node: &str) -> Exporters {
+pub fn believed(node: &str) -> Exporters {
     let node_exporter = node.parse().expect("matchers");
     let bird_exporter = BIRD_EXPORTER.parse().expect("matchers");
     Exporters { node_exporter, bird_exporter, ..Exporters::any(&["node"]) }
@@ -149,7 +148,7 @@ fn s04_where_no_series_is_believed_the_jobs_that_have_some_are_named() {
     assert!(!found.warnings.iter().any(|warning| warning.contains("such series")), "{found:#?}");
 }
 
-fn session(name: &str, up: bool, more: &str) -> String {
+pub fn session(name: &str, up: bool, more: &str) -> String {
     let (state, value) = if up { ("Established", 1) } else { ("Connect", 0) };
     format!("bird_protocol_up{{proto=\"BGP\",name=\"{name}\",state=\"{state}\"{more}}} {value}\n")
 }
@@ -180,14 +179,22 @@ fn s04_sessions_of_another_job_do_not_open_the_gate() {
     let (endpoints, runtime) = asker(&prometheus);
     let client = Client::clone(endpoints.get(DEFAULT).expect("the default"));
     let identity = Identity::new(vec![("a".into(), &[]), ("b".into(), &[])]);
-    let expected: BTreeMap<Arc<str>, u32> = [("a".into(), 2), ("b".into(), 1)].into();
+    let mut wanted = Wanted::default();
+    for (node, others) in [("a", [(2, "b"), (3, "c")].as_slice()), ("b", &[(1, "a")])] {
+        let node: Arc<str> = node.into();
+        wanted.node(&node, Part { gated: true, reflector: true });
+        let named = |(i, other): &(u8, &str)| (format!("Node_10_0_0_{i}"), (*other).into());
+        wanted.sessions(others.iter().map(named).collect(), [&node].into_iter());
+    }
+    let wanted = Arc::new(wanted);
     let judge = |exporters: &Exporters| {
-        let text = gate::query(exporters, &[]);
-        let asked = client.query(&text, client.timeout(), |answer| {
+        let asked = Asked { wanted: Some(Arc::clone(&wanted)), at: 0.0 };
+        let text = gate::query(exporters, &wanted);
+        let measured = client.query(&text, client.timeout(), |answer| {
             let answer = (answer.status, answer.content_type.as_str(), &*answer.body);
-            Measured::read(answer, &identity, &exporters.node_labels)
+            Measured::read(answer, &identity, &exporters.node_labels, &asked)
         });
-        gate::judge(&expected, &runtime.block_on(asked).expect("an answer"), None)
+        gate::judge(&wanted, &runtime.block_on(measured).expect("an answer"), None)
     };
     let all = "bird_protocol_up";
     eventually("scrapes", || (prometheus.ask(all)?.len() == 10).then_some(()));

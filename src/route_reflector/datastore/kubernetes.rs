@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 pub(super) use super::watching::changes;
 use super::{
-    CalicoPeer, DEFAULT, Error, News, Snapshot, WantedPeer, Written,
+    CalicoPeer, DEFAULT, Error, ListenPorts, News, Snapshot, WantedPeer, Written,
     peer::{self, ConfigurationSpec, InformationSpec, PeerSpec},
 };
 use crate::controller::{FIELD_MANAGER, merge_params};
@@ -239,16 +239,28 @@ impl Kubernetes {
         })
         .await?;
         peers.sort_by(|a, b| a.name.cmp(&b.name));
-        let configuration = match self.configuration(group).await? {
+        let (mut found, mut listen_ports) = (None, ListenPorts::default());
+        self.list(&group.configurations(), |object| match object.name_any() {
+            name if name == DEFAULT => found = Some(object),
+            // What cannot be read of it says nothing of a port.
+            name => {
+                let of_node = spec::<ConfigurationSpec>(&object).unwrap_or_default();
+                listen_ports.note(&name, of_node.listen_port);
+            }
+        })
+        .await?;
+        let configuration: ConfigurationSpec = match found {
             Some(found) => spec(&found).map_err(unreadable("BGPConfiguration", DEFAULT))?,
             None => ConfigurationSpec::default(),
         };
+        listen_ports.all = configuration.listen_port;
         let information = self.information(group).await?.unwrap_or_default();
         Ok(Snapshot {
             peers,
             unreadable: unreadable_peers,
             mesh: configuration.mesh(),
             as_number: configuration.as_number(),
+            listen_ports,
             flavour: group.api_version(),
             locked: information.locked(),
             ..Snapshot::default()

@@ -9,7 +9,7 @@
 //! - [`Datastore::changes`] says when something changed, whoever changed it.
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
+    net::Ipv4Addr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -19,6 +19,7 @@ use std::{
 
 use futures::stream::BoxStream;
 
+use super::families::Addresses;
 use crate::{
     api::route_reflector_set::{self, DatastoreType},
     controller::error::is_refusal,
@@ -49,7 +50,24 @@ const DEFAULT: &str = "default";
 const MAX_AGE: Duration = Duration::from_mins(1);
 
 /// Addresses and AS numbers of their own, by node.
-pub type Speakers = BTreeMap<Arc<str>, (IpAddr, Option<u32>)>;
+pub type Speakers = BTreeMap<Arc<str>, (Addresses, Option<u32>)>;
+
+/// Where BIRDs listen, where that is not port 179: confd puts it into the names of sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenPorts {
+    /// Of all nodes: `listenPort` of the BGPConfiguration `default`.
+    pub all: Option<u16>,
+    /// Of single nodes, by configurations `node.<name>`.
+    pub nodes: BTreeMap<Arc<str>, u16>,
+}
+
+impl ListenPorts {
+    /// Takes the port of a BGPConfiguration that is for one node.
+    fn note(&mut self, configuration: &str, port: Option<u16>) {
+        let node = configuration.strip_prefix("node.").map(Into::into);
+        self.nodes.extend(node.zip(port));
+    }
+}
 
 /// What is in the datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,6 +86,8 @@ pub struct Snapshot {
     /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they have their
     /// own.
     pub speakers: Option<Speakers>,
+    /// Where BIRDs listen.
+    pub listen_ports: ListenPorts,
     /// Where all this is: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavour: &'static str,
     /// Calico is moving its objects to another place: nothing is to be written.

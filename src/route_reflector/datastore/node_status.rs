@@ -1,4 +1,4 @@
-//! How many sessions a node has, by Calico's own report: CalicoNodeStatus.
+//! Which sessions a node has, by Calico's own report: CalicoNodeStatus.
 //!
 //! It costs the node (5 % of a processor at this period), and Calico asks for fewer than ten at a time:
 //! reports are made for the nodes in transition, and deleted after.
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Error, Kubernetes, MANAGED_BY_LABEL, SET_LABEL, Written};
-use crate::{controller::MANAGED_BY, placement::hash};
+use crate::{controller::MANAGED_BY, placement::hash, route_reflector::fabric::Kind};
 
 /// At most so many reports at a time.
 pub const MAX_NODES: usize = 10;
@@ -25,11 +25,11 @@ const PERIOD_SECONDS: u32 = 10;
 const KIND: &str = "CalicoNodeStatus";
 
 /// What Calico says of one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Established BGP sessions, IPv4 and IPv6.
-    pub established: u32,
-    /// When Calico wrote it, by the node's clock.
+    /// The names of established BGP sessions, IPv4 and IPv6, as BIRD has them.
+    pub established: BTreeSet<String>,
+    /// When Calico wrote it, by the node's clock: it tells two reports apart, and is no time of ours.
     pub updated: Timestamp,
 }
 
@@ -50,10 +50,34 @@ struct Status {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Bgp {
-    #[serde(default, rename = "numberEstablishedV4")]
-    v4: Option<u32>,
-    #[serde(default, rename = "numberEstablishedV6")]
-    v6: Option<u32>,
+    #[serde(default, rename = "peersV4")]
+    v4: Option<Vec<Peer>>,
+    #[serde(default, rename = "peersV6")]
+    v6: Option<Vec<Peer>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Peer {
+    #[serde(default, rename = "peerIP")]
+    address: String,
+    #[serde(default, rename = "type")]
+    type_: String,
+    #[serde(default)]
+    state: String,
+}
+
+impl Peer {
+    /// The name of the session, if it is established and is between nodes. Calico has made type and address of it.
+    fn established(&self) -> Option<String> {
+        let kind = match self.type_.as_str() {
+            "NodeMesh" => Kind::Mesh,
+            "NodePeer" => Kind::Node,
+            "GlobalPeer" => Kind::Global,
+            _ => return None,
+        };
+        let name = format!("{kind}_{}", self.address.replace(['.', ':'], "_"));
+        (self.state == "Established").then_some(name)
+    }
 }
 
 /// The name of the object for a node. A node's name may be as long as any.
@@ -118,7 +142,8 @@ impl Kubernetes {
         let list = list.map_err(|source| self.failed("list CalicoNodeStatuses", source))?;
         let report = |status: Status| {
             let bgp = status.bgp?;
-            let established = bgp.v4.unwrap_or(0).saturating_add(bgp.v6.unwrap_or(0));
+            let peers = bgp.v4.iter().chain(&bgp.v6).flatten();
+            let established = peers.filter_map(Peer::established).collect();
             Some(Report { established, updated: status.last_updated?.0 })
         };
         Ok(list
@@ -159,6 +184,35 @@ fn is_ours(object: &DynamicObject) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r03_a_report_says_which_sessions_are_established_and_not_how_many() {
+        let bgp: Bgp = serde_json::from_value(json!({
+            "numberEstablishedV4": 4, "numberNotEstablishedV4": 1, "numberEstablishedV6": 1,
+            "peersV4": [
+                {"peerIP": "10.0.0.1", "type": "NodePeer", "state": "Established"},
+                {"peerIP": "10.0.0.2", "type": "NodeMesh", "state": "Established"},
+                {"peerIP": "10.0.0.3", "type": "GlobalPeer", "state": "Established"},
+                {"peerIP": "10.0.0.4.port.1790", "type": "NodePeer", "state": "Established"},
+                {"peerIP": "10.0.0.5", "type": "NodePeer", "state": "Active"},
+                {"peerIP": "10.65.0.1", "type": "LocalWorkload", "state": "Established"},
+            ],
+            "peersV6": [{"peerIP": "fd00::1", "type": "NodePeer", "state": "Established"}],
+        }))
+        .unwrap();
+        let peers = bgp.v4.iter().chain(&bgp.v6).flatten();
+        let names: Vec<_> = peers.filter_map(Peer::established).collect();
+        assert_eq!(
+            names,
+            [
+                "Node_10_0_0_1",
+                "Mesh_10_0_0_2",
+                "Global_10_0_0_3",
+                "Node_10_0_0_4_port_1790",
+                "Node_fd00__1"
+            ]
+        );
+    }
 
     #[test]
     fn a_name_is_never_too_long_and_differs() {

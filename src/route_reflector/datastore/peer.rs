@@ -195,6 +195,9 @@ pub(super) struct ConfigurationSpec {
     node_to_node_mesh_enabled: Option<bool>,
     #[serde(default)]
     as_number: Option<AsNumber>,
+    /// Where BIRD listens.
+    #[serde(default)]
+    pub listen_port: Option<u16>,
 }
 
 impl ConfigurationSpec {

@@ -25,7 +25,7 @@
 //!
 //! - [`Selector`], [`Labels`]: which nodes a BGPPeer is about.
 //! - [`Fabric`]: nodes, BGPPeers and mesh, as they are or as they would be.
-//! - [`Sessions`]: how many sessions each node is to have.
+//! - [`Sessions`], [`Neighbours`]: how many sessions each node is to have, and with whom.
 //! - [`Missing`], [`Paths`]: what does not arrive, and how many times the rest does.
 //! - [`Change`]: what one write costs.
 use std::{
@@ -40,6 +40,7 @@ mod classes;
 mod graph;
 mod labels;
 mod missing;
+mod neighbours;
 mod paths;
 mod selector;
 mod sessions;
@@ -48,6 +49,7 @@ mod tokens;
 pub use change::Change;
 pub use labels::Labels;
 pub use missing::Missing;
+pub use neighbours::{Kind, Neighbours};
 pub use paths::{Cluster, LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
 pub use selector::{MAX_LENGTH, Selector, SelectorError};
 pub use sessions::{Expected, Sessions};

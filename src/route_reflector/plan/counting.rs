@@ -1,10 +1,5 @@
 //! Which sessions a step stands on, and whether they were counted.
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,10 +10,9 @@ use super::{
 use crate::{
     api::route_reflector_set::Gate,
     route_reflector::{
-        actual::Ground,
+        actual::{Ground, Marks},
         datastore,
-        fabric::{Fabric, Node},
-        gate::{self, Shut},
+        gate::{self, Part, Shut, Wanted},
         memory::Memory,
         settings::Settings,
     },
@@ -28,6 +22,9 @@ use crate::{
 /// installations.
 const UNDATED: Duration = Duration::from_mins(1);
 
+/// How many clients are asked for a report of their own at a time: half of the reports that there may be.
+const SUSPECTS: usize = datastore::MAX_NODES / 2;
+
 /// Nodes whose sessions are not counted: those that are down, and reflectors that are to be none, which may
 /// be broken.
 #[must_use]
@@ -36,41 +33,28 @@ pub fn discounted(ground: &Ground, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<Arc
     down.chain(leaving).cloned().collect()
 }
 
-/// The addresses that a count leaves out: those of such nodes, and everybody outside.
+/// The sessions that nodes are to have with each other; the gate stands on those of reflectors, or of all
+/// nodes where the mesh is what a step stands on.
 #[must_use]
-pub fn excluded(ground: &Ground, discounted: &BTreeSet<Arc<str>>) -> Vec<IpAddr> {
-    let addresses = discounted.iter().filter_map(|node| ground.fabric.node(node)?.address);
-    let all: BTreeSet<_> = addresses.chain(ground.outside.iter().copied()).collect();
-    all.into_iter().collect()
-}
-
-/// How many sessions each node is to have with the others: reflectors, or all nodes where the mesh is what
-/// a step stands on.
-#[must_use]
-pub fn expected(
-    ground: &Ground,
-    discounted: &BTreeSet<Arc<str>>,
-    everybody: bool,
-) -> BTreeMap<Arc<str>, u32> {
-    let counted = counting(ground, discounted);
-    let sessions = counted.sessions();
-    let nodes = counted.nodes().iter().filter(|node| node.up);
-    let nodes = nodes.filter(|node| everybody || node.cluster_id.is_some());
-    nodes
-        .map(|node| (Arc::clone(&node.name), sessions.of(&node.name).map_or(0, |s| s.up)))
-        .collect()
-}
-
-/// The network without those that are not counted.
-fn counting(ground: &Ground, discounted: &BTreeSet<Arc<str>>) -> Fabric {
-    if discounted.iter().all(|name| ground.fabric.node(name).is_none_or(|node| !node.up)) {
-        return ground.fabric.clone();
+pub fn expected(ground: &Ground, discounted: &BTreeSet<Arc<str>>, everybody: bool) -> Wanted {
+    let mut wanted = Wanted::new(ground.fabric.mesh());
+    for node in ground.fabric.nodes().iter().filter(|node| node.up) {
+        let marked = ground.marks(&node.name).is_some_and(Marks::is_reflector);
+        let reflector = marked || node.cluster_id.is_some();
+        let gated = !discounted.contains(&node.name) && (everybody || node.cluster_id.is_some());
+        wanted.node(&node.name, Part { gated, reflector });
     }
-    let nodes = ground.fabric.nodes().iter().map(|node| {
-        let up = node.up && !discounted.contains(&node.name);
-        Node { up, ..node.clone() }
-    });
-    Fabric::new(nodes.collect(), ground.fabric.peers().to_vec(), ground.fabric.mesh())
+    for fabric in ground.families() {
+        for neighbours in fabric.neighbours() {
+            let of = neighbours.of.iter().filter(|node| !discounted.contains(&node.name));
+            let names = of.filter_map(|node| {
+                let name = neighbours.kind.protocol(node.address?, ground.port(&node.name));
+                Some((name, Arc::clone(&node.name)))
+            });
+            wanted.sessions(names.collect(), neighbours.by.iter().map(|node| &node.name));
+        }
+    }
+    wanted
 }
 
 /// Whether the gate is open.
@@ -79,7 +63,7 @@ fn counting(ground: &Ground, discounted: &BTreeSet<Arc<str>>) -> Fabric {
 /// Why not.
 pub fn opens(
     settings: &Settings,
-    expected: &BTreeMap<Arc<str>, u32>,
+    expected: &Wanted,
     observed: &Observed,
     last_step: Option<Timestamp>,
 ) -> Result<(), Shut> {
@@ -88,7 +72,7 @@ pub fn opens(
         over.map_or(0, |over| time.saturating_sub(over).as_secs())
     };
     // Nothing is expected where nobody reflects yet.
-    if expected.values().all(|expected| *expected == 0) && settings.gate != Gate::Wait {
+    if settings.gate != Gate::Wait && expected.is_empty() {
         return Ok(());
     }
     let wait = match settings.gate {
@@ -111,17 +95,32 @@ pub fn opens(
     }
 }
 
-/// The nodes that were not seen to have their sessions: Calico advises fewer than ten reports at a time.
+/// The nodes that were not seen to have their sessions: Calico advises fewer than ten reports at a time. A client that
+/// reflectors lack is asked for its own word, before some of them are asked again.
 pub(super) fn unseen(
-    expected: &BTreeMap<Arc<str>, u32>,
+    expected: &Wanted,
     memory: &Memory,
     last_step: Option<Timestamp>,
 ) -> Vec<Arc<str>> {
-    let last = last_step.map(seconds);
-    let wanted = expected.iter().filter(|(_, expected)| **expected > 0);
-    let wanted = wanted.filter(|(node, expected)| {
-        let one = [(Arc::clone(node), **expected)].into();
-        gate::judge(&one, &memory.statuses, last).is_err()
+    let statuses = &memory.statuses;
+    let unseen = gate::unseen(expected, statuses, last_step.map(seconds));
+    let missing = unseen.missing.iter().map(|(node, ..)| node);
+    let lacked = unseen.missing.first().into_iter().flat_map(|(node, ..)| {
+        let sets = expected.of(node).flat_map(|set| &set.names);
+        let names = statuses.names.get(node);
+        let lacked = sets.filter(move |(name, _)| names.is_none_or(|all| !all.contains(*name)));
+        lacked.map(|(_, other)| other).filter(move |other| *other != node)
     });
-    wanted.map(|(node, _)| Arc::clone(node)).take(datastore::MAX_NODES).collect()
+    let clients: BTreeSet<_> = expected.clients().collect();
+    let mut wanted: Vec<Arc<str>> = Vec::new();
+    let suspects = lacked.filter(|node| clients.contains(node)).take(SUSPECTS);
+    for node in suspects.chain(&unseen.unknown).chain(&unseen.stale).chain(missing) {
+        if wanted.len() < datastore::MAX_NODES && !wanted.contains(node) {
+            wanted.push(Arc::clone(node));
+        }
+    }
+    wanted
 }
+
+#[cfg(test)]
+mod tests;

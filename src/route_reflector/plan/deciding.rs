@@ -120,7 +120,7 @@ fn members(
     unfit_since: &BTreeMap<Arc<str>, Timestamp>,
 ) -> Vec<Member> {
     let workloads = observed.memory.workloads.as_ref().map(|(_, workloads)| workloads);
-    let member = |speaker: &Speaker| {
+    let member = |speaker: &Speaker, complete: bool| {
         let label = |key: &str| {
             let found = speaker.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
             Some(&*speaker.labels[found].1)
@@ -149,6 +149,7 @@ fn members(
             // BGP is not BIRD's.
             suitable: address.is_some()
                 && label(OS_LABEL) != Some("windows")
+                && (!complete || actual.is_some_and(|actual| actual.complete))
                 && matches(&settings.selector) != Some(false)
                 && matches(&settings.forbidden) != Some(true),
             preferred: matches(&settings.preferred) == Some(true),
@@ -161,7 +162,10 @@ fn members(
             labelled: marks.label.is_some(),
         }
     };
-    observed.speakers.iter().map(member).collect()
+    let all = |complete| observed.speakers.iter().map(move |speaker| member(speaker, complete));
+    // Who speaks one address family alone reflects where nobody speaks both.
+    let complete = all(true).any(|member| member.suitable);
+    all(complete).collect()
 }
 
 /// What the status remembers; clients keep the slots of their groups' BGPPeers.

@@ -4,8 +4,11 @@ use std::{
     sync::Arc,
 };
 
-use super::Counts;
-use crate::route_reflector::{actual::Ground, fabric::Rule, memory::Told};
+use super::{
+    Counts,
+    counting::{discounted, expected},
+};
+use crate::route_reflector::{actual::Ground, fabric::Rule, gate::few, memory::Told};
 
 /// What is there: by the sessions that are configured, and by what the gate has counted. What is to be,
 /// callers add.
@@ -30,6 +33,7 @@ pub fn told(ground: &Ground, leaving: &BTreeSet<Arc<str>>, measured: Option<&Cou
         mesh: fabric.mesh(),
         missing,
         missing_without_one: worst.max(missing),
+        silent: measured.filter(|measured| measured.is_ok()).map(|_| silent(measured).len()),
         at_risk: measured.and_then(|measured| at_risk(ground, measured)),
         foreign: ground.foreign,
         paths: paths.reflector.table.max(paths.client.table),
@@ -37,16 +41,38 @@ pub fn told(ground: &Ground, leaving: &BTreeSet<Arc<str>>, measured: Option<&Cou
     }
 }
 
-/// Clients with one established session or none, of those that are to have more and that were measured.
+/// Clients with one established session or none of those that they are to have, of those that are to have more and
+/// that were measured.
 fn at_risk(ground: &Ground, measured: &Counts) -> Option<usize> {
     let measured = measured.as_ref().ok()?;
-    let sessions = ground.fabric.sessions();
+    let nobody = BTreeSet::new();
+    let here = || Arc::new(expected(ground, &discounted(ground, &nobody), false));
+    let wanted = measured.asked.clone().unwrap_or_else(here);
     let clients = ground.fabric.nodes().iter();
     let clients = clients.filter(|node| node.up && node.cluster_id.is_none());
     let at_risk = clients.filter(|node| {
-        let wanted = sessions.of(&node.name).map_or(0, |sessions| sessions.up);
-        let counted = measured.nodes.get(&node.name);
-        wanted > 1 && counted.is_some_and(|counted| counted.established.unwrap_or(0) < 2)
+        let counted = measured.nodes.contains_key(&node.name);
+        let established = measured.established(&wanted, &node.name);
+        counted && wanted.count(&node.name, &nobody) > 1 && established.is_some_and(|n| n < 2)
     });
     Some(at_risk.count())
+}
+
+/// Clients that have no session at all, which no gate waits for.
+fn silent(measured: Option<&Counts>) -> Vec<Arc<str>> {
+    let measured = measured.and_then(|measured| measured.as_ref().ok());
+    let silent = measured.and_then(|measured| Some(measured.silent(measured.asked.as_ref()?)));
+    silent.into_iter().flatten().collect()
+}
+
+/// What a person should know beside the plan.
+pub fn remarks(ground: &Ground, measured: Option<&Counts>) -> Vec<String> {
+    let mut remarks = ground.families.remarks();
+    let silent = silent(measured);
+    if !silent.is_empty() {
+        let few = few(&silent);
+        remarks
+            .push(format!("Ready nodes without any BGP session, which are not waited for: {few}"));
+    }
+    remarks
 }

@@ -101,6 +101,11 @@ impl Birds {
         move |query| inner.lock().expect("lock").answer(query)
     }
 
+    /// The names of the sessions that each node has.
+    pub fn names(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.inner.lock().expect("lock").established()
+    }
+
     /// How many sessions each node has, when they are all up.
     pub fn sessions(&self) -> BTreeMap<String, u32> {
         let inner = self.inner.lock().expect("lock");
@@ -168,51 +173,85 @@ impl Inner {
         }
     }
 
-    fn answer(&self, query: &str) -> Value {
-        let Controls { dead, lacking, scraped, .. } = &self.controls;
-        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-        let mut first = true;
+    /// The names of the sessions that every node has, those that have had the time to be established.
+    fn established(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let Controls { dead, lacking, .. } = &self.controls;
+        let mut all: Option<BTreeMap<String, BTreeSet<String>>> = None;
         for scene in self.scenes.iter().rev() {
-            let nodes = scene.fabric.nodes().iter().map(|node| {
-                let address = node.address.map(|a| a.to_string().replace(['.', ':'], "_"));
-                // Between brackets and bars: `(Mesh|Global|Node)_(10_0_0_1|10_0_0_2)`.
-                let excluded = address.is_some_and(|address| {
-                    query.split(['(', ')', '|']).any(|word| word == address)
-                });
-                Node { up: node.up && !excluded && !dead.contains(&*node.name), ..node.clone() }
-            });
-            let peers = scene.fabric.peers().to_vec();
-            let fabric = Fabric::new(nodes.collect(), peers, scene.fabric.mesh());
-            let sessions = fabric.sessions();
-            let mut seen = BTreeMap::new();
-            for node in scene.fabric.nodes().iter().filter(|node| !dead.contains(&*node.name)) {
-                let up = sessions.of(&node.name).map_or(0, |sessions| sessions.up);
-                seen.insert(node.name.to_string(), up);
-            }
-            if first {
-                counts = seen;
-            } else {
-                for (node, count) in &mut counts {
-                    *count = (*count).min(seen.get(node).copied().unwrap_or(0));
+            let seen = names(&scene.fabric, dead);
+            match &mut all {
+                None => all = Some(seen),
+                Some(all) => {
+                    for (node, names) in all {
+                        names.retain(|name| seen.get(node).is_some_and(|all| all.contains(name)));
+                    }
                 }
             }
-            first = false;
             if scene.at.elapsed() > ESTABLISHING {
                 break;
             }
         }
-        let mut result = vec![];
-        let scraped = format!("{}", scraped.unwrap_or_else(now));
-        for (node, count) in counts {
-            let count = count.saturating_sub(lacking.get(&node).copied().unwrap_or(0));
-            if count > 0 {
-                result.push(json!({"metric": {"instance": node}, "value": [0, count.to_string()]}));
+        let mut all = all.unwrap_or_default();
+        for (node, lacking) in lacking {
+            for _ in 0..*lacking {
+                all.get_mut(node).map(BTreeSet::pop_last);
             }
-            let metric = json!({"instance": node, "measure": "sampled"});
-            result.push(json!({"metric": metric, "value": [0, scraped]}));
+        }
+        all
+    }
+
+    fn answer(&self, query: &str) -> Value {
+        let (sets, all) = (sets(query), self.established());
+        let age = self.controls.scraped.map_or(0.0, |scraped| now() - scraped);
+        let mut result = vec![];
+        let mut say = |metric: Value, value: String| {
+            result.push(json!({"metric": metric, "value": [0, value]}));
+        };
+        let anybodys: BTreeSet<_> = all.values().flatten().collect();
+        for name in anybodys {
+            say(json!({"name": name, "measure": "name"}), "1".into());
+        }
+        for (node, names) in &all {
+            let mut of = |measure: &str, value: String| {
+                say(json!({"instance": node, "measure": measure}), value);
+            };
+            for (tag, set) in &sets {
+                let count = names.iter().filter(|name| set.contains(name.as_str())).count();
+                if count > 0 {
+                    of(tag, count.to_string());
+                }
+            }
+            of("age", age.to_string());
         }
         json!({"status": "success", "data": {"resultType": "vector", "result": result}})
     }
+}
+
+/// The sets of names that a query asks for, by the measures that it gives them.
+fn sets(query: &str) -> Vec<(&str, BTreeSet<&str>)> {
+    let set = |part| {
+        let (_, names) = str::split_once(part, "name=~\"")?;
+        let (names, rest) = names.split_once('"')?;
+        let (tag, _) = rest.split_once("\"measure\", \"")?.1.split_once('"')?;
+        Some((tag, names.split('|').collect()))
+    };
+    query.split("label_replace(count by ").skip(1).filter_map(set).collect()
+}
+
+/// The names of the sessions of every node whose BIRD is not dead, with such nodes.
+fn names(fabric: &Fabric, dead: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
+    let alive = |node: &&&Node| node.up && !dead.contains(&*node.name);
+    let all = fabric.nodes().iter().filter(|node| !dead.contains(&*node.name));
+    let mut all: BTreeMap<_, BTreeSet<_>> =
+        all.map(|node| (node.name.to_string(), BTreeSet::new())).collect();
+    for neighbours in fabric.neighbours() {
+        for by in neighbours.by.iter().filter(|by| !dead.contains(&*by.name)) {
+            let of = neighbours.of.iter().filter(alive).filter(|of| of.name != by.name);
+            let named = of.filter_map(|of| Some(neighbours.kind.protocol(of.address?, None)));
+            all.entry(by.name.to_string()).or_default().extend(named);
+        }
+    }
+    all
 }
 
 /// The nodes of Kubernetes.

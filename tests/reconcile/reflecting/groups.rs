@@ -51,13 +51,21 @@ fn calicos_own_reports_open_the_gate_and_are_gone_afterwards() {
             .wait("the end", async || {
                 let names = reports().names().await;
                 most = most.max(names.len());
-                let sessions = stage.birds.sessions();
+                let sessions = stage.birds.names();
                 for name in names {
                     let node = name.trim_start_matches("traffic-operator-");
                     let now = format!("{:.0}", Timestamp::now());
+                    let peer = |name: &String| {
+                        let (kind, address) = name.split_once('_').expect("a kind");
+                        let kind = if kind == "Mesh" { "NodeMesh" } else { "NodePeer" };
+                        let address = address.replace('_', ".");
+                        json!({"peerIP": address, "type": kind, "state": "Established"})
+                    };
+                    let peers: Vec<_> =
+                        sessions.get(node).into_iter().flatten().map(peer).collect();
                     let status = json!({"lastUpdated": now, "bgp": {
-                        "numberEstablishedV4": sessions.get(node), "numberNotEstablishedV4": 0,
-                        "numberEstablishedV6": 0, "numberNotEstablishedV6": 0,
+                        "numberEstablishedV4": peers.len(), "numberNotEstablishedV4": 0,
+                        "numberEstablishedV6": 0, "numberNotEstablishedV6": 0, "peersV4": peers,
                     }});
                     reports().try_patch(&name, json!({"status": status})).await;
                 }

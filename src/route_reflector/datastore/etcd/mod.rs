@@ -83,9 +83,11 @@ impl Etcd {
             match entry.as_ref().map(Entry::node) {
                 Some(Ok(Some(node))) => {
                     let kubernetes: Arc<str> = node.kubernetes.into();
-                    names.insert(name, Arc::clone(&kubernetes));
-                    let address = node.address.map(|address| (address, node.as_number));
-                    speakers.extend(address.map(|address| (Arc::clone(&kubernetes), address)));
+                    names.insert(name.as_str(), Arc::clone(&kubernetes));
+                    if !node.addresses.is_empty() {
+                        let speaker = (node.addresses, node.as_number);
+                        speakers.insert(Arc::clone(&kubernetes), speaker);
+                    }
                     snapshot.cluster_ids.extend(node.cluster_id.map(|id| (kubernetes, id)));
                 }
                 Some(Ok(None)) => {}
@@ -97,7 +99,7 @@ impl Etcd {
             match entry.as_ref().map(Entry::peer) {
                 Some(Ok(mut peer)) => {
                     // Calico's own name of the node, which may be another.
-                    let kubernetes = peer.node.as_ref().and_then(|node| names.get(node));
+                    let kubernetes = peer.node.as_ref().and_then(|node| names.get(node.as_str()));
                     if let Some(kubernetes) = kubernetes {
                         peer.node = Some(kubernetes.to_string());
                     }
@@ -109,6 +111,14 @@ impl Etcd {
         let configuration = default(configurations, "BGPConfiguration", Entry::configuration)?;
         snapshot.mesh = configuration.mesh();
         snapshot.as_number = configuration.as_number();
+        snapshot.listen_ports.all = configuration.listen_port;
+        for (name, entry) in configurations {
+            let found = entry.as_ref().and_then(|entry| entry.configuration().ok());
+            // By Calico's name of the node, which may be another than that of Kubernetes.
+            let node = name.strip_prefix("node.").and_then(|node| names.get(node)).cloned();
+            let port = found.and_then(|found| found.listen_port);
+            snapshot.listen_ports.nodes.extend(node.zip(port));
+        }
         snapshot.locked = default(information, "ClusterInformation", Entry::information)?.locked();
         Ok(snapshot)
     }

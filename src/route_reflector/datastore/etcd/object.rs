@@ -1,17 +1,17 @@
 //! Calico's objects as they lie in etcd: keys and JSON. Pure.
 //!
 //! What is written is what was read with one field changed: fields that are not known here stay.
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::route_reflector::datastore::{
-    CalicoPeer, Error,
-    peer::{AsNumber, ConfigurationSpec, InformationSpec, PeerSpec},
+use crate::route_reflector::{
+    datastore::{
+        CalicoPeer, Error,
+        peer::{AsNumber, ConfigurationSpec, InformationSpec, PeerSpec},
+    },
+    families::Addresses,
 };
 
 /// What Calico writes into every object.
@@ -78,10 +78,9 @@ struct NodeBgp {
 }
 
 impl NodeBgp {
-    /// The address it speaks with, which stands there with the length of its prefix.
-    fn address(&self) -> Option<IpAddr> {
-        let mut addresses = [&self.v4, &self.v6].into_iter().flatten();
-        addresses.find_map(|text| text.split('/').next()?.parse().ok())
+    /// The addresses it speaks with.
+    fn addresses(&self) -> Addresses {
+        Addresses::parse(self.v4.as_deref(), self.v6.as_deref())
     }
 }
 
@@ -109,8 +108,8 @@ pub(super) struct CalicoNode {
     /// Its name in Kubernetes.
     pub kubernetes: String,
     pub cluster_id: Option<Ipv4Addr>,
-    /// Without one it takes no part in BGP.
-    pub address: Option<IpAddr>,
+    /// Without any it takes no part in BGP.
+    pub addresses: Addresses,
     /// Its own, if it is in another than the cluster's.
     pub as_number: Option<u32>,
 }
@@ -142,13 +141,13 @@ impl Entry {
             self.parts().map_err(|error| error.to_string())?.spec.unwrap_or_default();
         let Some(kubernetes) = spec.kubernetes().map(str::to_owned) else { return Ok(None) };
         let bgp = spec.bgp.unwrap_or_default();
-        let address = bgp.address();
+        let addresses = bgp.addresses();
         let as_number = bgp.as_number.map(|AsNumber(number)| number);
         let id = bgp.cluster_id.filter(|id| !id.is_empty());
         let cluster_id = id.map(|id| id.parse().map_err(|_| id)).transpose();
         let cluster_id =
             cluster_id.map_err(|id| format!("cluster id {id:?} is no IPv4 address"))?;
-        Ok(Some(CalicoNode { kubernetes, cluster_id, address, as_number }))
+        Ok(Some(CalicoNode { kubernetes, cluster_id, addresses, as_number }))
     }
 
     pub fn is_kubernetes_node(&self, name: &str) -> bool {
@@ -234,7 +233,12 @@ mod tests {
         let k8s = json!([{"orchestrator": "cni"}, {"orchestrator": "k8s", "nodeName": "n1"}]);
         let found = |cluster_id| {
             let kubernetes = "n1".into();
-            Some(CalicoNode { kubernetes, cluster_id, address: None, as_number: None })
+            Some(CalicoNode {
+                kubernetes,
+                cluster_id,
+                addresses: Addresses::default(),
+                as_number: None,
+            })
         };
         for (spec, expected) in [
             (json!({"orchRefs": k8s}), Ok(found(None))),
@@ -256,11 +260,11 @@ mod tests {
         }
         let bgp = json!({"ipv4Address": "10.0.0.1/24", "asNumber": "65000"});
         let speaker = node(&json!({"orchRefs": k8s, "bgp": bgp})).node().unwrap().unwrap();
-        assert_eq!(speaker.address, "10.0.0.1".parse().ok());
+        assert_eq!(speaker.addresses.v4, "10.0.0.1".parse().ok());
         assert_eq!(speaker.as_number, Some(65_000));
         let bgp = json!({"ipv4Address": "", "ipv6Address": "fd00::1/64"});
         let speaker = node(&json!({"orchRefs": k8s, "bgp": bgp})).node().unwrap().unwrap();
-        assert_eq!(speaker.address, "fd00::1".parse().ok());
+        assert_eq!(speaker.addresses.v6, "fd00::1".parse().ok());
         assert!(node(&json!({"orchRefs": k8s})).is_kubernetes_node("n1"));
         assert!(!node(&json!({"orchRefs": k8s})).is_kubernetes_node("c1"));
     }

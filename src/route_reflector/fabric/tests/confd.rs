@@ -230,3 +230,55 @@ fn nothing_at_all() {
     assert_eq!(fabric.sessions().total(), 0);
     assert_eq!(fabric.worst_without_one(Rule::Bird), None);
 }
+
+/// Who is to have which sessions, by the names of their ends.
+fn names(fabric: &Fabric) -> Vec<Vec<String>> {
+    let mut all = vec![vec![]; fabric.nodes().len()];
+    for neighbours in fabric.neighbours() {
+        for by in &neighbours.by {
+            let place = fabric.nodes().iter().position(|node| node.name == by.name).unwrap();
+            let of = neighbours.of.iter().filter(|of| of.name != by.name);
+            let named = of.map(|of| neighbours.kind.protocol(of.address.unwrap(), None));
+            all[place].extend(named);
+        }
+    }
+    for names in &mut all {
+        names.sort_unstable();
+    }
+    all
+}
+
+#[test]
+fn r04_every_session_has_the_name_of_its_kind() {
+    let mesh = Fabric::new(nodes(&[None, X, None]), simple(), true);
+    assert_eq!(
+        names(&mesh),
+        [
+            vec!["Mesh_10_90_0_12", "Node_10_90_0_11"],
+            vec!["Node_10_90_0_10", "Node_10_90_0_12"],
+            vec!["Mesh_10_90_0_10", "Node_10_90_0_11"],
+        ]
+    );
+    let global = Peer { local: Local::All, ..peer("p", "all()", "has(rr)") };
+    let global = Fabric::new(nodes(&[None, X]), vec![global], false);
+    assert_eq!(names(&global), [vec!["Global_10_90_0_11"], vec!["Node_10_90_0_10"]]);
+    let kind = super::super::Kind::Node;
+    let address = "fd00::1".parse().unwrap();
+    assert_eq!(kind.protocol(address, None), "Node_fd00__1");
+    assert_eq!(kind.protocol(address, Some(1790)), "Node_fd00__1_port_1790");
+    assert_eq!(super::super::Kind::Mesh.protocol(address, Some(1790)), "Mesh_fd00__1");
+}
+
+/// Nodes that nobody can tell apart are named once for all that expect them.
+#[test]
+fn r03_there_are_few_sets_of_neighbours_however_many_nodes_there_are() {
+    for (kind, sets) in [(Kind::Simple, 2), (Kind::Zonal, 6)] {
+        let fabric = Lab::sized(600, kind, Ids::PerZone, 3);
+        let fabric = Fabric::new(fabric.nodes, fabric.peers, fabric.mesh);
+        assert_eq!(fabric.neighbours().len(), sets, "{kind:?}");
+        let all: Vec<_> = names(&fabric).iter().map(Vec::len).collect();
+        let counted = fabric.sessions();
+        let counted: Vec<_> = counted.iter().map(|(_, expected)| expected.all as usize).collect();
+        assert_eq!(all, counted, "{kind:?}");
+    }
+}

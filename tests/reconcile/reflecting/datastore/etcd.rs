@@ -23,7 +23,10 @@ use tokio::net::TcpListener;
 use traffic_operator::{
     api::route_reflector_set,
     manifests::{NAME, NAMESPACE},
-    route_reflector::datastore::{Datastore, Error, WantedPeer, Written},
+    route_reflector::{
+        datastore::{Datastore, Error, WantedPeer, Written},
+        families::Addresses,
+    },
     runtime::lease::Fence,
 };
 
@@ -169,8 +172,8 @@ fn etcd_keys_that_are_not_ours_stay_byte_by_byte() {
         assert_eq!(read.peers[1].node.as_deref(), Some("node-1"), "its name in Kubernetes");
         let ids = [("node-1".into(), Ipv4Addr::new(224, 0, 0, 9))];
         assert_eq!(read.cluster_ids, BTreeMap::from(ids));
-        let address = "10.0.0.1".parse().expect("address");
-        assert_eq!(read.speakers, Some(BTreeMap::from([("node-1".into(), (address, None))])));
+        let addresses = Addresses::parse(Some("10.0.0.1"), None);
+        assert_eq!(read.speakers, Some(BTreeMap::from([("node-1".into(), (addresses, None))])));
 
         for name in ["rrs-to-rrs", "broken"] {
             let refused = store.apply_peer(&WantedPeer { name, ..CLIENTS }).await;

@@ -245,14 +245,20 @@ fn calicos_reports_are_asked_for_few_nodes_and_no_longer_than_needed() {
             let status = json!({"status": {
                 "lastUpdated": "2026-01-02T03:04:05Z",
                 "bgp": {
-                    "numberEstablishedV4": 5, "numberNotEstablishedV4": 1,
-                    "numberEstablishedV6": 2, "numberNotEstablishedV6": 0,
+                    "numberEstablishedV4": 1, "numberNotEstablishedV4": 1,
+                    "numberEstablishedV6": 1, "numberNotEstablishedV6": 0,
+                    "peersV4": [
+                        {"peerIP": "10.0.0.1", "type": "NodePeer", "state": "Established"},
+                        {"peerIP": "10.0.0.2", "type": "NodePeer", "state": "Active"},
+                    ],
+                    "peersV6": [{"peerIP": "fd00::1", "type": "NodeMesh", "state": "Established"}],
                 },
             }});
             all.patch("traffic-operator-node-10", status).await;
             let read = reports.read_reports().await.expect("read");
-            let report = read["node-10"];
-            assert_eq!((read.len(), report.established), (1, 7));
+            let report = &read["node-10"];
+            let names = ["Mesh_fd00__1", "Node_10_0_0_1"].map(str::to_owned);
+            assert_eq!((read.len(), &report.established), (1, &names.into()));
             assert_eq!(report.updated.to_string(), "2026-01-02T03:04:05Z");
 
             reports.start_reports(&["node-10"], "main").await.expect("fewer");

@@ -1,0 +1,97 @@
+//! Who is to have sessions with whom, and what confd calls them.
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use super::{Fabric, Node, classes::Classes};
+
+/// What the name of a session begins with: confd names it by where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Of the node-to-node mesh.
+    Mesh,
+    /// Of a BGPPeer that is for all nodes.
+    Global,
+    /// Of another BGPPeer.
+    Node,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Mesh, Self::Global, Self::Node];
+
+    /// The name that confd gives to the session with this address. Of the mesh it never has a port, and of others it
+    /// has the one that `listenPort` sets.
+    #[must_use]
+    pub fn protocol(self, address: IpAddr, port: Option<u16>) -> String {
+        let address = address.to_string().replace(['.', ':'], "_");
+        match port.filter(|_| self != Self::Mesh) {
+            Some(port) => format!("{self}_{address}_port_{port}"),
+            None => format!("{self}_{address}"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mesh => "Mesh",
+            Self::Global => "Global",
+            Self::Node => "Node",
+        })
+    }
+}
+
+/// Neighbours that the same nodes are to have a session of one kind with.
+#[derive(Clone, Debug)]
+pub struct Neighbours<'f> {
+    /// The kind.
+    pub kind: Kind,
+    /// The neighbours. A node that is one of them has none with itself.
+    pub of: Vec<&'f Node>,
+    /// Who is to have a session with each of them.
+    pub by: Vec<&'f Node>,
+}
+
+impl Fabric {
+    /// All sessions, by both ends.
+    #[must_use]
+    pub fn neighbours(&self) -> Vec<Neighbours<'_>> {
+        let mut members: Vec<Vec<&Node>> = vec![vec![]; self.classes.list.len()];
+        for (node, &class) in self.nodes.iter().zip(&self.classes.of) {
+            members[class].push(node);
+        }
+        let nodes = |classes: &[usize]| -> Vec<&Node> {
+            classes.iter().flat_map(|&class| &members[class]).copied().collect()
+        };
+        let groups = self.classes.groups();
+        let neighbours = |((kind, by), of): (&(Kind, Vec<usize>), &Vec<usize>)| Neighbours {
+            kind: *kind,
+            of: nodes(of),
+            by: nodes(by),
+        };
+        groups.iter().map(neighbours).collect()
+    }
+}
+
+impl Classes {
+    /// Classes that the same classes have sessions of a kind with.
+    fn groups(&self) -> BTreeMap<(Kind, Vec<usize>), Vec<usize>> {
+        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        let all = 0..self.list.len();
+        for of in all.clone() {
+            let mut by: [Vec<usize>; 3] = Default::default();
+            for class in all.clone() {
+                let session = self.session(class, of);
+                let chosen = session.chosen.map(|(end, _)| end.global);
+                let has = [session.mesh, chosen == Some(true), chosen == Some(false)];
+                for (by, _) in by.iter_mut().zip(has).filter(|(_, has)| *has) {
+                    by.push(class);
+                }
+            }
+            for (kind, by) in Kind::ALL.into_iter().zip(by) {
+                if !by.is_empty() {
+                    groups.entry((kind, by)).or_default().push(of);
+                }
+            }
+        }
+        groups
+    }
+}

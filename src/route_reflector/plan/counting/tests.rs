@@ -1,0 +1,175 @@
+//! Which sessions a step stands on, by name.
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    api::{BGP_ADDRESS_ANNOTATIONS, CLUSTER_ID_ANNOTATION},
+    nodes::{Readiness, Speaker, Texts},
+    route_reflector::datastore::{CalicoPeer, Snapshot},
+};
+
+const LABEL: &str = "calico-route-reflector";
+
+fn texts(texts: &[(&str, &str)]) -> Texts {
+    let mut texts: Vec<_> = texts.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    texts.sort();
+    texts.into()
+}
+
+/// Nodes n0, n1, … that speak these families; the first two reflect.
+fn ground(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> Ground {
+    let speaker = |(i, speaks): (usize, &&str)| {
+        let (v4, v6) = (format!("10.0.0.{i}/24"), format!("fd00::{i}/64"));
+        let [of_v4, of_v6] = BGP_ADDRESS_ANNOTATIONS;
+        let mut calico = vec![];
+        if speaks.contains('4') {
+            calico.push((of_v4, v4.as_str()));
+        }
+        if speaks.contains('6') {
+            calico.push((of_v6, v6.as_str()));
+        }
+        let reflector = i < 2;
+        if reflector {
+            calico.push((CLUSTER_ID_ANNOTATION, "224.0.0.1"));
+        }
+        Speaker {
+            name: format!("n{i}").into(),
+            created: 0,
+            labels: texts(if reflector { &[(LABEL, "")] } else { &[] }),
+            taints: [].into(),
+            readiness: Readiness::Ready,
+            cordoned: false,
+            calico: texts(&calico),
+        }
+    };
+    let speakers: Vec<_> = speaks.iter().enumerate().map(speaker).collect();
+    let peer = |name: &str, local: String, remote: String| CalicoPeer {
+        name: name.into(),
+        node_selector: Some(local),
+        peer_selector: Some(remote),
+        reverse: true,
+        ..CalicoPeer::default()
+    };
+    let (has, has_not) = (format!("has({LABEL})"), format!("!has({LABEL})"));
+    let peers = vec![peer("a", has.clone(), has.clone()), peer("b", has_not, has)];
+    let mut snapshot = Snapshot { peers, as_number: 64_512, ..Snapshot::default() };
+    change(&mut snapshot);
+    Ground::new(&speakers, &snapshot, (LABEL, ""), "main", &BTreeSet::new())
+}
+
+/// The names that a node is to have established.
+fn names(wanted: &Wanted, node: &str) -> Vec<String> {
+    let names = wanted.of(node).flat_map(|set| &set.names);
+    let mut names: Vec<_> =
+        names.filter(|(_, other)| &***other != node).map(|(name, _)| name.clone()).collect();
+    names.sort_unstable();
+    let nobody = BTreeSet::new();
+    assert_eq!(wanted.count(node, &nobody) as usize, names.len(), "{node}");
+    names
+}
+
+#[test]
+fn point_06_in_dual_stack_the_sessions_of_both_families_are_meant() {
+    let nobody = BTreeSet::new();
+    let ground = ground(&["46", "46", "46", "46"], |_| {});
+    let wanted = expected(&ground, &nobody, false);
+    let both = ["Node_10_0_0_0", "Node_10_0_0_2", "Node_10_0_0_3"];
+    let v6 = ["Node_fd00__", "Node_fd00__2", "Node_fd00__3"];
+    let of_n1: Vec<_> = both.iter().chain(&v6).map(ToString::to_string).collect();
+    assert_eq!(names(&wanted, "n1"), of_n1);
+    assert_eq!(wanted.gated().map(|node| &**node).collect::<Vec<_>>(), ["n0", "n1"]);
+    assert_eq!(expected(&ground, &nobody, true).gated().count(), 4);
+    assert!(ground.families.remarks().is_empty());
+
+    // Without those that are about to go.
+    let leaving = BTreeSet::from(["n0".into()]);
+    let wanted = expected(&ground, &leaving, false);
+    let left = ["Node_10_0_0_2", "Node_10_0_0_3", "Node_fd00__2", "Node_fd00__3"];
+    assert_eq!(names(&wanted, "n1"), left);
+    assert_eq!(wanted.gated().map(|node| &**node).collect::<Vec<_>>(), ["n1"]);
+}
+
+#[test]
+fn point_06_one_family_alone_and_mixtures() {
+    let nobody = BTreeSet::new();
+    let of = |speaks: &[&str]| {
+        let ground = ground(speaks, |_| {});
+        let complete: Vec<_> =
+            ground.nodes.iter().filter(|(_, n)| n.complete).map(|(n, _)| n.to_string()).collect();
+        let remarks = ground.families.remarks().join("; ");
+        (names(&expected(&ground, &nobody, false), "n1"), complete.join(" "), remarks)
+    };
+    let (names, complete, remarks) = of(&["6", "6", "6"]);
+    assert_eq!(names, ["Node_fd00__", "Node_fd00__2"]);
+    assert_eq!((complete.as_str(), remarks.as_str()), ("n0 n1 n2", ""));
+    // One that speaks IPv4 alone: it has the sessions that it can have, and reflects nothing.
+    let (names, complete, remarks) = of(&["46", "46", "46", "4"]);
+    let v4 = ["Node_10_0_0_0", "Node_10_0_0_2", "Node_10_0_0_3"];
+    assert_eq!(names, [&v4[..], &["Node_fd00__", "Node_fd00__2"]].concat());
+    assert_eq!(complete, "n0 n1 n2");
+    assert!(remarks.ends_with("as most nodes have one: n3"), "{remarks}");
+    // One that speaks IPv6 too, and one that speaks nothing else.
+    let (names, complete, remarks) = of(&["4", "4", "46", "6"]);
+    assert_eq!(names, ["Node_10_0_0_0", "Node_10_0_0_2"]);
+    assert_eq!(complete, "n0 n1 n2");
+    assert!(remarks.contains("IPv6 is not covered"), "{remarks}");
+    assert!(remarks.ends_with("are left out: n3"), "{remarks}");
+}
+
+/// Calico puts `listenPort` into the names of sessions by BGPPeers, and not into those of the mesh.
+#[test]
+fn r03_where_bird_listens_is_part_of_the_name() {
+    let nobody = BTreeSet::new();
+    let ground = ground(&["4", "4", "4", "4"], |snapshot| {
+        snapshot.mesh = true;
+        snapshot.listen_ports.all = Some(1790);
+        snapshot.listen_ports.nodes = BTreeMap::from([("n0".into(), 1179)]);
+    });
+    let wanted = expected(&ground, &nobody, false);
+    assert_eq!(
+        names(&wanted, "n1"),
+        ["Node_10_0_0_0_port_1179", "Node_10_0_0_2_port_1790", "Node_10_0_0_3_port_1790"]
+    );
+    assert_eq!(
+        names(&wanted, "n2"),
+        ["Mesh_10_0_0_3", "Node_10_0_0_0_port_1179", "Node_10_0_0_1_port_1790"]
+    );
+}
+
+/// With so many names Prometheus answers all the same; the text grows with the nodes alone.
+#[test]
+fn r03_the_question_names_each_neighbour_once() {
+    let nobody = BTreeSet::new();
+    let ground = ground(&["4"; 200], |_| {});
+    let wanted = expected(&ground, &nobody, false);
+    assert_eq!(wanted.sets().len(), 2);
+    let text = gate::query(&crate::prometheus::Exporters::any(&["node"]), &wanted);
+    assert_eq!(text.matches("Node_10_0_0_").count(), 200);
+    crate::prometheus::promql::check_vector(&text).unwrap();
+}
+
+/// A client that reflectors lack is asked for its own word.
+#[test]
+fn r06_a_client_without_sessions_says_so_itself_where_calico_reports() {
+    let nobody = BTreeSet::new();
+    let ground = ground(&["4"; 5], |_| {});
+    let wanted = expected(&ground, &nobody, false);
+    let report = |names: &[&str], second: i64| {
+        let updated = Timestamp::from_second(second).unwrap();
+        let established = names.iter().map(|name| (*name).to_owned()).collect();
+        datastore::Report { established, updated }
+    };
+    let mut memory = Memory::default();
+    assert_eq!(unseen(&wanted, &memory, None), ["n0".into(), "n1".into()]);
+    memory.statuses.hear(BTreeMap::new(), 1.0);
+    let of_n0 = report(&["Node_10_0_0_1", "Node_10_0_0_2", "Node_10_0_0_3"], 7);
+    let of_n1 = report(&["Node_10_0_0_0", "Node_10_0_0_2", "Node_10_0_0_3"], 7);
+    let reports = BTreeMap::from([("n0".to_owned(), of_n0), ("n1".to_owned(), of_n1)]);
+    memory.statuses.hear(reports, 2.0);
+    assert_eq!(unseen(&wanted, &memory, None), ["n4".into(), "n0".into(), "n1".into()]);
+    assert!(gate::judge(&wanted, &memory.statuses, None).is_err());
+    let silent = BTreeMap::from([("n4".to_owned(), report(&[], 8))]);
+    memory.statuses.hear(silent, 3.0);
+    assert_eq!(gate::judge(&wanted, &memory.statuses, None), Ok(()));
+    assert_eq!(unseen(&wanted, &memory, None), [] as [Arc<str>; 0]);
+}
