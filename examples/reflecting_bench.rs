@@ -89,19 +89,19 @@ fn speaker(i: usize) -> Value {
     node
 }
 
-/// All sessions that there could be, seen just now.
-fn answer(count: usize) -> String {
-    let now = Timestamp::now().as_second().to_string();
-    let result: Vec<_> = (0..count)
-        .flat_map(|i| {
-            let instance = format!("10.{}.{}.{}:9324", i / 65536, i / 256 % 256, i % 256);
-            let sampled = json!({"instance": instance, "measure": "sampled"});
-            [
-                json!({"metric": {"instance": instance}, "value": [1, count.to_string()]}),
-                json!({"metric": sampled, "value": [1, now]}),
-            ]
-        })
-        .collect();
+/// All sessions that are asked for, seen just now.
+fn answer(count: usize, query: &str) -> String {
+    let measures = query.split("\"measure\", \"").skip(1).filter_map(|rest| rest.split_once('"'));
+    let sets: Vec<&str> =
+        measures.map(|(tag, _)| tag).filter(|tag| tag.starts_with("set_")).collect();
+    let of = |instance: String| {
+        let element = move |measure: &str, value: String| json!({"metric": {"instance": instance, "measure": measure}, "value": [1, value]});
+        let mut all: Vec<_> = sets.iter().map(|set| element(set, count.to_string())).collect();
+        all.push(element("age", "0".into()));
+        all
+    };
+    let instance = |i| format!("10.{}.{}.{}:9324", i / 65536, i / 256 % 256, i % 256);
+    let result: Vec<_> = (0..count).flat_map(|i| of(instance(i))).collect();
     json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
 }
 
@@ -111,9 +111,16 @@ async fn prometheus(count: usize) -> anyhow::Result<(String, Arc<AtomicU32>)> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
     let counter = Arc::clone(&asked);
-    let serve = move || {
+    let serve = move |form: String| {
         counter.fetch_add(1, Ordering::Relaxed);
-        async move { ([(header::CONTENT_TYPE, "application/json")], answer(count)) }
+        // A form is written as the query of a URL.
+        let asked = reqwest::Url::parse(&format!("http://prometheus/?{form}"));
+        let query = asked.ok().and_then(|asked| {
+            let mut all = asked.query_pairs();
+            all.find(|(key, _)| key == "query").map(|(_, query)| query.into_owned())
+        });
+        let answer = query.map(|query| answer(count, &query)).unwrap_or_default();
+        async move { ([(header::CONTENT_TYPE, "application/json")], answer) }
     };
     let router = Router::new().fallback(any(serve));
     tokio::spawn(async move { axum::serve(listener, router).await });
