@@ -7,7 +7,7 @@ use super::{
     play::{End, Play, Way},
 };
 use crate::api::route_reflector_set::Topology;
-use crate::nodes::Readiness;
+use crate::nodes::{Readiness, Speaker};
 
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +146,8 @@ impl Fault {
         }
         if self.replaces() || !matches!(way.end, End::Refused(_)) {
             failures.extend(judge(&aim, &play, &way));
+        } else {
+            failures.extend(still(&play));
         }
         let needless = way.needless();
         if self.replaces() && needless > 0 {
@@ -173,6 +175,15 @@ impl Way {
     }
 }
 
+/// Who reflects and should not.
+fn still(play: &Play) -> impl Iterator<Item = String> {
+    let out = |speaker: &&Speaker| speaker.cordoned || speaker.readiness != Readiness::Ready;
+    let reflectors = play.reflectors();
+    let out = play.stage.speakers.iter().filter(out);
+    out.filter(move |speaker| reflectors.iter().any(|name| **name == *speaker.name))
+        .map(|speaker| format!("reflects: {} still does", speaker.name))
+}
+
 /// What does not hold in the end.
 pub fn judge(layout: &Layout, play: &Play, way: &Way) -> Vec<String> {
     let mut failures = vec![];
@@ -190,12 +201,7 @@ pub fn judge(layout: &Layout, play: &Play, way: &Way) -> Vec<String> {
         let wanted = layout.reflectors;
         failures.push(format!("count: {} reflectors instead of {wanted}", reflectors.len()));
     }
-    for speaker in &play.stage.speakers {
-        let out = speaker.cordoned || speaker.readiness != Readiness::Ready;
-        if out && reflectors.iter().any(|name| **name == *speaker.name) {
-            failures.push(format!("reflects: {} still does", speaker.name));
-        }
-    }
+    failures.extend(still(play));
     if play.stage.snapshot.mesh {
         failures.push("mesh: still on".into());
     }

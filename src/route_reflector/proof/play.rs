@@ -149,7 +149,10 @@ impl Play {
                 }
                 Next::Refuse(step, why) => {
                     let text = plan::refusal(step.as_ref(), &why);
-                    return Way { end: End::Stuck(text), ..way };
+                    // The plan as a whole, before anything was done for it.
+                    let refused = step.is_none() && way.steps == 0;
+                    let end = if refused { End::Refused(text) } else { End::Stuck(text) };
+                    return Way { end, ..way };
                 }
             };
             if way.steps == MOST_STEPS {

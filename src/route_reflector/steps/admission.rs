@@ -26,6 +26,8 @@ pub enum Refused {
         /// Who would miss whose routes.
         example: (String, String),
     },
+    /// One reflector alone would carry every route.
+    Alone,
     /// Tables would hold too many paths.
     Paths {
         /// Of one prefix at one node.
@@ -44,6 +46,10 @@ impl fmt::Display for Refused {
             Self::Fragile { reflector, pairs, example: (who, whose) } => write!(
                 f,
                 "{who} would lose the routes of {whose} if {reflector} failed ({pairs} such pairs)"
+            ),
+            Self::Alone => f.write_str(
+                "spec.count.min: without the mesh one reflector alone is no redundancy; set count.min to 2, \
+                 and count.max as well, or mesh to Leave",
             ),
             Self::Paths { per_prefix, table } => write!(
                 f,
@@ -131,6 +137,9 @@ pub fn sound(ground: &Ground, goal: &Goal) -> Result<(), Refused> {
     }
     if let Some((reflector, missing)) = after.worst_without_one(Rule::Bird) {
         let then = before.worst_without_one(Rule::Bird).map_or(missed, |(_, then)| then.pairs);
+        if missing.pairs > then && goal.slots.len() == 1 {
+            return Err(Refused::Alone);
+        }
         if missing.pairs > then {
             return Err(Refused::Fragile {
                 reflector: reflector.to_string(),
