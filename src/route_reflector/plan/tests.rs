@@ -7,6 +7,7 @@ use crate::{
     route_reflector::{
         datastore::{CalicoPeer, Snapshot},
         gate::Counted,
+        planner::Slot,
         rehearsal::{Stage, rehearse},
     },
 };
@@ -380,4 +381,120 @@ fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
         assert_eq!(slots(&plan.status), before);
         set.status = Some(plan.status);
     }
+}
+
+/// The spec asks for what cannot be had: the topology in use is kept up, and its dead are replaced.
+#[test]
+fn r02_a_topology_that_is_refused_stops_no_repair() {
+    let (mut set, mut stage) = converged(&json!({}));
+    set.spec.topology = crate::api::route_reflector_set::Topology::Zonal;
+    set.spec.zone_label = "rack".into();
+    let refused = plan(&set, &observed(&set, &stage)).unwrap();
+    let (reason, text) = condition(&refused, "Ready");
+    assert_eq!(reason, "PlanRefused");
+    assert!(text.starts_with("spec.zoneLabel: topology Zonal needs zones"), "{text}");
+    assert!(text.ends_with("; topology Simple is kept, and repaired"), "{text}");
+    assert_eq!(word(&refused.desired), None);
+    stage.edit("n0", |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
+    let repaired = plan(&set, &observed(&set, &stage)).unwrap();
+    assert_eq!(word(&repaired.desired), Some("Promote"));
+    assert_eq!(repaired.status.topology.as_deref(), Some("Simple"));
+}
+
+/// One node's BIRD is down: a gate that stays shut for it keeps no dead reflector in its place.
+#[test]
+fn r06_a_client_without_sessions_stops_no_repair() {
+    let (set, mut stage) = converged(&json!({}));
+    stage.edit("n0", |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
+    let mut seen = observed(&set, &stage);
+    let mut counted = healthy(&seen, 1.0);
+    counted.nodes.get_mut("n1").unwrap().established = Some(1);
+    counted.nodes.get_mut("n5").unwrap().established = Some(0);
+    seen.measured = Some(Ok(Arc::new(counted)));
+    let (step, _) = plan(&set, &seen).unwrap().desired.step.unwrap();
+    assert!(step.repairs(), "{step}");
+    // It is demoted only when sessions are counted.
+    stage.take(&step, (KEY, ""), "main");
+    let mut seen = observed(&set, &stage);
+    seen.measured = Some(Err("away".into()));
+    assert_eq!(word(&plan(&set, &seen).unwrap().desired), None);
+}
+
+/// There Calico's BGP is not BIRD's.
+#[test]
+fn r07_a_windows_node_reflects_nothing() {
+    let set = set(&json!({}));
+    let mut stage = mesh();
+    stage.edit("n0", |speaker| {
+        speaker.labels =
+            texts(&[("kubernetes.io/os", "windows"), ("topology.kubernetes.io/zone", "a")]);
+    });
+    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let reflectors: Vec<_> = way.reflectors.iter().map(|reflector| &*reflector.node).collect();
+    assert_eq!(reflectors, ["n1", "n2"]);
+}
+
+/// Growing is no repair: while nobody can count, nobody is promoted into a slot that is new.
+#[test]
+fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
+    let (mut set, stage) = converged(&json!({}));
+    (set.spec.count.min, set.spec.count.max) = (4, 4);
+    let mut seen = observed(&set, &stage);
+    seen.memory.last_step = Some(ago(10_000));
+    seen.measured = Some(Err("away".into()));
+    assert_eq!(word(&plan(&set, &seen).unwrap().desired), None);
+    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
+    assert_eq!(word(&plan(&set, &seen).unwrap().desired), Some("Promote"));
+}
+
+/// Topology Multi where the loss of one would cost routes: Simple serves, and Ready says so.
+#[test]
+fn r01_multi_that_does_not_hold_is_simple_with_a_sentence() {
+    let set = set(&json!({"topology": "Multi", "count": {"min": 4, "max": 4}}));
+    let mut stage = mesh();
+    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    assert_eq!((way.refused, way.topology), (None, "Simple"));
+    let ready = plan(&set, &observed(&set, &stage)).unwrap();
+    let (reason, text) = condition(&ready, "Ready");
+    assert_eq!(reason, "Adjusted");
+    assert!(
+        text.contains("; topology Simple is used in place of Multi: with one cluster id"),
+        "{text}"
+    );
+}
+
+/// A round that would fill tables as a whole is done in parts.
+#[test]
+fn r10_a_round_that_is_refused_is_taken_one_by_one() {
+    let set = set(&json!({"topology": "Zonal", "count": {"min": 12, "max": 12}}));
+    let mut stage = mesh();
+    let template = stage.speakers[0].clone();
+    stage.speakers = (0..48_u8)
+        .map(|i| Speaker {
+            name: format!("n{i:02}").into(),
+            labels: texts(&[("topology.kubernetes.io/zone", ["a", "b", "c"][usize::from(i % 3)])]),
+            calico: texts(&[("projectcalico.org/IPv4Address", &format!("10.0.0.{}/24", i + 1))]),
+            ..template.clone()
+        })
+        .collect();
+    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    assert_eq!((way.refused, way.topology), (None, "Zonal"));
+    let seen = observed(&set, &stage);
+    let (_, ground) = seen.ground.as_ref().unwrap();
+    let settings = Settings::of(&set).unwrap();
+    let decision = decide(&set, &seen, &settings, ground).unwrap();
+    let first = decision.target.slots[0].clone();
+    let taken: BTreeSet<_> = decision.target.slots.iter().map(|slot| &slot.node).collect();
+    let free = stage.speakers.iter().map(|speaker| &speaker.name);
+    let free =
+        free.filter(|node| !taken.contains(node) && ground.zone(node) == first.zone.as_ref());
+    let slots: Vec<_> = free
+        .zip(100..104)
+        .map(|(node, id)| Slot { id, node: Arc::clone(node), ..first.clone() })
+        .collect();
+    assert_eq!(slots.len(), 4);
+    let round = Step::Mark { why: Why::Promote, slots: slots.clone() };
+    let next = choose(ground, &decision.goal, &[round], None, |_| Ok(()));
+    let one = Step::Mark { why: Why::Promote, slots: slots[..1].to_vec() };
+    assert_eq!(next, Next::Take(one));
 }

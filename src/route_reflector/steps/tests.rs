@@ -460,6 +460,53 @@ fn r01_r09_reflectors_of_zones_are_replaced_and_zones_are_left_at_every_size_tha
     }
 }
 
+/// A session by a BGPPeer between two nodes of the mesh becomes two: that resets nothing.
+#[test]
+fn r11_the_mesh_may_always_be_switched_on() {
+    let mut world = World::mesh(6, 1);
+    world.stage.snapshot.mesh = false;
+    world.stage.snapshot.peers.push(CalicoPeer {
+        name: "everybody".into(),
+        node_selector: Some("all()".into()),
+        peer_selector: Some("all()".into()),
+        reverse: true,
+        ..CalicoPeer::default()
+    });
+    let before = world.ground().fabric;
+    let step = Step::Mesh(true);
+    assert_eq!(step.admit(&before, &step.after(&before, KEY, "")), Ok(()));
+}
+
+#[test]
+fn r12_a_dead_slot_comes_before_nodes_that_join() {
+    let mut world = World::mesh(18, 3);
+    world.converge(ZONAL, Some(false)).unwrap();
+    for i in 30..60 {
+        world.join(i, "z1");
+    }
+    let victim = world.reflectors().into_keys().next().unwrap();
+    world.edit(&victim, |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
+    let (_, goal) = world.goal(ZONAL, Some(false));
+    let left = pending(&world.ground(), &goal);
+    assert!(left[0].repairs(), "{left:?}");
+    assert!(left.iter().any(|step| matches!(step, Step::LabelClients { .. })));
+    world.converge(ZONAL, Some(false)).unwrap();
+    assert_eq!(world.words().first(), Some(&"Promote"));
+    assert!(world.is_redundant());
+}
+
+/// One by one through the gate, 36 BGPPeers took a quarter of an hour.
+#[test]
+fn r18_the_peers_of_multi_go_in_one_step() {
+    let mut world = World::mesh(18, 3);
+    world.converge(MULTI, Some(false)).unwrap();
+    assert_eq!(world.stage.snapshot.peers.len(), 37);
+    world.converge(SIMPLE, Some(false)).unwrap();
+    let narrowing = world.log.iter().filter(|step| step.phase() == "Narrowing").count();
+    assert!(narrowing <= 2, "{:?}", world.words());
+    assert_eq!(world.stage.snapshot.peers.len(), 2);
+}
+
 /// R2: Auto never sets out to where it cannot go on.
 #[test]
 fn r02_auto_takes_zones_only_with_room_to_replace_a_reflector() {

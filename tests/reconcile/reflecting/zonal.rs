@@ -64,3 +64,48 @@ fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_withou
         stage.routes_were_kept();
     });
 }
+
+/// Four zones with two reflectors each: with both of a zone dead nothing was written for good.
+#[test]
+fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        for number in 1..=16 {
+            stage.node(number, ["a", "b", "c", "d"][(number - 1) % 4]).await;
+        }
+        let _operator = stage.operator().await;
+        let candidates = json!({"replaceAfter": "1s"});
+        let spec = json!({
+            "count": {"min": 8, "max": 8}, "topology": "Zonal", "mesh": "Migrate", "candidates": candidates,
+        });
+        stage.set("main", spec).await;
+        stage
+            .wait("the mesh off", async || (stage.mesh().await == Some(false)).then_some(()))
+            .await;
+        let of_zone = |reflectors: &[String], zone: usize| {
+            let number = |node: &String| node.trim_start_matches("node-").parse::<usize>().unwrap();
+            reflectors.iter().filter(|node| (number(node) - 1) % 4 == zone).count()
+        };
+        let reflectors = async || stage.reflectors().await.into_values().collect::<Vec<_>>();
+        let first = reflectors().await;
+        assert!((0..4).all(|zone| of_zone(&first, zone) == 2), "{first:?}");
+        stage.routes_were_kept();
+        let since = Timestamp::now();
+        // Routes are missing until they are replaced.
+        stage.birds.control(|birds| birds.careless = true);
+        for dead in ["node-1", "node-5"] {
+            stage.birds.control(|birds| _ = birds.dead.insert(dead.to_owned()));
+            stage.say_ready(dead, false, Timestamp::now()).await;
+        }
+        let replaced = async || {
+            let now = reflectors().await;
+            let dead = now.iter().any(|node| ["node-1", "node-5"].contains(&node.as_str()));
+            (!dead && of_zone(&now, 0) == 2).then_some(now)
+        };
+        let then = stage.wait("both replaced", replaced).await;
+        assert_eq!(then.len(), 8, "{then:?}");
+        let changes = stage.changes_since(since).into_iter();
+        let others: Vec<_> = changes.filter(|event| event.resource != "nodes").collect();
+        assert_eq!(others, [], "no BGPPeer is written for a replacement");
+    });
+}
