@@ -84,6 +84,8 @@ enum Command {
         /// What to measure: static, order, change, kill; everything, if nothing is named.
         scenarios: Vec<String>,
     },
+    /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is predicted?
+    BgpPaths,
     /// Take down the cluster, and whatever killed runs have left.
     Down,
     /// Say what runs or is left on this machine.
@@ -253,6 +255,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::BgpCheck { scenarios } => {
             let passed = interruptible(bgp::check::run(&scenarios))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::BgpPaths => {
+            let passed = interruptible(bgp::check::paths::run())?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,

@@ -189,6 +189,15 @@ impl Machine {
         birdc::paths(&self.ask("show route count").ok()?)
     }
 
+    /// Returns the processor time that BIRD has used; none if it does not run.
+    #[must_use]
+    pub fn spent(&self) -> Option<Duration> {
+        let pid = lock(&self.bird).as_ref()?.pid()?;
+        // BIRD has one thread. The first number is its nanoseconds on a processor.
+        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
+    }
+
     /// Starts the exporter.
     pub(super) fn export(&self) -> Result<()> {
         let arguments = [

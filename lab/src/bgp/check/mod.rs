@@ -2,6 +2,7 @@
 //!
 //! A ground that sees none where there are some is worth nothing when it sees none where there must be none.
 
+pub mod paths;
 mod scenarios;
 mod stage;
 pub(crate) mod states;

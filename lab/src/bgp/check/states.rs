@@ -121,6 +121,28 @@ pub(crate) fn zonal(world: World) -> World {
     with_peers(world, ZONES.map(zone))
 }
 
+/// Nodes in as many zones as are named, each with so many reflectors, an id for each zone.
+///
+/// With `bridged` all clients also peer with the reflectors of the first zone, as on the way between topologies.
+pub(crate) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
+    let mut world = World { mesh: false, ..mesh(count) };
+    let per_zone = world.nodes.len().div_ceil(layout.len());
+    for (number, node) in world.nodes.values_mut().enumerate() {
+        let (zone, place) = (number / per_zone, number % per_zone);
+        node.labels.insert(ZONE.to_owned(), zone.to_string());
+        if place < layout[zone] {
+            node.labels.insert(RR.to_owned(), String::new());
+            node.cluster_id = format!("224.0.1.{}", zone + 1).parse().ok();
+        }
+    }
+    let zones = (0..layout.len()).map(|zone| {
+        let remote = format!("has(rr) && zone == '{zone}'");
+        (format!("zone-{zone}"), peer(&format!("!has(rr) && zone == '{zone}'"), &remote))
+    });
+    let bridge = ("bridge".to_owned(), peer("!has(rr)", "has(rr) && zone == '0'"));
+    with_peers(world, zones.chain(bridged.then_some(bridge)))
+}
+
 /// Every client peers with so many reflectors: one of its own zone first, then of the others.
 pub(crate) fn grouped(mut world: World, per_client: usize) -> World {
     let slots = |world: &World, name: &str| {
