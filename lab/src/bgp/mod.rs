@@ -40,7 +40,7 @@ pub use machine::Machine;
 pub use measure::{Measure, Outcome, Start};
 pub use monitoring::{LOAD, Monitoring};
 pub use nodes::{Nodes, ZONE};
-pub use propagation::{Pairs, Rule, missing, paths, worst_without_one};
+pub use propagation::{Pairs, Rule, missing, more_while_restarting, paths, worst_without_one};
 pub use selector::{Labels, Selector};
 pub use sessions::{Session, Sessions, sessions};
 pub use site::Site;

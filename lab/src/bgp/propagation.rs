@@ -125,17 +125,38 @@ pub fn worst_without_one(sessions: &Sessions, rule: Rule) -> usize {
 /// Returns how many paths each node's table holds with `add paths on`, as BIRD counts them.
 #[must_use]
 pub fn paths(sessions: &Sessions) -> BTreeMap<String, usize> {
+    let mut counts = from_peers(sessions, None);
+    counts.values_mut().for_each(|count| *count += OWN);
+    counts
+}
+
+/// Returns how many more paths the fullest table may hold while the BIRD of `node` starts again after a crash.
+///
+/// What has come through it is held twice: the paths that are kept for it (graceful restart) until it has announced
+/// all, and the new ones beside them, whose path ids differ.
+#[must_use]
+pub fn more_while_restarting(sessions: &Sessions, node: &str) -> usize {
+    let (held, through) = (from_peers(sessions, None), from_peers(sessions, Some(node)));
+    let both = held.iter().map(|(name, count)| count + through.get(name).unwrap_or(&0));
+    both.max().unwrap_or(0) - held.values().max().unwrap_or(&0)
+}
+
+/// Counts what comes from peers; where a node is named, only what comes through it.
+fn from_peers(sessions: &Sessions, through: Option<&str>) -> BTreeMap<String, usize> {
     let graph = Graph::new(sessions, &BTreeSet::new());
-    let mut counts = vec![OWN; graph.names.len()];
+    let through = through.map(|name| graph.names.binary_search(&name).ok());
+    let mut counts = vec![0; graph.names.len()];
     let mut total = 0;
     for origin in 0..graph.names.len() {
-        let mut todo = vec![Arrival { node: origin, sender: None, clusters: Vec::new() }];
-        while let Some(at) = todo.pop() {
+        let start = Arrival { node: origin, sender: None, clusters: Vec::new() };
+        let mut todo = vec![(start, through.is_none())];
+        while let Some((at, counted)) = todo.pop() {
+            let counted = counted || through == Some(Some(at.node));
             for arrival in graph.next(origin, &at, Rule::Bird) {
-                counts[arrival.node] += 1;
+                counts[arrival.node] += usize::from(counted);
                 total += 1;
                 if total < MOST {
-                    todo.push(arrival);
+                    todo.push((arrival, counted));
                 }
             }
         }

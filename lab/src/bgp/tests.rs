@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::check::states::{
-    Ids, grouped, mesh, one, per_zone, promote, reflectors, simple, unique, zonal,
+    Ids, grouped, in_zones, mesh, one, per_zone, promote, reflectors, simple, unique, zonal,
 };
-use super::propagation::{Rule, missing, paths, worst_without_one};
+use super::propagation::{Rule, missing, more_while_restarting, paths, worst_without_one};
 use super::render::texts;
 use super::sessions::{Sessions, count, sessions};
 use super::world::{Local, Peer, Remote, World};
@@ -64,6 +64,34 @@ fn paths_explode_with_an_id_for_each_reflector() {
         ("zonal, 6, unique ids", zonal(of(unique, 2)), 1632),
     ] {
         assert_eq!(at_reflectors(&world), wanted, "{name}");
+    }
+}
+
+#[test]
+fn what_comes_through_a_reflector_is_held_twice_while_it_starts_again() {
+    let all = sessions(&zonal(two(per_zone)));
+    let fullest = paths(&all).into_values().max();
+    assert_eq!(fullest, Some(194 + 3), "with its own three");
+    // Half of what its clients hold is from it, and all paths to itself and some to its neighbour came through it.
+    assert_eq!(more_while_restarting(&all, "bgp-00"), 110);
+    // A client passes nothing on: only the paths to itself are held twice.
+    assert_eq!(more_while_restarting(&all, "bgp-02"), 12);
+    assert_eq!(more_while_restarting(&all, "nobody"), 0);
+}
+
+#[test]
+fn paths_of_layouts_in_zones_are_as_measured() {
+    // Of 24 nodes, with the three paths of a table's own.
+    for (layout, bridged, wanted) in [
+        (&[2, 2, 2, 2][..], false, 1342),
+        (&[3, 2, 2, 2], false, 2247),
+        (&[3, 3, 2, 2], false, 3387),
+        (&[4, 4, 4], false, 2172),
+        (&[5, 5, 5], false, 4635),
+        (&[3, 2, 2, 2], true, 5099),
+    ] {
+        let all = paths(&sessions(&in_zones(24, layout, bridged)));
+        assert_eq!(all.into_values().max(), Some(wanted + 3), "{layout:?} {bridged}");
     }
 }
 

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::set::Set;
 use super::stage::{NAME, Stage};
-use super::{REFLECTORS, ZONES, foreign};
+use super::step::Step;
+use super::{PER_ZONE, ZONES, foreign};
 use crate::wait::{Look, until};
 
 const SET: &str = include_str!("../../../demo/reflectors/set.yaml");
@@ -17,16 +18,23 @@ const WATCH: &str = include_str!("../../../demo/reflectors/watch.yaml");
 /// A link that is not busy, and one that is too busy.
 pub(super) const LOADS: [f64; 2] = [20.0, 95.0];
 
-/// Everything in its place: so many reflectors, the mesh off.
+/// What a reflector's replacement needs: who goes, and who comes.
+pub(super) const REPLACED: usize = 2;
+
+/// Everything in its place: two reflectors for each zone, the mesh off.
 pub(super) fn served(set: &Set, topology: &str) -> Option<String> {
-    if set.slots.len() != REFLECTORS {
+    served_in(&ZONES, set, topology)
+}
+
+pub(super) fn served_in(zones: &[&str], set: &Set, topology: &str) -> Option<String> {
+    if set.slots.len() != PER_ZONE * zones.len() {
         return Some(format!("{} slots", set.slots.len()));
     }
     if set.topology != topology {
         return Some(format!("topology {}", set.topology));
     }
     if topology == "Zonal"
-        && let Some(zone) = ZONES.iter().find(|zone| set.of_zone(zone).len() != 2)
+        && let Some(zone) = zones.iter().find(|zone| set.of_zone(zone).len() != PER_ZONE)
     {
         return Some(format!("zone {zone} has {:?}", set.of_zone(zone)));
     }
@@ -84,7 +92,8 @@ fn watches(stage: &Stage) -> Api<DynamicObject> {
 
 pub(super) async fn from_the_mesh(stage: &mut Stage) -> Result<()> {
     let act = async |stage: &mut Stage| stage.apply(SET).await;
-    stage.step("mesh -> reflectors", &[], act, |set| served(set, "Zonal")).await
+    let step = Step::new("mesh -> reflectors", PER_ZONE * ZONES.len());
+    stage.step(step, act, |set| served(set, "Zonal")).await
 }
 
 /// A reflector of this zone.
@@ -108,7 +117,7 @@ async fn client(stage: &Stage, zone: &str) -> Result<String> {
 }
 
 /// A node is switched off and its Node deleted.
-async fn delete(stage: &Stage, node: &str) -> Result<()> {
+pub(super) async fn delete(stage: &Stage, node: &str) -> Result<()> {
     stage.measure.watch.remove(&*stage.site.ground.machine(node)?)?;
     stage.site.ground.remove(node)?;
     stage.monitoring.follow_machines()?;
@@ -119,7 +128,8 @@ async fn delete(stage: &Stage, node: &str) -> Result<()> {
 pub(super) async fn delete_a_reflector(stage: &mut Stage) -> Result<()> {
     let node = reflector(stage, "a").await?;
     let act = async |stage: &mut Stage| delete(stage, &node).await;
-    stage.step("a reflector deleted", &[], act, |set| served_without(set, &node)).await
+    let step = Step::new("a reflector deleted", REPLACED);
+    stage.step(step, act, |set| served_without(set, &node)).await
 }
 
 pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
@@ -133,13 +143,13 @@ pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
         foreign::mark(stage, &new.name).await
     };
     let joined = |set: &Set| (self::clients(set) <= clients).then(|| "it has no group".to_owned());
-    stage
-        .step("a node joins", &[], act, |set| served(set, "Zonal").or_else(|| joined(set)))
-        .await?;
+    let step = Step::new("a node joins", 1);
+    stage.step(step, act, |set| served(set, "Zonal").or_else(|| joined(set))).await?;
     let node = client(stage, "b").await?;
     let act = async |stage: &mut Stage| delete(stage, &node).await;
     let left = |set: &Set| (self::clients(set) > clients).then(|| "it has a group".to_owned());
-    stage.step("a client deleted", &[], act, |set| served(set, "Zonal").or_else(|| left(set))).await
+    let step = Step::new("a client deleted", 1);
+    stage.step(step, act, |set| served(set, "Zonal").or_else(|| left(set))).await
 }
 
 fn clients(set: &Set) -> i64 {
@@ -149,14 +159,16 @@ fn clients(set: &Set) -> i64 {
 pub(super) async fn cordon(stage: &mut Stage) -> Result<()> {
     let node = reflector(stage, "b").await?;
     let act = async |stage: &mut Stage| stage.site.nodes.set_cordoned(&node, true).await;
-    stage.step("a reflector cordoned", &[], act, |set| served_without(set, &node)).await?;
+    let step = Step::new("a reflector cordoned", REPLACED);
+    stage.step(step, act, |set| served_without(set, &node)).await?;
     stage.site.nodes.set_cordoned(&node, false).await
 }
 
 pub(super) async fn not_ready(stage: &mut Stage) -> Result<()> {
     let node = reflector(stage, "c").await?;
     let act = async |stage: &mut Stage| stage.site.nodes.set_ready(&node, false).await;
-    stage.step("a reflector NotReady", &[], act, |set| served_without(set, &node)).await?;
+    let step = Step::new("a reflector NotReady", REPLACED);
+    stage.step(step, act, |set| served_without(set, &node)).await?;
     stage.site.nodes.set_ready(&node, true).await
 }
 
@@ -166,7 +178,8 @@ pub(super) async fn unfit(stage: &mut Stage) -> Result<()> {
         stage.monitoring.set_load(&node, LOADS[1]);
         Ok(())
     };
-    stage.step("a reflector's link loaded", &[], act, |set| served_without(set, &node)).await?;
+    let step = Step::new("a reflector's link loaded", REPLACED);
+    stage.step(step, act, |set| served_without(set, &node)).await?;
     stage.monitoring.set_load(&node, LOADS[0]);
     Ok(())
 }
@@ -193,7 +206,7 @@ pub(super) async fn to_the_mesh(stage: &mut Stage) -> Result<()> {
             Ok((!world.mesh).then(|| "the mesh is off".to_owned()))
         })
         .await?;
-    stage.judge(name, start, &[]).await?;
+    stage.judge(Step::new(name, PER_ZONE * stage.zones.len()), start).await?;
     let world = stage.site.confd.last().world;
     let left = world.nodes.values().filter(|node| node.cluster_id.is_some()).count();
     let peers = stage.rows.last().map_or(0, |row| row.peers);

@@ -8,6 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::stage::{Stage, calicos};
+use super::step::Step;
 use super::table::Row;
 use crate::bgp::Start;
 use crate::demo::{Check, checks};
@@ -36,7 +37,7 @@ pub(super) async fn mistake(stage: &mut Stage) -> Result<Check> {
     tokio::time::sleep(SHOWN).await;
     let took = start.at.elapsed();
     let outcome = stage.measure.outcome(start, &stage.site.confd, &[].into()).await?;
-    let row = Row::new("the mesh off, by hand", took, outcome);
+    let row = Row::new(&Step::new("the mesh off, by hand", 0), took, outcome);
     mesh(stage, true).await?;
     stage.settled("the mesh again", async |_: &Stage| Ok(None)).await?;
     let nodes = stage.site.ground.machines().len();

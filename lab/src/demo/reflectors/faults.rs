@@ -5,15 +5,19 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::acts::{LOADS, reflector, served, served_without, topology};
+use super::acts::{LOADS, REPLACED, reflector, served, served_without, topology};
 use super::set::Set;
 use super::stage::Stage;
+use super::step::Step;
+use super::{PER_ZONE, ZONES};
 use crate::bgp::Start;
 
 /// How long a BIRD is dead, and Prometheus silent: everybody has had the time to act on it.
 const OUTAGE: Duration = Duration::from_secs(12);
 /// Calico's BIRD is started again by its supervisor about as fast; long enough for neighbours to see it.
 const DEAD: Duration = Duration::from_secs(3);
+/// The reflectors of all zones but one get another cluster id with another topology.
+const OTHER_IDS: usize = PER_ZONE * (ZONES.len() - 1);
 
 /// From zones to one group and back: the operator is killed on one way, a reflector loses its labels on the other.
 pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
@@ -26,8 +30,8 @@ pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
         tokio::time::sleep(DEAD).await;
         stage.operator.resume()
     };
-    let name = "Zonal -> Simple, kill -9 the operator";
-    stage.step(name, &[], act, |set| served(set, "Simple")).await?;
+    let step = Step::new("Zonal -> Simple, kill -9 the operator", OTHER_IDS);
+    stage.step(step, act, |set| served(set, "Simple")).await?;
 
     let node = reflector(stage, "b").await?;
     let act = async |stage: &mut Stage| {
@@ -37,8 +41,9 @@ pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
         let labels = json!({"calico-route-reflector": null, "route-reflectors.traffic.example.com/slot": null});
         stage.site.nodes.patch(&node, &json!({"metadata": {"labels": labels}})).await
     };
-    let name = "Simple -> Zonal, labels lost";
-    stage.step(name, &[&node], act, |set| served(set, "Zonal")).await
+    // It may be one of those that keep their id.
+    let step = Step::new("Simple -> Zonal, labels lost", OTHER_IDS + 1);
+    stage.step(step.touching([&*node]), act, |set| served(set, "Zonal")).await
 }
 
 /// A reflector's BIRD is killed, and ends in order.
@@ -49,6 +54,7 @@ pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
     {
         let start = Start::now();
         stage.say(&format!("{name} …"));
+        let step = Step::new(name, 1).touching([&*node]);
         let machine = stage.site.ground.machine(&node)?;
         if in_order {
             machine.stop()?;
@@ -62,7 +68,7 @@ pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
         machine.start(!in_order)?;
         stage.dead.clear();
         stage.settled(name, async |_: &Stage| Ok(None)).await?;
-        stage.judge(name, start, &[&node]).await?;
+        stage.judge(if in_order { step } else { step.restarting(&node) }, start).await?;
     }
     Ok(())
 }
@@ -85,7 +91,7 @@ pub(super) async fn prometheus(stage: &mut Stage) -> Result<()> {
     stage.monitoring.set_load(&loaded, LOADS[1]);
     stage.site.nodes.set_cordoned(&cordoned, true).await?;
     tokio::time::sleep(OUTAGE).await;
-    stage.judge(name, start, &[]).await?;
+    stage.judge(Step::new(name, 0), start).await?;
     let row = stage.rows.last().cloned().unwrap_or_default();
     if row.writes.network() > 0 {
         stage.wrong.push(format!("{name}: {:?}", row.writes));
@@ -93,7 +99,7 @@ pub(super) async fn prometheus(stage: &mut Stage) -> Result<()> {
     let act = async |stage: &mut Stage| stage.monitoring.resume().await;
     let wanted =
         |set: &Set| served_without(set, &loaded).or_else(|| served_without(set, &cordoned));
-    stage.step("Prometheus again", &[], act, wanted).await?;
+    stage.step(Step::new("Prometheus again", 2 * REPLACED), act, wanted).await?;
     stage.monitoring.set_load(&loaded, LOADS[0]);
     stage.site.nodes.set_cordoned(&cordoned, false).await
 }

@@ -7,8 +7,10 @@ mod foreign;
 mod operator;
 mod set;
 mod stage;
+mod step;
 mod table;
 mod verdict;
+mod zones;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,22 +29,38 @@ const STEPS: usize = 14;
 const FEW_NODES: u8 = 12;
 const FEW_STEPS: usize = 3;
 const ZONES: [&str; 3] = ["a", "b", "c"];
-/// Two in each zone.
-const REFLECTORS: usize = 6;
+const FOUR_ZONES: [&str; 4] = ["a", "b", "c", "d"];
+/// A zone that has lost two reflectors twice still has a client.
+const NODES_OF_FOUR_ZONES: u8 = 20;
+const STEPS_OF_FOUR_ZONES: usize = 6;
+/// Reflectors of a zone.
+const PER_ZONE: usize = 2;
 /// A busy machine judges and starts things late.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Lines of the operator's log that are shown when the demo does not come to its end.
 const LINES: usize = 60;
 
-/// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes everything down.
+/// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes everything down; first in
+/// three zones, then in four.
 ///
-/// With `keep` it stays until Ctrl-C. Returns whether all checks passed.
+/// With `keep` it stays after the first part until Ctrl-C. Returns whether all checks passed.
 ///
 /// # Errors
 ///
 /// If the nodes cannot be started or taken down. What fails in between is a failed check.
 pub async fn run(keep: bool, operator: &Path) -> Result<bool> {
-    perform(NODES, STEPS, operator, keep, play).await
+    let started = Instant::now();
+    let mut checks = perform(NODES, &ZONES, STEPS, operator, keep, play).await?;
+    let four = async |stage: &mut Stage, _: &mut Vec<Check>| zones::play(stage).await;
+    let of_four =
+        perform(NODES_OF_FOUR_ZONES, &FOUR_ZONES, STEPS_OF_FOUR_ZONES, operator, false, four);
+    checks.extend(
+        of_four
+            .await?
+            .into_iter()
+            .map(|check| Check { name: format!("four zones: {}", check.name), ..check }),
+    );
+    Ok(super::conclude(&checks, started))
 }
 
 /// The shortest way from the mesh to reflectors and back, with one of them replaced on the way.
@@ -51,18 +69,21 @@ pub async fn run(keep: bool, operator: &Path) -> Result<bool> {
 ///
 /// As [`run`].
 pub async fn run_short(operator: &Path) -> Result<bool> {
-    perform(FEW_NODES, FEW_STEPS, operator, false, play_short).await
+    let started = Instant::now();
+    let checks = perform(FEW_NODES, &ZONES, FEW_STEPS, operator, false, play_short).await?;
+    Ok(super::conclude(&checks, started))
 }
 
 async fn perform(
     nodes: u8,
+    zones: &'static [&'static str],
     steps: usize,
     operator: &Path,
     keep: bool,
     play: impl AsyncFnOnce(&mut Stage, &mut Vec<Check>) -> Result<()>,
-) -> Result<bool> {
+) -> Result<Vec<Check>> {
     let started = Instant::now();
-    let mut stage = Stage::set(nodes, &ZONES, operator, started).await?;
+    let mut stage = Stage::set(nodes, zones, operator, started).await?;
     let mut checks = Vec::new();
     if let Err(error) = play(&mut stage, &mut checks).await {
         println!("\nThe operator's log:\n{}", stage.operator.log(LINES));
@@ -83,7 +104,7 @@ async fn perform(
         |error| format!("{error:#}"),
     );
     checks.push(Check::new("everything taken down again", struck.is_ok(), figure));
-    Ok(super::conclude(&checks, started))
+    Ok(checks)
 }
 
 async fn play(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {

@@ -13,8 +13,9 @@ use kube::{Api, Client};
 
 use super::operator::Operator;
 use super::set::Set;
+use super::step::Step;
 use super::table::{Row, Writes, from_peers};
-use crate::bgp::{Measure, Monitoring, Site, Start};
+use crate::bgp::{Measure, Monitoring, Site, Start, more_while_restarting};
 use crate::cluster::apply::apply;
 use crate::demo::view::View;
 
@@ -37,6 +38,7 @@ pub(super) struct Stage {
     pub operator: Operator,
     pub sets: Api<DynamicObject>,
     view: View,
+    pub zones: &'static [&'static str],
     pub rows: Vec<Row>,
     /// Nodes whose BIRD is dead.
     pub dead: BTreeSet<String>,
@@ -45,7 +47,12 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub async fn set(nodes: u8, zones: &[&str], operator: &Path, started: Instant) -> Result<Self> {
+    pub async fn set(
+        nodes: u8,
+        zones: &'static [&'static str],
+        operator: &Path,
+        started: Instant,
+    ) -> Result<Self> {
         let site = Site::start(nodes, zones, SKEW).await?;
         let client = site.plane.client()?;
         let measure = Measure::start(Arc::clone(&site.ground))?;
@@ -62,6 +69,7 @@ impl Stage {
             monitoring,
             operator,
             view: View::new(started),
+            zones,
             rows: Vec::new(),
             dead: BTreeSet::new(),
             wrong: Vec::new(),
@@ -95,15 +103,14 @@ impl Stage {
     /// `wanted` says what is missing.
     pub async fn step(
         &mut self,
-        name: &str,
-        touched: &[&str],
+        step: Step,
         act: impl AsyncFnOnce(&mut Self) -> Result<()>,
         wanted: impl Fn(&Set) -> Option<String>,
     ) -> Result<()> {
         let start = Start::now();
-        self.say(&format!("{name} …"));
-        act(self).await.with_context(|| name.to_owned())?;
-        self.settled(name, async |stage: &Self| {
+        self.say(&format!("{} …", step.name));
+        act(self).await.with_context(|| step.name.clone())?;
+        self.settled(&step.name, async |stage: &Self| {
             let set = stage.told().await?;
             Ok(match wanted(&set) {
                 Some(still) => Some(format!("{still}; {}", set.why)),
@@ -113,15 +120,17 @@ impl Stage {
             })
         })
         .await?;
-        self.judge(name, start, touched).await
+        self.judge(step, start).await
     }
 
     /// Judges what happened from `start` until now.
-    pub async fn judge(&mut self, name: &str, start: Start, touched: &[&str]) -> Result<()> {
+    pub async fn judge(&mut self, step: Step, start: Start) -> Result<()> {
         let took = start.at.elapsed();
-        let touched = touched.iter().map(|&node| node.to_owned()).collect();
-        let outcome = self.measure.outcome(start, &self.site.confd, &touched).await?;
-        let mut row = Row::new(name, took, outcome);
+        let outcome = self.measure.outcome(start, &self.site.confd, &step.touched).await?;
+        let mut row = Row::new(&step, took, outcome);
+        let sessions = self.site.confd.last().sessions;
+        let twice = step.restarts.map(|node| more_while_restarting(&sessions, &node));
+        row.twice = twice.unwrap_or(0);
         row.estimate = self.operator.estimate(start.at);
         row.peers = self.peers().await?;
         row.writes =

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::step::Step;
 use crate::audit::AuditEvent;
 use crate::bgp::Outcome;
 use crate::demo::checks::operator_writes;
@@ -33,6 +34,8 @@ pub(super) struct Row {
     pub took: Duration,
     /// Promoted, demoted, come, gone or touched by the demo.
     pub changed: BTreeSet<String>,
+    /// How many of these the step needs.
+    pub needed: usize,
     /// Pairs of other nodes that had no route at some time, and what is to be said of them.
     pub missing: usize,
     pub examples: String,
@@ -41,6 +44,9 @@ pub(super) struct Row {
     /// Pairs with a changed node that had no route at some time, and the longest such time.
     pub own: usize,
     pub blip: Duration,
+    /// Pairs of unchanged nodes that the step itself has cut off, and the longest time until their routes were back.
+    pub cut: usize,
+    pub back: Duration,
     /// Ends of sessions that were closed.
     pub resets: usize,
     /// Those of other nodes that stay as they were.
@@ -49,6 +55,8 @@ pub(super) struct Row {
     pub paths: usize,
     /// What the operator expected.
     pub estimate: f64,
+    /// What a table holds twice while a BIRD starts again.
+    pub twice: usize,
     /// The operator's BGPPeers at the end.
     pub peers: usize,
     pub writes: Writes,
@@ -94,14 +102,18 @@ impl Writes {
 }
 
 impl Row {
-    pub fn new(step: &str, took: Duration, outcome: Outcome) -> Self {
+    pub fn new(step: &Step, took: Duration, outcome: Outcome) -> Self {
         let own = outcome.own();
+        let (others, cut) = (outcome.others.without(&step.cut), outcome.others.only(&step.cut));
         Self {
-            step: step.to_owned(),
+            step: step.name.clone(),
             took,
-            missing: outcome.others.pairs().len(),
-            examples: outcome.others.examples(),
-            lost: outcome.others.losses(),
+            missing: others.pairs().len(),
+            examples: others.examples(),
+            lost: others.losses(),
+            cut: cut.pairs().len(),
+            back: cut.longest(),
+            needed: step.needed,
             own: own.pairs().len(),
             blip: own.longest(),
             resets: outcome.resets,
@@ -125,23 +137,30 @@ impl Row {
             let more = self.needless.len() - 1;
             wrong.push(format!("{}: {node} closed {protocol} ({more} more)", self.step));
         }
+        if self.changed.len() > self.needed {
+            let (changed, needed) = (self.changed.len(), self.needed);
+            wrong.push(format!(
+                "{}: {changed} nodes changed, {needed} are enough: {:?}",
+                self.step, self.changed
+            ));
+        }
         wrong
     }
 
-    fn cells(&self) -> [String; 11] {
+    fn cells(&self) -> [String; 12] {
         [
             format!("{:.1}", self.took.as_secs_f64()),
             self.missing.to_string(),
             self.lost.to_string(),
             self.needless.len().to_string(),
             self.resets.to_string(),
-            self.changed.len().to_string(),
-            if self.own == 0 {
-                "-".to_owned()
-            } else {
-                format!("{}: {:.1} s", self.own, self.blip.as_secs_f64())
+            format!("{}/{}", self.changed.len(), self.needed),
+            gap(self.own, self.blip),
+            gap(self.cut, self.back),
+            match self.twice {
+                0 => format!("{}/{}", self.paths, self.estimate),
+                twice => format!("{}/{}+{twice}", self.paths, self.estimate),
             },
-            format!("{}/{}", self.paths, self.estimate),
             format!("{}/{}", self.peers, self.writes.peers),
             self.writes.nodes.to_string(),
             (self.writes.mesh + self.writes.other).to_string(),
@@ -150,18 +169,27 @@ impl Row {
 
     /// The step in one line.
     pub fn line(&self) -> String {
-        let [took, missing, lost, needless, resets, changed, own, paths, peers, nodes, other] =
+        let [took, missing, lost, needless, resets, changed, own, cut, paths, peers, nodes, other] =
             self.cells();
         format!(
             "{}: {took} s, {missing} pairs of others without a route, {lost} of their probes lost, {resets} session ends \
-             closed, {needless} needlessly; {changed} nodes changed (own routes {own}); paths {paths}, BGPPeers {peers}, \
+             closed, {needless} needlessly; {changed} nodes changed (own routes {own}); \
+             cut off {cut}; paths {paths}, BGPPeers {peers}, \
              {nodes} nodes written, {other} others",
             self.step
         )
     }
 }
 
-const HEAD: [&str; 11] = [
+/// Pairs without a route, and the longest time.
+fn gap(pairs: usize, longest: Duration) -> String {
+    if pairs == 0 {
+        return "-".to_owned();
+    }
+    format!("{pairs}: {:.1} s", longest.as_secs_f64())
+}
+
+const HEAD: [&str; 12] = [
     "s",
     "missing",
     "lost",
@@ -169,6 +197,7 @@ const HEAD: [&str; 11] = [
     "all",
     "changed",
     "their blip",
+    "cut off",
     "paths",
     "peers",
     "nodes",
@@ -178,10 +207,11 @@ const HEAD: [&str; 11] = [
 /// Renders the steps.
 pub(super) fn table(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.step.chars().count()).max().unwrap_or(0).max(10);
-    let line = |name: &str, cells: [String; 11]| {
+    let line = |name: &str, cells: [String; 12]| {
         let mut line = format!("  {name:width$}");
         for (head, cell) in HEAD.iter().zip(cells) {
-            let _ = write!(line, "  {cell:>0$}", if *head == "their blip" { 11 } else { 7 });
+            let wide = ["their blip", "cut off", "paths"].contains(head);
+            let _ = write!(line, "  {cell:>0$}", if wide { 11 } else { 7 });
         }
         line + "\n"
     };
@@ -191,9 +221,11 @@ pub(super) fn table(rows: &[Row]) -> String {
     }
     text + "  missing: pairs of unchanged nodes without a route at any time; lost: their probes; resets: of sessions between them \
          that the plan keeps (all: of any session)\n  \
-         changed: promoted, demoted, come, gone or broken; their blip: pairs with one of them that had no route, and the \
-         longest time\n  \
-         paths: from peers in the fullest table / the operator's estimate; peers: the operator's BGPPeers / written; nodes, \
+         changed: promoted, demoted, come, gone or broken / how many the step needs; their blip: pairs with one of them that \
+         had no route, and the longest time\n  \
+         cut off: pairs of others that the step itself has cut off, and the longest time until the route was back\n  \
+         paths: from peers in the fullest table / the operator's estimate + what came through a BIRD that starts again; \
+         peers: the operator's BGPPeers / written; nodes, \
          other: writes (other: mesh, status, events)\n"
 }
 
@@ -209,6 +241,8 @@ mod tests {
             blip: Duration::from_millis(1650),
             paths: 32,
             estimate: 32.0,
+            twice: 9,
+            needed: 2,
             peers: 4,
             ..Row::default()
         }
@@ -219,7 +253,7 @@ mod tests {
         let text = table(&[row()]);
         let lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1].join(" "), "cordon 12.3 0 0 0 0 0 34: 1.6 s 32/32 4/0 0 0");
+        assert_eq!(lines[1].join(" "), "cordon 12.3 0 0 0 0 0/2 34: 1.6 s - 32/32+9 4/0 0 0");
         assert!(row().wrong().is_empty());
     }
 
@@ -229,6 +263,9 @@ mod tests {
         let wrong = Row { missing: 2, lost: 7, needless, ..row() }.wrong();
         assert!(wrong[0].contains("2 pairs without a route, 7 probes lost"), "{wrong:?}");
         assert!(wrong[1].contains("n1 closed Node_1"), "{wrong:?}");
+        let changed = ["a", "b", "c"].map(str::to_owned).into();
+        let wrong = Row { changed, ..row() }.wrong();
+        assert!(wrong[0].contains("3 nodes changed, 2 are enough"), "{wrong:?}");
     }
 
     #[test]

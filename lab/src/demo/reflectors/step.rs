@@ -1,0 +1,37 @@
+//! What the demo does in one step, and what this may cost. No IO.
+
+use std::collections::BTreeSet;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Step {
+    pub name: String,
+    /// How many nodes have to change for it: pairs with one of these are not judged, so nobody else may change.
+    pub needed: usize,
+    /// Nodes that the demo itself breaks or takes something from.
+    pub touched: BTreeSet<String>,
+    /// Nodes that the demo itself cuts off.
+    pub cut: BTreeSet<String>,
+    /// The node whose BIRD starts again after a crash.
+    pub restarts: Option<String>,
+}
+
+impl Step {
+    pub fn new(name: &str, needed: usize) -> Self {
+        Self { name: name.to_owned(), needed, ..Self::default() }
+    }
+
+    pub fn touching<'a>(mut self, nodes: impl IntoIterator<Item = &'a str>) -> Self {
+        self.touched.extend(nodes.into_iter().map(str::to_owned));
+        self
+    }
+
+    pub fn cutting_off(mut self, nodes: impl IntoIterator<Item = String>) -> Self {
+        self.cut.extend(nodes);
+        self
+    }
+
+    pub fn restarting(mut self, node: &str) -> Self {
+        self.restarts = Some(node.to_owned());
+        self
+    }
+}
