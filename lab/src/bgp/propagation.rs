@@ -126,7 +126,9 @@ pub fn worst_without_one(sessions: &Sessions, rule: Rule) -> usize {
 #[must_use]
 pub fn paths(sessions: &Sessions) -> BTreeMap<String, usize> {
     let mut counts = from_peers(sessions, None);
-    counts.values_mut().for_each(|count| *count += OWN);
+    for count in counts.values_mut() {
+        *count += OWN;
+    }
     counts
 }
 
