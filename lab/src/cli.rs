@@ -75,6 +75,9 @@ enum Command {
         /// Only from the mesh to reflectors and back, with one of them replaced on the way.
         #[arg(long)]
         short: bool,
+        /// Only the part in four zones.
+        #[arg(long, conflicts_with_all = ["keep", "short"])]
+        four_zones: bool,
         /// The operator's program.
         #[arg(long, default_value = "target/debug/traffic-operator")]
         operator: PathBuf,
@@ -245,8 +248,10 @@ fn run(command: Command) -> Result<ExitCode> {
             let passed = interruptible(demo::swarm::run(keep))?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Command::DemoReflectors { keep, short, operator } => {
-            let passed = if short {
+        Command::DemoReflectors { keep, short, four_zones, operator } => {
+            let passed = if four_zones {
+                interruptible(demo::reflectors::run_four_zones(&operator))?
+            } else if short {
                 interruptible(demo::reflectors::run_short(&operator))?
             } else {
                 interruptible(demo::reflectors::run(keep, &operator))?

@@ -51,16 +51,27 @@ const LINES: usize = 60;
 pub async fn run(keep: bool, operator: &Path) -> Result<bool> {
     let started = Instant::now();
     let mut checks = perform(NODES, &ZONES, STEPS, operator, keep, play).await?;
-    let four = async |stage: &mut Stage, _: &mut Vec<Check>| zones::play(stage).await;
-    let of_four =
-        perform(NODES_OF_FOUR_ZONES, &FOUR_ZONES, STEPS_OF_FOUR_ZONES, operator, false, four);
-    checks.extend(
-        of_four
-            .await?
-            .into_iter()
-            .map(|check| Check { name: format!("four zones: {}", check.name), ..check }),
-    );
+    checks.extend(four_zones(operator).await?);
     Ok(super::conclude(&checks, started))
+}
+
+/// Only the part in four zones.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn run_four_zones(operator: &Path) -> Result<bool> {
+    let started = Instant::now();
+    let checks = four_zones(operator).await?;
+    Ok(super::conclude(&checks, started))
+}
+
+async fn four_zones(operator: &Path) -> Result<Vec<Check>> {
+    let play = async |stage: &mut Stage, _: &mut Vec<Check>| zones::play(stage).await;
+    let (nodes, steps) = (NODES_OF_FOUR_ZONES, STEPS_OF_FOUR_ZONES);
+    let checks = perform(nodes, &FOUR_ZONES, steps, operator, false, play).await?;
+    let named = |check: Check| Check { name: format!("four zones: {}", check.name), ..check };
+    Ok(checks.into_iter().map(named).collect())
 }
 
 /// The shortest way from the mesh to reflectors and back, with one of them replaced on the way.
