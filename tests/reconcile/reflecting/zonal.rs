@@ -70,8 +70,8 @@ fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_withou
 fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
-        for number in 1..=16 {
-            stage.node(number, ["a", "b", "c", "d"][(number - 1) % 4]).await;
+        for (number, zone) in (1..=16).zip(["a", "b", "c", "d"].into_iter().cycle()) {
+            stage.node(number, zone).await;
         }
         let _operator = stage.operator().await;
         let candidates = json!({"replaceAfter": "1s"});
