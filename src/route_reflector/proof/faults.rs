@@ -257,10 +257,24 @@ fn unhelpful(layout: &Layout, text: &str) -> Option<String> {
     if advised.is_empty() {
         return Some(format!("names nothing that works: {text}"));
     }
-    let works = |layout: &Layout| {
+    // The text of a refusal; empty for one that works.
+    let refusal = |layout: &Layout| {
         let mut play = Play::new(layout.set(), layout.stage());
         let way = play.go(usize::MAX);
-        way.harm.is_empty() && judge(layout, &play, &way).is_empty()
+        if let End::Refused(text) = way.end {
+            return Some(text);
+        }
+        (way.harm.is_empty() && judge(layout, &play, &way).is_empty()).then(String::new)
+    };
+    let works = |layout: &Layout| match refusal(layout) {
+        None => false,
+        Some(text) if text.is_empty() => true,
+        // It may need one more change, which its own refusal names.
+        Some(text) => {
+            let next = self::advised(layout, &text);
+            !next.is_empty()
+                && next.iter().all(|layout| refusal(layout).is_some_and(|t| t.is_empty()))
+        }
     };
     let mut failing = advised.iter().filter(|layout| !works(layout));
     failing.next().map(|layout| format!("advises {layout}, which does not work: {text}"))
