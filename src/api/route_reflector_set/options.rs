@@ -90,15 +90,16 @@ pub struct CountStep {
 /// Who peers with whom.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Topology {
-    /// Zonal where two to four zones get two reflectors each, and not more than 12 in three zones or 8 in
-    /// four: their paths multiply. Simple otherwise.
+    /// Zonal where two to four zones get two reflectors each and tables have room to replace one; Simple
+    /// otherwise.
     #[default]
     Auto,
     /// Every client to every reflector, one cluster id: the original's two peers.
     Simple,
     /// Every client to the reflectors of its zone, one cluster id for each zone.
     Zonal,
-    /// Every client to `peersPerClient` reflectors, one of its own zone first.
+    /// Every client to `peersPerClient` reflectors, one of its own zone first. Where that would not survive
+    /// the loss of a reflector, Simple is used, and the condition Ready says so.
     Multi,
 }
 
