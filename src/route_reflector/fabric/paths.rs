@@ -11,12 +11,13 @@ use super::{
     graph::{Graph, Link, List, Vertex, others},
 };
 
-/// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and 250 are quiet
-/// 4 to 12 s after a cold start, at 60 to 170 µs of processor time for each path at each node, and 477 after
-/// 19 s at three times that price. Six ids (326, one for each reflector) are not quiet after a minute.
+/// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and 250 come to
+/// rest with exactly as many paths as are counted here, 4 to 13 s after a cold start, on a busy machine within
+/// a minute, at 60 to 170 µs of processor time for each path at each node. Six ids (326, one for each
+/// reflector) are not quiet after a minute and a half.
 pub const LIMIT_AT_REFLECTOR: u64 = 250;
 
-/// The same at a client, which passes nothing on: 462 are quiet after 13 s.
+/// The same at a client, which passes nothing on: 462 come to rest.
 pub const LIMIT_AT_CLIENT: u64 = 500;
 
 /// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a calico-node may

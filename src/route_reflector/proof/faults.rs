@@ -74,7 +74,7 @@ impl Fault {
                 let of_zone =
                     || reflectors.iter().filter(|node| play.zone(node).as_ref() == Some(zone));
                 let ends: BTreeSet<_> =
-                    of_zone().next().into_iter().chain(of_zone().last()).collect();
+                    of_zone().next().into_iter().chain(of_zone().next_back()).collect();
                 let dead =
                     ends.into_iter().flat_map(|node| (0..3).map(|third| (node.clone(), third)));
                 all.extend(dead.map(|dead| Self::Change(to, Some(dead))));
@@ -111,7 +111,9 @@ impl Fault {
             Self::ZoneDead(zone) => {
                 let of_zone = |node: &String| play.zone(node).as_ref() == Some(zone);
                 let nodes: Vec<_> = play.reflectors().into_iter().filter(of_zone).collect();
-                nodes.iter().for_each(|node| play.kill(node));
+                for node in &nodes {
+                    play.kill(node);
+                }
             }
             Self::Grow => aim.reflectors += 1,
             Self::Shrink => aim.reflectors -= 1,

@@ -161,12 +161,12 @@ impl Play {
             self.stage.take(&step, label, "main");
             way.steps += 1;
             way.words.push(step.to_string());
-            network = self.judge(&step, network, &mut way);
+            network = self.judge(&step, &network, &mut way);
         }
         way
     }
 
-    fn judge(&self, step: &Step, before: Network, way: &mut Way) -> Network {
+    fn judge(&self, step: &Step, before: &Network, way: &mut Way) -> Network {
         let after = Network::of(&self.stage);
         let changed: BTreeSet<String> = step.changed().iter().map(ToString::to_string).collect();
         if matches!(step, Step::Mark { why: Why::Promote | Why::Repair, .. } | Step::Demote { .. })

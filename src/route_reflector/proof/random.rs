@@ -120,7 +120,11 @@ impl Event {
         let reflectors = play.reflectors();
         let of = |pick: usize| {
             // Mostly a reflector: others matter little.
-            let some = if pick % 4 > 0 && !reflectors.is_empty() { &reflectors } else { &names };
+            let some = if !pick.is_multiple_of(4) && !reflectors.is_empty() {
+                &reflectors
+            } else {
+                &names
+            };
             some[pick / 4 % some.len()].clone()
         };
         match self {
@@ -141,7 +145,7 @@ impl Event {
                 play.set.spec.topology = serde_json::from_value(json!(topology)).expect("one");
             }
             Self::Join(pick) => {
-                let zone = (pick % 4 > 0).then(|| zone(pick % 5));
+                let zone = (!pick.is_multiple_of(4)).then(|| zone(pick % 5));
                 let number = 60 + play.stage.speakers.len();
                 let mut joining = speaker(number, zone.as_deref());
                 if names.iter().any(|name| **name == *joining.name) {

@@ -83,7 +83,9 @@ impl Tally {
             }
             Err(failures) => {
                 let at = layout.to_string();
-                failures.iter().for_each(|reason| tally.fail("from the mesh", reason, &at));
+                for reason in &failures {
+                    tally.fail("from the mesh", reason, &at);
+                }
                 return tally;
             }
         };
@@ -148,7 +150,9 @@ pub fn play(
 /// The sum of all.
 pub fn sum(tallies: &BTreeMap<(String, usize), Tally>) -> Tally {
     let mut sum = Tally::default();
-    tallies.values().for_each(|tally| sum.add(tally.clone()));
+    for tally in tallies.values() {
+        sum.add(tally.clone());
+    }
     sum
 }
 
