@@ -179,6 +179,12 @@ macro_rules! kind {
     (cluster $kind:ty, $status:ty) => {
         kind!($kind, $status, |client, _| kube::Api::all(client));
     };
+    (cluster $kind:ty, $status:ty, cleanup $cleanup:expr) => {
+        kind!(@ $kind, $status, |client, _| kube::Api::all(client),
+            fn spec_for_cleanup(spec: &serde_json::Value) -> Option<serde_json::Value> {
+                Some($cleanup(spec))
+            });
+    };
     ($kind:ty, $status:ty, cleanup $cleanup:expr) => {
         kind!(@ $kind, $status, |client: kube::Client, namespace: Option<&str>| {
             namespace.map_or_else(

@@ -15,7 +15,7 @@ use crate::{
     api::{
         BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CLUSTER_ID_ANNOTATION, GROUP_LABEL, SLOT_LABEL,
     },
-    nodes::{Readiness, Speaker},
+    nodes::{Readiness, Speaker, Texts},
 };
 
 /// What a node carries of ours, or of the operator that was here before.
@@ -74,6 +74,8 @@ pub struct Ground {
     pub taken: BTreeSet<String>,
     /// BGPPeers whose selectors cannot be read: Calico does not follow them either.
     pub unreadable: Vec<String>,
+    /// Nodes of which Kubernetes and Calico have different labels of ours.
+    pub differing: Vec<Arc<str>>,
 }
 
 /// A BGPPeer of ours.
@@ -114,23 +116,38 @@ impl Ground {
             foreign: 0,
             taken: BTreeSet::new(),
             unreadable: snapshot.unreadable.clone(),
+            differing: vec![],
         };
         let peers = ground.sort(snapshot, set, sets);
-        let mut texts = Texts::new(&peers, label);
+        let mut texts = Asked::new(&peers, label);
         let (mut speaking, mut second) = (Vec::new(), Vec::new());
         let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
         let named = speakers.iter().map(|speaker| &speaker.name);
         let families = Families::of(named.zip(addresses.iter().copied()));
+        let none: Texts = Arc::from([]);
         for (speaker, addresses) in speakers.iter().zip(addresses) {
-            let labels = texts.of(speaker);
+            // Calico selects by the labels of its own Nodes, where it has some.
+            let of_calico = snapshot.labels.as_ref();
+            let labels =
+                of_calico.map_or(&speaker.labels, |all| all.get(&speaker.name).unwrap_or(&none));
+            let labels = texts.of(labels);
+            // What Kubernetes' Node does not have as well is written again to both.
+            let agreed = |key: &str| {
+                let found = labels.get(key).filter(|value| of(speaker, key) == Some(*value));
+                found.map(Into::into)
+            };
+            let ours = [label, SLOT_LABEL, GROUP_LABEL];
+            if ours.iter().any(|key| labels.get(key) != of(speaker, key)) {
+                ground.differing.push(Arc::clone(&speaker.name));
+            }
             let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
                 annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
             });
             let address = addresses.of(families.first);
             let marks = Marks {
-                label: labels.get(label).map(Into::into),
-                slot: labels.get(SLOT_LABEL).and_then(|slot| slot.parse().ok()),
-                group: labels.get(GROUP_LABEL).map(Into::into),
+                label: agreed(label),
+                slot: agreed(SLOT_LABEL).and_then(|slot: Arc<str>| slot.parse().ok()),
+                group: agreed(GROUP_LABEL),
                 cluster_id,
             };
             if address.is_some() {
@@ -220,24 +237,30 @@ impl Ground {
 
 /// The labels that somebody asks for: with all that a cloud provider writes, 5,000 nodes would be megabytes. Equal ones
 /// are kept once.
-struct Texts<'a> {
+struct Asked<'a> {
     keys: BTreeSet<&'a str>,
     known: HashMap<Vec<(&'a str, &'a str)>, Labels>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> Asked<'a> {
     fn new(peers: &'a [Peer], label: &'a str) -> Self {
         let ours = [label, SLOT_LABEL, GROUP_LABEL];
         let keys = peers.iter().flat_map(Peer::keys).chain(ours).collect();
         Self { keys, known: HashMap::new() }
     }
 
-    fn of(&mut self, speaker: &'a Speaker) -> Labels {
-        let labels = speaker.labels.iter().map(|(key, value)| (&**key, &**value));
+    fn of(&mut self, labels: &'a Texts) -> Labels {
+        let labels = labels.iter().map(|(key, value)| (&**key, &**value));
         let asked: Vec<_> = labels.filter(|(key, _)| self.keys.contains(key)).collect();
         let new = |asked: &Vec<(&str, &str)>| asked.iter().copied().collect();
         self.known.entry(asked).or_insert_with_key(new).clone()
     }
+}
+
+/// A label of Kubernetes' Node.
+fn of<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
+    let place = speaker.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+    Some(&speaker.labels[place].1)
 }
 
 /// The addresses that a node speaks BGP with, if it is of the cluster's AS.

@@ -144,6 +144,8 @@ pub enum Shut {
     NoEvidence(Vec<Arc<str>>),
     /// Nodes that were not looked at since the last step.
     Stale(Vec<Arc<str>>),
+    /// What the step writes to does not answer.
+    Datastore(String),
 }
 
 impl Shut {
@@ -154,6 +156,7 @@ impl Shut {
             Self::Waiting(_) | Self::Stale(_) => "WaitingForSamples",
             Self::Unavailable(_) | Self::Untrusted(_) | Self::NoEvidence(_) => "GateUnavailable",
             Self::Missing(_) => "WaitingForSessions",
+            Self::Datastore(_) => "DatastoreUnreachable",
         }
     }
 
@@ -176,6 +179,7 @@ impl fmt::Display for Shut {
                     write!(f, "{node} has {established} of {expected}")
                 })
             }
+            Self::Datastore(text) => f.write_str(text),
             Self::Untrusted(jobs) => {
                 let why = untrusted("bird_exporter", "--bird-exporter-selector", jobs);
                 write!(f, "sessions cannot be counted: {why}")

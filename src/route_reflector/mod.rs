@@ -5,11 +5,7 @@
 //! is there to what is to be, and which of them may be done now; [`gate`], whether the sessions are up that a
 //! step stands on; `plan`, which puts these together; [`actual`] and [`datastore`], what is read and
 //! written; `observing`, `writing` and `restoring`, one pass.
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
@@ -22,7 +18,7 @@ use kube::{
 use crate::{
     api::{
         Mode, RouteReflectorSet, RouteReflectorSetStatus,
-        route_reflector_set::{Datastore as DatastoreSpec, DeletionPolicy, Gate},
+        route_reflector_set::{DeletionPolicy, Gate},
     },
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
@@ -50,6 +46,7 @@ mod report;
 mod restoring;
 pub mod settings;
 pub mod steps;
+pub mod stores;
 pub mod taints;
 mod workloads;
 mod writing;
@@ -59,6 +56,7 @@ use gate::Measured;
 pub use gauges::Gauges;
 use memory::Memories;
 use plan::{Desired, Observed};
+use stores::Stores;
 
 /// How long changes of the surroundings are collected: a zone that comes up is many events in a moment.
 const COLLECT: Duration = Duration::from_millis(100);
@@ -78,12 +76,12 @@ pub struct RouteReflectorReconciler {
     pub nodes: NodeStore,
     /// Calico's objects in the Kubernetes API.
     pub kubernetes: Datastore,
+    /// The datastores in use, each by the sets whose Calico it is.
+    pub stores: Stores,
     /// Where the Secrets of other datastores are: the operator's own namespace.
     pub namespace: String,
     /// Nothing is written to another datastore either while the lease is not held.
     pub fence: Fence,
-    /// The datastores of sets that name another one, with what they say of it.
-    pub others: Mutex<HashMap<String, (DatastoreSpec, Datastore)>>,
     /// The endpoints, for the gate.
     pub prometheus: Endpoints,
     /// Whether the PromQL of authors is asked.
@@ -113,13 +111,22 @@ impl RouteReflectorReconciler {
             changes.changed().await.ok().map(|()| ((), changes))
         });
         let memories = self.memories.clone();
-        futures::stream::select(nodes, self.kubernetes.changes())
+        let nodes = nodes.map(|()| None);
+        let datastores = self.stores.changes().map(Some);
+        futures::stream::select(nodes, datastores)
             .ready_chunks(1024)
-            .then(move |_| {
+            .then(move |changes| {
                 let memories = memories.clone();
                 async move {
                     tokio::time::sleep(COLLECT).await;
-                    futures::stream::iter(memories.names())
+                    let mut names = BTreeSet::new();
+                    for change in changes {
+                        match change {
+                            Some(sets) => names.extend(sets),
+                            None => names.extend(memories.names()),
+                        }
+                    }
+                    futures::stream::iter(names)
                 }
             })
             .flatten()
@@ -145,19 +152,12 @@ impl RouteReflectorReconciler {
     /// spec stays.
     fn datastore(&self, set: &RouteReflectorSet) -> Result<Datastore, datastore::Error> {
         let spec = &set.spec.datastore;
-        if spec.etcd.is_none() {
-            return Ok(self.kubernetes.clone());
-        }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, datastore)) = others.get(&set.name_any())
-            && known == spec
-        {
-            return Ok(datastore.clone());
-        }
-        let client = self.client.clone();
-        let datastore = Datastore::new(client, &self.namespace, spec, &self.fence)?;
-        others.insert(set.name_any(), (spec.clone(), datastore.clone()));
-        Ok(datastore)
+        self.stores.of(&set.name_any(), spec, || {
+            if spec.etcd.is_none() {
+                return Ok(self.kubernetes.clone());
+            }
+            Datastore::new(self.client.clone(), &self.namespace, spec, &self.fence)
+        })
     }
 }
 
@@ -174,9 +174,10 @@ pub async fn rehearse(
     // A fence that is shut: nothing is written.
     let fence = Fence::default();
     let datastore = Datastore::new(client.clone(), namespace, &set.spec.datastore, &fence)?;
-    let snapshot = datastore.read().await?;
-    let mut stage =
-        rehearsal::Stage { speakers: nodes.speakers(), snapshot: Arc::unwrap_or_clone(snapshot) };
+    let mut snapshot = Arc::unwrap_or_clone(datastore.read().await?);
+    // On paper each label is on Kubernetes' Node and on Calico's.
+    snapshot.labels = None;
+    let mut stage = rehearsal::Stage { speakers: nodes.speakers(), snapshot };
     let fitness = observing::fitness(client, nodes, set).await?;
     let workloads = Arc::new(workloads::count(client).await?);
     rehearsal::rehearse(set, &mut stage, fitness, workloads, Timestamp::now())
@@ -237,6 +238,6 @@ impl Reconciler for RouteReflectorReconciler {
 
     fn forget(&self, _: &str, name: &str) {
         self.memories.forget(name);
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.stores.forget(name);
     }
 }

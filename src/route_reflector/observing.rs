@@ -167,7 +167,10 @@ impl RouteReflectorReconciler {
             }
             sketch = plan::sketch(set, &observed, deleting);
         }
-        self.reports(set, &mut observed.memory).await?;
+        // They are Calico's objects too.
+        if !matches!(&observed.ground, Ok((snapshot, _)) if snapshot.stale.is_some()) {
+            self.reports(set, &mut observed.memory).await?;
+        }
         // On the way back to the mesh its sessions matter when nobody reflects any more.
         if let Ok((_, ground)) = &observed.ground
             && (deleting || ground.reflectors().next().is_some())

@@ -325,7 +325,6 @@ fn etcd(env: &mut Environment, text: &mut Text) {
     text.line(2, "datastore:");
     text.line(4, "type: etcd");
     text.line(4, "etcd:");
-    text.field(6, "endpoints", endpoints);
     let files: Vec<_> = [
         ("etcd-ca", "ETCD_CA_CERT_FILE"),
         ("etcd-cert", "ETCD_CERT_FILE"),
@@ -336,9 +335,14 @@ fn etcd(env: &mut Environment, text: &mut Text) {
     .collect();
     let user = env.get("ETCD_USERNAME").is_some();
     if files.is_empty() && !user {
+        text.field(6, "endpoints", endpoints);
         return;
     }
-    text.line(6, "# A Secret in the operator's namespace, from the files that the variables name:");
+    let secret = user || files.iter().any(|(key, _)| *key != "etcd-ca");
+    if secret && let Some(plain) = endpoints.iter().find(|url| url.starts_with("http://")) {
+        env.wrong(NAME, format!("{plain:?} would get credentials in the clear; use https"));
+    }
+    text.line(6, "# A Secret in the operator's namespace, from what the variables name:");
     text.line(
         6,
         format_args!(
@@ -346,6 +350,9 @@ fn etcd(env: &mut Environment, text: &mut Text) {
             crate::manifests::NAMESPACE
         ),
     );
+    // Endpoints lie where the credentials do, so that nobody can send these elsewhere.
+    let list = json!(endpoints.join(","));
+    text.line(6, format_args!("#     --from-literal=endpoints={list} \\"));
     for (key, file) in files {
         // A path may contain anything.
         text.line(6, format_args!("#     --from-file={key}={} \\", json!(file)));

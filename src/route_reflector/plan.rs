@@ -98,6 +98,8 @@ pub struct Fitness {
 pub struct Desired {
     /// One step and its writes.
     pub step: Option<(Step, Vec<Write>)>,
+    /// What the sessions of a BGPPeer have if the step creates one.
+    pub session: datastore::Session,
     /// The nodes that are to have a `CalicoNodeStatus`, if that is what the gate asks.
     pub statuses: Vec<Arc<str>>,
     /// What is remembered from now on.
@@ -136,6 +138,14 @@ pub fn plan(
         Ok((snapshot, ground)) => (snapshot, ground),
         Err(calico) => return Ok(report::unknown(set, calico)),
     };
+    if settings.migrate && snapshot.mesh && !snapshot.only_of_mesh.is_empty() {
+        let text = format!(
+            "spec.mesh: the mesh has what no BGPPeer can have, and Migrate would lose it: spec.{} of \
+             BGPConfiguration default; remove it there, or use mesh: Leave",
+            snapshot.only_of_mesh.join(", spec.")
+        );
+        return Ok(report::refused(set, observed.memory.clone(), &text));
+    }
     let Decision { target, goal, left, unfit_since, unsound, refused } =
         match decide(set, observed, &settings, ground) {
             Ok(decision) => decision,
@@ -245,7 +255,18 @@ impl View<'_> {
             let expected = expected(self.ground, &discounted, false);
             opens(self.settings, &expected, self.observed, last)
         };
-        choose(self.ground, goal, &self.left, self.unsound.as_ref(), gate)
+        let unsound = self.unsound.as_ref();
+        let Some(stale) = &self.snapshot.stale else {
+            return choose(self.ground, goal, &self.left, unsound, gate);
+        };
+        let nodes: Vec<Step> = self.left.iter().filter(|s| s.writes_nodes()).cloned().collect();
+        let next = choose(self.ground, goal, &nodes, unsound, gate);
+        match self.left.iter().find(|step| !step.writes_nodes()) {
+            Some(step) if matches!(next, Next::Done | Next::Refuse(..)) => {
+                Next::Wait(step.clone(), Shut::Datastore(stale.to_string()))
+            }
+            _ => next,
+        }
     }
 
     fn finish(self, goal: &Goal) -> Plan<Desired, RouteReflectorSetStatus> {
@@ -290,16 +311,21 @@ impl View<'_> {
             _ => None,
         };
         let statuses = match (&self.next, self.settings.gate) {
+            // They are Calico's objects.
+            _ if self.snapshot.stale.is_some() => memory.asked.clone(),
             (Next::Wait(..), Gate::NodeStatus) if writes => self.asked(&memory),
             _ => vec![],
         };
         let period = match &self.next {
             Next::Take(_) if writes => NEXT,
+            // The watch tells when it answers.
+            Next::Wait(_, Shut::Datastore(_)) => PERIOD,
             Next::Wait(..) if writes => TRY,
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
         memory.told = Arc::new(told);
-        let desired = Desired { step, statuses, memory: Some(memory) };
+        let session = self.snapshot.session();
+        let desired = Desired { step, session, statuses, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }
     }
 

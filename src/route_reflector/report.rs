@@ -67,9 +67,9 @@ pub(super) fn unknown(
     set: &RouteReflectorSet,
     calico: &Calico,
 ) -> Plan<Desired, RouteReflectorSetStatus> {
-    let absent = calico.reason == "CalicoNotFound";
+    let known = ["CalicoNotFound", "SecretInvalid"].contains(&calico.reason);
     let conditions = vec![
-        verdict("Ready", absent.then_some(false), calico.reason, calico.text.clone()),
+        verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
         verdict("Converged", None, calico.reason, "Calico's objects are not known"),
         verdict("RoutesSafe", None, calico.reason, "Calico's objects are not known"),
     ];
@@ -296,6 +296,9 @@ fn readiness(view: &View<'_>) -> Verdict {
         let text = "Calico is migrating its datastore; nothing is written until that is over";
         return no("DatastoreLocked", text.into());
     }
+    if let Some(stale) = &view.snapshot.stale {
+        return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
+    }
     if let Some(freeze) = view.target.freeze {
         let text = "no node can be a reflector now; everything stays as it is";
         return no(freeze.as_str(), text.into());
@@ -324,6 +327,18 @@ fn readiness(view: &View<'_>) -> Verdict {
         text.push_str("; clients of another zone's reflectors: those of ");
         text.push_str(&guests.join(", "));
     }
+    let bare = view.snapshot.without_password();
+    if !bare.is_empty() {
+        text.push_str("; BGPPeers without the password that the mesh has: ");
+        text.push_str(&bare.join(", "));
+        text.push_str(" (set spec.password of all of them at once: it resets their sessions)");
+    }
+    if !view.ground.differing.is_empty() {
+        text.push_str(
+            "; labels that Kubernetes and Calico's Nodes have differently are written again: ",
+        );
+        text.push_str(&some(&view.ground.differing));
+    }
     if !view.ground.unreadable.is_empty() {
         text.push_str("; BGPPeers that cannot be read, and are not followed: ");
         text.push_str(&view.ground.unreadable.join(", "));
@@ -338,6 +353,14 @@ fn readiness(view: &View<'_>) -> Verdict {
     }
     let reason = if view.target.notes.is_empty() { "Planned" } else { "Adjusted" };
     verdict("Ready", Some(true), reason, text)
+}
+
+/// Names, of which a condition has room for a few.
+fn some(names: &[Arc<str>]) -> String {
+    let listed: Vec<&str> = names.iter().take(LISTED).map(|name| &**name).collect();
+    let more = names.len().saturating_sub(LISTED);
+    let listed = listed.join(", ");
+    if more == 0 { listed } else { format!("{listed} and {more} more") }
 }
 
 fn converged(view: &View<'_>, memory: &Memory) -> Verdict {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::{
     RouteReflectorReconciler,
+    datastore::Session,
     memory::Told,
     plan::{self, Desired, Next, Observed},
 };
@@ -19,12 +20,21 @@ impl RouteReflectorReconciler {
         observed: &mut Observed,
     ) -> Result<Vec<Notice>, Error> {
         let settings = observed.settings.clone().map_err(Error::Invalid)?;
+        let session = match &observed.ground {
+            Ok((snapshot, _)) => snapshot.session(),
+            Err(_) => Session::default(),
+        };
         let ground = match &observed.ground {
             Ok((snapshot, _)) if snapshot.locked => {
                 let text = "Calico is migrating its datastore".to_owned();
                 return Err(Error::Pending("DatastoreLocked", text));
             }
-            Ok((_, ground)) => ground,
+            Ok((snapshot, ground)) => match &snapshot.stale {
+                Some(stale) => {
+                    return Err(Error::Pending("DatastoreUnreachable", stale.to_string()));
+                }
+                None => ground,
+            },
             // There is nothing that could be restored.
             Err(calico) if calico.reason == "CalicoNotFound" => return Ok(vec![]),
             Err(calico) => return Err(Error::Pending(calico.reason, calico.text.clone())),
@@ -55,6 +65,7 @@ impl RouteReflectorReconciler {
                 let text = step.to_string();
                 let writes = ground.writes(&step, &goal);
                 desired.step = Some((step, writes));
+                desired.session = session;
                 text
             }
             Next::Wait(step, why) => {

@@ -155,6 +155,15 @@ pub struct Leaver {
 }
 
 impl Step {
+    /// Whether it writes nothing of Calico's but what lies on Kubernetes' Nodes.
+    #[must_use]
+    pub fn writes_nodes(&self) -> bool {
+        match self {
+            Self::Mark { .. } | Self::Demote { .. } | Self::LabelClients { .. } => true,
+            Self::Peers { .. } | Self::Mesh(_) => false,
+        }
+    }
+
     /// The word of the status.
     #[must_use]
     pub fn word(&self) -> &'static str {

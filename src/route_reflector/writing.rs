@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     RouteReflectorReconciler,
-    datastore::{self, Datastore, WantedPeer},
+    datastore::{self, Datastore, IdChange, Session, WantedPeer},
     plan::{self, Desired},
     steps::{NodeWrite, Step, Why, Write},
 };
@@ -24,7 +24,9 @@ impl From<datastore::Error> for Error {
     fn from(error: datastore::Error) -> Self {
         match error {
             datastore::Error::Kube { action, source } => Self::Kube { action, source },
-            datastore::Error::Taken { .. } => Self::Conflict(error.to_string()),
+            datastore::Error::Taken { .. } | datastore::Error::MeshFields { .. } => {
+                Self::Conflict(error.to_string())
+            }
             datastore::Error::Invalid(text) => Self::Invalid(text),
             other => Self::Pending(other.reason(), other.to_string()),
         }
@@ -58,7 +60,8 @@ impl RouteReflectorReconciler {
         memory.last_step = Some(plan::whole(Timestamp::now()));
         memory.statuses = super::gate::Measured::default();
         self.memories.put(&name, memory);
-        let result = self.write_all(&name, datastore, writes).await;
+        let session = desired.session;
+        let result = self.write_all(&name, datastore, writes, &session).await;
         let word = if result.is_ok() { "done" } else { "failed" };
         self.memories.change(&name, |memory| {
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
@@ -72,21 +75,28 @@ impl RouteReflectorReconciler {
         set: &str,
         datastore: &Datastore,
         writes: Vec<Write>,
+        session: &Session,
     ) -> Result<(), Error> {
         let (nodes, others): (Vec<_>, Vec<_>) =
             writes.into_iter().partition(|write| matches!(write, Write::Node(_)));
         let results = futures::stream::iter(nodes)
-            .map(|write| async move { self.write_one(set, datastore, write).await });
+            .map(|write| async move { self.write_one(set, datastore, write, session).await });
         // Every node is tried, whatever became of the one before.
         let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
         results.into_iter().collect::<Result<(), Error>>()?;
         for write in others {
-            self.write_one(set, datastore, write).await?;
+            self.write_one(set, datastore, write, session).await?;
         }
         Ok(())
     }
 
-    async fn write_one(&self, set: &str, datastore: &Datastore, write: Write) -> Result<(), Error> {
+    async fn write_one(
+        &self,
+        set: &str,
+        datastore: &Datastore,
+        write: Write,
+        session: &Session,
+    ) -> Result<(), Error> {
         match write {
             Write::Node(write) => self.write_node(datastore, &write).await?,
             Write::Peer(peer) => {
@@ -95,6 +105,7 @@ impl RouteReflectorReconciler {
                     node_selector: &peer.node_selector,
                     peer_selector: &peer.peer_selector,
                     set,
+                    session: Some(session),
                 };
                 datastore.apply_peer(&wanted).await?;
             }
@@ -108,8 +119,8 @@ impl RouteReflectorReconciler {
         Ok(())
     }
 
-    /// Labels and cluster id. In etcd they are two writes: until a node has its id, and as soon as it has
-    /// lost it, it is in the mesh, with some sessions more.
+    /// Labels and cluster id. First what Calico goes by: an etcd that does not answer leaves nothing half
+    /// done.
     async fn write_node(&self, datastore: &Datastore, write: &NodeWrite) -> Result<(), Error> {
         let labels: serde_json::Map<String, Value> = write
             .labels
@@ -117,19 +128,18 @@ impl RouteReflectorReconciler {
             .map(|(key, value)| (key.to_string(), json!(value.as_deref())))
             .collect();
         let mut metadata = json!({"labels": labels});
-        if write.cluster_id == Some(None) {
-            datastore.set_cluster_id(&write.node, None).await?;
-        }
+        let id = match write.cluster_id {
+            None => IdChange::Keep,
+            Some(None) => IdChange::Remove,
+            Some(Some(id)) => IdChange::Set(id),
+        };
+        datastore.mark(&write.node, &metadata["labels"], id).await?;
         if let (Some(id), true) = (write.cluster_id, in_kubernetes(datastore)) {
             // One write: a reflector that nobody looks for is cut off, and so is one that is looked for
             // and reflects nothing.
             metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: id.map(|id| id.to_string())});
         }
-        self.patch(&write.node, &metadata).await?;
-        if let Some(Some(id)) = write.cluster_id {
-            datastore.set_cluster_id(&write.node, Some(id)).await?;
-        }
-        Ok(())
+        self.patch(&write.node, &metadata).await
     }
 
     async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {

@@ -1,8 +1,5 @@
 //! What only the leader runs: the stores and controllers of the kinds that are asked for.
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -243,7 +240,7 @@ impl Leader {
             kubernetes: Datastore::Kubernetes(Arc::new(Kubernetes::new(self.client.clone()))),
             namespace: self.namespace.clone(),
             fence: self.fence.clone(),
-            others: Mutex::default(),
+            stores: route_reflector::stores::Stores::default(),
             prometheus: self.endpoints.clone(),
             own_queries: self.own_queries,
             exporters: self.exporters.clone(),

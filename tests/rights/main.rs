@@ -48,7 +48,7 @@ fn given_by_hand() -> Vec<Right> {
         namespace: Some(NAMESPACE.into()),
         name: Some(name.into()),
     };
-    ["calico-etcd-secrets", "other"].map(secret).into()
+    ["calico-etcd-secrets", "calico-etcd", "other"].map(secret).into()
 }
 
 /// What the operator itself asked under this account, of all logs; tests that act as it are somebody else.

@@ -1,6 +1,7 @@
 //! `RouteReflectorSet`: which nodes reflect BGP routes?
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::{Permission, kind};
 
@@ -166,4 +167,43 @@ impl RouteReflectorSet {
     }
 }
 
-kind!(cluster RouteReflectorSet, RouteReflectorSetStatus);
+/// Each field that can be read. Where the datastore or the label cannot, there is nowhere to restore the mesh
+/// and nobody to demote: everything stays as it is.
+fn spec_for_cleanup(spec: &Value) -> Value {
+    let readable = |(field, value): &(&String, &Value)| {
+        RouteReflectorSetSpec::deserialize(json!({ (*field): value })).is_ok()
+    };
+    let fields = spec.as_object().into_iter().flatten();
+    let mut kept: Map<String, Value> =
+        fields.filter(readable).map(|(field, value)| (field.clone(), value.clone())).collect();
+    let needed = ["datastore", "nodeLabel"];
+    if needed.iter().any(|field| !spec[*field].is_null() && !kept.contains_key(*field)) {
+        kept.remove("deletionPolicy");
+    }
+    kept.into()
+}
+
+kind!(cluster RouteReflectorSet, RouteReflectorSetStatus, cleanup spec_for_cleanup);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_cannot_be_read_can_be_cleaned_up_after() {
+        for (spec, expected) in [
+            (json!(null), json!({})),
+            (
+                json!({"topology": "Ring", "deletionPolicy": "RestoreMesh", "nodeLabel": "rr"}),
+                json!({"deletionPolicy": "RestoreMesh", "nodeLabel": "rr"}),
+            ),
+            (json!({"deletionPolicy": "Burn", "mode": "Observe"}), json!({"mode": "Observe"})),
+            // Not the mesh of another datastore.
+            (json!({"datastore": {"type": "consul"}, "deletionPolicy": "RestoreMesh"}), json!({})),
+        ] {
+            let bare = spec_for_cleanup(&spec);
+            assert_eq!(bare, expected, "{spec}");
+            assert!(serde_json::from_value::<RouteReflectorSetSpec>(bare).is_ok());
+        }
+    }
+}

@@ -317,15 +317,20 @@ pub struct Datastore {
 
 /// An etcd.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, KubeSchema, PartialEq, Serialize)]
+#[x_kube(validation = Rule::new("!has(self.secretRef) || !has(self.endpoints)").message("datastore.etcd.endpoints: with secretRef the endpoints belong into the Secret too, as its key endpoints: credentials are sent nowhere else"))]
+#[x_kube(validation = Rule::new("has(self.secretRef) || has(self.endpoints)").message("datastore.etcd: needs a secretRef, or the endpoints of an etcd that requires no credentials"))]
 #[serde(rename_all = "camelCase")]
 pub struct Etcd {
-    /// Its members, each a URL with http or https.
+    /// The members of an etcd that requires no credentials, each a URL. With secretRef the Secret
+    /// names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 20), inner(length(min = 8, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(e, isURL(e) && url(e).getScheme() in ['http', 'https'])").message("datastore.etcd.endpoints must be URLs with http or https, e.g. \"https://10.0.0.1:2379\""))]
     pub endpoints: Vec<String>,
-    /// The name of a Secret in the operator's namespace with the keys etcd-ca, etcd-cert and
-    /// etcd-key (as Calico's own), or username and password.
+    /// The name of a Secret in the operator's namespace with the key endpoints (URLs, divided by
+    /// commas or lines), and etcd-ca, etcd-cert and etcd-key (as Calico's own) or username and
+    /// password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("datastore.etcd.secretRef must be the name of a Secret in the operator's namespace"))]

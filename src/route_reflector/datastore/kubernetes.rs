@@ -4,6 +4,7 @@
 //! it. A new object is created, which fails if the name is taken meanwhile; ours are merge-patched at
 //! the version that was looked at.
 use std::{
+    collections::BTreeMap,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -19,13 +20,13 @@ use serde_json::{Value, json};
 
 pub(super) use super::watching::changes;
 use super::{
-    CalicoPeer, DEFAULT, Error, ListenPorts, News, Snapshot, WantedPeer, Written,
+    CalicoPeer, DEFAULT, Error, ListenPorts, News, Snapshot, Stale, WantedPeer, Written,
     peer::{self, ConfigurationSpec, InformationSpec, PeerSpec},
 };
-use crate::controller::{FIELD_MANAGER, merge_params};
+use crate::controller::{FIELD_MANAGER, error::is_refusal, merge_params};
 
-/// How long the group is believed to be the one. A migration takes minutes, and both groups are
-/// served during it: nothing fails that would tell us.
+/// How long the group is believed to be the one, and Calico to be absent where it is. A migration
+/// takes minutes, and both groups are served during it: nothing fails that would tell us.
 const REDISCOVER: Duration = Duration::from_mins(1);
 
 /// Objects per page: peers are small (1.5 kB), and there may be 15,000.
@@ -50,11 +51,15 @@ impl Group {
         }
     }
 
+    fn name(self) -> &'static str {
+        match self {
+            Self::V3 => "projectcalico.org",
+            Self::V1 => "crd.projectcalico.org",
+        }
+    }
+
     fn resource(self, kind: &str, plural: &str) -> ApiResource {
-        let (group, version) = match self {
-            Self::V3 => ("projectcalico.org", "v3"),
-            Self::V1 => ("crd.projectcalico.org", "v1"),
-        };
+        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
     }
 
@@ -87,7 +92,9 @@ fn unreadable(kind: &str, name: &str) -> impl FnOnce(serde_json::Error) -> Error
 /// Calico in the Kubernetes API.
 pub struct Kubernetes {
     client: Client,
-    group: Mutex<Option<(Group, Instant)>>,
+    /// The group, or that there is none, and when that was seen.
+    group: Mutex<Option<(Option<Group>, Instant)>>,
+    discovering: tokio::sync::Mutex<()>,
     pub(super) news: News,
 }
 
@@ -96,7 +103,8 @@ impl Kubernetes {
     /// lease.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, group: Mutex::default(), news: News::default() }
+        let (group, discovering) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { client, group, discovering, news: News::default() }
     }
 
     pub(super) fn api<K>(&self, resource: &ApiResource) -> Api<K>
@@ -108,32 +116,55 @@ impl Kubernetes {
 
     /// The group in use.
     pub(super) async fn group(&self) -> Result<Group, Error> {
-        let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((group, since)) = known
-            && since.elapsed() < REDISCOVER
-        {
-            return Ok(group);
+        if let Some(group) = self.known_group() {
+            return group;
         }
-        let group = self.discover().await?;
-        self.remember(Some(group));
-        if known.is_some_and(|(known, _)| known != group) {
+        // A pass and the watch begin at the same moment: one of them asks.
+        let _turn = self.discovering.lock().await;
+        if let Some(group) = self.known_group() {
+            return group;
+        }
+        let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.and_then(|(group, _)| group);
+        let found = self.discover(known.is_some()).await;
+        let group = match found {
+            Ok(group) => Some(group),
+            Err(Error::NotInstalled) => None,
+            Err(error) => return Err(error),
+        };
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = Some((group, Instant::now()));
+        if let Some(group) = group
+            && known.is_some_and(|known| known != group)
+        {
             tracing::info!(group = group.api_version(), "Calico's objects are in another group");
             self.news.bump();
         }
-        Ok(group)
+        group.ok_or(Error::NotInstalled)
     }
 
-    fn remember(&self, group: Option<Group>) {
-        *self.group.lock().unwrap_or_else(PoisonError::into_inner) =
-            group.map(|group| (group, Instant::now()));
+    /// What was found last, if that still holds.
+    fn known_group(&self) -> Option<Result<Group, Error>> {
+        let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        let (group, since) = known?;
+        (since.elapsed() < REDISCOVER).then(|| group.ok_or(Error::NotInstalled))
     }
 
     /// Looks for the group anew at the next call.
     pub(super) fn forget_group(&self) {
-        self.remember(None);
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn discover(&self) -> Result<Group, Error> {
+    /// Looks for Calico. Where it was not `known` the list of all groups is asked for first: one small
+    /// request where there is none.
+    async fn discover(&self, known: bool) -> Result<Group, Error> {
+        if !known {
+            let groups = self.client.list_api_groups().await;
+            let groups = groups.map_err(Error::kube("discover Calico"))?.groups;
+            let is_calicos = |name: &str| [Group::V3, Group::V1].iter().any(|g| g.name() == name);
+            if !groups.iter().any(|group| is_calicos(&group.name)) {
+                return Err(Error::NotInstalled);
+            }
+        }
         match (self.serves(Group::V3).await?, self.serves(Group::V1).await?) {
             (true, false) => Ok(Group::V3),
             (false, true) => Ok(Group::V1),
@@ -205,7 +236,7 @@ impl Kubernetes {
     pub(super) fn failed(&self, action: &'static str, source: kube::Error) -> Error {
         match &source {
             kube::Error::Api(status) if status.code == 404 => {
-                self.remember(None);
+                self.forget_group();
                 Error::Changed("what Calico has installed".into())
             }
             kube::Error::Api(status) if status.code == 409 => {
@@ -224,14 +255,38 @@ impl Kubernetes {
         }
     }
 
+    /// What is gone by while Calico's API does not answer: what was read last, or after a restart what its
+    /// API server keeps its objects in.
+    ///
+    /// # Errors
+    /// What reading failed with, if there is neither, or Calico's API did answer.
+    pub(super) async fn instead(&self, error: Error) -> Result<Snapshot, Error> {
+        if !is_unreachable(&error) {
+            return Err(error);
+        }
+        let (since, snapshot) = match self.news.last() {
+            Some((at, snapshot)) => (Some(at), Snapshot::clone(&snapshot)),
+            None => match self.read_of(Group::V1, Behind::Yes).await {
+                Ok(snapshot) => (None, snapshot),
+                Err(_) => return Err(error),
+            },
+        };
+        let why = crate::controller::Error::from(error).to_text();
+        Ok(Snapshot { stale: Some(Stale { since, why }), ..snapshot })
+    }
+
     async fn read_group(&self) -> Result<Snapshot, Error> {
-        let group = self.group().await?;
+        self.read_of(self.group().await?, Behind::No).await
+    }
+
+    async fn read_of(&self, group: Group, behind: Behind) -> Result<Snapshot, Error> {
         let (mut peers, mut unreadable_peers) = (Vec::new(), Vec::new());
         self.list(&group.peers(), |object| {
             let (name, version) = (object.name_any(), object.resource_version());
             match spec::<PeerSpec>(&object) {
                 Ok(spec) => {
-                    let labels = object.metadata.labels.as_ref();
+                    let hidden = (behind == Behind::Yes).then(|| hidden_labels(&object)).flatten();
+                    let labels = hidden.as_ref().or(object.metadata.labels.as_ref());
                     peers.push(CalicoPeer::new(name, labels, spec, version.unwrap_or_default()));
                 }
                 Err(_) => unreadable_peers.push(name),
@@ -259,6 +314,8 @@ impl Kubernetes {
             peers,
             unreadable: unreadable_peers,
             mesh: configuration.mesh(),
+            mesh_session: configuration.session(),
+            only_of_mesh: configuration.only_of_mesh(),
             as_number: configuration.as_number(),
             listen_ports,
             flavour: group.api_version(),
@@ -319,7 +376,15 @@ impl Kubernetes {
             return Ok(Written::Unchanged);
         }
         let api = self.api(&resource);
-        self.patch(&api, &found, json!({"spec": {"nodeToNodeMeshEnabled": on}})).await
+        let fields = now.session().names_of_mesh();
+        match self.patch(&api, &found, json!({"spec": {"nodeToNodeMeshEnabled": on}})).await {
+            Err(Error::Kube { source: kube::Error::Api(status), .. })
+                if !on && !fields.is_empty() && is_refusal(&status) =>
+            {
+                Err(Error::MeshFields { fields, refusal: status.message.clone() })
+            }
+            result => result,
+        }
     }
 
     pub(super) async fn create(
@@ -363,6 +428,34 @@ impl Kubernetes {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Unchanged),
             Err(source) => Err(self.failed("delete one of Calico's objects", source)),
         }
+    }
+}
+
+/// Whether `crd.projectcalico.org` is read in place of the API server that keeps its objects there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Yes,
+    No,
+}
+
+/// The labels of an object that Calico's API server wrote: it keeps all metadata of its own in one
+/// annotation.
+fn hidden_labels(object: &DynamicObject) -> Option<BTreeMap<String, String>> {
+    #[derive(Deserialize)]
+    struct Hidden {
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
+    }
+    let text = object.metadata.annotations.as_ref()?.get("projectcalico.org/metadata")?;
+    serde_json::from_str(text).ok().map(|hidden: Hidden| hidden.labels)
+}
+
+/// Whether nobody answered for Calico's API, or said that he cannot.
+fn is_unreachable(error: &Error) -> bool {
+    match error {
+        Error::Kube { source: kube::Error::Api(status), .. } => status.code >= 500,
+        Error::Kube { .. } => true,
+        _ => false,
     }
 }
 

@@ -18,11 +18,13 @@ use std::{
 };
 
 use futures::stream::BoxStream;
+use k8s_openapi::jiff::Timestamp;
 
 use super::families::Addresses;
 use crate::{
     api::route_reflector_set::{self, DatastoreType},
     controller::error::is_refusal,
+    nodes::Texts,
     runtime::lease::Fence,
 };
 
@@ -31,6 +33,7 @@ mod etcd;
 mod kubernetes;
 mod node_status;
 mod peer;
+mod session;
 mod watching;
 
 #[cfg(feature = "etcd")]
@@ -38,6 +41,7 @@ pub use etcd::{Credentials, Etcd};
 pub use kubernetes::{Group, Kubernetes};
 pub use node_status::{MAX_NODES, Report};
 pub use peer::{CalicoPeer, MANAGED_BY_LABEL, SET_LABEL, WantedPeer};
+pub use session::Session;
 
 /// The autonomous system of a cluster whose BGPConfiguration names none.
 pub const DEFAULT_AS_NUMBER: u32 = 64_512;
@@ -78,11 +82,18 @@ pub struct Snapshot {
     pub unreadable: Vec<String>,
     /// Whether nodes without a cluster id peer with each other.
     pub mesh: bool,
+    /// What the sessions of the mesh have.
+    pub mesh_session: Session,
+    /// Fields about the mesh that no BGPPeer can have.
+    pub only_of_mesh: Vec<String>,
     /// The cluster's autonomous system.
     pub as_number: u32,
     /// Cluster ids by the name of the Kubernetes node: of Calico's own Nodes in etcd. With the
     /// Kubernetes API they are annotations of Nodes, and this is empty.
     pub cluster_ids: BTreeMap<Arc<str>, Ipv4Addr>,
+    /// In the same way the labels of Calico's own Nodes, by which BGPPeers select; `None` where those
+    /// of Kubernetes' Nodes count.
+    pub labels: Option<BTreeMap<Arc<str>, Texts>>,
     /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they have their
     /// own.
     pub speakers: Option<Speakers>,
@@ -92,6 +103,44 @@ pub struct Snapshot {
     pub flavour: &'static str,
     /// Calico is moving its objects to another place: nothing is to be written.
     pub locked: bool,
+    /// Why this is not what Calico's API says now, if it is not: nothing of Calico's is to be written.
+    pub stale: Option<Stale>,
+}
+
+/// Why a snapshot was not read where it is written to. Steps that only write Nodes go on by it: the pods of
+/// Calico's API server may need the very route that a repair brings back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// When it was read; `None` if it is what Calico's API server keeps its objects in, and current.
+    pub since: Option<Timestamp>,
+    /// What reading failed with.
+    pub why: String,
+}
+
+/// The moment of the snapshot is a fixed one: a text that changes with each pass would be a write.
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Calico's API does not answer ({}); only Nodes are written until it does, ",
+            self.why
+        )?;
+        match self.since {
+            Some(since) => write!(f, "by what was read at {}", since.strftime("%H:%M UTC on %F")),
+            None => write!(f, "by what crd.projectcalico.org has"),
+        }
+    }
+}
+
+/// What becomes of the cluster id of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdChange {
+    /// It stays.
+    Keep,
+    /// It goes.
+    Remove,
+    /// It is this one.
+    Set(Ipv4Addr),
 }
 
 /// What a write did.
@@ -127,12 +176,27 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh.
+    #[error(
+        "BGPConfiguration default: Calico refuses to switch the mesh off while spec has {}: {refusal}; our BGPPeers carry every route, so remove it in the same change: kubectl patch bgpconfiguration default --type merge -p '{}'",
+        fields.join(" and "), off(fields)
+    )]
+    MeshFields {
+        /// The fields.
+        fields: Vec<&'static str>,
+        /// What Calico said.
+        refusal: String,
+    },
     /// It changed after it was read: read again, decide again.
     #[error("{0} changed while it was being written")]
     Changed(String),
     /// What the user wrote cannot work; begins with the path of the field.
     #[error("{0}")]
     Invalid(String),
+    /// The Secret of an etcd is missing or cannot be used; begins with the path of the field. Unlike
+    /// [`Error::Invalid`] it may be mended without a change of the object.
+    #[error("{0}")]
+    Secret(String),
     /// A node takes no part in BGP.
     #[error("{0}")]
     NoSpeaker(String),
@@ -153,6 +217,15 @@ pub enum Error {
     NotLeading,
 }
 
+/// The patch that switches the mesh off and removes these fields.
+fn off(fields: &[&str]) -> serde_json::Value {
+    let mut spec = serde_json::json!({"nodeToNodeMeshEnabled": false});
+    for field in fields {
+        spec[*field] = serde_json::Value::Null;
+    }
+    serde_json::json!({"spec": spec})
+}
+
 impl Error {
     /// Wraps a client error with what was being done.
     fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
@@ -170,10 +243,13 @@ impl Error {
             | Self::Changed(_)
             | Self::Kube { .. }
             | Self::Etcd(_)
+            | Self::Secret(_)
             | Self::NotLeading => true,
-            Self::NotInstalled | Self::Taken { .. } | Self::Invalid(_) | Self::NoSpeaker(_) => {
-                false
-            }
+            Self::NotInstalled
+            | Self::Taken { .. }
+            | Self::MeshFields { .. }
+            | Self::Invalid(_)
+            | Self::NoSpeaker(_) => false,
         }
     }
 
@@ -183,7 +259,7 @@ impl Error {
         match self {
             Self::NotInstalled => "CalicoNotFound",
             Self::Locked => "DatastoreLocked",
-            Self::Taken { .. } => "Conflict",
+            Self::Taken { .. } | Self::MeshFields { .. } => "Conflict",
             Self::Invalid(_) | Self::NoSpeaker(_) => "InvalidSpec",
             Self::Kube { source: kube::Error::Api(status), .. } if status.is_forbidden() => {
                 "Forbidden"
@@ -193,6 +269,7 @@ impl Error {
             }
             Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
             Self::Etcd(_) => "DatastoreUnreachable",
+            Self::Secret(_) => "SecretInvalid",
         }
     }
 }
@@ -239,7 +316,7 @@ impl Datastore {
                 let etcd = spec.etcd.as_ref().ok_or_else(|| {
                     Error::Invalid("spec.datastore.etcd: needed with type etcd".into())
                 })?;
-                Ok(Self::Etcd(Arc::new(Etcd::new(client, namespace, etcd, fence.clone()))))
+                Ok(Self::Etcd(Arc::new(Etcd::new(client, namespace, etcd, fence.clone())?)))
             }
             #[cfg(not(feature = "etcd"))]
             DatastoreType::Etcd => Err(Error::Invalid(
@@ -260,14 +337,20 @@ impl Datastore {
                 return Ok(snapshot);
             }
             let generation = store.news.generation();
-            let snapshot = Arc::new(store.read().await?);
-            store.news.keep(generation, &snapshot);
-            Ok(snapshot)
+            match store.read().await {
+                Ok(snapshot) => {
+                    let snapshot = Arc::new(snapshot);
+                    store.news.keep(generation, &snapshot);
+                    Ok(snapshot)
+                }
+                Err(error) => store.instead(error).await.map(Arc::new),
+            }
         })
     }
 
     /// Creates one of our BGPPeers, or makes it what it is to be. Fields that say nothing about who
-    /// peers with whom (a password, timers, filters) are left to whoever set them.
+    /// peers with whom (a password, timers, filters) are left to whoever set them; a new one gets those of
+    /// `wanted`.
     ///
     /// # Errors
     /// [`Error::Taken`] if the name is somebody else's; otherwise as any write.
@@ -291,18 +374,24 @@ impl Datastore {
         either!(self, store => store.news.after(store.set_mesh(on).await))
     }
 
-    /// Sets or removes the cluster id of a node (its name in Kubernetes) where Calico has Nodes of
-    /// its own. With the Kubernetes API it is an annotation of the Node, written with its labels, and
-    /// there is nothing to be done here.
+    /// Marks a node (by its name in Kubernetes) where Calico has Nodes of its own: a merge patch of
+    /// its labels, and what becomes of its cluster id, in one transaction. With the Kubernetes API
+    /// both are part of the Node, and this does nothing.
     ///
     /// # Errors
-    /// [`Error::NoSpeaker`] if Calico does not know the node, or it takes no part in BGP.
+    /// [`Error::NoSpeaker`] if the node gets an id and Calico does not know it, or it takes no part
+    /// in BGP.
     #[cfg_attr(not(feature = "etcd"), expect(clippy::unused_async, unused_variables))]
-    pub async fn set_cluster_id(&self, node: &str, id: Option<Ipv4Addr>) -> Result<Written, Error> {
+    pub async fn mark(
+        &self,
+        node: &str,
+        labels: &serde_json::Value,
+        id: IdChange,
+    ) -> Result<Written, Error> {
         match self {
             Self::Kubernetes(_) => Ok(Written::Unchanged),
             #[cfg(feature = "etcd")]
-            Self::Etcd(store) => store.news.after(store.set_cluster_id(node, id).await),
+            Self::Etcd(store) => store.news.after(store.mark(node, labels, id).await),
         }
     }
 
@@ -314,6 +403,18 @@ impl Datastore {
             Self::Kubernetes(store) => kubernetes::changes(Arc::clone(store)),
             #[cfg(feature = "etcd")]
             Self::Etcd(store) => etcd::changes(Arc::clone(store)),
+        }
+    }
+
+    /// Whether both are the same connection.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Kubernetes(one), Self::Kubernetes(two)) => Arc::ptr_eq(one, two),
+            #[cfg(feature = "etcd")]
+            (Self::Etcd(one), Self::Etcd(two)) => Arc::ptr_eq(one, two),
+            #[cfg(feature = "etcd")]
+            _ => false,
         }
     }
 
@@ -335,7 +436,16 @@ struct News {
     generation: AtomicU64,
     /// Whether somebody would tell us of a change.
     watching: AtomicBool,
-    last: Mutex<Option<(u64, Instant, Arc<Snapshot>)>>,
+    last: Mutex<Option<Kept>>,
+}
+
+/// What was read.
+struct Kept {
+    generation: u64,
+    read: Instant,
+    /// The same by the clock, to be told.
+    at: Timestamp,
+    snapshot: Arc<Snapshot>,
 }
 
 impl News {
@@ -353,16 +463,23 @@ impl News {
 
     fn cached(&self) -> Option<Arc<Snapshot>> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (generation, read, snapshot) = last.as_ref()?;
+        let last = last.as_ref()?;
         let holds = self.watching.load(Ordering::Acquire)
-            && *generation == self.generation()
-            && read.elapsed() < MAX_AGE;
-        holds.then(|| Arc::clone(snapshot))
+            && last.generation == self.generation()
+            && last.read.elapsed() < MAX_AGE;
+        holds.then(|| Arc::clone(&last.snapshot))
+    }
+
+    /// What was read last, whatever became of it, and when.
+    fn last(&self) -> Option<(Timestamp, Arc<Snapshot>)> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map(|last| (last.at, Arc::clone(&last.snapshot)))
     }
 
     /// Keeps what was read while `generation` was current.
     fn keep(&self, generation: u64, snapshot: &Arc<Snapshot>) {
-        let kept = (generation, Instant::now(), Arc::clone(snapshot));
+        let (read, at, snapshot) = (Instant::now(), Timestamp::now(), Arc::clone(snapshot));
+        let kept = Kept { generation, read, at, snapshot };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
@@ -408,12 +525,12 @@ mod tests {
     fn every_call_is_a_future_that_can_be_sent() {
         fn is_send<T: Send>(_: impl FnOnce(&'static Datastore) -> T) {}
         let wanted: &WantedPeer =
-            &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "" };
+            &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "", session: None };
         is_send(Datastore::read);
         is_send(|store| store.apply_peer(wanted));
         is_send(|store| store.delete_peer("", ""));
         is_send(|store| store.set_mesh(true));
-        is_send(|store| store.set_cluster_id("", None));
+        is_send(|store| store.mark("", &serde_json::Value::Null, IdChange::Keep));
         is_send(|store| store.node_status().map(|status| status.start_reports(&[], "")));
     }
 
@@ -428,6 +545,15 @@ mod tests {
             "{text}"
         );
         assert_eq!((error.reason(), error.is_transient()), ("Conflict", false));
+        let fields = Error::MeshFields { fields: vec!["nodeMeshPassword"], refusal: "x".into() };
+        let text = fields.to_string();
+        assert!(
+            text.ends_with(
+                "kubectl patch bgpconfiguration default --type merge -p \
+                 '{\"spec\":{\"nodeMeshPassword\":null,\"nodeToNodeMeshEnabled\":false}}'"
+            ),
+            "{text}"
+        );
         assert!(Error::Locked.is_transient());
     }
 }

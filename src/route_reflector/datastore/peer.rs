@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use super::{DEFAULT_AS_NUMBER, Error};
+use super::{
+    DEFAULT_AS_NUMBER, Error,
+    session::{self, Session},
+};
 use crate::controller::MANAGED_BY;
 
 /// Whose it is. An owner reference would delete peers together with their set, and `Retain` says
@@ -38,6 +41,8 @@ pub struct CalicoPeer {
     pub ours: bool,
     /// The set it belongs to, if it is ours.
     pub set: Option<String>,
+    /// What its sessions have.
+    pub session: Session,
     /// What [`super::Datastore::delete_peer`] takes.
     pub version: String,
 }
@@ -58,6 +63,8 @@ pub(super) struct PeerSpec {
     as_number: Option<AsNumber>,
     #[serde(default, deserialize_with = "text")]
     reverse_peering: Option<String>,
+    #[serde(flatten)]
+    others: Value,
 }
 
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -105,6 +112,7 @@ impl CalicoPeer {
             peer_ip: spec.peer_ip,
             peer_selector: spec.peer_selector,
             as_number: spec.as_number.map(|AsNumber(number)| number),
+            session: Session::of_peer(&spec.others),
             reverse: spec.reverse_peering.as_deref() != Some("Manual"),
             ours,
             set: label(SET_LABEL).filter(|_| ours).cloned(),
@@ -124,18 +132,23 @@ pub struct WantedPeer<'a> {
     pub peer_selector: &'a str,
     /// The set it belongs to.
     pub set: &'a str,
+    /// What its sessions have if it is new.
+    pub session: Option<&'a Session>,
 }
 
 impl WantedPeer<'_> {
     /// The object, to be created.
     pub(super) fn object(&self, api_version: &str) -> Value {
+        let mut spec = self.session.map(|session| session.0.clone()).unwrap_or_default();
+        spec.insert("nodeSelector".into(), self.node_selector.into());
+        spec.insert("peerSelector".into(), self.peer_selector.into());
         json!({
             "apiVersion": api_version, "kind": KIND,
             "metadata": {
                 "name": self.name,
                 "labels": {MANAGED_BY_LABEL: MANAGED_BY, SET_LABEL: self.set},
             },
-            "spec": {"nodeSelector": self.node_selector, "peerSelector": self.peer_selector},
+            "spec": spec,
         })
     }
 
@@ -188,7 +201,7 @@ pub(super) fn ensure_ours(kind: &'static str, name: &str, object: &Value) -> Res
 
 /// What the BGPConfiguration of the cluster says: whether there is a mesh, and the AS number. If it
 /// says nothing, or is not there, Calico's defaults hold.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConfigurationSpec {
     #[serde(default)]
@@ -198,9 +211,21 @@ pub(super) struct ConfigurationSpec {
     /// Where BIRD listens.
     #[serde(default)]
     pub listen_port: Option<u16>,
+    #[serde(flatten)]
+    others: Value,
 }
 
 impl ConfigurationSpec {
+    /// What the sessions of the mesh have.
+    pub fn session(&self) -> Session {
+        Session::of_mesh(&self.others)
+    }
+
+    /// What no BGPPeer can have of it.
+    pub fn only_of_mesh(&self) -> Vec<String> {
+        session::only_of_mesh(&self.others)
+    }
+
     pub fn mesh(&self) -> bool {
         self.node_to_node_mesh_enabled.unwrap_or(true)
     }
@@ -291,8 +316,35 @@ mod tests {
         }
     }
 
-    const WANTED: WantedPeer<'_> =
-        WantedPeer { name: "p", node_selector: "!has(rr)", peer_selector: "has(rr)", set: "main" };
+    const WANTED: WantedPeer<'_> = WantedPeer {
+        name: "p",
+        node_selector: "!has(rr)",
+        peer_selector: "has(rr)",
+        set: "main",
+        session: None,
+    };
+
+    #[test]
+    fn r16_a_new_peer_has_the_sessions_fields_and_one_that_is_there_keeps_its_own() {
+        let session = Session::of_mesh(&json!({
+            "nodeMeshPassword": {"secretKeyRef": {"name": "bgp", "key": "mesh"}},
+            "nodeMeshMaxRestartTime": "30s",
+        }));
+        let wanted = WantedPeer { session: Some(&session), ..WANTED };
+        let mut object = wanted.object("projectcalico.org/v3");
+        assert_eq!(
+            object["spec"],
+            json!({
+                "nodeSelector": "!has(rr)", "peerSelector": "has(rr)", "maxRestartTime": "30s",
+                "password": {"secretKeyRef": {"name": "bgp", "key": "mesh"}},
+            })
+        );
+        assert_eq!(read(&object).session, session);
+        object["spec"]["password"] = json!({"secretKeyRef": {"name": "own", "key": "k"}});
+        assert_eq!(wanted.patch(&object).unwrap(), None, "a user's own");
+        object["spec"].as_object_mut().unwrap().remove("password");
+        assert_eq!(wanted.patch(&object).unwrap(), None, "it would reset every session at once");
+    }
 
     #[test]
     fn what_is_so_already_needs_no_patch_and_what_others_set_stays() {

@@ -41,11 +41,20 @@ struct Watch {
 
 /// An item whenever something may have changed.
 pub(super) fn changes(store: Arc<Kubernetes>) -> BoxStream<'static, ()> {
-    stream::unfold((store, Watch::default()), |(store, mut watch)| async move {
-        watch.next(&store).await;
+    stream::unfold((Watched(store), Watch::default()), |(store, mut watch)| async move {
+        watch.next(&store.0).await;
         Some(((), (store, watch)))
     })
     .boxed()
+}
+
+/// What a watch that is dropped leaves behind: a store that nobody watches.
+struct Watched(Arc<Kubernetes>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.news.watching(false);
+    }
 }
 
 impl Watch {

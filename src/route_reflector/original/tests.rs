@@ -213,8 +213,7 @@ fn the_etcd_datastore() {
     let plain = json!({"type": "etcd", "etcd": {"endpoints": urls}});
     assert_eq!(spec(&[etcd, endpoints])["datastore"], plain);
     assert_eq!(spec(&[("DATASTORE_TYPE", "etcd"), endpoints])["datastore"], plain);
-    let with_secret =
-        json!({"type": "etcd", "etcd": {"endpoints": urls, "secretRef": "calico-etcd"}});
+    let with_secret = json!({"type": "etcd", "etcd": {"secretRef": "calico-etcd"}});
     let files = [
         etcd,
         endpoints,
@@ -225,6 +224,8 @@ fn the_etcd_datastore() {
     assert_eq!(spec(&files)["datastore"], with_secret);
     let text = told(&files).unwrap();
     assert!(text.contains("#     --from-file=etcd-ca=\"/etc/etcd/ca\" \\"), "{text}");
+    let list = "\"https://10.0.0.1:2379,https://10.0.0.2:2379\"";
+    assert!(text.contains(&format!("#     --from-literal=endpoints={list} \\")), "{text}");
     let user = [etcd, endpoints, ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hidden")];
     assert_eq!(spec(&user)["datastore"], with_secret);
     assert!(!told(&user).unwrap().contains("hidden"));
@@ -234,6 +235,15 @@ fn the_etcd_datastore() {
         (
             &[etcd, ("ETCD_ENDPOINTS", "10.0.0.1:2379")],
             "ETCD_ENDPOINTS: \"10.0.0.1:2379\" is not a URL with http or https",
+        ),
+        (
+            &[
+                etcd,
+                ("ETCD_ENDPOINTS", "http://10.0.0.1:2379"),
+                ("ETCD_USERNAME", "u"),
+                ("ETCD_PASSWORD", "p"),
+            ],
+            "ETCD_ENDPOINTS: \"http://10.0.0.1:2379\" would get credentials in the clear; use https",
         ),
         (
             &[etcd, ("ETCD_DISCOVERY_SRV", "example.com")],

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     nodes::Texts,
     route_reflector::{
-        datastore::{CalicoPeer, Snapshot},
+        datastore::{CalicoPeer, Snapshot, Stale},
         gate::Counted,
         planner::Slot,
         rehearsal::{Stage, rehearse},
@@ -497,4 +497,51 @@ fn r10_a_round_that_is_refused_is_taken_one_by_one() {
     let next = choose(ground, &decision.goal, &[round], None, |_| Ok(()));
     let one = Step::Mark { why: Why::Promote, slots: slots[..1].to_vec() };
     assert_eq!(next, Next::Take(one));
+}
+
+/// The pods of Calico's API server may need the very route that a repair brings back.
+#[test]
+fn r08_a_dead_reflector_is_replaced_while_calicos_api_is_down_and_peers_wait() {
+    let (set, mut stage) = converged(&json!({}));
+    let stale = Stale { since: Some(ago(3600)), why: "503".into() };
+    stage.snapshot.stale = Some(stale);
+    stage.edit("n0", |node| node.readiness = Readiness::NotReady(Some(1_000_000 - 600)));
+    let mut seen = observed(&set, &stage);
+    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
+    let repair = plan(&set, &seen).unwrap();
+    assert_eq!(word(&repair.desired), Some("Promote"));
+    let ready = repair.conditions.iter().find(|c| c.type_ == "Ready").unwrap();
+    assert_eq!((ready.status, ready.reason), (None, "DatastoreUnreachable"));
+    let text = "Calico's API does not answer (503); only Nodes are written until it does, by what \
+                was read at 12:46 UTC on 1970-01-12";
+    assert_eq!(ready.message, text);
+
+    stage.edit("n0", |node| node.readiness = Readiness::Ready);
+    stage.snapshot.peers.retain(|peer| peer.name != "rrs-to-rrs");
+    let mut seen = observed(&set, &stage);
+    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
+    let waits = plan(&set, &seen).unwrap();
+    assert_eq!(word(&waits.desired), None);
+    let (reason, message) = condition(&waits, "Converged");
+    assert_eq!(reason, "DatastoreUnreachable");
+    assert!(message.ends_with(text), "{message}");
+    assert_eq!(waits.period, PERIOD);
+    stage.snapshot.stale = None;
+    assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), Some("WritePeer"));
+}
+
+#[test]
+fn r16_what_the_mesh_alone_can_have_is_refused_before_anything_is_written() {
+    let set = set(&json!({}));
+    let mut stage = mesh();
+    stage.snapshot.only_of_mesh = vec!["nodeMeshKeepalive".into()];
+    let refused = plan(&set, &observed(&set, &stage)).unwrap();
+    assert_eq!(word(&refused.desired), None);
+    let (reason, message) = condition(&refused, "Ready");
+    assert_eq!(reason, "PlanRefused");
+    assert!(message.contains("spec.nodeMeshKeepalive of BGPConfiguration default"), "{message}");
+    // The mesh stays: nothing is lost.
+    let mut leave = set;
+    leave.spec.mesh = crate::api::route_reflector_set::Mesh::Leave;
+    assert!(plan(&leave, &observed(&leave, &stage)).unwrap().desired.step.is_some());
 }

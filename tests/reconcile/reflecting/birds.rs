@@ -268,6 +268,21 @@ async fn list(client: &Client, path: &str) -> Option<Vec<Value>> {
     }
 }
 
+/// BGPPeers and `BGPConfigurations`; `None` while Calico's API does not answer.
+pub async fn objects(client: &Client, group: Group) -> Option<(Vec<Value>, Vec<Value>)> {
+    let mut found = vec![];
+    for plural in ["bgppeers", "bgpconfigurations"] {
+        let path = format!("/apis/{}/{plural}", group.api_version());
+        let request = http::Request::get(path).body(vec![]).expect("request");
+        // The library tries for minutes.
+        let answer = tokio::time::timeout(Duration::from_secs(1), client.request::<Value>(request));
+        let mut list = answer.await.ok()?.ok()?;
+        found.push(std::mem::take(list["items"].as_array_mut()?));
+    }
+    let configurations = found.pop()?;
+    Some((found.pop()?, configurations))
+}
+
 async fn look(client: &Client, group: Group) -> Option<Fabric> {
     let base = format!("/apis/{}", group.api_version());
     let nodes = nodes(client).await?;

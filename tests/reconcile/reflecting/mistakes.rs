@@ -77,6 +77,14 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
                 "datastore.etcd: needed with, and only with, type etcd",
             ),
             (etcd(json!({"etcd": {"endpoints": ["http://x"]}})), "only with, type etcd"),
+            // S5: an author does not choose where a password goes.
+            (
+                etcd(json!({
+                    "type": "etcd", "etcd": {"endpoints": ["https://x:1"], "secretRef": "s"},
+                })),
+                "datastore.etcd.endpoints: with secretRef the endpoints belong into the Secret too",
+            ),
+            (etcd(json!({"type": "etcd", "etcd": {}})), "datastore.etcd: needs a secretRef, or"),
             (etcd(json!({"type": "etcd", "etcd": {"endpoints": []}})), "at least 1 items"),
             (etcd(json!({"type": "etcd", "etcd": {"endpoints": ["10.0.0.1:2379"]}})), endpoints),
             (

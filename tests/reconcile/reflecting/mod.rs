@@ -6,6 +6,7 @@ mod stage;
 
 mod blind;
 mod deleting;
+mod documented;
 mod fields;
 mod fitness;
 mod frozen;
@@ -15,6 +16,7 @@ mod labels;
 mod migrating;
 mod mistakes;
 mod silence;
+mod unserved;
 mod zonal;
 
 pub use stage::Stage;

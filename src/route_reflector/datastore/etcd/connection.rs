@@ -34,20 +34,34 @@ const MAX_ANSWER: usize = 64 << 20;
 /// Where the user wrote what all this is about.
 const FIELD: &str = "spec.datastore.etcd";
 
-/// What etcd is shown. Without `Debug` on purpose.
+/// The key of the members in a Secret, and how Calico's own Secrets and its `ConfigMap` would spell
+/// it.
+const ENDPOINTS: [&str; 3] = ["endpoints", "etcd-endpoints", "etcd_endpoints"];
+
+/// What etcd is shown, and where it is. Without `Debug` on purpose.
+///
+/// Both come from one place: whoever writes an object must not choose which host a password is sent to.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
+    endpoints: Vec<String>,
     ca: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
     user: Option<(String, String)>,
 }
 
 impl Credentials {
-    /// The keys of Calico's own Secrets (`etcd-ca`, `etcd-cert`, `etcd-key`), `username` and
-    /// `password`; each may be absent or empty.
+    /// An etcd that requires none.
+    #[must_use]
+    pub fn anonymous(endpoints: Vec<String>) -> Self {
+        Self { endpoints, ..Self::default() }
+    }
+
+    /// `endpoints`, and the keys of Calico's own Secrets (`etcd-ca`, `etcd-cert`, `etcd-key`),
+    /// `username` and `password`; each of these may be absent or empty.
     ///
     /// # Errors
-    /// When half of a pair is missing. The keys are named, what they hold never is.
+    /// When there are no endpoints, half of a pair is missing, or credentials would be sent in the clear.
+    /// The keys are named, what they hold never is.
     pub fn from_secret(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
         let get = |key: &str| data.get(key).map(|v| v.0.clone()).filter(|v| !v.is_empty());
         let text = |key: &str| {
@@ -69,7 +83,40 @@ impl Credentials {
             (Some(_), None) => return Err(pair("username", "password")),
             (None, Some(_)) => return Err(pair("password", "username")),
         };
-        Ok(Self { ca: get("etcd-ca"), identity, user })
+        let mut spelled = Vec::new();
+        for key in ENDPOINTS {
+            if let Some(found) = text(key)? {
+                spelled.push((key, found));
+            }
+        }
+        let (key, list) = match &spelled[..] {
+            [] => return Err(invalid(name, "has no endpoints: the URLs of etcd's members")),
+            [one] => one,
+            [one, two, ..] => {
+                return Err(invalid(name, &format!("has {} and {}; keep one", one.0, two.0)));
+            }
+        };
+        let members = list.split([',', '\n', '\r']).map(str::trim).filter(|url| !url.is_empty());
+        let endpoints: Vec<String> = members.map(str::to_owned).collect();
+        let url = |url: &String| ["http://", "https://"].iter().any(|s| url.starts_with(s));
+        if endpoints.is_empty() || !endpoints.iter().all(url) {
+            let what = format!("has under {key} something that is not a URL with http or https");
+            return Err(invalid(name, &what));
+        }
+        let credentials = Self { endpoints, ca: get("etcd-ca"), identity, user };
+        let clear = credentials.endpoints.iter().find(|url| !url.starts_with("https://"));
+        if let Some(url) = clear.filter(|_| credentials.has_secrets()) {
+            let what = format!(
+                "has credentials and the endpoint {url}: they are only sent over https; use https, or remove them"
+            );
+            return Err(invalid(name, &what));
+        }
+        Ok(credentials)
+    }
+
+    /// Whether there is anything that a stranger must not see.
+    fn has_secrets(&self) -> bool {
+        self.identity.is_some() || self.user.is_some()
     }
 
     fn options(&self, endpoint: &str) -> Result<ConnectOptions, Error> {
@@ -86,7 +133,7 @@ impl Credentials {
         }
         if endpoint.starts_with("https://") {
             let ca = self.ca.as_ref().ok_or_else(|| {
-                Error::Invalid(format!(
+                Error::Secret(format!(
                     "{FIELD}.secretRef: {endpoint} needs a Secret with etcd-ca, the authority that signed etcd's certificate"
                 ))
             })?;
@@ -101,42 +148,68 @@ impl Credentials {
 }
 
 fn invalid(secret: &str, what: &str) -> Error {
-    Error::Invalid(format!("{FIELD}.secretRef: Secret {secret} {what}"))
+    Error::Secret(format!("{FIELD}.secretRef: Secret {secret} {what}"))
 }
 
-/// Where the credentials come from.
-pub(super) struct Source {
-    pub secrets: Api<Secret>,
-    pub namespace: String,
-    pub name: Option<String>,
+/// Where endpoints and credentials come from.
+pub(super) enum Source {
+    /// The object itself, of an etcd that requires no credentials.
+    Spec(Vec<String>),
+    /// A Secret.
+    Secret {
+        /// Of its namespace.
+        secrets: Box<Api<Secret>>,
+        /// Its namespace: the operator's.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 impl Source {
     async fn read(&self) -> Result<Credentials, Error> {
-        let Some(name) = &self.name else { return Ok(Credentials::default()) };
-        let secret = self.secrets.get_opt(name).await.map_err(|source| Error::Kube {
+        let (secrets, namespace, name) = match self {
+            Self::Spec(endpoints) => return Ok(Credentials::anonymous(endpoints.clone())),
+            Self::Secret { secrets, namespace, name } => (secrets, namespace, name),
+        };
+        let secret = secrets.get_opt(name).await.map_err(|source| Error::Kube {
             action: "get the Secret of spec.datastore.etcd.secretRef",
             source,
         })?;
-        let secret = secret.ok_or_else(|| {
-            invalid(name, &format!("does not exist in namespace {}", self.namespace))
-        })?;
+        let secret = secret
+            .ok_or_else(|| invalid(name, &format!("does not exist in namespace {namespace}")))?;
         Credentials::from_secret(name, &secret.data.unwrap_or_default())
     }
 }
 
 /// A connection to one member at a time: of several at once nobody could say which one failed.
 pub(super) struct Connection {
-    endpoints: Vec<String>,
     source: Source,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// The members, as they were read last.
+    endpoints: Vec<String>,
     /// The member that is used, by its place.
     member: usize,
     open: Option<Open>,
+}
+
+impl State {
+    fn endpoint(&self) -> &str {
+        self.endpoints.get(self.member).map_or("", String::as_str)
+    }
+}
+
+/// The member that failed.
+struct Failed {
+    endpoint: String,
+    /// Whether it was shown no certificate.
+    anonymous: bool,
+    /// How many members there are.
+    members: usize,
 }
 
 struct Open {
@@ -149,8 +222,8 @@ struct Open {
 }
 
 impl Connection {
-    pub fn new(endpoints: Vec<String>, source: Source) -> Self {
-        Self { endpoints, source, state: Mutex::default() }
+    pub fn new(source: Source) -> Self {
+        Self { source, state: Mutex::default() }
     }
 
     /// Calls etcd: the member that answered last, then each other one, all within the deadline.
@@ -159,8 +232,8 @@ impl Connection {
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
         let tries = async {
-            let mut last = Error::Invalid(format!("{FIELD}.endpoints: there is none"));
-            for _ in &self.endpoints {
+            let mut tried = 0;
+            loop {
                 let answer = async {
                     let (client, number) = self.client().await?;
                     let result = call(client).await;
@@ -173,21 +246,20 @@ impl Connection {
                         (text, Some(number), !elsewhere)
                     }
                     // Not about a member.
-                    Ok(Err(error @ (Error::Invalid(_) | Error::Kube { .. }))) => return Err(error),
+                    Ok(Err(error @ (Error::Secret(_) | Error::Kube { .. }))) => return Err(error),
                     Ok(Err(error)) => (error.to_string(), None, false),
                     Err(_) => {
                         let text = format!("no answer within {} s", MEMBER_DEADLINE.as_secs());
                         (text, None, false)
                     }
                 };
-                let (endpoint, anonymous) = self.failed(number).await;
-                let hint = hint(&endpoint, &failed, anonymous);
-                last = Error::Etcd(format!("{endpoint}: {failed}{hint}"));
-                if final_ {
-                    break;
+                let Failed { endpoint, anonymous, members } = self.failed(number).await;
+                tried += 1;
+                if final_ || tried >= members {
+                    let hint = hint(&endpoint, &failed, anonymous);
+                    return Err(Error::Etcd(format!("{endpoint}: {failed}{hint}")));
                 }
             }
-            Err(last)
         };
         timeout(CALL_DEADLINE, tries).await.unwrap_or_else(|_| {
             let text = format!("no answer within {} s from any member", CALL_DEADLINE.as_secs());
@@ -209,7 +281,11 @@ impl Connection {
         }
         let number = state.open.take().map_or(0, |open| open.number) + 1;
         let credentials = self.source.read().await?;
-        let endpoint = self.endpoint(&state);
+        if state.endpoints != credentials.endpoints {
+            state.endpoints.clone_from(&credentials.endpoints);
+            state.member = 0;
+        }
+        let endpoint = state.endpoint();
         let options = credentials.options(endpoint)?;
         let client = Client::connect([endpoint], Some(options)).await;
         let client = client.map_err(|error| Error::Etcd(explain(&error).0))?;
@@ -218,23 +294,19 @@ impl Connection {
         Ok((client, number))
     }
 
-    fn endpoint(&self, state: &State) -> &str {
-        self.endpoints.get(state.member).map_or("", String::as_str)
-    }
-
     /// Closes a connection that failed, unless there is a newer one, and goes on to the next member.
-    /// Returns the member that failed, and whether it was shown no certificate.
-    async fn failed(&self, number: Option<u64>) -> (String, bool) {
+    async fn failed(&self, number: Option<u64>) -> Failed {
         let mut state = self.state.lock().await;
-        let endpoint = self.endpoint(&state).to_owned();
+        let endpoint = state.endpoint().to_owned();
+        let members = state.endpoints.len();
         let identity = |open: &Open| open.credentials.identity.is_some();
         let anonymous = !state.open.as_ref().is_some_and(identity);
         let current = state.open.as_ref().map(|open| open.number);
         if number.is_none() || number == current {
             state.open = None;
-            state.member = (state.member + 1) % self.endpoints.len().max(1);
+            state.member = (state.member + 1) % members.max(1);
         }
-        (endpoint, anonymous)
+        Failed { endpoint, anonymous, members }
     }
 
     /// Closes what is open, so that the next call connects anew.
@@ -295,7 +367,14 @@ fn chain(text: &str, mut source: Option<&(dyn std::error::Error + 'static)>) -> 
 mod tests {
     use super::*;
 
+    const URL: &str = "https://10.0.0.1:2379";
+
     fn secret(entries: &[(&str, &str)]) -> Result<Credentials, Error> {
+        let data = [("endpoints", URL)].iter().chain(entries);
+        bare(&data.copied().collect::<Vec<_>>())
+    }
+
+    fn bare(entries: &[(&str, &str)]) -> Result<Credentials, Error> {
         let data = entries.iter().map(|(k, v)| ((*k).into(), ByteString(v.as_bytes().to_vec())));
         Credentials::from_secret("etcd-secrets", &data.collect())
     }
@@ -310,6 +389,7 @@ mod tests {
             ("password", "secret\n"),
         ]);
         let expected = Credentials {
+            endpoints: vec![URL.into()],
             ca: Some(b"CA".to_vec()),
             identity: Some((b"CERT".to_vec(), b"KEY".to_vec())),
             user: Some(("calico".into(), "secret".into())),
@@ -317,7 +397,7 @@ mod tests {
         assert!(all.is_ok_and(|all| all == expected));
         // Calico's own manifest has the keys with nothing in them.
         let empty = secret(&[("etcd-ca", ""), ("etcd-cert", ""), ("etcd-key", "")]);
-        assert!(empty.is_ok_and(|empty| empty == Credentials::default()));
+        assert!(empty.is_ok_and(|empty| empty == Credentials::anonymous(vec![URL.into()])));
         for (entries, text) in [
             (&[("etcd-cert", "SECRET")], "has etcd-cert but no etcd-key"),
             (&[("etcd-key", "SECRET")], "has etcd-key but no etcd-cert"),
@@ -328,6 +408,39 @@ mod tests {
             assert!(error.starts_with("spec.datastore.etcd.secretRef: Secret etcd-secrets"));
             assert!(error.ends_with(text) && !error.contains("SECRET"), "{error}");
         }
+    }
+
+    #[test]
+    fn s05_the_endpoints_are_read_where_the_credentials_are() {
+        let list = "https://10.0.0.1:2379, https://10.0.0.2:2379\nhttps://10.0.0.3:2379\n";
+        for key in ENDPOINTS {
+            let found = bare(&[(key, list), ("username", "u"), ("password", "p")]).ok().unwrap();
+            assert_eq!(found.endpoints.len(), 3, "{key}");
+            assert_eq!(found.endpoints[2], "https://10.0.0.3:2379");
+        }
+        for (entries, text) in [
+            (&[("username", "u"), ("password", "p")][..], "has no endpoints: the URLs of"),
+            (&[("endpoints", URL), ("etcd_endpoints", URL)], "has endpoints and etcd_endpoints"),
+            (&[("endpoints", "10.0.0.1:2379")], "has under endpoints something that is not a URL"),
+            (&[("endpoints", ", ,")], "has under endpoints something that is not a URL"),
+        ] {
+            let error = bare(entries).err().unwrap();
+            assert!(error.to_string().contains(text), "{error}");
+            assert_eq!((error.reason(), error.is_transient()), ("SecretInvalid", true));
+        }
+    }
+
+    #[test]
+    fn s05_no_credentials_leave_over_http() {
+        let plain = ("endpoints", "https://10.0.0.1:2379,http://10.0.0.2:2379");
+        for pair in
+            [[("username", "u"), ("password", "PASS")], [("etcd-cert", "c"), ("etcd-key", "KEY")]]
+        {
+            let error = bare(&[plain, pair[0], pair[1]]).err().unwrap().to_string();
+            assert!(error.contains("endpoint http://10.0.0.2:2379: they are only sent"), "{error}");
+            assert!(!error.contains("PASS") && !error.contains("KEY"), "{error}");
+        }
+        assert!(bare(&[plain, ("etcd-ca", "CA")]).is_ok(), "nothing to lose");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! The keys and the JSON are Calico's. Every write is a transaction that compares the revision that was
 //! looked at, so that nobody's change is lost; and no write leaves while the lease is not ours.
 use std::{
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasher, Hasher, RandomState},
-    net::Ipv4Addr,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -23,10 +23,12 @@ mod object;
 
 pub use connection::Credentials;
 use connection::{Connection, Source, explain, reader};
-use object::{API_VERSION, CONFIGURATIONS, Entry, INFORMATION, NODES, PEERS, key, prefix};
+use object::{
+    API_VERSION, CONFIGURATIONS, Entry, INFORMATION, NODES, NodeLabels, PEERS, key, prefix,
+};
 
-use super::{DEFAULT, Error, News, Snapshot, WantedPeer, Written, peer};
-use crate::{api::route_reflector_set, runtime::lease::Fence};
+use super::{DEFAULT, Error, IdChange, News, Snapshot, WantedPeer, Written, peer};
+use crate::{api::route_reflector_set, nodes::Texts, runtime::lease::Fence};
 
 /// Objects per answer.
 const PAGE_SIZE: i64 = 1000;
@@ -44,26 +46,47 @@ const WATCHED: [&str; 3] = [PEERS, CONFIGURATIONS, NODES];
 pub struct Etcd {
     connection: Connection,
     fence: Fence,
+    /// What Calico calls a node, by its name in Kubernetes, as it was read last.
+    names: Mutex<HashMap<Arc<str>, String>>,
     pub(super) news: News,
 }
 
 impl Etcd {
     /// The etcd of a spec. The Secret it names is read in `namespace` when something is asked of etcd, and
     /// again when that fails.
-    #[must_use]
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the spec names endpoints beside a Secret: objects that are older than the
+    /// rule against it.
     pub fn new(
         client: kube::Client,
         namespace: &str,
         spec: &route_reflector_set::Etcd,
         fence: Fence,
-    ) -> Self {
-        let source = Source {
-            secrets: Api::namespaced(client, namespace),
-            namespace: namespace.into(),
-            name: spec.secret_ref.clone(),
+    ) -> Result<Self, Error> {
+        let source = match (&spec.secret_ref, &spec.endpoints[..]) {
+            (Some(name), []) => Source::Secret {
+                secrets: Box::new(Api::namespaced(client, namespace)),
+                namespace: namespace.into(),
+                name: name.clone(),
+            },
+            (None, [_, ..]) => Source::Spec(spec.endpoints.clone()),
+            (Some(name), _) => {
+                return Err(Error::Invalid(format!(
+                    "spec.datastore.etcd.endpoints: with secretRef the endpoints belong into the Secret \
+                     {name} too, as its key endpoints: credentials are sent nowhere else"
+                )));
+            }
+            (None, []) => {
+                return Err(Error::Invalid(
+                    "spec.datastore.etcd: needs a secretRef, or the endpoints of an etcd that requires \
+                     no credentials"
+                        .into(),
+                ));
+            }
         };
-        let connection = Connection::new(spec.endpoints.clone(), source);
-        Self { connection, fence, news: News::default() }
+        let (connection, names) = (Connection::new(source), Mutex::default());
+        Ok(Self { connection, fence, names, news: News::default() })
     }
 
     pub(super) async fn read(&self) -> Result<Snapshot, Error> {
@@ -77,13 +100,15 @@ impl Etcd {
             return Ok(Snapshot::default());
         };
         let mut snapshot = Snapshot { flavour: "etcd", ..Snapshot::default() };
-        let mut speakers = std::collections::BTreeMap::new();
-        let mut names = std::collections::BTreeMap::new();
+        let mut speakers = BTreeMap::new();
+        let (mut names, mut labels) = (BTreeMap::new(), BTreeMap::new());
+        let mut known = Interned::default();
         for (name, entry) in nodes {
             match entry.as_ref().map(Entry::node) {
                 Some(Ok(Some(node))) => {
                     let kubernetes: Arc<str> = node.kubernetes.into();
                     names.insert(name.as_str(), Arc::clone(&kubernetes));
+                    labels.insert(Arc::clone(&kubernetes), known.texts(&node.labels));
                     if !node.addresses.is_empty() {
                         let speaker = (node.addresses, node.as_number);
                         speakers.insert(Arc::clone(&kubernetes), speaker);
@@ -94,7 +119,11 @@ impl Etcd {
                 Some(Err(_)) | None => snapshot.unreadable.push(format!("Node {name}")),
             }
         }
+        let by_kubernetes =
+            names.iter().map(|(calico, name)| (Arc::clone(name), (*calico).to_owned()));
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = by_kubernetes.collect();
         snapshot.speakers = Some(speakers);
+        snapshot.labels = Some(labels);
         for (name, entry) in peers {
             match entry.as_ref().map(Entry::peer) {
                 Some(Ok(mut peer)) => {
@@ -110,6 +139,8 @@ impl Etcd {
         }
         let configuration = default(configurations, "BGPConfiguration", Entry::configuration)?;
         snapshot.mesh = configuration.mesh();
+        snapshot.mesh_session = configuration.session();
+        snapshot.only_of_mesh = configuration.only_of_mesh();
         snapshot.as_number = configuration.as_number();
         snapshot.listen_ports.all = configuration.listen_port;
         for (name, entry) in configurations {
@@ -121,6 +152,12 @@ impl Etcd {
         }
         snapshot.locked = default(information, "ClusterInformation", Entry::information)?.locked();
         Ok(snapshot)
+    }
+
+    /// What is gone by when it cannot be read: nothing, since the cluster ids are there too.
+    #[expect(clippy::unused_async, reason = "as the other datastore")]
+    pub(super) async fn instead(&self, error: Error) -> Result<Snapshot, Error> {
+        Err(error)
     }
 
     /// All objects of a kind by name, at a revision; at the newest, which is then told, if it is 0.
@@ -256,33 +293,63 @@ impl Etcd {
         self.put(CONFIGURATIONS, &found, &value).await
     }
 
-    pub(super) async fn set_cluster_id(
+    /// Labels and cluster id change together: a node that has the id and not the label is in no mesh,
+    /// and nobody looks for it. calico-kube-controllers copies labels too, later, and finds these there.
+    pub(super) async fn mark(
         &self,
         node: &str,
-        id: Option<Ipv4Addr>,
+        labels: &Value,
+        id: IdChange,
     ) -> Result<Written, Error> {
         self.ensure_writable().await?;
-        // Mostly both names are the same; looking at all Nodes is for the others.
-        let same = self.get(NODES, node).await?.filter(|entry| entry.is_kubernetes_node(node));
-        let found = if same.is_some() {
-            same
-        } else {
-            let all = self.list(NODES, &mut 0).await?;
-            let mut entries = all.into_iter().filter_map(|(_, entry)| entry);
-            entries.find(|entry| entry.is_kubernetes_node(node))
-        };
-        let Some(found) = found else {
+        let Some(found) = self.find_node(node).await? else {
             return match id {
-                None => Ok(Written::Unchanged),
-                Some(_) => Err(Error::NoSpeaker(format!(
+                IdChange::Set(_) => Err(Error::NoSpeaker(format!(
                     "node {node} cannot be a reflector: no Node of Calico's has an orchRef to it"
                 ))),
+                IdChange::Keep | IdChange::Remove => Ok(Written::Unchanged),
             };
         };
-        match found.with_cluster_id(id)? {
+        match found.marked(labels, id)? {
             Some(value) => self.put(NODES, &found, &value).await,
             None => Ok(Written::Unchanged),
         }
+    }
+}
+
+impl Etcd {
+    /// Calico's Node of a node of Kubernetes. Its name is the one that was read last, or mostly the
+    /// same; looking at all Nodes is for those that are neither.
+    async fn find_node(&self, node: &str) -> Result<Option<Entry>, Error> {
+        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned();
+        let name = known.as_deref().unwrap_or(node);
+        let found = self.get(NODES, name).await?;
+        let found = found.filter(|entry| entry.is_kubernetes_node(node));
+        if found.is_some() {
+            return Ok(found);
+        }
+        let all = self.list(NODES, &mut 0).await?;
+        let mut entries = all.into_iter().filter_map(|(_, entry)| entry);
+        Ok(entries.find(|entry| entry.is_kubernetes_node(node)))
+    }
+}
+
+/// Equal texts are kept once: 5,000 nodes have mostly the same labels.
+#[derive(Default)]
+struct Interned(HashSet<Arc<str>>);
+
+impl Interned {
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&text));
+        text
+    }
+
+    fn texts(&mut self, labels: &NodeLabels) -> Texts {
+        labels.iter().map(|(key, value)| (self.text(key), self.text(value))).collect()
     }
 }
 
@@ -324,11 +391,20 @@ fn uid() -> String {
 
 /// An item whenever something may have changed.
 pub(super) fn changes(store: Arc<Etcd>) -> BoxStream<'static, ()> {
-    stream::unfold((store, None), |(store, mut watch)| async move {
-        next(&store, &mut watch).await;
+    stream::unfold((Watched(store), None), |(store, mut watch)| async move {
+        next(&store.0, &mut watch).await;
         Some(((), (store, watch)))
     })
     .boxed()
+}
+
+/// What a watch that is dropped leaves behind: a store that nobody watches.
+struct Watched(Arc<Etcd>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.news.watching(false);
+    }
 }
 
 /// Returns at the next change, and when a watch stands (anew).

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::route_reflector::{
     datastore::{
-        CalicoPeer, Error,
+        CalicoPeer, Error, IdChange,
         peer::{AsNumber, ConfigurationSpec, InformationSpec, PeerSpec},
     },
     families::Addresses,
@@ -46,6 +46,9 @@ struct Metadata {
     #[serde(default)]
     labels: Option<BTreeMap<String, String>>,
 }
+
+/// The labels of a Node, by which BGPPeers select: Calico's own, not those of Kubernetes' Node.
+pub(super) type NodeLabels = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
 struct Parts<S> {
@@ -112,6 +115,7 @@ pub(super) struct CalicoNode {
     pub addresses: Addresses,
     /// Its own, if it is in another than the cluster's.
     pub as_number: Option<u32>,
+    pub labels: NodeLabels,
 }
 
 impl Entry {
@@ -137,8 +141,9 @@ impl Entry {
 
     /// `None` if it is no node of Kubernetes.
     pub fn node(&self) -> Result<Option<CalicoNode>, String> {
-        let spec: NodeSpec =
-            self.parts().map_err(|error| error.to_string())?.spec.unwrap_or_default();
+        let parts = self.parts::<NodeSpec>().map_err(|error| error.to_string())?;
+        let labels = parts.metadata.unwrap_or_default().labels.unwrap_or_default();
+        let spec = parts.spec.unwrap_or_default();
         let Some(kubernetes) = spec.kubernetes().map(str::to_owned) else { return Ok(None) };
         let bgp = spec.bgp.unwrap_or_default();
         let addresses = bgp.addresses();
@@ -147,7 +152,7 @@ impl Entry {
         let cluster_id = id.map(|id| id.parse().map_err(|_| id)).transpose();
         let cluster_id =
             cluster_id.map_err(|id| format!("cluster id {id:?} is no IPv4 address"))?;
-        Ok(Some(CalicoNode { kubernetes, cluster_id, addresses, as_number }))
+        Ok(Some(CalicoNode { kubernetes, cluster_id, addresses, as_number, labels }))
     }
 
     pub fn is_kubernetes_node(&self, name: &str) -> bool {
@@ -155,17 +160,31 @@ impl Entry {
             .is_ok_and(|parts| parts.spec.is_some_and(|spec| spec.kubernetes() == Some(name)))
     }
 
-    /// The Node with another cluster id; `None` if it has that one.
+    /// The Node with a merge patch of its labels and another cluster id; `None` if it has both.
     ///
     /// # Errors
-    /// [`Error::NoSpeaker`] if the node takes no part in BGP.
-    pub fn with_cluster_id(&self, id: Option<Ipv4Addr>) -> Result<Option<Value>, Error> {
-        const FIELD: &str = "routeReflectorClusterID";
+    /// [`Error::NoSpeaker`] if the node gets an id and takes no part in BGP.
+    pub fn marked(&self, labels: &Value, id: IdChange) -> Result<Option<Value>, Error> {
         let mut value = self.value.clone();
+        for (key, wanted) in labels.as_object().into_iter().flatten() {
+            if value["metadata"]["labels"][key] != *wanted {
+                merge(&mut value, json!({"metadata": {"labels": {key: wanted}}}));
+            }
+        }
+        match id {
+            IdChange::Keep => {}
+            IdChange::Remove => self.identify(&mut value, None)?,
+            IdChange::Set(id) => self.identify(&mut value, Some(id))?,
+        }
+        Ok((value != self.value).then_some(value))
+    }
+
+    fn identify(&self, value: &mut Value, id: Option<Ipv4Addr>) -> Result<(), Error> {
+        const FIELD: &str = "routeReflectorClusterID";
         let bgp = value.pointer_mut("/spec/bgp").and_then(Value::as_object_mut);
         let Some(bgp) = bgp else {
             return match id {
-                None => Ok(None),
+                None => Ok(()),
                 Some(_) => Err(Error::NoSpeaker(format!(
                     "node {} cannot be a reflector: Calico's Node has no spec.bgp, so it takes no part in BGP",
                     self.name
@@ -175,13 +194,13 @@ impl Entry {
         let wanted = id.map(|id| id.to_string());
         let found = bgp.get(FIELD).and_then(Value::as_str).filter(|id| !id.is_empty());
         if found == wanted.as_deref() {
-            return Ok(None);
+            return Ok(());
         }
         match wanted {
             Some(id) => bgp.insert(FIELD.into(), id.into()),
             None => bgp.remove(FIELD),
         };
-        Ok(Some(value))
+        Ok(())
     }
 }
 
@@ -238,6 +257,7 @@ mod tests {
                 cluster_id,
                 addresses: Addresses::default(),
                 as_number: None,
+                labels: NodeLabels::new(),
             })
         };
         for (spec, expected) in [
@@ -271,11 +291,12 @@ mod tests {
 
     #[test]
     fn bug_19_a_node_without_bgp_is_refused_and_does_not_end_the_process() {
-        let id = Some(Ipv4Addr::new(224, 0, 0, 1));
+        let id = IdChange::Set(Ipv4Addr::new(224, 0, 0, 1));
+        let none = json!({});
         for spec in [json!({}), json!({"bgp": null}), json!(null), json!({"bgp": "x"})] {
-            let error = node(&spec).with_cluster_id(id).unwrap_err().to_string();
+            let error = node(&spec).marked(&none, id).unwrap_err().to_string();
             assert!(error.contains("node c1") && error.contains("no spec.bgp"), "{error}");
-            assert_eq!(node(&spec).with_cluster_id(None).unwrap(), None);
+            assert_eq!(node(&spec).marked(&none, IdChange::Remove).unwrap(), None);
         }
     }
 
@@ -283,13 +304,30 @@ mod tests {
     fn only_the_cluster_id_of_a_node_changes() {
         let spec = json!({"bgp": {"ipv4Address": "10.0.0.1/24", "new": [1, {"a": 2}]}, "x": 1.5});
         let before = node(&spec);
-        let id = Ipv4Addr::new(224, 0, 0, 1);
-        let mut after = before.with_cluster_id(Some(id)).unwrap().unwrap();
+        let (id, none) = (IdChange::Set(Ipv4Addr::new(224, 0, 0, 1)), json!({}));
+        let mut after = before.marked(&none, id).unwrap().unwrap();
         let set = Entry { value: after.clone(), ..before.clone() };
-        assert_eq!(set.with_cluster_id(Some(id)).unwrap(), None, "it is so already");
+        assert_eq!(set.marked(&none, id).unwrap(), None, "it is so already");
         let field = after["spec"]["bgp"].as_object_mut().unwrap().remove("routeReflectorClusterID");
         assert_eq!((field, &after), (Some(json!("224.0.0.1")), &before.value));
-        assert_eq!(set.with_cluster_id(None).unwrap().unwrap(), before.value);
+        assert_eq!(set.marked(&none, IdChange::Remove).unwrap().unwrap(), before.value);
+    }
+
+    #[test]
+    fn r14_labels_and_cluster_id_are_one_change_and_the_labels_of_others_stay() {
+        let mut before = node(&json!({"bgp": {}}));
+        let labels = json!({"rr": "", "slot": "0", "group": null});
+        let id = IdChange::Set(Ipv4Addr::new(224, 0, 0, 1));
+        let after = before.marked(&labels, id).unwrap().unwrap();
+        assert_eq!(after["metadata"]["labels"], json!({"rr": "", "slot": "0"}));
+        assert_eq!(after["spec"]["bgp"]["routeReflectorClusterID"], "224.0.0.1");
+        before.value["metadata"]["labels"] = json!({"zone": "a", "rr": "", "slot": "0"});
+        assert_eq!(before.marked(&labels, IdChange::Keep).unwrap(), None, "it is so already");
+        let gone = json!({"rr": null, "slot": null, "group": "a"});
+        let after = before.marked(&gone, IdChange::Remove).unwrap().unwrap();
+        assert_eq!(after["metadata"]["labels"], json!({"zone": "a", "group": "a"}));
+        let untouched = node(&json!({}));
+        assert_eq!(untouched.marked(&json!({"rr": null}), IdChange::Remove).unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Calico's objects in an etcd of its own, with TLS and certificates for clients.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
     time::{Duration, Instant},
 };
@@ -9,6 +9,7 @@ use etcd_client::{
     Certificate, Client, Compare, CompareOp, ConnectOptions, GetOptions, Identity, TlsOptions, Txn,
     TxnOp,
 };
+use futures::StreamExt;
 use k8s_openapi::api::{
     core::v1::Secret,
     rbac::v1::{Role, RoleBinding},
@@ -17,24 +18,28 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
 };
-use lab::etcd::Etcd;
+use lab::{calico::Group, etcd::Etcd};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use traffic_operator::{
     api::route_reflector_set,
     manifests::{NAME, NAMESPACE},
     route_reflector::{
-        datastore::{Datastore, Error, WantedPeer, Written},
+        datastore::{Datastore, Error, IdChange, WantedPeer, Written},
         families::Addresses,
+        stores::Stores,
     },
     runtime::lease::Fence,
 };
 
 use super::{
-    CLIENTS,
+    CLIENTS, installed, peers,
     watching::{settled, told},
 };
-use crate::bench::{Bench, run};
+use crate::{
+    bench::{Bench, eventually, run},
+    reflecting::documented::{documented, shell},
+};
 
 const SECRET: &str = "calico-etcd-secrets";
 const ROOT: &str = "/calico/resources/v3/projectcalico.org";
@@ -67,7 +72,8 @@ impl<'a> Stage<'a> {
     /// Writes the Secret, and the right to read it that its user gives the operator.
     async fn secret(&self, entries: &[(&str, &str)]) {
         let client = || self.bench.client.clone();
-        let data: BTreeMap<_, _> = entries.iter().copied().collect();
+        let mut data = BTreeMap::from([("endpoints", &*self.etcd.endpoint)]);
+        data.extend(entries.iter().copied());
         let metadata = json!({"name": SECRET, "namespace": NAMESPACE});
         let secrets = Api::<Secret>::namespaced(client(), NAMESPACE);
         let _ = secrets.delete(SECRET, &DeleteParams::default()).await;
@@ -99,10 +105,19 @@ impl<'a> Stage<'a> {
         self.store_of(&[&self.etcd.endpoint], Some(SECRET), &Fence::open()).await
     }
 
+    /// With these members, which the Secret names if there is one.
     async fn store_of(&self, members: &[&str], secret: Option<&str>, fence: &Fence) -> Datastore {
-        let spec = json!({
-            "type": "etcd", "etcd": {"endpoints": members, "secretRef": secret},
-        });
+        let etcd = match secret {
+            Some(secret) => json!({"secretRef": secret}),
+            None => json!({"endpoints": members}),
+        };
+        if secret == Some(SECRET) {
+            let secrets = Api::<Secret>::namespaced(self.bench.client.clone(), NAMESPACE);
+            let patch = json!({"stringData": {"endpoints": members.join("\n")}});
+            let params = PatchParams::default();
+            secrets.patch(SECRET, &params, &Patch::Merge(patch)).await.expect("patch Secret");
+        }
+        let spec = json!({"type": "etcd", "etcd": etcd});
         let spec: route_reflector_set::Datastore = serde_json::from_value(spec).expect("spec");
         Datastore::new(self.bench.operators_code().await, NAMESPACE, &spec, fence).expect("store")
     }
@@ -218,31 +233,39 @@ fn a_cluster_id_is_written_to_calicos_own_node() {
         stage.put("nodes/node-3", &node("node-3", "node-3", &Value::Null)).await;
         let before = stage.all().await;
         let store = stage.store().await;
-        let id = Ipv4Addr::new(224, 0, 0, 1);
-        assert_eq!(store.set_cluster_id("node-1", Some(id)).await.expect("set"), Written::Changed);
-        assert_eq!(
-            store.set_cluster_id("node-1", Some(id)).await.expect("set"),
-            Written::Unchanged
-        );
+        let (id, none) = (Ipv4Addr::new(224, 0, 0, 1), json!({}));
+        let set = IdChange::Set(id);
+        assert_eq!(store.mark("node-1", &none, set).await.expect("set"), Written::Changed);
+        assert_eq!(store.mark("node-1", &none, set).await.expect("set"), Written::Unchanged);
         let mut now = stage.get("nodes/calico-1").await.expect("Node");
         assert_eq!(now["spec"]["bgp"]["routeReflectorClusterID"], "224.0.0.1");
         assert_eq!(store.read().await.expect("read").cluster_ids["node-1"], id);
         now["spec"]["bgp"].as_object_mut().expect("bgp").remove("routeReflectorClusterID");
         let (text, _) = &before[&format!("{ROOT}/nodes/calico-1")];
         assert_eq!(now, serde_json::from_str::<Value>(text).expect("JSON"), "and nothing else");
-        assert_eq!(store.set_cluster_id("node-1", None).await.expect("remove"), Written::Changed);
+        let removed = store.mark("node-1", &none, IdChange::Remove).await.expect("remove");
+        assert_eq!(removed, Written::Changed);
+        assert_eq!(stage.get("nodes/calico-1").await.expect("Node"), now);
+
+        let labels = json!({"rr": "", "slot": "0", "group": null});
+        let all = store.mark("node-1", &labels, set).await.expect("labels and id");
+        assert_eq!(all, Written::Changed);
+        let read = store.read().await.expect("read");
+        let of = &read.labels.as_ref().expect("labels")["node-1"];
+        let of: Vec<_> = of.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(of, [("a", "b"), ("rr", ""), ("slot", "0")], "Calico's own, and none of others");
+        let gone = json!({"rr": null, "slot": null});
+        store.mark("node-1", &gone, IdChange::Remove).await.expect("remove");
         assert_eq!(stage.get("nodes/calico-1").await.expect("Node"), now);
 
         for (node, text) in [("node-3", "no spec.bgp"), ("node-9", "no Node of Calico's")] {
-            let error = store.set_cluster_id(node, Some(id)).await.expect_err(node);
+            let error = store.mark(node, &none, set).await.expect_err(node);
             assert!(
                 matches!(error, Error::NoSpeaker(_)) && error.to_string().contains(text),
                 "{error}"
             );
-            assert_eq!(
-                store.set_cluster_id(node, None).await.expect("nothing"),
-                Written::Unchanged
-            );
+            let nothing = store.mark(node, &none, IdChange::Remove).await.expect("nothing");
+            assert_eq!(nothing, Written::Unchanged);
         }
     });
 }
@@ -364,6 +387,19 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         );
         let none = stage.store_of(&[good], None, &Fence::open()).await;
         contains(&refused(&none).await, &["spec.datastore.etcd.secretRef", "etcd-ca"]);
+        // No password leaves in the clear, nor to a host that the object's author names (S5).
+        let user = ("username", "calico");
+        let plain = ("endpoints", "http://127.0.0.1:1");
+        stage.secret(&[plain, user, ("password", "PRIVATE")]).await;
+        let store = stage.store_of(&["http://127.0.0.1:1"], Some(SECRET), &Fence::open()).await;
+        contains(&refused(&store).await, &["http://127.0.0.1:1", "only sent over https"]);
+        let both: route_reflector_set::Datastore = serde_json::from_value(
+            json!({"type": "etcd", "etcd": {"endpoints": [good], "secretRef": SECRET}}),
+        )
+        .expect("spec");
+        let client = bench.operators_code().await;
+        let both = Datastore::new(client, NAMESPACE, &both, &Fence::open()).err().expect("refused");
+        contains(&both.to_string(), &["spec.datastore.etcd.endpoints", "into the Secret"]);
         let other = stage.store_of(&[good], Some("other"), &Fence::open()).await;
         contains(&refused(&other).await, &["get the Secret"]);
 
@@ -465,5 +501,91 @@ fn a_change_in_etcd_is_told_and_after_an_outage_too() {
         stage.put("bgppeers/tor-2", TOR).await;
         told(&mut changes, "a peer").await;
         assert_eq!(store.read().await.expect("read").peers.len(), 2);
+    });
+}
+
+/// The Secret, and the right to read it, by the commands of the documentation.
+#[test]
+fn s05_the_documented_commands_let_the_operator_read_endpoints_and_credentials() {
+    run(async |bench| {
+        let stage = Stage::new(&bench).await;
+        let etcd = &stage.etcd;
+        let dir = std::env::temp_dir().join(format!("calico-etcd-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("directory");
+        for (name, text) in
+            [("ca.pem", &etcd.ca), ("cert.pem", &etcd.certificate), ("key.pem", &etcd.key)]
+        {
+            std::fs::write(dir.join(name), text).expect("file");
+        }
+        let client = bench.client.clone();
+        let gone = DeleteParams::default();
+        // What a run before has left.
+        let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+        let _ = secrets.delete("calico-etcd", &gone).await;
+        let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE);
+        let _ = roles.delete("traffic-operator-etcd", &gone).await;
+        let bindings = Api::<RoleBinding>::namespaced(client, NAMESPACE);
+        let _ = bindings.delete("traffic-operator-etcd", &gone).await;
+        let store = stage.store_of(&[], Some("calico-etcd"), &Fence::open()).await;
+        let error = refused(&store).await;
+        assert!(error.contains("get the Secret"), "{error}");
+
+        let commands = documented("create secret generic calico-etcd");
+        let example = "https://10.0.0.1:2379,https://10.0.0.2:2379";
+        assert!(commands.contains(example), "{commands}");
+        shell(&bench, &commands.replace(example, &etcd.endpoint), &dir).await;
+        std::fs::remove_dir_all(&dir).expect("directory");
+        // A right takes a moment to be in force.
+        let read = eventually("the Secret", async || store.read().await.ok()).await;
+        assert_eq!(read.flavour, "etcd");
+    });
+}
+
+/// Its own watch had no caller: changes in an etcd were seen when the next pass was due.
+#[test]
+fn r14_a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
+    run(async |bench| {
+        installed(&bench, &[Group::V1]).await;
+        let stage = Stage::new(&bench).await;
+        let (etcd, kubernetes) = (stage.store().await, super::store(&bench).await);
+        let stores = Stores::default();
+        let spec = |etcd: Value| -> route_reflector_set::Datastore {
+            serde_json::from_value(json!({"type": "etcd", "etcd": etcd})).expect("spec")
+        };
+        let (in_etcd, plain) =
+            (spec(json!({"secretRef": SECRET})), route_reflector_set::Datastore::default());
+        let mut changes = stores.changes().boxed();
+        for set in ["b", "c"] {
+            stores.of(set, &plain, || Ok(kubernetes.clone())).expect("open");
+        }
+        let opened = stores.of("a", &in_etcd, || Ok(etcd.clone())).expect("open");
+        let again = stores.of("a", &in_etcd, || panic!("it is open")).expect("open");
+        assert!(opened.is_same(&again) && !opened.is_same(&kubernetes));
+        let both = ["b".to_owned(), "c".to_owned()].into();
+        let one: BTreeSet<String> = ["a".to_owned()].into();
+        let mut missing = vec![&one, &both];
+        while !missing.is_empty() {
+            let sets = changes.next().await.expect("endless");
+            missing.retain(|wanted| **wanted != sets);
+        }
+        stage.put("bgppeers/tor", TOR).await;
+        while changes.next().await.expect("endless") != one {}
+
+        stores.forget("a");
+        stores.forget("b");
+        stage.put("bgppeers/tor-2", TOR).await;
+        let spec = json!({"nodeSelector": "all()", "peerIP": "10.0.0.9", "asNumber": 65_001});
+        peers(&bench, Group::V1).create("BGPPeer", json!({"name": "tor"}), spec).await;
+        let last: BTreeSet<String> = ["c".to_owned()].into();
+        loop {
+            let sets = changes.next().await.expect("endless");
+            assert!(!sets.contains("a"), "nobody uses it");
+            if sets == last {
+                break;
+            }
+        }
+        let other = stores.of("a", &in_etcd, || Ok(etcd.clone())).expect("open");
+        let changed = stores.of("a", &plain, || Ok(kubernetes.clone())).expect("open");
+        assert!(!other.is_same(&changed), "another spec");
     });
 }

@@ -27,6 +27,7 @@ pub const CLIENTS: WantedPeer<'_> = WantedPeer {
     node_selector: "!has(calico-route-reflector)",
     peer_selector: "has(calico-route-reflector)",
     set: "main",
+    session: None,
 };
 
 /// Calico's kinds in exactly these groups, without objects.

@@ -41,6 +41,7 @@ fn a_peer_that_is_not_ours_stays_byte_by_byte_and_keeps_its_name() {
                 node_selector: "has(rr)",
                 peer_selector: "has(rr)",
                 set: "main",
+                session: None,
             };
             let refused = store.apply_peer(&same).await;
             assert!(matches!(refused, Err(Error::Taken { .. })), "{refused:?}");
@@ -180,14 +181,16 @@ fn a_locked_datastore_is_read_and_not_written() {
 fn the_group_that_calico_uses_is_found_and_found_again() {
     run(async |bench| {
         installed(&bench, &[]).await;
-        let first = store(&bench).await;
-        for result in [first.set_mesh(false).await.map(drop), first.read().await.map(drop)] {
+        let absent = store(&bench).await;
+        for result in [absent.set_mesh(false).await.map(drop), absent.read().await.map(drop)] {
             let error = result.expect_err("nothing is installed");
             assert!(matches!(error, Error::NotInstalled), "{error}");
             assert_eq!(error.reason(), "CalicoNotFound");
         }
 
+        // That is believed for a minute.
         calico::install(&bench.client, Group::V1).await.expect("install");
+        let first = store(&bench).await;
         let flavour = async |store: &traffic_operator::route_reflector::datastore::Datastore| {
             store.read().await.expect("read").flavour
         };

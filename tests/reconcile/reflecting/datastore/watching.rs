@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::{CLIENTS, installed, kind, peers, store};
 use crate::bench::run;
 
-/// Far more than any watch takes to tell.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Far more than any watch takes to tell; where Calico is absent it is looked for once a minute.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 pub async fn told(changes: &mut BoxStream<'static, ()>, what: &str) {
     timeout(PATIENCE, changes.next()).await.unwrap_or_else(|_| panic!("{what}")).expect("endless");

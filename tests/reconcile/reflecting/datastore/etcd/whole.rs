@@ -1,10 +1,16 @@
 //! Whole passes of the operator where Calico keeps its objects in etcd and the Kubernetes API has none of
 //! its kinds.
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use etcd_client::{Client, GetOptions};
-use k8s_openapi::jiff::Timestamp;
-use kube::api::DeleteParams;
+use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 use lab::{calico::Group, etcd::Etcd};
 use serde_json::{Value, json};
 use traffic_operator::route_reflector::fabric::Fabric;
@@ -12,7 +18,11 @@ use traffic_operator::route_reflector::fabric::Fabric;
 use super::{ROOT, SECRET, Stage, TOR, connect, node};
 use crate::{
     bench::run,
-    reflecting::{self, birds, datastore::installed, stage::two},
+    reflecting::{
+        self, birds,
+        datastore::installed,
+        stage::{SLOT, two},
+    },
 };
 
 /// For so long nothing is to be written.
@@ -25,40 +35,132 @@ async fn values(raw: &Client, kind: &str) -> Option<Vec<Value>> {
     found.kvs().iter().map(|kv| serde_json::from_slice(kv.value()).ok()).collect()
 }
 
-/// As Calico's nodes see it: labels are those of Kubernetes, which its controllers copy; cluster ids are not.
+/// As Calico's confd sees it: labels and cluster ids are those of Calico's own Nodes, and of Kubernetes' it
+/// knows nothing.
 async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
     let calico = values(raw, "nodes").await?;
-    let id = |name: &str| {
-        let own = calico.iter().find(|node| node["spec"]["orchRefs"][0]["nodeName"] == name)?;
-        own["spec"]["bgp"]["routeReflectorClusterID"].as_str()?.parse().ok()
-    };
+    let own =
+        |name: &str| calico.iter().find(|node| node["spec"]["orchRefs"][0]["nodeName"] == name);
     let mut nodes = birds::nodes(client).await?;
     for node in &mut nodes {
-        node.cluster_id = id(&node.name);
+        let own = own(&node.name);
+        let id = own.and_then(|own| own["spec"]["bgp"]["routeReflectorClusterID"].as_str());
+        node.cluster_id = id.and_then(|id| id.parse().ok());
+        let labels = own.and_then(|own| own["metadata"]["labels"].as_object());
+        let labels = labels.into_iter().flatten();
+        node.labels = labels.map(|(k, v)| (k.as_str(), v.as_str().unwrap_or(""))).collect();
     }
     let (peers, all) = (values(raw, "bgppeers").await?, values(raw, "bgpconfigurations").await?);
     Some(birds::fabric(nodes, &peers, &all))
 }
 
+/// BIRDs that are configured by what is in etcd.
+fn birds(client: &kube::Client, raw: &Client) -> birds::Birds {
+    let (client, raw) = (client.clone(), raw.clone());
+    birds::Birds::seeing(move || {
+        let (client, raw) = (client.clone(), raw.clone());
+        async move { look(&client, &raw).await }
+    })
+}
+
+/// Four nodes, with Calico's Nodes for them, which have other names.
+async fn nodes(stage: &reflecting::Stage, store: &Stage<'_>) {
+    stage.nodes(4).await;
+    for number in 1..=4 {
+        let bgp = json!({"ipv4Address": format!("10.0.0.{number}/16")});
+        let (own, name) = (format!("calico-{number}"), format!("node-{number}"));
+        store.put(&format!("nodes/{own}"), &node(&own, &name, &bgp)).await;
+    }
+}
+
+/// What calico-kube-controllers does in etcd mode, so much later: it copies the labels of Kubernetes' Nodes,
+/// and takes away those that it remembers to have copied and that are gone.
+async fn copy_labels(client: kube::Client, raw: Client, later: Duration) {
+    const REMEMBERED: &str = "projectcalico.org/kube-labels";
+    let mut seen: BTreeMap<String, (BTreeMap<String, String>, Instant)> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let api = Api::<Node>::all(client.clone());
+        let Ok(all) = api.list(&ListParams::default()).await else { continue };
+        for node in all {
+            let (name, labels) = (node.name_any(), node.labels().clone());
+            let known = seen.entry(name.clone()).or_insert((labels.clone(), Instant::now()));
+            if known.0 != labels {
+                *known = (labels.clone(), Instant::now());
+            }
+            let key = format!("{ROOT}/nodes/calico-{}", &name["node-".len()..]);
+            let found = raw.kv_client().get(key.as_str(), None).await;
+            let Some(kv) = found.ok().and_then(|mut found| found.take_kvs().pop()) else {
+                continue;
+            };
+            let mut own: Value = serde_json::from_slice(kv.value()).expect("JSON");
+            let text = own["metadata"]["annotations"][REMEMBERED].as_str().unwrap_or("{}");
+            let old: BTreeMap<String, String> = serde_json::from_str(text).expect("labels");
+            if old == labels || known.1.elapsed() < later {
+                continue;
+            }
+            let own_labels = own["metadata"]["labels"].as_object_mut().expect("labels");
+            own_labels.retain(|key, _| !old.contains_key(key) || labels.contains_key(key));
+            own_labels.extend(labels.iter().map(|(k, v)| (k.clone(), json!(v))));
+            let remembered = serde_json::to_string(&labels).expect("JSON");
+            own["metadata"]["annotations"] = json!({REMEMBERED: remembered});
+            let same = Compare::mod_revision(key.as_str(), CompareOp::Equal, kv.mod_revision());
+            let put = TxnOp::put(key.as_str(), own.to_string(), None);
+            // Who comes too late tries again.
+            let _ = raw.kv_client().txn(Txn::new().when([same]).and_then([put])).await;
+        }
+    }
+}
+
 #[test]
-fn from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
+fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
     run(async |bench| {
         installed(&bench, &[]).await;
         let etcd = Etcd::start().await.expect("etcd");
         let raw = connect(&etcd).await;
-        let (client, kept) = (bench.client.clone(), raw.clone());
-        let birds = birds::Birds::seeing(move || {
-            let (client, raw) = (client.clone(), kept.clone());
-            async move { look(&client, &raw).await }
-        });
+        let birds = birds(&bench.client, &raw);
+        let stage = reflecting::Stage::of(bench, Group::V1, birds);
+        let store = Stage::of(&stage.bench, etcd, raw.clone()).await;
+        nodes(&stage, &store).await;
+        let late = Duration::from_secs(8);
+        let copier = tokio::spawn(copy_labels(stage.bench.client.clone(), raw, late));
+        let _operator = stage.operator().await;
+        let datastore = json!({"type": "etcd", "etcd": {"secretRef": SECRET}});
+        stage.set("main", two(json!({"mesh": "Migrate", "datastore": datastore}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.cordon("node-1", true).await;
+        stage.converged("main", &["node-3", "node-2"]).await;
+        // Whoever holds a slot in Kubernetes holds it in Calico, and nobody else, when all is copied.
+        stage
+            .wait("the copies", async || {
+                let own = values(&store.raw, "nodes").await?;
+                let copied = |node: &Value| {
+                    let text = &node["metadata"]["annotations"]["projectcalico.org/kube-labels"];
+                    let labels: Value = serde_json::from_str(text.as_str()?).ok()?;
+                    (labels[SLOT] == node["metadata"]["labels"][SLOT])
+                        .then_some(labels[SLOT] != Value::Null)
+                };
+                let held: Option<Vec<bool>> = own.iter().map(copied).collect();
+                (held? == [false, true, true, false]).then_some(())
+            })
+            .await;
+        stage.converged("main", &["node-3", "node-2"]).await;
+        copier.abort();
+        stage.routes_were_kept();
+    });
+}
+
+/// Nobody copies labels here.
+#[test]
+fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
+    run(async |bench| {
+        installed(&bench, &[]).await;
+        let etcd = Etcd::start().await.expect("etcd");
+        let raw = connect(&etcd).await;
+        let birds = birds(&bench.client, &raw);
         let stage = reflecting::Stage::of(bench, Group::V1, birds);
         let store = Stage::of(&stage.bench, etcd, raw).await;
-        stage.nodes(4).await;
-        for number in 1..=4 {
-            let bgp = json!({"ipv4Address": format!("10.0.0.{number}/16")});
-            let (own, name) = (format!("calico-{number}"), format!("node-{number}"));
-            store.put(&format!("nodes/{own}"), &node(&own, &name, &bgp)).await;
-        }
+        nodes(&stage, &store).await;
         store.put("bgppeers/tor", TOR).await;
         let configuration = json!({
             "kind": "BGPConfiguration", "apiVersion": "projectcalico.org/v3",
@@ -68,10 +170,7 @@ fn from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         let before = store.all().await;
 
         let _operator = stage.operator().await;
-        let datastore = json!({
-            "type": "etcd",
-            "etcd": {"endpoints": [store.etcd.endpoint], "secretRef": SECRET},
-        });
+        let datastore = json!({"type": "etcd", "etcd": {"secretRef": SECRET}});
         let spec =
             json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh", "datastore": datastore});
         stage.set("main", two(spec)).await;

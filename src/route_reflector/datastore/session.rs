@@ -1,0 +1,130 @@
+//! What sessions have beside their two ends: a password, and how long a restart may take. Pure.
+//!
+//! The mesh has it in the BGPConfiguration, BGPPeers each for itself. New peers of ours get what the others
+//! of ours have, the first ones what the mesh has. Those that are there are left alone: a password that is
+//! changed resets all sessions of a peer at once, and one that only some peers have keeps the two ends of
+//! a session apart, where two peers are for the same pair of nodes.
+use serde_json::{Map, Value};
+
+use super::Snapshot;
+
+/// The fields of a BGPPeer, and those of a BGPConfiguration that say the same of the mesh.
+const FIELDS: [(&str, &str); 2] =
+    [("password", "nodeMeshPassword"), ("maxRestartTime", "nodeMeshMaxRestartTime")];
+
+/// Fields of a BGPConfiguration that are about the mesh begin with this.
+const ABOUT_MESH: &str = "nodeMesh";
+
+/// These fields, as they stand in the spec of a BGPPeer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session(pub Map<String, Value>);
+
+impl Session {
+    /// What a BGPPeer has.
+    pub(super) fn of_peer(spec: &Value) -> Self {
+        Self::pick(spec, |(field, _)| field)
+    }
+
+    /// What a BGPConfiguration gives the mesh.
+    pub(super) fn of_mesh(spec: &Value) -> Self {
+        Self::pick(spec, |(_, field)| field)
+    }
+
+    fn pick(spec: &Value, name: impl Fn((&'static str, &'static str)) -> &'static str) -> Self {
+        let found = FIELDS.iter().filter_map(|pair| {
+            let value = spec.get(name(*pair)).filter(|value| is_set(value))?;
+            Some((pair.0.to_owned(), value.clone()))
+        });
+        Self(found.collect())
+    }
+
+    /// What a BGPConfiguration calls the fields that are set.
+    pub(super) fn names_of_mesh(&self) -> Vec<&'static str> {
+        FIELDS.iter().filter(|(f, _)| self.0.contains_key(*f)).map(|(_, name)| *name).collect()
+    }
+}
+
+/// An empty text is none, as for Calico.
+fn is_set(value: &Value) -> bool {
+    !value.is_null() && *value != ""
+}
+
+/// Fields of a BGPConfiguration that are about the mesh, and that no BGPPeer has.
+pub(super) fn only_of_mesh(spec: &Value) -> Vec<String> {
+    let fields = spec.as_object().into_iter().flatten();
+    let known = |name: &str| FIELDS.iter().any(|(_, field)| *field == name);
+    let fields = fields
+        .filter(|(name, value)| name.starts_with(ABOUT_MESH) && !known(name) && is_set(value));
+    fields.map(|(name, _)| name.clone()).collect()
+}
+
+impl Snapshot {
+    /// What a new BGPPeer of ours gets.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        let mut ours = self.peers.iter().filter(|peer| peer.ours).map(|peer| &peer.session);
+        match ours.next() {
+            None => self.mesh_session.clone(),
+            Some(first) if ours.all(|other| other == first) => first.clone(),
+            Some(_) => Session::default(),
+        }
+    }
+
+    /// Our BGPPeers that lack the password that the mesh has.
+    #[must_use]
+    pub fn without_password(&self) -> Vec<&str> {
+        if !self.mesh_session.0.contains_key("password") {
+            return vec![];
+        }
+        let lack = self.peers.iter().filter(|p| p.ours && !p.session.0.contains_key("password"));
+        lack.map(|peer| peer.name.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::route_reflector::datastore::CalicoPeer;
+
+    fn session(spec: &Value) -> Session {
+        Session::of_peer(spec)
+    }
+
+    #[test]
+    fn r16_new_peers_get_what_our_others_have_and_the_first_ones_what_the_mesh_has() {
+        let password = json!({"secretKeyRef": {"name": "bgp", "key": "mesh"}});
+        let mesh = json!({
+            "nodeMeshPassword": password, "nodeMeshMaxRestartTime": "30s", "asNumber": 64_512,
+        });
+        let all = session(&json!({"password": password, "maxRestartTime": "30s", "node": "n"}));
+        let mut snapshot =
+            Snapshot { mesh_session: Session::of_mesh(&mesh), ..Snapshot::default() };
+        assert_eq!(snapshot.mesh_session, all);
+        assert_eq!(all.names_of_mesh(), ["nodeMeshPassword", "nodeMeshMaxRestartTime"]);
+        assert_eq!(snapshot.session(), all);
+        let own = session(&json!({"password": {"secretKeyRef": {"name": "own", "key": "k"}}}));
+        let mut peer = |name: &str, ours: bool, session: &Session| {
+            let (name, session) = (name.to_owned(), session.clone());
+            snapshot.peers.push(CalicoPeer { name, ours, session, ..CalicoPeer::default() });
+            (snapshot.session(), snapshot.without_password().join(" "))
+        };
+        assert_eq!(peer("tor", false, &Session::default()), (all.clone(), String::new()));
+        assert_eq!(peer("a", true, &own), (own.clone(), String::new()), "a user's own stays");
+        assert_eq!(peer("b", true, &own), (own, String::new()));
+        // Two ends of a session might have it by different peers.
+        let mixed = peer("c", true, &Session::default());
+        assert_eq!(mixed, (Session::default(), "c".into()));
+    }
+
+    #[test]
+    fn r16_what_only_the_mesh_can_have_is_found() {
+        let spec = json!({
+            "nodeMeshPassword": {}, "nodeMeshKeepalive": "1s", "nodeMeshX": null,
+            "nodeToNodeMeshEnabled": true,
+        });
+        assert_eq!(only_of_mesh(&spec), ["nodeMeshKeepalive"]);
+        assert_eq!(only_of_mesh(&json!(null)), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,104 @@
+//! The commands of `docs/routereflectorset.md`, run as they stand there, by a shell with the real kubectl.
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use lab::calico::Group;
+use serde_json::json;
+
+use super::{
+    Stage,
+    stage::{GROUP, ID, LABEL, SLOT, two},
+};
+use crate::bench::{Bench, run};
+
+const PAGE: &str = include_str!("../../../docs/routereflectorset.md");
+
+/// The one block of shell commands of the page in which this stands.
+pub fn documented(part: &str) -> String {
+    let blocks = PAGE.split("```").filter_map(|block| block.strip_prefix("sh\n"));
+    let mut found = blocks.filter(|block| block.contains(part));
+    let block = found.next().unwrap_or_else(|| panic!("no block has {part:?}"));
+    assert!(found.next().is_none(), "two blocks have {part:?}");
+    block.to_owned()
+}
+
+/// Runs commands as the administrator, in a directory; all have to succeed.
+pub async fn shell(bench: &Bench, commands: &str, dir: &Path) {
+    let kubectl = lab::tools::ensure("kubectl").expect("kubectl");
+    let path = format!(
+        "{}:{}",
+        kubectl.parent().expect("directory").display(),
+        std::env::var("PATH").expect("PATH")
+    );
+    let config = bench.plane().kubeconfig_for("admin", &["system:masters"]).expect("kubeconfig");
+    let mut command = Command::new("bash");
+    command.args(["-e", "-o", "pipefail", "-c", commands]).current_dir(dir);
+    command.env("PATH", path).env("KUBECONFIG", config).stdin(Stdio::null());
+    let done = tokio::task::spawn_blocking(move || command.output()).await.expect("thread");
+    let done = done.expect("bash");
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{commands}\n{told}");
+}
+
+/// With a zone that is called `1` ours looked like the original's for single nodes.
+#[test]
+fn r15_the_clean_up_after_the_original_leaves_our_own_peers() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let spec = json!({"nodeSelector": "all()", "peerSelector": "has(rr)"});
+        let peers = stage.peers();
+        let ours = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
+        let uid = "0c1f9f0e-1d6c-4f7e-9d3e-5a2b8d6f1c22";
+        for name in ["rrs-to-rrs", "peer-to-rrs-1-a", &format!("peer-to-rrs-2-{uid}")] {
+            peers.create("BGPPeer", json!({"name": name, "labels": ours}), spec.clone()).await;
+        }
+        for name in ["peer-to-rrs-1-mine", "tor"] {
+            peers.create("BGPPeer", json!({"name": name}), spec.clone()).await;
+        }
+        let kept = peers.names().await;
+        for number in 1..=3 {
+            let name = format!("peer-to-rrs-{number}-{number}{}", &uid[1..]);
+            peers.create("BGPPeer", json!({"name": name}), spec.clone()).await;
+        }
+        let commands = documented("peer-to-rrs-[0-9]+-");
+        shell(&stage.bench, &commands, Path::new("/")).await;
+        assert_eq!(peers.names().await, kept);
+        // Nothing is left, and that is no failure.
+        shell(&stage.bench, &commands, Path::new("/")).await;
+        assert_eq!(peers.names().await, kept);
+    });
+}
+
+#[test]
+fn r15_what_retain_leaves_is_removed_by_the_documented_commands_and_nothing_else() {
+    run(async |bench| {
+        let stage = Stage::with(bench, Group::V1).await;
+        stage.nodes(4).await;
+        let operator = stage.operator().await;
+        stage
+            .configurations()
+            .create("BGPConfiguration", json!({"name": "default"}), json!({}))
+            .await;
+        let spec = json!({"nodeSelector": "all()", "peerIP": "10.0.0.9", "asNumber": 65_001});
+        stage.peers().create("BGPPeer", json!({"name": "tor"}), spec).await;
+        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        stage.delete("main").await;
+        assert_eq!(stage.marks().await.len(), 2, "Retain");
+        drop(operator);
+        let since = Timestamp::now();
+        let commands = documented("kubectl label nodes --all");
+        for key in [LABEL, SLOT, GROUP, ID] {
+            assert!(commands.contains(key), "{key}");
+        }
+        shell(&stage.bench, &commands, Path::new("/")).await;
+        assert_eq!(stage.marks().await, BTreeMap::new());
+        assert_eq!(stage.peers().names().await, ["tor"]);
+        assert_eq!(stage.mesh().await, Some(true));
+        assert_eq!(stage.bench.writes_since(since), []);
+    });
+}
