@@ -83,7 +83,7 @@ fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;
         let _operator = stage.operator().await;
-        let spec = json!({"mesh": "Migrate", "candidates": {"replaceAfter": "2s"}});
+        let spec = json!({"mesh": "Migrate", "candidates": {"replaceAfter": "5s"}});
         stage.set("main", two(spec)).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         let peers = stage.peers().names().await;

@@ -1,11 +1,11 @@
 //! A cluster with Calico's kinds, nodes that stay alive, and their BIRDs.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -227,26 +227,40 @@ impl Stage {
         .await
     }
 
-    /// Waits until there are these reflectors and nothing is left to do.
+    /// Waits until exactly these nodes hold the slots, in this order, and the status agrees.
+    ///
+    /// The status is read before the nodes and compared with them: a condition that is still the one of
+    /// the reflectors before, while two nodes hold one slot in mid-handover, is not convergence.
     pub async fn converged(&self, name: &str, reflectors: &[&str]) {
         let what = format!("{name} converged with {reflectors:?}");
         self.wait(&what, async || {
             let set = self.sets().get_opt(name).await.ok()??;
             let generation = set.metadata.generation;
-            let c = set.status?.conditions.into_iter().find(|c| c.type_ == "Converged")?;
-            let told = c.status == "True" && c.observed_generation == generation;
-            let there = self.reflectors().await;
-            (told && there.values().map(String::as_str).eq(reflectors.iter().copied()))
-                .then_some(())
+            let status = set.status?;
+            let c = status.conditions.iter().find(|c| c.type_ == "Converged")?;
+            let converged = c.status == "True" && c.observed_generation == generation;
+            let reported: BTreeSet<_> =
+                status.slots.iter().map(|slot| slot.node.as_str()).collect();
+            let expected: BTreeSet<_> = reflectors.iter().copied().collect();
+            let holders = self.holders().await;
+            let held = holders.iter().map(|(_, node)| node.as_str());
+            (converged && reported == expected && held.eq(reflectors.iter().copied())).then_some(())
         })
         .await;
     }
 
-    /// The nodes that hold slots, by slot.
+    /// The nodes that hold slots, by slot; one of them where two hold the same.
     pub async fn reflectors(&self) -> BTreeMap<String, String> {
+        self.holders().await.into_iter().collect()
+    }
+
+    /// Every node that holds a slot, with it, ordered by slot.
+    async fn holders(&self) -> Vec<(String, String)> {
         let nodes = self.bench.nodes().list(&ListParams::default()).await.expect("nodes");
-        let nodes = nodes.into_iter();
-        nodes.filter_map(|node| Some((node.labels().get(SLOT)?.clone(), node.name_any()))).collect()
+        let slot = |node: &Node| Some((node.labels().get(SLOT)?.clone(), node.name_any()));
+        let mut holders: Vec<_> = nodes.iter().filter_map(slot).collect();
+        holders.sort();
+        holders
     }
 
     /// Our labels and annotations of each node.
