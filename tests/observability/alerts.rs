@@ -70,6 +70,7 @@ const GAPS: &[(&str, &str)] = &[
     ("neither a mesh nor a reflector", "RouteReflectorMeshOffAndNone"),
     ("routes are missing", "RouteReflectorRoutesMissing"),
     ("the next failure costs routes", "RouteReflectorNoRedundancy"),
+    ("a node speaks BGP with nobody", "RouteReflectorClientsWithoutSessions"),
 ];
 
 #[test]
