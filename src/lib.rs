@@ -7,12 +7,12 @@
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, and the one table of errors.
 //! - [`traffic_watch`]: judges nodes by PromQL. Its pure core is `plan`, from `findings` (what each
-//!   measure proves) through `judgement` (with `limits`, `room`, `memory`, `claims`) to what is written
+//!   measure proves) through `judgement` (with `limits`, `room`, `memory`, `conflict`) to what is written
 //!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
-//!   in), `writing` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
+//!   in), `apply` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
 //!   `live` shows what it decides now.
-//! - [`network_prober`]: measures round-trip time and loss between pods. `world` keeps what every
-//!   replica knows as one snapshot, whose pure parts are `view`, `settings`, `scope` (which namespaces),
+//! - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps what every
+//!   replica knows as one snapshot, whose pure parts are `snapshot`, `settings`, `scope` (which namespaces),
 //!   `members` (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
 //!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
 //! - [`route_reflector`]: elects Calico's route reflectors. Its pure core is `planner`: which nodes, in which slots,
@@ -27,7 +27,7 @@
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
-//! - [`pods`]: what is known of the pods, read slim.
+//! - [`pods`]: what is known of the pods, read in part.
 //! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server, shutdown.
 //! - [`serving`]: HTTP servers with limits for all clients and for each.
 //! - [`metrics`]: our own metrics.
@@ -44,6 +44,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod network_prober;
 pub mod nodes;
+mod partial_resource;
 pub mod placement;
 pub mod pods;
 pub mod prometheus;
@@ -51,7 +52,6 @@ pub mod route_reflector;
 pub mod runtime;
 pub mod selector;
 pub mod serving;
-mod slim;
 pub mod swarm;
 pub mod traffic_watch;
 pub mod webhook;

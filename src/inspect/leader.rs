@@ -10,7 +10,7 @@ use super::{
     figures::ago,
     forward::{self, ForwardError},
 };
-use crate::traffic_watch::view::View;
+use crate::traffic_watch::overview::View;
 
 /// The longest the leader may take: it answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@ use crate::{
     api::TrafficWatch,
     controller::Error,
     prometheus::Exporters,
-    traffic_watch::{Settings, view::MeasureView},
+    traffic_watch::{Settings, overview::MeasureView},
 };
 
 /// The measures, as the leader would show them. `query` is left empty: only who knows the labels

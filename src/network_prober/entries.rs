@@ -24,8 +24,8 @@ use tokio::sync::watch as signal;
 
 use super::{
     children::{Child, ChildKey, fingerprint},
-    view::Key,
-    world::World,
+    snapshot::Key,
+    state::World,
 };
 use crate::{
     api::NetworkProber,

@@ -1,7 +1,7 @@
 //! What the webhook does with a pod, decided from what this replica knows.
 use futures::future::{BoxFuture, FutureExt};
 
-use super::{members::is_claimed, scope::Standing, view::Snapshot, world::World};
+use super::{members::is_claimed, scope::Standing, snapshot::Snapshot, state::World};
 use crate::{
     pods::PodObject,
     webhook::{

@@ -11,8 +11,8 @@ use tokio::sync::watch as latest;
 use super::{
     measurement::{self, AgentFigures, Asker, Measurement, Subject},
     overview::{self, Filter, Measured, Overview, PodView, ProberView},
-    view::Snapshot,
-    world::World,
+    snapshot::Snapshot,
+    state::World,
 };
 use crate::prometheus::{Class, Client, DEFAULT, Endpoints, Late, Payer, QueryError, Shared};
 

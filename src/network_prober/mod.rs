@@ -23,13 +23,13 @@ use crate::{
 pub mod children;
 pub mod constraints;
 mod entries;
-mod gauges;
 mod injector;
 pub mod live;
 pub mod measurement;
 pub mod members;
+mod memory;
+mod metrics;
 pub mod overview;
-mod owned;
 pub mod pinglists;
 mod plan;
 pub mod reasons;
@@ -39,23 +39,23 @@ pub mod rules;
 pub mod scope;
 mod serving;
 pub mod settings;
-pub mod view;
+pub mod snapshot;
+pub mod state;
 pub mod watches;
-pub mod world;
 
 use children::{Child, ChildKey, ChildKind};
 pub use entries::Entries;
-pub use gauges::Gauges;
 pub use injector::WorldInjector;
-pub use owned::Owned;
+pub use memory::Owned;
+pub use metrics::Gauges;
 use plan::{Desired, Observed};
 use refusals::{Refusals, refused};
 pub use serving::{
     AUDIENCE, Agents, LIMITS as PINGLIST_LIMITS, PATH as PINGLIST_PATH, REVIEWS,
     REVIEWS_OF_ONE_SOURCE,
 };
-use view::{Key, Snapshot, View};
-use world::World;
+use snapshot::{Key, Snapshot, View};
+use state::World;
 
 /// For how long it is believed which kinds the API server has.
 const DISCOVERY: Duration = Duration::from_mins(1);
@@ -259,7 +259,7 @@ fn key_of(prober: &NetworkProber) -> Key {
 fn is_ours(there: &PartialObjectMeta<DynamicObject>, owner: &Key) -> bool {
     let managed = there.labels().get("app.kubernetes.io/managed-by");
     managed.is_some_and(|by| by == MANAGED_BY)
-        && owned::owner(&there.metadata).as_ref() == Some(owner)
+        && memory::owner(&there.metadata).as_ref() == Some(owner)
 }
 
 impl Reconciler for NetworkProberReconciler {

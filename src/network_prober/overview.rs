@@ -12,7 +12,7 @@ use super::{
     members::Member,
     reasons,
     settings::Settings,
-    view::{Key, Snapshot, View},
+    snapshot::{Key, Snapshot, View},
     watches::budget::Over,
 };
 use crate::{

@@ -6,7 +6,7 @@ use super::{
     pinglists::config_json,
     report,
     settings::{LARGEST_MESH, Settings},
-    view::{Setup, View, WEBHOOKS},
+    snapshot::{Setup, View, WEBHOOKS},
 };
 use crate::{
     api::{

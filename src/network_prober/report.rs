@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    children::ChildKind, members::Members, plan::Observed, settings::Settings, view::View,
+    children::ChildKind, members::Members, plan::Observed, settings::Settings, snapshot::View,
     watches::budget::Over,
 };
 use crate::{

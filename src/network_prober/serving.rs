@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 use super::{
     pinglists::{self, Served},
-    view::Snapshot,
-    world::World,
+    snapshot::Snapshot,
+    state::World,
 };
 use crate::{
     metrics::Metrics,

@@ -17,7 +17,7 @@ use super::{
     plan::{Observed, plan},
     scope::{NamespaceFacts, Tenancy},
     settings::Settings,
-    view::{Pods, Reach, Setup, Snapshot, Surroundings, View, WEBHOOK_BYTES, WEBHOOKS},
+    snapshot::{Pods, Reach, Setup, Snapshot, Surroundings, View, WEBHOOK_BYTES, WEBHOOKS},
     watches::budget::{Over, Payer},
 };
 use crate::{

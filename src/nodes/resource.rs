@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     api::{BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION},
-    slim::slim,
+    partial_resource::partial_resource,
 };
 
 /// A Node without what the operator never looks at.
@@ -179,7 +179,7 @@ fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
     })
 }
 
-slim!(NodeObject as Node, ClusterResourceScope);
+partial_resource!(NodeObject as Node, ClusterResourceScope);
 
 #[cfg(test)]
 mod tests {

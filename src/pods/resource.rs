@@ -9,7 +9,7 @@ use super::{
     qos::{Qos, Resources},
     wire,
 };
-use crate::slim::slim;
+use crate::partial_resource::partial_resource;
 
 /// Written by the injection with the value `true`, as the original operator did; an author who sets
 /// it to anything opts out.
@@ -267,7 +267,7 @@ impl PodObject {
     }
 }
 
-slim!(PodObject as Pod, NamespaceResourceScope);
+partial_resource!(PodObject as Pod, NamespaceResourceScope);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde::Deserialize;
 
-use crate::{controller::Error, slim::slim};
+use crate::{controller::Error, partial_resource::partial_resource};
 
 /// Pods in one answer: some hundred kilobytes.
 const PAGE: u32 = 500;
@@ -38,7 +38,7 @@ struct Status {
     phase: String,
 }
 
-slim!(Workload as Pod, NamespaceResourceScope);
+partial_resource!(Workload as Pod, NamespaceResourceScope);
 
 impl Workload {
     /// Whether it would notice: it runs, on the pod network, and not on every node.

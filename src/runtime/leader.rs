@@ -7,7 +7,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use crate::{
     controller::{self, schedule::Schedule},
     metrics::Metrics,
-    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, world::World},
+    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, state::World},
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, Shared},
     route_reflector::{

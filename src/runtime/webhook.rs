@@ -16,7 +16,7 @@ use crate::{
     metrics::Metrics,
     network_prober::{
         Agents, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE, WorldInjector,
-        scope::Tenancy, view::Setup, world::World,
+        scope::Tenancy, snapshot::Setup, state::World,
     },
     nodes::NodeStore,
     serving::{self as http, Limits},

@@ -15,8 +15,8 @@ use prometheus_client::{
 };
 
 use super::{
-    decisions::Decisions,
     limits::{Headroom, Share},
+    memory::Decisions,
     memory::Memory,
 };
 use crate::nodes::{Marked, NodeStore};

@@ -15,7 +15,9 @@ use kube::{
 use serde::Deserialize;
 use tokio::sync::watch as signal;
 
-use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch, slim::slim};
+use crate::{
+    controller::MANAGED_BY, metrics::Metrics, partial_resource::partial_resource, runtime::watch,
+};
 
 type Key = (String, String);
 type Deployments = HashMap<Key, DeploymentFacts>;
@@ -160,4 +162,4 @@ fn facts(object: &DeploymentObject) -> DeploymentFacts {
     }
 }
 
-slim!(DeploymentObject as Deployment, NamespaceResourceScope);
+partial_resource!(DeploymentObject as Deployment, NamespaceResourceScope);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    claims::Claim,
+    conflict::Claim,
     deployments::DeploymentFacts,
     evictions::PodFacts,
     evidence::NoEvidence,

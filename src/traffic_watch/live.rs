@@ -5,11 +5,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     Decisions,
-    decisions::{Facts, HISTORY_SECONDS},
     judgement::Transition,
+    memory::{Facts, HISTORY_SECONDS},
     memory::{Memory, NodeMemory, Side},
+    overview::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
     settings::Criterion,
-    view::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
 };
 use crate::{api::traffic_watch::Consecutive, prometheus::Exporters};
 

@@ -11,7 +11,7 @@ use prometheus_client::{
 };
 
 use super::{
-    decisions::{Counters, Decisions, Entry, Key},
+    memory::{Counters, Decisions, Entry, Key},
     memory::{Memory, NodeMemory},
     settings::Criterion,
 };

@@ -26,10 +26,10 @@ use crate::{
     prometheus::{Class, Client, Endpoints, Exporters, Late, QueryError, Seat, Shared},
 };
 
+mod apply;
 pub mod ceiling;
 mod children;
-mod claims;
-mod decisions;
+mod conflict;
 mod deployments;
 mod evictions;
 mod evidence;
@@ -39,6 +39,7 @@ pub mod limits;
 mod live;
 mod memory;
 mod metrics;
+pub mod overview;
 mod plan;
 pub mod query;
 mod reading;
@@ -47,20 +48,18 @@ mod report;
 mod retries;
 mod room;
 mod settings;
-pub mod view;
-mod writing;
 
 pub use ceiling::Ceiling;
 use children::{Applied, Child, Outcome};
-pub(crate) use claims::{Claim, claim};
-pub use decisions::Decisions;
-use decisions::{Decided, Facts};
+pub(crate) use conflict::{Claim, claim};
 use deployments::DeploymentFacts;
 pub use deployments::DeploymentStore;
 pub use findings::Evaluation;
 pub use judgement::Transition;
 use judgement::{Observed, Stray};
+pub use memory::Decisions;
 use memory::Memory;
+use memory::{Decided, Facts};
 use plan::{Desired, NodeWrite};
 use query::Request;
 use reading::{Names, Reading};
@@ -122,7 +121,7 @@ impl Reconciler for TrafficWatchReconciler {
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
         let all = readable(others);
         let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
-        let claim = claims::claim(watch, all());
+        let claim = conflict::claim(watch, all());
         let nodes = self.nodes.select(&settings.selector, &watch.label_key());
         let decides = claim == Claim::Ours && !watch.spec.paused;
         let readings = if decides && !nodes.is_empty() {
@@ -149,7 +148,7 @@ impl Reconciler for TrafficWatchReconciler {
         Ok(Observed {
             now,
             tick: self.schedule.tick(Instant::now(), settings.interval),
-            stray: self.strays(watch, &memory, &nodes, |key| claims::has_heir(watch, key, all())),
+            stray: self.strays(watch, &memory, &nodes, |key| conflict::has_heir(watch, key, all())),
             nodes,
             readings,
             memory,
@@ -208,7 +207,7 @@ impl Reconciler for TrafficWatchReconciler {
         // labels as they are, so that no node is without a verdict in between.
         let memory = self.decisions.get(&watch.namespace().unwrap_or_default(), &watch.name_any());
         let keys = keys_of(watch, &memory).into_iter();
-        let keys = keys.filter(|key| !claims::has_heir(watch, key, all()));
+        let keys = keys.filter(|key| !conflict::has_heir(watch, key, all()));
         let removals: Vec<_> = keys
             .flat_map(|key| {
                 let carriers = self.nodes.carriers(&key);

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     children::{self, Child, Outcome},
-    claims::Claim,
+    conflict::Claim,
     deployments::DeploymentFacts,
     evictions::{self, PodFacts, Replicas},
     findings::Evaluation,

@@ -8,16 +8,16 @@ use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 
 use super::{
     check_deployment,
-    claims::Claim,
+    conflict::Claim,
     findings::Evaluation,
     judgement::{Observed, Transition},
     limits::Headroom,
     live,
     memory::Memory,
+    overview::{MeasureView, NodeView},
     plan::{Edit, plan},
     reading::{Devices, Names, Reading, Subject},
     settings::Settings,
-    view::{MeasureView, NodeView},
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},

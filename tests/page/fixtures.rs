@@ -4,7 +4,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use traffic_operator::{
     api::traffic_watch::{Mode, NodeState, Summary},
-    traffic_watch::view::{
+    traffic_watch::overview::{
         Filter, MeasureView, NodeView, TransitionView, ValueView, View, WatchView,
     },
 };

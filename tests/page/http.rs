@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 use traffic_operator::{
     runtime::status_page::{self, Live, STATE_PATH},
-    traffic_watch::{Decisions, view::View},
+    traffic_watch::{Decisions, overview::View},
 };
 
 use crate::{

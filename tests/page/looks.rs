@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use traffic_operator::{api::traffic_watch::NodeState, traffic_watch::view::View};
+use traffic_operator::{api::traffic_watch::NodeState, traffic_watch::overview::View};
 
 use crate::{
     fixtures::{self, SCRIPT, fleet, follower, hard, night, view},

@@ -20,7 +20,7 @@ use axum::{
 use serde_json::Value;
 use traffic_operator::{
     runtime::status_page::{self, STATE_PATH, StateSource},
-    traffic_watch::view::{Filter, View},
+    traffic_watch::overview::{Filter, View},
 };
 
 use crate::{fixtures::filtered, probers::Known};

@@ -18,8 +18,8 @@ use crate::{
     },
     traffic_watch::{
         Transition,
+        overview::{MeasureView, TransitionView},
         replay::{Grid, Inquiry, Recording, Replay, with_threshold},
-        view::{MeasureView, TransitionView},
     },
 };
 

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use crate::{
         inspect::backtest::{Run, Span},
-        traffic_watch::view::{MeasureView, TransitionView},
+        traffic_watch::overview::{MeasureView, TransitionView},
     };
 
     fn at(second: i64) -> Timestamp {

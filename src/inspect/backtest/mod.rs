@@ -6,7 +6,7 @@ use crate::{
     api::traffic_watch::NodeState,
     traffic_watch::{
         Evaluation,
-        view::{MeasureView, TransitionView},
+        overview::{MeasureView, TransitionView},
     },
 };
 

@@ -11,8 +11,8 @@ use crate::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
     },
     traffic_watch::{
+        overview::{MeasureView, NodeView},
         replay::{Inquiry, Replay},
-        view::{MeasureView, NodeView},
     },
 };
 

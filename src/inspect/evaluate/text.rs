@@ -5,7 +5,7 @@ use super::{Evaluation, is_above};
 use crate::{
     api::traffic_watch::NodeState,
     inspect::{figures::value, reasons, table::table},
-    traffic_watch::view::{MeasureView, NodeView},
+    traffic_watch::overview::{MeasureView, NodeView},
 };
 
 /// One row per node and measure, then the conditions.

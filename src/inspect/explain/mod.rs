@@ -12,7 +12,7 @@ use crate::{
         traffic_watch::{Mode, NodeState},
     },
     selector::Selector,
-    traffic_watch::view::{MeasureView, NodeView, View, WatchView},
+    traffic_watch::overview::{MeasureView, NodeView, View, WatchView},
 };
 
 mod gather;

@@ -8,7 +8,7 @@ use crate::{
         traffic_watch::{NodeState, NodeStatus},
     },
     inspect::{cluster::name_of, measures},
-    traffic_watch::{BANDWIDTH, Settings, view::MeasureView},
+    traffic_watch::{BANDWIDTH, Settings, overview::MeasureView},
 };
 
 /// The verdict as it was last written; `None` if the status does not list the node.

@@ -15,7 +15,7 @@ use crate::{
         reasons,
         scope::{NamespaceFacts, Scope, Standing, Tenancy},
         settings::Settings,
-        view::{Pods, Reach, Setup, Snapshot, Surroundings, View},
+        snapshot::{Pods, Reach, Setup, Snapshot, Surroundings, View},
     },
     pods::PodObject,
     webhook::injection::SkipReason,

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch as signal;
 
 use super::{ByNamespace, Constraints};
-use crate::network_prober::view::Snapshot;
+use crate::network_prober::snapshot::Snapshot;
 
 /// How often they are read. A controller tries a refused pod again after seconds, then minutes: by
 /// then it is created without an agent.

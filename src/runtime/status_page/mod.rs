@@ -20,7 +20,7 @@ use crate::{
     prometheus::Exporters,
     traffic_watch::{
         Decisions,
-        view::{Filter, View},
+        overview::{Filter, View},
     },
 };
 

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::core::{NamespaceResourceScope, ObjectMeta};
 use serde::Deserialize;
 
-use crate::{api::TrafficWatch, slim::slim};
+use crate::{api::TrafficWatch, partial_resource::partial_resource};
 
 /// A `StatefulSet` or `Deployment`.
 #[derive(Clone, Debug, Deserialize)]
@@ -205,8 +205,8 @@ pub(super) struct FitnessSpec {
     pub label: Option<String>,
 }
 
-slim!(WorkloadObject<StatefulSet> as StatefulSet, NamespaceResourceScope);
-slim!(WorkloadObject<Deployment> as Deployment, NamespaceResourceScope);
-slim!(WorkerPod as Pod, NamespaceResourceScope);
-slim!(MapObject as ConfigMap, NamespaceResourceScope);
-slim!(Fitness as TrafficWatch, NamespaceResourceScope);
+partial_resource!(WorkloadObject<StatefulSet> as StatefulSet, NamespaceResourceScope);
+partial_resource!(WorkloadObject<Deployment> as Deployment, NamespaceResourceScope);
+partial_resource!(WorkerPod as Pod, NamespaceResourceScope);
+partial_resource!(MapObject as ConfigMap, NamespaceResourceScope);
+partial_resource!(Fitness as TrafficWatch, NamespaceResourceScope);

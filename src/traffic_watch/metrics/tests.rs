@@ -7,7 +7,7 @@ use crate::{
     api::TrafficWatch,
     metrics::{CHUNK, Metrics},
     traffic_watch::{
-        decisions::{Decided, Facts},
+        memory::{Decided, Facts},
         memory::{NodeTable, Sample},
         settings::Settings,
     },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{
+use super::super::{
     children::Applied,
     evidence::{NoEvidence, Unit},
     retries::FailedWrites,

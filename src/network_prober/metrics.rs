@@ -7,7 +7,7 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use super::world::World;
+use super::state::World;
 
 /// What the leader tells of each `NetworkProber`.
 pub struct Gauges(pub World);

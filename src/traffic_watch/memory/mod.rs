@@ -8,11 +8,15 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{children::Applied, findings::Evaluation, judgement::Transition, memory::Memory};
+use super::{children::Applied, findings::Evaluation, judgement::Transition};
 use crate::{
     api::traffic_watch::{Consecutive, Mode, NodeState},
     controller::Error,
 };
+
+mod object;
+
+pub use object::{Memory, NodeMemory, NodeTable, Sample, Side, Streak};
 
 /// By namespace and name; clones share it.
 #[derive(Clone, Default)]

@@ -21,7 +21,7 @@ use tokio::sync::watch as signal;
 
 use super::{
     children::{ChildKey, ChildKind, OWNER, OWNER_UID},
-    view::Key,
+    snapshot::Key,
 };
 use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
 

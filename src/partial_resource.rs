@@ -2,8 +2,8 @@
 
 /// Gives a reduced type the identity of the full one, so that the client lists and watches it.
 ///
-/// `slim!(NodeObject as Node, ClusterResourceScope)`: the reduced type has a field `metadata`.
-macro_rules! slim {
+/// `partial_resource!(NodeObject as Node, ClusterResourceScope)`: the reduced type has a field `metadata`.
+macro_rules! partial_resource {
     ($reduced:ty as $full:ty, $scope:ty) => {
         impl kube::Resource for $reduced {
             type DynamicType = ();
@@ -31,4 +31,4 @@ macro_rules! slim {
     };
 }
 
-pub(crate) use slim;
+pub(crate) use partial_resource;

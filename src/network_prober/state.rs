@@ -32,7 +32,7 @@ use super::{
     members::Nodes,
     scope::{ALLOW, INJECT, NamespaceFacts},
     settings::Settings,
-    view::{Key, Pods, Reach, Setup, Snapshot, Surroundings, View},
+    snapshot::{Key, Pods, Reach, Setup, Snapshot, Surroundings, View},
     watches::{self, PodQuery, PodWatches, budget::Demand},
 };
 use crate::{
