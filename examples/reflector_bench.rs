@@ -15,15 +15,15 @@ use traffic_operator::{
     api::RouteReflectorSet,
     nodes::{Readiness, Speaker, Texts},
     route_reflector::{
+        bgp_model::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
         datastore::Snapshot,
-        fabric::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
-        planner::{Member, Previous, PreviousSlot, Rules, Target, target},
-        rehearsal::{Stage, rehearse},
+        dry_run::{Stage, rehearse},
+        election::{Member, Previous, PreviousSlot, Rules, Target, target},
     },
 };
 
 /// The original's choice, with its vectors.
-#[path = "../src/route_reflector/fabric/tests/original.rs"]
+#[path = "../src/route_reflector/bgp_model/tests/original.rs"]
 mod original;
 
 use original::{Assignment, disturbance};

@@ -15,7 +15,7 @@
 //!   replica knows as one snapshot, whose pure parts are `snapshot`, `settings`, `scope` (which namespaces),
 //!   `members` (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
 //!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
-//! - [`route_reflector`]: elects Calico's route reflectors. Its pure core is `planner`: which nodes, in which slots,
+//! - [`route_reflector`]: elects Calico's route reflectors. Its pure core is `election`: which nodes, in which slots,
 //!   with which cluster ids, and who peers with whom.
 //! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
 //!   `server`, `review` and `certificates` are how the API server reaches it.
@@ -23,7 +23,7 @@
 //!   Swarm. They need no API server.
 //! - [`acknowledgement`]: how workers sign what they say to the operator.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
-//! - [`route_reflector`]: chooses Calico's route reflectors. Its `fabric` says which routes arrive where (pure).
+//! - [`route_reflector`]: chooses Calico's route reflectors. Its `bgp_model` says which routes arrive where (pure).
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
-use crate::{manifests, route_reflector::original};
+use crate::{manifests, route_reflector::migrate_from_env};
 
 /// Flags of `manifests`.
 #[derive(Args, Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
     if let Some(Of::RouteReflectorSet(_)) = args.of {
         // What is not text is wrong, and is to be told as such.
         let lookup = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
-        print!("{}", original::from_env(&lookup)?);
+        print!("{}", migrate_from_env::from_env(&lookup)?);
         return Ok(());
     }
     let files = manifests::files()?;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     inspect::{population::Population, spec, streams},
     manifests,
-    route_reflector::{self, rehearsal},
+    route_reflector::{self, dry_run as reflector_dry_run},
     swarm::dry_run,
 };
 
@@ -135,7 +135,7 @@ fn reflectors(args: &ReflectorArgs) -> anyhow::Result<()> {
     })?;
     match args.output {
         TextOrJson::Text => {
-            let texts: Vec<_> = rehearsals.iter().map(rehearsal::text).collect();
+            let texts: Vec<_> = rehearsals.iter().map(reflector_dry_run::text).collect();
             output::text(&texts.join("\n"))?;
         }
         TextOrJson::Json => output::json(&rehearsals)?,

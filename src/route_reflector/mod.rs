@@ -1,9 +1,9 @@
 //! Serves [`RouteReflectorSet`]: chooses and replaces Calico's route reflectors so that no route is lost.
 //!
-//! Read in this order: [`fabric`], who peers with whom and which routes arrive where (pure, and compared
-//! with what BIRD does); [`planner`], which nodes are to reflect (pure); [`steps`], the single writes from what
+//! Read in this order: [`bgp_model`], who peers with whom and which routes arrive where (pure, and compared
+//! with what BIRD does); [`election`], which nodes are to reflect (pure); [`steps`], the single writes from what
 //! is there to what is to be, and which of them may be done now; [`gate`], whether the sessions are up that a
-//! step stands on; `plan`, which puts these together; [`actual`] and [`datastore`], what is read and
+//! step stands on; `plan`, which puts these together; [`topology`] and [`datastore`], what is read and
 //! written; `observing`, `writing` and `restoring`, one pass.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,34 +27,34 @@ use crate::{
     runtime::lease::Fence,
 };
 
-pub mod actual;
-pub mod claims;
+mod apply;
+pub mod bgp_model;
+mod cleanup;
+pub mod conflict;
 pub mod datastore;
-pub mod fabric;
+pub mod dry_run;
+pub mod election;
 pub mod families;
 pub mod gate;
-mod gauges;
 pub mod memory;
-mod observing;
-pub mod original;
+mod metrics;
+pub mod migrate_from_env;
+mod observe;
 mod plan;
-pub mod planner;
 #[cfg(test)]
 mod proof;
-pub mod rehearsal;
 mod report;
-mod restoring;
 pub mod settings;
 pub mod steps;
 pub mod stores;
 pub mod taints;
+pub mod topology;
 mod workloads;
-mod writing;
 
 use datastore::Datastore;
 use gate::Measured;
-pub use gauges::Gauges;
 use memory::Memories;
+pub use metrics::Gauges;
 use plan::{Desired, Observed};
 use stores::Stores;
 
@@ -170,17 +170,17 @@ pub async fn rehearse(
     nodes: &NodeStore,
     namespace: &str,
     set: &RouteReflectorSet,
-) -> Result<rehearsal::Rehearsal, Error> {
+) -> Result<dry_run::Rehearsal, Error> {
     // A fence that is shut: nothing is written.
     let fence = Fence::default();
     let datastore = Datastore::new(client.clone(), namespace, &set.spec.datastore, &fence)?;
     let mut snapshot = Arc::unwrap_or_clone(datastore.read().await?);
     // On paper each label is on Kubernetes' Node and on Calico's.
     snapshot.labels = None;
-    let mut stage = rehearsal::Stage { speakers: nodes.speakers(), snapshot };
-    let fitness = observing::fitness(client, nodes, set).await?;
+    let mut stage = dry_run::Stage { speakers: nodes.speakers(), snapshot };
+    let fitness = observe::fitness(client, nodes, set).await?;
     let workloads = Arc::new(workloads::count(client).await?);
-    rehearsal::rehearse(set, &mut stage, fitness, workloads, Timestamp::now())
+    dry_run::rehearse(set, &mut stage, fitness, workloads, Timestamp::now())
 }
 
 impl Reconciler for RouteReflectorReconciler {

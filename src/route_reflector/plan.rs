@@ -8,14 +8,14 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    actual::{Ground, Marks},
     datastore,
+    election::Target,
     gate::{Measured, Shut},
     memory::{Memory, Told},
-    planner::Target,
     report,
     settings::Settings,
     steps::{self, Goal, Step, Why, Write},
+    topology::{Ground, Marks},
 };
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
@@ -23,22 +23,22 @@ use crate::{
     nodes::{Readiness, Speaker},
 };
 
+mod cleanup;
 mod clock;
 mod counting;
-mod deciding;
-mod restoring;
-mod telling;
+mod status;
+mod target;
 
+#[cfg(test)]
+pub use cleanup::restoration;
+pub use cleanup::{Back, asked, back};
 use clock::{elapsed, known_step, last_step};
 pub use clock::{seconds, waited, whole};
 pub use counting::{discounted, expected};
 use counting::{opens, unseen};
-pub use deciding::{Decision, decide, remembered};
-#[cfg(test)]
-pub use restoring::restoration;
-pub use restoring::{Back, asked, back};
-pub use telling::remarks;
-use telling::told;
+pub use status::remarks;
+use status::told;
+pub use target::{Decision, decide, remembered};
 
 /// How long nothing changes before the network is looked at again: one scrape of most installations.
 pub const PERIOD: Duration = Duration::from_secs(30);

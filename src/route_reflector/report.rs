@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    actual::{Ground, Marks},
-    fabric::Rule,
+    bgp_model::Rule,
+    election::Target,
     memory::{Memory, Told},
     plan::{self, Calico, Desired, Next, PERIOD, View},
-    planner::Target,
     steps::Step,
+    topology::{Ground, Marks},
 };
 use crate::{
     api::{

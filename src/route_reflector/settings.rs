@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::Toleration, apimachinery::pkg::apis::meta::v1::LabelSelector};
 
-use super::planner::Rules;
+use super::election::Rules;
 use crate::{
     api::{
         RouteReflectorSet,

@@ -14,7 +14,7 @@ use crate::{
         self, RouteReflectorReconciler,
         datastore::{Datastore, Kubernetes},
     },
-    swarm::{self, SwarmReconciler, acknowledge::Asker, ground::Ground, memory::Memories},
+    swarm::{self, SwarmReconciler, acknowledge::Asker, memory::Memories, watches::Ground},
     traffic_watch::{
         Ceiling, Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler,
         limits::Share,

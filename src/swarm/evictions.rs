@@ -14,8 +14,8 @@ use std::{
 };
 
 use super::{
-    ground::PodFacts,
     handover::{Epoch, Name, Turn, Turns, Worker},
+    watches::PodFacts,
 };
 
 /// The pause after the first eviction: about one restart of a pod.

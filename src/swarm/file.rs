@@ -26,7 +26,7 @@ use serde::{
 use super::{
     handover::{Epoch, LARGEST_EPOCH, Name, Published, Share},
     limits::{self, List, Named},
-    natural,
+    natural_sort,
 };
 use crate::placement::hash;
 
@@ -116,7 +116,7 @@ fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
     let releases =
         grouped.into_iter().map(|((worker, epoch), streams)| Releases { worker, epoch, streams });
     let mut releasing: Vec<_> = releases.collect();
-    releasing.sort_by(|a, b| natural::compare(a.worker, b.worker).then(a.epoch.cmp(&b.epoch)));
+    releasing.sort_by(|a, b| natural_sort::compare(a.worker, b.worker).then(a.epoch.cmp(&b.epoch)));
     let outdated = published.outdated.iter().map(|(worker, uid)| (&**worker, &**uid)).collect();
     let (config_hash, barrier) = (fingerprint(&config), published.barrier);
     let state = State { config: config_hash, barrier, releasing, outdated };
@@ -204,7 +204,7 @@ struct Workload<'a> {
 impl Serialize for Workloads<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut shares: Vec<_> = self.0.iter().collect();
-        shares.sort_by(|(a, _), (b, _)| natural::compare(a, b));
+        shares.sort_by(|(a, _), (b, _)| natural_sort::compare(a, b));
         serializer.collect_map(shares.into_iter().map(|(worker, share)| {
             let jobs = share.streams.iter().map(|stream| &**stream).collect();
             (&**worker, Workload { jobs, version: share.version })

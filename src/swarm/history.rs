@@ -8,9 +8,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     acknowledge::Answer,
     file::{self, STATE_KEY},
-    ground::MapFacts,
     handover::{BELIEVED_EPOCH, Epoch, Published, Share, believed},
     memory::Memory,
+    watches::MapFacts,
 };
 use crate::{api::Swarm, controller::Error, placement::hash};
 

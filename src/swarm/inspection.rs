@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    ground::Key,
     memory::Memories,
-    told::{Told, Worker},
+    snapshot::{Told, Worker},
+    watches::Key,
 };
 
 /// The routes. Followers decide nothing, and say so.

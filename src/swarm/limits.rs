@@ -6,7 +6,7 @@ use serde::{
 };
 use std::{fmt, marker::PhantomData};
 
-use super::{ground::WorkloadFacts, settings::Settings};
+use super::{settings::Settings, watches::WorkloadFacts};
 use crate::controller::Error;
 
 /// The most workers, ready or not. The schema lets `autoscale` ask for as many; a cluster has 5,000

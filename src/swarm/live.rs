@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use super::{
     acknowledge::{Answer, Asked, Asker},
     file::{self, STATE_KEY},
-    ground::{self, CONTENT, GIVEN, Ground, NUDGE, PodFacts, WorkloadFacts},
     history::fingerprint,
     pass::{Cluster, Eviction},
     plan::{Immutable, Part, Publish},
+    watches::{self, CONTENT, GIVEN, Ground, NUDGE, PodFacts, WorkloadFacts},
     workers::epoch_of,
 };
 use crate::{
@@ -51,11 +51,11 @@ impl Cluster for Live<'_> {
     }
 
     async fn pod(&self, name: &str) -> Result<Option<PodFacts>, Error> {
-        ground::pod(self.client, &self.namespace(), name).await.map_err(Error::kube("get Pod"))
+        watches::pod(self.client, &self.namespace(), name).await.map_err(Error::kube("get Pod"))
     }
 
     async fn pods(&self, workload: &WorkloadFacts) -> Result<Vec<PodFacts>, Error> {
-        let pods = ground::pods(self.client, &self.namespace(), workload).await;
+        let pods = watches::pods(self.client, &self.namespace(), workload).await;
         pods.map_err(Error::kube("list Pods"))
     }
 

@@ -9,11 +9,11 @@ use std::{
 use super::{
     acknowledge::Answer,
     evictions::Evictions,
-    ground::{Key, PodFacts},
     handover::{Epoch, Published},
     history::parts::Part,
     secret::Secret,
-    told::Told,
+    snapshot::Told,
+    watches::{Key, PodFacts},
 };
 use crate::api::SwarmStatus;
 

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
 //! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
-//! `plan`, which puts these and [`crate::placement::assignment`] together; [`ground`], what is watched;
+//! `plan`, which puts these and [`crate::placement::assignment`] together; [`watches`], what is watched;
 //! [`acknowledge`], how workers are asked; `pass`, what is read and written, on the real cluster (`live`);
 //! [`dry_run`], the same on paper.
 use std::{
@@ -27,39 +27,39 @@ use crate::{
 };
 
 pub mod acknowledge;
-pub mod claims;
+pub mod conflict;
 pub mod dry_run;
 pub mod evictions;
 #[cfg(test)]
 mod explorer;
 pub mod file;
-mod gauges;
-pub mod ground;
 pub mod handover;
 pub mod history;
 pub mod inspection;
 pub mod limits;
 mod live;
 pub mod memory;
-pub mod natural;
+mod metrics;
+pub mod natural_sort;
 mod pass;
 mod plan;
 mod polls;
 mod report;
 pub mod secret;
 pub mod settings;
-pub mod told;
+pub mod snapshot;
+pub mod watches;
 pub mod weights;
 pub mod workers;
 
 use acknowledge::Asker;
-pub use gauges::Gauges;
-use ground::{Ground, View};
 use handover::Published;
 pub use inspection::router;
 use live::Live;
 use memory::{Memories, Memory};
+pub use metrics::Gauges;
 use plan::{Desired, Observed};
+use watches::{Ground, View};
 use weights::Measured;
 
 /// How long a pass waits for what the watches bring: they begin when an object appears.
@@ -218,7 +218,7 @@ impl Reconciler for SwarmReconciler {
         let key = swarm.key();
         let held = {
             let all = others.state();
-            claims::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()))
+            conflict::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()))
         };
         let mut view = if held.is_some() { None } else { self.view(swarm).await };
         let mut memory = self.memories.get(&key);
@@ -327,8 +327,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::{
-        ground::PodFacts,
         handover::{Epoch, Share},
+        watches::PodFacts,
         *,
     };
 

@@ -12,12 +12,12 @@ use kube::core::ObjectMeta;
 
 use super::{
     acknowledge::Answer,
-    ground::{PodFacts, View, WorkloadFacts},
     handover::{Epoch, Published, Refresh},
     history::parts,
     memory::{Memories, Memory},
     plan::{Desired, Immutable, Part, Publish},
     polls,
+    watches::{PodFacts, View, WorkloadFacts},
 };
 use crate::{
     acknowledgement::Key,

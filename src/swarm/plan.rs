@@ -6,7 +6,6 @@ use std::{
 };
 
 use super::{
-    ground::{MapFacts, View},
     handover::{self, Epoch, Published, Refresh, Step},
     history::{self, Evidence, History, Repair},
     limits,
@@ -14,7 +13,8 @@ use super::{
     pass::Confirmed,
     report::{self, Facts, notice, verdict},
     settings::Settings,
-    told::Worker as ToldWorker,
+    snapshot::Worker as ToldWorker,
+    watches::{MapFacts, View},
     weights,
     workers::{Known, Workers, epoch_of},
 };
@@ -28,7 +28,7 @@ use crate::{
 mod assigning;
 mod dividing;
 mod publishing;
-mod telling;
+mod status;
 mod unread;
 
 pub(super) use publishing::word;
@@ -181,7 +181,7 @@ fn ours(swarm: &Swarm, share: &MapFacts, map: &str) -> Result<(), Error> {
     Err(Error::Conflict(format!(
         "spec.configMap: ConfigMap {namespace}/{map} exists and is not of this Swarm; to hand it over: \
          kubectl annotate --overwrite -n {namespace} configmap {map} {}={name}",
-        super::ground::GIVEN
+        super::watches::GIVEN
     )))
 }
 

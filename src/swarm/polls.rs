@@ -8,11 +8,11 @@ use futures::StreamExt;
 
 use super::{
     file::{self, STATE_KEY},
-    ground::{PodFacts, View},
     handover::{Epoch, Published},
     history::parts,
     memory::{Memory, Report},
     pass::Cluster,
+    watches::{PodFacts, View},
 };
 use crate::api::Swarm;
 

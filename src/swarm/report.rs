@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 use super::{
     memory::Memory,
     settings::Settings,
-    told::{Told, Worker},
+    snapshot::{Told, Worker},
 };
 use crate::{
     api::{

@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    ground::{PodFacts, View},
     memory::Memory,
+    watches::{PodFacts, View},
 };
 use crate::acknowledgement::{KEY_FILE, Key};
 
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
     use crate::swarm::{
         acknowledge::Answer,
-        ground::{self, MapFacts},
         memory::Report,
+        watches::{self, MapFacts},
     };
 
     fn view(key: Option<&str>) -> View {
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn s12_that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {
         let pod = |said: &str| {
-            ground::read_pod(serde_json::json!({"metadata": {
-                "name": "w-0", "uid": "u", "annotations": {ground::ACKNOWLEDGEMENTS: said},
+            watches::read_pod(serde_json::json!({"metadata": {
+                "name": "w-0", "uid": "u", "annotations": {watches::ACKNOWLEDGEMENTS: said},
             }}))
         };
         let answer = |answer: Answer| {

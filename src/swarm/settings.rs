@@ -5,8 +5,8 @@ use kube::ResourceExt;
 use serde::Deserialize;
 
 use super::{
-    ground::MapFacts,
     limits::{self, List, Named},
+    watches::MapFacts,
 };
 use crate::{
     api::{

@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    ground::{PodFacts, View, WorkloadFacts},
     handover,
     memory::Memory,
     pass::Confirmed,
     settings::Settings,
+    watches::{PodFacts, View, WorkloadFacts},
 };
 use crate::{api::swarm::WorkloadKind, placement::assignment::Standing};
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Error, Kubernetes, MANAGED_BY_LABEL, SET_LABEL, Written};
-use crate::{controller::MANAGED_BY, placement::hash, route_reflector::fabric::Kind};
+use crate::{controller::MANAGED_BY, placement::hash, route_reflector::bgp_model::Kind};
 
 /// At most so many reports at a time.
 pub const MAX_NODES: usize = 10;

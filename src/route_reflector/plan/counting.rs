@@ -10,11 +10,11 @@ use super::{
 use crate::{
     api::route_reflector_set::Gate,
     route_reflector::{
-        actual::{Ground, Marks},
         datastore,
         gate::{self, Part, Shut, Wanted},
         memory::Memory,
         settings::Settings,
+        topology::{Ground, Marks},
     },
 };
 

@@ -6,9 +6,9 @@ use crate::{
     nodes::Texts,
     route_reflector::{
         datastore::{CalicoPeer, Snapshot, Stale},
+        dry_run::{Stage, rehearse},
+        election::Slot,
         gate::Counted,
-        planner::Slot,
-        rehearsal::{Stage, rehearse},
     },
 };
 

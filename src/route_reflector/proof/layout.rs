@@ -9,7 +9,7 @@ use crate::{
         route_reflector_set::{IdScope, Topology},
     },
     nodes::{Readiness, Speaker, Texts},
-    route_reflector::{datastore::Snapshot, rehearsal::Stage},
+    route_reflector::{datastore::Snapshot, dry_run::Stage},
 };
 
 /// Zones: one more than there may be cluster ids.

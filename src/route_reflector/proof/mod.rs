@@ -6,7 +6,7 @@
 //! grows and shrinks by one, the topology changes, also with one reflector dead meanwhile.
 //!
 //! The judge ([`network`]) is the lab's model of confd and of BIRD (`lab/src/bgp`), which was held against real
-//! BIRD and shares nothing with [`super::fabric`]. After each step it asks
+//! BIRD and shares nothing with [`super::bgp_model`]. After each step it asks
 //!
 //! - **harm**: the sessions that the step leaves as they are, on both ends, still bring every route between living
 //!   nodes that it does not change; afterwards nobody misses a route that it had; and no prefix has more paths than

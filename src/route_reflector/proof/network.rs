@@ -10,9 +10,9 @@ use crate::{
     api::CLUSTER_ID_ANNOTATION,
     nodes::{Readiness, Speaker},
     route_reflector::{
+        bgp_model::{LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR},
         datastore::CalicoPeer,
-        fabric::{LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR},
-        rehearsal::Stage,
+        dry_run::Stage,
     },
 };
 

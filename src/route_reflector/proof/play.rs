@@ -8,9 +8,9 @@ use crate::{
     api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
     nodes::{Readiness, Speaker},
     route_reflector::{
+        dry_run::Stage,
         memory::Memory,
         plan::{self, Calico, Next, Observed},
-        rehearsal::Stage,
         settings::Settings,
         steps::{Step, Why},
     },

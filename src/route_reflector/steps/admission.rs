@@ -3,8 +3,8 @@ use std::fmt;
 
 use super::{Change, Fabric, Goal, Rule, Step, Why};
 use crate::route_reflector::{
-    actual::Ground,
-    fabric::{Missing, Paths},
+    bgp_model::{Missing, Paths},
+    topology::Ground,
 };
 
 /// Why a step is not taken.

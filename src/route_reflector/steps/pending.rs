@@ -9,8 +9,8 @@ use super::{BETWEEN, Goal, Leaver, Step, WIDE, Why};
 use crate::{
     api::SLOT_LABEL,
     route_reflector::{
-        actual::{Ground, OurPeer},
-        planner::{PeerSpec, Slot, wide_peer},
+        election::{PeerSpec, Slot, wide_peer},
+        topology::{Ground, OurPeer},
     },
 };
 

@@ -11,12 +11,12 @@ use crate::{
     },
     nodes::{Readiness, Speaker, Texts},
     route_reflector::{
-        actual::Ground,
         datastore::{CalicoPeer, Snapshot},
+        dry_run::Stage,
+        election::{Member, Previous, PreviousSlot, Rules, Target, target},
         plan::restoration,
-        planner::{Member, Previous, PreviousSlot, Rules, Target, target},
-        rehearsal::Stage,
         settings::Settings,
+        topology::Ground,
     },
 };
 

@@ -5,8 +5,8 @@ use super::{Step, parsed};
 use crate::{
     api::{GROUP_LABEL, SLOT_LABEL},
     route_reflector::{
-        fabric::{Fabric, Node},
-        planner::PeerSpec,
+        bgp_model::{Fabric, Node},
+        election::PeerSpec,
     },
 };
 

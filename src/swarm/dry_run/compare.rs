@@ -8,11 +8,11 @@ use super::{Move, Surroundings, Unplaced, WorkerPlan};
 use crate::{
     api::swarm::{Policy, Stream},
     swarm::{
-        ground::{PodFacts, View},
         handover::{Cause, Name, Published},
-        natural,
+        natural_sort,
         plan::word,
         settings::Settings,
+        watches::{PodFacts, View},
     },
 };
 
@@ -77,7 +77,7 @@ impl Compared<'_> {
             }
         }
         let mut rest: Vec<_> = before.into_iter().collect();
-        rest.sort_by(|(a, _), (b, _)| natural::compare(a, b));
+        rest.sort_by(|(a, _), (b, _)| natural_sort::compare(a, b));
         for (id, owners) in rest {
             for from in owners {
                 let why = "it is not in the spec".to_owned();
@@ -153,7 +153,7 @@ impl Compared<'_> {
     pub(super) fn workers(&self, refreshes: &[(Arc<str>, &'static str)]) -> Vec<WorkerPlan> {
         let mut names: Vec<&Name> =
             self.before.shares.keys().chain(self.after.shares.keys()).collect();
-        names.sort_by(|a, b| natural::compare(a, b));
+        names.sort_by(|a, b| natural_sort::compare(a, b));
         names.dedup();
         let mut done: BTreeMap<&str, (usize, &'static str)> = BTreeMap::new();
         for (worker, how) in refreshes {

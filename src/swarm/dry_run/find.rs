@@ -4,7 +4,7 @@ use kube::Client;
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
     controller::Error,
-    swarm::{ground, memory::Memory, polls, settings::Settings},
+    swarm::{memory::Memory, polls, settings::Settings, watches},
 };
 
 /// Whether the spec itself lists a stream.
@@ -21,7 +21,7 @@ pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
 /// # Errors
 /// What the API server refused.
 pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<bool, Error> {
-    let view = ground::maps(client, swarm).await?;
+    let view = watches::maps(client, swarm).await?;
     let listed = Settings::of(swarm, view.source.as_ref())
         .is_ok_and(|settings| settings.streams.iter().any(|one| one.id == stream));
     let published = polls::published(swarm, &view, &Memory::default()).unwrap_or_default();

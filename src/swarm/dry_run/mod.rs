@@ -9,8 +9,7 @@ use std::{
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use super::{
-    claims, ground,
-    ground::View,
+    conflict,
     handover::Published,
     inspection,
     memory::Memories,
@@ -18,7 +17,8 @@ use super::{
     plan::{self, Observed},
     polls,
     settings::Settings,
-    unfit,
+    unfit, watches,
+    watches::View,
 };
 use crate::{
     api::{Mode, Swarm, SwarmStatus},
@@ -97,8 +97,8 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
                 k8s_openapi::jiff::Timestamp::now(),
             ));
     }
-    let held = claims::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()));
-    let view = ground::read(client, swarm).await?;
+    let held = conflict::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()));
+    let view = watches::read(client, swarm).await?;
     let mut no_namespace = false;
     if view.workload.is_none() {
         // Without the right to read it nothing is known of it.

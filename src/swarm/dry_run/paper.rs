@@ -19,13 +19,13 @@ use crate::{
     controller::Error,
     swarm::{
         acknowledge::Answer,
-        ground::{MapFacts, PodFacts, View, WorkloadFacts},
         handover::{Epoch, Published},
         live::{file_object, part_object},
         memory::Memory,
         pass::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
         polls,
+        watches::{MapFacts, PodFacts, View, WorkloadFacts},
     },
 };
 

@@ -5,7 +5,7 @@ use crate::{
         Mode, Swarm,
         swarm::{Strategy, WorkloadKind},
     },
-    swarm::ground::PodFacts,
+    swarm::watches::PodFacts,
 };
 
 /// How many workers are named in one line.

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::swarm::{
     file,
-    ground::{MapFacts, PodFacts, WorkloadFacts, read_pod},
     handover::Share,
     inspection::Page,
+    watches::{MapFacts, PodFacts, WorkloadFacts, read_pod},
 };
 
 fn swarm(spec: &Value) -> Swarm {

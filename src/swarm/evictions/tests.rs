@@ -85,7 +85,7 @@ fn w08_a_pod_that_was_evicted_is_leaving_until_a_watch_shows_it() {
     let mut evictions = Evictions::default();
     evictions.evicted(&name(0), &"uid".into(), 9, Instant::now());
     let pod = |deleted: Option<&str>| {
-        crate::swarm::ground::read_pod(serde_json::json!({
+        crate::swarm::watches::read_pod(serde_json::json!({
             "metadata": {"name": "w-0", "uid": "uid", "deletionTimestamp": deleted},
         }))
     };

@@ -16,10 +16,10 @@ use crate::{
     controller::Error,
     swarm::{
         acknowledge::Answer,
-        ground::{MapFacts, PodFacts, WorkloadFacts},
         live::file_object,
         pass::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
+        watches::{MapFacts, PodFacts, WorkloadFacts},
         workers::epoch_of,
     },
 };

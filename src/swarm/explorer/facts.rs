@@ -11,7 +11,7 @@ use crate::{
     placement::hash::{self, combine},
     swarm::{
         file,
-        ground::{self, MapFacts, PodFacts, View, WorkloadFacts},
+        watches::{self, MapFacts, PodFacts, View, WorkloadFacts},
         workers::immutable_name,
     },
 };
@@ -147,7 +147,7 @@ impl World {
 pub(super) fn facts(plot: &Plot, pod: &Pod) -> PodFacts {
     // Reading the same again takes long.
     let mut facts = FACTS.with_borrow_mut(|all| {
-        all.entry(pod.known().packed()).or_insert_with(|| ground::read_pod(object(pod))).clone()
+        all.entry(pod.known().packed()).or_insert_with(|| watches::read_pod(object(pod))).clone()
     });
     let ended = pod.terminating && pod.reported == Reported::Terminated;
     facts.stopped |= plot.old == Some(Old::Stopped) && ended;
@@ -184,7 +184,7 @@ fn object(pod: &Pod) -> serde_json::Value {
             "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": kind, "name": controller, "uid": "w", "controller": true,
             }],
-            "annotations": {ground::NUDGE: pod.nudged.to_string()},
+            "annotations": {watches::NUDGE: pod.nudged.to_string()},
         },
         "spec": {
             "containers": [{"name": "worker"}],

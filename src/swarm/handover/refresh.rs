@@ -2,7 +2,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{Epoch, Name, Pod, Published, Refresh, Rules, Strategy, Worker};
-use crate::swarm::natural;
+use crate::swarm::natural_sort;
 
 /// What came of the evictions of one worker so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<B
     let mut behind: Vec<_> = behind.collect();
     behind.sort_by(|a, b| {
         let order = Reverse(a.releases).cmp(&Reverse(b.releases));
-        order.then_with(|| natural::compare(a.name, b.name))
+        order.then_with(|| natural_sort::compare(a.name, b.name))
     });
     behind
 }

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use super::{BELIEVED_EPOCH, Epoch, Name, Pod, Published, Waiting, Why, Worker};
-use crate::swarm::natural;
+use crate::swarm::natural_sort;
 
 /// What is in the way of a worker having let go of all that the file of epoch `since` does not list for it;
 /// `None`: it has.
@@ -81,6 +81,6 @@ pub(super) fn waiting(file: &Published, workers: &BTreeMap<Name, Worker>) -> Vec
         Some(Waiting { worker: worker.clone(), streams, epoch, why })
     });
     let mut waiting: Vec<_> = waiting.collect();
-    waiting.sort_by(|a, b| natural::compare(&a.worker, &b.worker));
+    waiting.sort_by(|a, b| natural_sort::compare(&a.worker, &b.worker));
     waiting
 }

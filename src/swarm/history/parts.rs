@@ -11,9 +11,9 @@ use crate::{
             self, STATE_KEY,
             parts::{Head, unite},
         },
-        ground::{MapFacts, View},
         handover::{Epoch, Published},
         memory::Memory,
+        watches::{MapFacts, View},
     },
 };
 

@@ -5,10 +5,10 @@ use super::*;
 use crate::swarm::{
     acknowledge::Answer,
     file,
-    ground::{self, PodFacts, WorkloadFacts},
     handover::{BELIEVED_EPOCH, LARGEST_EPOCH, Share},
     history::fingerprint,
     memory::Report,
+    watches::{self, PodFacts, WorkloadFacts},
 };
 
 /// Longer than `spec.refresh.timeout`.
@@ -28,7 +28,7 @@ fn swarm(jobs: &[&str], more: &Value) -> Swarm {
 fn pod(worker: usize, node: Option<&str>) -> PodFacts {
     let state = if node.is_some() { json!({"running": {}}) } else { json!({"waiting": {}}) };
     let ready = if node.is_some() { "True" } else { "False" };
-    ground::read_pod(json!({
+    watches::read_pod(json!({
         "metadata": {"name": format!("w-{worker}"), "uid": format!("uid-{worker}")},
         "spec": {
             "nodeName": node, "containers": [{"name": "worker"}],

@@ -11,7 +11,7 @@ use kube::Client;
 use lab::calico::Group;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
-use traffic_operator::route_reflector::fabric::{
+use traffic_operator::route_reflector::bgp_model::{
     Fabric, Labels, Local, Node, Peer, Remote, Rule, Selector,
 };
 

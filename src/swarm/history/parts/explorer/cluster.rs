@@ -13,9 +13,9 @@ use crate::{
     controller::Error,
     swarm::{
         acknowledge::Answer,
-        ground::{PodFacts, WorkloadFacts},
         pass::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
+        watches::{PodFacts, WorkloadFacts},
     },
 };
 

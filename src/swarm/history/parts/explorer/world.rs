@@ -16,12 +16,12 @@ use crate::{
     placement::part,
     swarm::{
         file::{self, STATE_KEY, parts::Head},
-        ground::{MapFacts, PodFacts, View, WorkloadFacts},
         history::fingerprint,
         live::{file_object, part_object},
         memory::{Memories, Memory},
         pass,
         plan::{self, Desired, Observed, Part, Publish},
+        watches::{MapFacts, PodFacts, View, WorkloadFacts},
     },
 };
 

@@ -13,7 +13,7 @@ use kube::{
 };
 use lab::{calico::Group, etcd::Etcd};
 use serde_json::{Value, json};
-use traffic_operator::route_reflector::fabric::Fabric;
+use traffic_operator::route_reflector::bgp_model::Fabric;
 
 use super::{ROOT, SECRET, Stage, TOR, connect, node};
 use crate::{

@@ -8,16 +8,16 @@ use super::{
     Next, Observed, choose,
     clock::last_step,
     counting::{discounted, expected, opens, unseen},
-    telling::told,
+    status::told,
 };
 use crate::{
     api::{RouteReflectorSet, route_reflector_set::Gate},
     route_reflector::{
-        actual::Ground,
+        election,
         memory::{Memory, Told},
-        planner,
         settings::Settings,
         steps::{self, Goal, Step},
+        topology::Ground,
     },
 };
 
@@ -39,8 +39,8 @@ pub fn restoration(settings: &Settings, ground: &Ground) -> Goal {
 }
 
 /// The peers that are there, and the bridge.
-fn kept(settings: &Settings, ground: &Ground) -> Vec<planner::PeerSpec> {
-    let ours = ground.ours.iter().map(|(name, peer)| planner::PeerSpec {
+fn kept(settings: &Settings, ground: &Ground) -> Vec<election::PeerSpec> {
+    let ours = ground.ours.iter().map(|(name, peer)| election::PeerSpec {
         name: name.clone(),
         node_selector: peer.node_selector.clone(),
         peer_selector: peer.peer_selector.clone(),

@@ -2,7 +2,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{api::RouteReflectorSet, route_reflector::planner::Rules};
+use crate::{api::RouteReflectorSet, route_reflector::election::Rules};
 
 /// The variables as `NAME=value`, without their common prefix.
 fn told(variables: &[(&str, &str)]) -> Result<String, Wrong> {

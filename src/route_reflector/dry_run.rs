@@ -10,13 +10,13 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::{
-    actual::Ground,
+    bgp_model::{Change, Fabric, Rule},
     datastore::{CalicoPeer, Snapshot},
-    fabric::{Change, Fabric, Rule},
     memory::Memory,
     plan::{self, Calico, Fitness, Next, Observed},
     settings::Settings,
     steps::{NodeWrite, Step, Write},
+    topology::Ground,
 };
 use crate::{
     api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},

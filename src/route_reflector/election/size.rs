@@ -8,7 +8,7 @@ use super::{Rules, Slot, cluster_ids::MOST_IDS};
 use crate::{
     api::route_reflector_set::{IdScope, Topology},
     route_reflector::{
-        fabric::{Cluster, Paths},
+        bgp_model::{Cluster, Paths},
         steps::BRIDGE,
     },
 };

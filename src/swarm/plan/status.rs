@@ -14,7 +14,7 @@ use crate::{
         handover::{Counts, Epoch, Share, Step, Waiting, Why},
         memory::Granted,
         report::notice,
-        told::{Told, Worker},
+        snapshot::{Told, Worker},
         weights,
         workers::{self, epoch_of},
     },

@@ -8,12 +8,12 @@ use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Topology},
     nodes::{Readiness, Speaker},
     route_reflector::{
-        actual::Ground,
-        planner::{self, Member, Previous, PreviousSlot, Refusal, Rules, Target},
+        election::{self, Member, Previous, PreviousSlot, Refusal, Rules, Target},
         report,
         settings::Settings,
         steps::{self, Goal, Step},
         taints,
+        topology::Ground,
     },
     selector::Selector,
 };
@@ -49,7 +49,7 @@ pub fn decide(
     let members = members(settings, observed, ground, &unfit_since);
     let previous = previous(set, ground);
     let towards = |rules: &Rules| -> Result<Decision, Refusal> {
-        let target = planner::target(rules, &members, &previous)?;
+        let target = election::target(rules, &members, &previous)?;
         let goal = goal(settings, ground, &previous, &target);
         let left = steps::pending(ground, &goal);
         let unsound = if left.is_empty() { None } else { steps::sound(ground, &goal).err() };

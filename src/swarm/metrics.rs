@@ -38,21 +38,22 @@ impl Collector for Gauges {
             return Ok(());
         }
         let now = Instant::now();
-        let gauge = |encoder: &mut DescriptorEncoder,
-                     name: &str,
-                     help: &str,
-                     of: &dyn Fn(&super::told::Told) -> Vec<Series<'_, f64>>| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for ((namespace, name), told) in &all {
-                for (labels, value) in of(told) {
-                    let mut every = vec![("namespace", namespace.as_str()), ("name", name)];
-                    every.extend(labels);
-                    let value = ConstGauge::new(value);
-                    value.encode(family.encode_family(&every.as_slice())?)?;
+        let gauge =
+            |encoder: &mut DescriptorEncoder,
+             name: &str,
+             help: &str,
+             of: &dyn Fn(&super::snapshot::Told) -> Vec<Series<'_, f64>>| {
+                let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+                for ((namespace, name), told) in &all {
+                    for (labels, value) in of(told) {
+                        let mut every = vec![("namespace", namespace.as_str()), ("name", name)];
+                        every.extend(labels);
+                        let value = ConstGauge::new(value);
+                        value.encode(family.encode_family(&every.as_slice())?)?;
+                    }
                 }
-            }
-            Ok::<_, fmt::Error>(())
-        };
+                Ok::<_, fmt::Error>(())
+            };
         gauge(
             &mut encoder,
             "traffic_operator_swarm_streams",
@@ -82,7 +83,7 @@ impl Collector for Gauges {
             "Workers that are to have streams, those with a ready pod, those not known to run their list, those whose \
              answers are not signed",
             &|told| {
-                let number = |is: &dyn Fn(&super::told::Worker) -> bool| {
+                let number = |is: &dyn Fn(&super::snapshot::Worker) -> bool| {
                     count(told.workers.iter().filter(|worker| is(worker)).count())
                 };
                 vec![

@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     Leave, Leaving, Previous, Roll, Rules, Slot,
+    candidates::{Rank, Standing},
     layout::{self, Layout},
-    roll::{Rank, Standing},
     size,
     zones::spread,
 };

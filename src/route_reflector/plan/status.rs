@@ -8,7 +8,7 @@ use super::{
     Counts,
     counting::{discounted, expected},
 };
-use crate::route_reflector::{actual::Ground, fabric::Rule, gate::few, memory::Told};
+use crate::route_reflector::{bgp_model::Rule, gate::few, memory::Told, topology::Ground};
 
 /// What is there: by the sessions that are configured, and by what the gate has counted. What is to be,
 /// callers add.

@@ -1,8 +1,8 @@
 //! The sizes that are admitted, held against whole fabrics.
 use super::*;
 use crate::route_reflector::{
-    fabric::{Cluster as Ids, Fabric, Labels, Local, Node, Paths, Peer, Remote, Rule, Selector},
-    planner::{peers, size},
+    bgp_model::{Cluster as Ids, Fabric, Labels, Local, Node, Paths, Peer, Remote, Rule, Selector},
+    election::{peers, size},
     steps::{BRIDGE, slot_selector},
 };
 

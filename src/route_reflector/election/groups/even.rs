@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::Group;
-use crate::{placement::hash, route_reflector::planner::Slot};
+use crate::{placement::hash, route_reflector::election::Slot};
 
 /// What is dealt.
 struct Deal<'a> {

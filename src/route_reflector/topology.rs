@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
+    bgp_model::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
     datastore::{CalicoPeer, ListenPorts, Snapshot},
-    fabric::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
     families::{Addresses, Families},
     steps::{Goal, Step, Write},
 };

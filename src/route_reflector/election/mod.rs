@@ -23,6 +23,7 @@ use std::{
 
 use crate::api::route_reflector_set::Topology;
 
+mod candidates;
 mod choice;
 mod cluster_ids;
 mod count;
@@ -31,7 +32,6 @@ mod layout;
 mod peers;
 mod ratio;
 mod refusal;
-mod roll;
 mod rules;
 mod size;
 mod zones;
@@ -46,8 +46,8 @@ pub use ratio::{InvalidRatio, Ratio};
 pub use refusal::Refusal;
 pub use rules::{Ids, Rules};
 
+use candidates::Roll;
 use choice::Fitted;
-use roll::Roll;
 
 /// A node, as far as it matters here.
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]

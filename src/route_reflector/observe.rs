@@ -9,13 +9,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 
 use super::{
-    Others, Question, RouteReflectorReconciler,
-    actual::Ground,
-    claims, datastore,
+    Others, Question, RouteReflectorReconciler, conflict, datastore,
     gate::{self, Asked, Measured, Wanted},
     memory::Memory,
     plan::{self, Calico, Fitness, Observed},
     settings::Settings,
+    topology::Ground,
     workloads,
 };
 use crate::{
@@ -134,7 +133,7 @@ impl RouteReflectorReconciler {
         let sets = all.iter().map(|other| other.name_any()).collect();
         let mut observed = Observed {
             now: Timestamp::now(),
-            held: claims::held(set, readable()),
+            held: conflict::held(set, readable()),
             settings: Settings::of(set).map_err(|error| error.to_string()),
             speakers: vec![],
             ground: Err(Calico { reason: "Unknown", text: "not read".into() }),

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::planner::{Pool, Ratio};
+use super::election::{Pool, Ratio};
 use crate::api::route_reflector_set::Rounding;
 
 #[cfg(test)]
