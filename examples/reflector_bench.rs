@@ -17,7 +17,7 @@ use traffic_operator::{
     route_reflector::{
         bgp_model::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
         datastore::Snapshot,
-        dry_run::{Stage, rehearse},
+        dry_run::{Stage, simulate},
         election::{Member, Previous, PreviousSlot, Rules, Target, target},
     },
 };
@@ -89,7 +89,7 @@ fn ways() -> anyhow::Result<()> {
         let mut stage = stage();
         let mut go = || {
             let start = Instant::now();
-            let way = rehearse(&set, &mut stage, None, Arc::default(), Timestamp::now());
+            let way = simulate(&set, &mut stage, None, Arc::default(), Timestamp::now());
             let way = way.map_err(|error| anyhow::anyhow!(error.to_text()))?;
             ensure!(way.refused.is_none(), "{topology}: {:?}", way.refused);
             anyhow::Ok((way, start.elapsed()))

@@ -119,29 +119,29 @@ fn swarms(args: &SwarmArgs) -> anyhow::Result<()> {
 fn reflectors(args: &ReflectorArgs) -> anyhow::Result<()> {
     let text = documents::read(&args.file)?;
     let sets = spec::read_reflectors(&text).with_context(|| args.file.clone())?;
-    let rehearsals = output::block_on(async {
+    let runs = output::block_on(async {
         let client = args.cluster.access().reading().await?;
         let population = Population::of_cluster(&client).await?;
         let Population::Cluster(nodes) = population else { return Ok(vec![]) };
-        let mut rehearsals = Vec::new();
+        let mut runs = Vec::new();
         for set in &sets {
             let name = set.metadata.name.clone().unwrap_or_default();
-            let rehearsal =
-                route_reflector::rehearse(&client, &nodes, &args.operator_namespace, set).await;
-            let rehearsal = rehearsal.map_err(|error| anyhow::anyhow!(error.to_text()));
-            rehearsals.push(rehearsal.with_context(|| format!("RouteReflectorSet {name}"))?);
+            let run =
+                route_reflector::simulate(&client, &nodes, &args.operator_namespace, set).await;
+            let run = run.map_err(|error| anyhow::anyhow!(error.to_text()));
+            runs.push(run.with_context(|| format!("RouteReflectorSet {name}"))?);
         }
-        Ok(rehearsals)
+        Ok(runs)
     })?;
     match args.output {
         TextOrJson::Text => {
-            let texts: Vec<_> = rehearsals.iter().map(reflector_dry_run::text).collect();
+            let texts: Vec<_> = runs.iter().map(reflector_dry_run::text).collect();
             output::text(&texts.join("\n"))?;
         }
-        TextOrJson::Json => output::json(&rehearsals)?,
+        TextOrJson::Json => output::json(&runs)?,
     }
-    let refused = rehearsals.iter().find_map(|rehearsal| {
-        rehearsal.refused.as_ref().map(|why| format!("RouteReflectorSet {}: {why}", rehearsal.name))
+    let refused = runs.iter().find_map(|run| {
+        run.refused.as_ref().map(|why| format!("RouteReflectorSet {}: {why}", run.name))
     });
     refused.map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
 }

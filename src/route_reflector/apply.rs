@@ -182,7 +182,7 @@ fn notices(step: &Step) -> Vec<Notice> {
             let gone = gone.map(|names| notice("PeerDeleted", format!("deleted {names}"), None));
             written.into_iter().chain(gone).collect()
         }
-        Step::Mark { why, slots } => slots
+        Step::Promote { why, slots } => slots
             .iter()
             .map(|slot| {
                 let (reason, verb) = match why {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::{
     RouteReflectorReconciler,
     datastore::Session,
-    memory::Told,
+    memory::Figures,
     plan::{self, Desired, Next, Observed},
 };
 use crate::{
@@ -20,26 +20,26 @@ impl RouteReflectorReconciler {
         observed: &mut Observed,
     ) -> Result<Vec<Notice>, Error> {
         let settings = observed.settings.clone().map_err(Error::Invalid)?;
-        let session = match &observed.ground {
+        let session = match &observed.bgp {
             Ok((snapshot, _)) => snapshot.session(),
             Err(_) => Session::default(),
         };
-        let ground = match &observed.ground {
+        let bgp = match &observed.bgp {
             Ok((snapshot, _)) if snapshot.locked => {
                 let text = "Calico is migrating its datastore".to_owned();
                 return Err(Error::Pending("DatastoreLocked", text));
             }
-            Ok((snapshot, ground)) => match &snapshot.stale {
+            Ok((snapshot, bgp)) => match &snapshot.stale {
                 Some(stale) => {
                     return Err(Error::Pending("DatastoreUnreachable", stale.to_string()));
                 }
-                None => ground,
+                None => bgp,
             },
             // There is nothing that could be restored.
             Err(calico) if calico.reason == "CalicoNotFound" => return Ok(vec![]),
             Err(calico) => return Err(Error::Pending(calico.reason, calico.text.clone())),
         };
-        let plan::Back { goal, next, told } = plan::back(set, observed, &settings, ground);
+        let plan::Back { goal, next, figures } = plan::back(set, observed, &settings, bgp);
         let datastore = self.datastore(set)?;
         let now = observed.now;
         let mut memory = observed.memory.clone();
@@ -47,7 +47,7 @@ impl RouteReflectorReconciler {
             Next::Wait(..) | Next::Refuse(..) => memory.shut_since.or(Some(now)),
             _ => None,
         };
-        memory.told = Arc::new(Told { waiting_since: memory.shut_since, ..told });
+        memory.figures = Arc::new(Figures { waiting_since: memory.shut_since, ..figures });
         let waited = plan::waited(&memory, now);
         let mut desired = Desired::default();
         let text = match next {
@@ -63,19 +63,19 @@ impl RouteReflectorReconciler {
             }
             Next::Take(step) => {
                 let text = step.to_string();
-                let writes = ground.writes(&step, &goal);
+                let writes = bgp.writes(&step, &goal);
                 desired.step = Some((step, writes));
                 desired.session = session;
                 text
             }
             Next::Wait(step, why) => {
-                desired.statuses = plan::asked(&settings, ground, &memory, set);
+                desired.statuses = plan::asked(&settings, bgp, &memory, set);
                 format!("{step}: {why}")
             }
             Next::Refuse(step, why) => plan::refusal(step.as_ref(), &why),
         };
         desired.memory = Some(memory);
-        if waited > settings.timeout && ground.fabric.mesh() {
+        if waited > settings.timeout && bgp.fabric.mesh() {
             self.write(set, &datastore, Desired::default()).await?;
             let note = format!(
                 "the mesh is on, but reflectors and peers are left, since it could not be verified: {text}"

@@ -16,7 +16,7 @@ use super::{
     plan::{self, Calico, Fitness, Next, Observed},
     settings::Settings,
     steps::{NodeWrite, Step, Write},
-    topology::Ground,
+    topology::BgpTopology,
 };
 use crate::{
     api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
@@ -103,16 +103,16 @@ impl Stage {
 
     /// Everything put together.
     #[must_use]
-    pub fn ground(&self, keys: (&str, &str), set: &str) -> Ground {
+    pub fn bgp(&self, keys: (&str, &str), set: &str) -> BgpTopology {
         let sets = BTreeSet::from([set.to_owned()]);
-        Ground::new(&self.speakers, &self.snapshot, keys, set, &sets)
+        BgpTopology::new(&self.speakers, &self.snapshot, keys, set, &sets)
     }
 }
 
 /// What a network carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct NetworkSummary {
     /// Sessions between nodes.
     pub sessions: u64,
     /// Ordered pairs of nodes without a route, by RFC 4456.
@@ -131,7 +131,7 @@ pub struct Verdict {
     pub mesh: bool,
 }
 
-impl Verdict {
+impl NetworkSummary {
     fn of(fabric: &Fabric) -> Self {
         let paths = fabric.paths(Rule::Bird);
         let worst = fabric.worst_without_one(Rule::Rfc);
@@ -151,7 +151,7 @@ impl Verdict {
 /// One step of the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rehearsed {
+pub struct DryStep {
     /// What is written.
     pub step: &'static str,
     /// In words.
@@ -182,7 +182,7 @@ pub struct Reflector {
 /// The whole way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rehearsal {
+pub struct DryRun {
     /// The set.
     pub name: String,
     /// Where Calico's objects are.
@@ -196,26 +196,26 @@ pub struct Rehearsal {
     /// Who reflects in the end.
     pub reflectors: Vec<Reflector>,
     /// The steps.
-    pub steps: Vec<Rehearsed>,
+    pub steps: Vec<DryStep>,
     /// Why the way ends before its end, if it does.
     pub refused: Option<String>,
     /// What is carried now.
-    pub before: Verdict,
+    pub before: NetworkSummary,
     /// What is carried in the end.
-    pub after: Verdict,
+    pub after: NetworkSummary,
 }
 
 /// Goes the whole way; in the end `stage` is as it would be.
 ///
 /// # Errors
 /// What is wrong with the spec, or with what it asks of these nodes.
-pub fn rehearse(
+pub fn simulate(
     set: &RouteReflectorSet,
     stage: &mut Stage,
     fitness: Option<Fitness>,
     workloads: Arc<BTreeMap<Arc<str>, u32>>,
     now: Timestamp,
-) -> Result<Rehearsal, Error> {
+) -> Result<DryRun, Error> {
     let settings = Settings::of(set)?;
     let name = set.name_any();
     let label = (&*settings.label.0, &*settings.label.1);
@@ -225,7 +225,7 @@ pub fn rehearse(
         held: None,
         settings: Ok(settings.clone()),
         speakers: vec![],
-        ground: Err(Calico { reason: "Unknown", text: String::new() }),
+        bgp: Err(Calico { reason: "Unknown", text: String::new() }),
         fitness,
         measured: None,
         memory: Memory {
@@ -233,15 +233,15 @@ pub fn rehearse(
             ..Memory::default()
         },
     };
-    let before = Verdict::of(&stage.ground(settings.keys(), &name).fabric);
+    let before = NetworkSummary::of(&stage.bgp(settings.keys(), &name).fabric);
     let mut steps = vec![];
     let mut refused = None;
     loop {
-        let ground = stage.ground(settings.keys(), &name);
+        let bgp = stage.bgp(settings.keys(), &name);
         observed.speakers.clone_from(&stage.speakers);
-        let decision = plan::decide(&set, &observed, &settings, &ground)
+        let decision = plan::decide(&set, &observed, &settings, &bgp)
             .map_err(|refusal| Error::Invalid(refusal.to_string()))?;
-        let taken = decision.goal.peers.iter().find(|peer| ground.taken.contains(&peer.name));
+        let taken = decision.goal.peers.iter().find(|peer| bgp.taken.contains(&peer.name));
         if let Some(peer) = taken {
             refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
         } else if decision.target.freeze.is_some() {
@@ -253,18 +253,18 @@ pub fn rehearse(
             Next::Done
         } else {
             let unsound = decision.unsound.as_ref();
-            plan::choose(&ground, &decision.goal, &decision.left, unsound, |_| Ok(()))
+            plan::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()))
         };
         let Next::Take(step) = next else {
             if let Next::Refuse(step, why) = next {
                 refused = Some(plan::refusal(step.as_ref(), &why));
             }
             let target = decision.target;
-            return Ok(Rehearsal {
+            return Ok(DryRun {
                 name,
                 datastore: stage.snapshot.flavour,
                 topology: target.topology.as_str(),
-                nodes: ground.nodes.len(),
+                nodes: bgp.nodes.len(),
                 desired: target.desired,
                 reflectors: target
                     .slots
@@ -279,40 +279,40 @@ pub fn rehearse(
                 steps,
                 refused,
                 before,
-                after: Verdict::of(&ground.fabric),
+                after: NetworkSummary::of(&bgp.fabric),
             });
         };
-        let after = step.after(&ground.fabric, label.0, label.1);
+        let after = step.after(&bgp.fabric, label.0, label.1);
         let changed = step.changed();
-        let lost = Change::new(&ground.fabric, &after, &changed).lost(Rule::Rfc).pairs;
-        steps.push(Rehearsed {
+        let lost = Change::new(&bgp.fabric, &after, &changed).lost(Rule::Rfc).pairs;
+        steps.push(DryStep {
             step: step.word(),
             text: step.to_string(),
             interrupted: changed.iter().map(ToString::to_string).collect(),
             lost,
             gated: step.needs_gate(),
         });
-        set.status = Some(plan::remembered(&set, &decision, &ground, now));
+        set.status = Some(plan::remembered(&set, &decision, &bgp, now));
         stage.take(&step, label, &name);
     }
 }
 
 /// For people.
 #[must_use]
-pub fn text(rehearsal: &Rehearsal) -> String {
+pub fn text(run: &DryRun) -> String {
     let mut text = String::new();
-    let Rehearsal { name, datastore, topology, nodes, desired, .. } = rehearsal;
+    let DryRun { name, datastore, topology, nodes, desired, .. } = run;
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
         "RouteReflectorSet {name} on {nodes} nodes ({datastore}): {desired} reflectors, topology {topology}\n"
     );
     let _ = writeln!(text, "slot  node                            zone              cluster id");
-    for Reflector { slot, node, zone, cluster_id } in &rehearsal.reflectors {
+    for Reflector { slot, node, zone, cluster_id } in &run.reflectors {
         let _ = writeln!(text, "{slot:<4}  {node:<30}  {zone:<16}  {cluster_id}");
     }
-    let _ = writeln!(text, "\n{} steps:", rehearsal.steps.len());
-    for (i, step) in rehearsal.steps.iter().enumerate() {
+    let _ = writeln!(text, "\n{} steps:", run.steps.len());
+    for (i, step) in run.steps.iter().enumerate() {
         let gate = if step.gated { ", once all sessions are established" } else { "" };
         let lost = if step.lost > 0 {
             format!("; {} pairs of other nodes lose routes", step.lost)
@@ -321,11 +321,11 @@ pub fn text(rehearsal: &Rehearsal) -> String {
         };
         let _ = writeln!(text, "{:>4}  {}{gate}{lost}", i + 1, step.text);
     }
-    if let Some(refused) = &rehearsal.refused {
+    if let Some(refused) = &run.refused {
         let _ = writeln!(text, "\nand no further: {refused}");
     }
     let _ = writeln!(text, "\n                                       now      then");
-    let (now, then) = (&rehearsal.before, &rehearsal.after);
+    let (now, then) = (&run.before, &run.after);
     for (what, now, then) in [
         ("sessions", now.sessions, then.sessions),
         ("pairs without a route (RFC 4456)", now.missing, then.missing),

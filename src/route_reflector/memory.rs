@@ -31,7 +31,7 @@ pub struct Memory {
     /// What was refused last: told once.
     pub refused: Option<String>,
     /// What metrics tell.
-    pub told: Arc<Told>,
+    pub figures: Arc<Figures>,
     /// What was done, counted since this process began to look.
     pub counters: Counters,
 }
@@ -47,7 +47,7 @@ pub struct Counters {
 
 /// What was decided last.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Figures {
     /// How many reflectors there are to be, by zone.
     pub desired: BTreeMap<Arc<str>, usize>,
     /// How many there are, by zone and state.
@@ -106,12 +106,12 @@ impl Memories {
 
     /// What is told of each.
     #[must_use]
-    pub fn told(&self) -> BTreeMap<String, (Arc<Told>, Counters)> {
+    pub fn figures(&self) -> BTreeMap<String, (Arc<Figures>, Counters)> {
         let all = self.all();
-        let told = all.iter().map(|(name, memory)| {
-            (name.clone(), (Arc::clone(&memory.told), memory.counters.clone()))
+        let figures = all.iter().map(|(name, memory)| {
+            (name.clone(), (Arc::clone(&memory.figures), memory.counters.clone()))
         });
-        told.collect()
+        figures.collect()
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Memory>> {

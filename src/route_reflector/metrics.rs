@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 
 use super::{
-    memory::{Counters, Memories, Told},
+    memory::{Counters, Figures, Memories},
     plan::seconds,
 };
 
@@ -38,14 +38,14 @@ fn large(number: u64) -> f64 {
 /// The counters of one set as series.
 type Counted = dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)>;
 
-type Gauge = (&'static str, &'static str, fn(&Told, f64) -> Vec<Series<'_>>);
+type Gauge = (&'static str, &'static str, fn(&Figures, f64) -> Vec<Series<'_>>);
 
 const GAUGES: [Gauge; 10] = [
     (
         "traffic_operator_routereflector_slots",
         "Reflectors of a RouteReflectorSet by zone and state: serving, notready, leaving",
-        |told, _| {
-            let slots = told.slots.iter();
+        |figures, _| {
+            let slots = figures.slots.iter();
             let series = slots.map(|((zone, state), number)| {
                 (vec![("zone", &**zone), ("state", *state)], count(*number))
             });
@@ -55,54 +55,56 @@ const GAUGES: [Gauge; 10] = [
     (
         "traffic_operator_routereflector_desired",
         "Reflectors that there are to be, by zone",
-        |told, _| {
-            let desired = told.desired.iter();
+        |figures, _| {
+            let desired = figures.desired.iter();
             desired.map(|(zone, number)| (vec![("zone", &**zone)], count(*number))).collect()
         },
     ),
     (
         "traffic_operator_routereflector_mesh",
         "1 while Calico's node-to-node mesh is on",
-        |told, _| vec![(vec![], f64::from(u8::from(told.mesh)))],
+        |figures, _| vec![(vec![], f64::from(u8::from(figures.mesh)))],
     ),
     (
         "traffic_operator_routereflector_routes_missing",
         "Ordered pairs of nodes of which the first has no route of the second, by the sessions that are configured: now, and with the one reflector down that costs most",
-        |told, _| {
+        |figures, _| {
             vec![
-                (vec![("down", "none")], large(told.missing)),
-                (vec![("down", "worst")], large(told.missing_without_one)),
+                (vec![("down", "none")], large(figures.missing)),
+                (vec![("down", "worst")], large(figures.missing_without_one)),
             ]
         },
     ),
     (
         "traffic_operator_routereflector_clients_at_risk",
         "Clients with fewer than two established sessions; absent while none is measured",
-        |told, _| told.at_risk.map(|number| (vec![], count(number))).into_iter().collect(),
+        |figures, _| figures.at_risk.map(|number| (vec![], count(number))).into_iter().collect(),
     ),
     (
         "traffic_operator_routereflector_clients_without_sessions",
         "Ready clients without any established session, which no step waits for; absent while none is measured",
-        |told, _| told.silent.map(|number| (vec![], count(number))).into_iter().collect(),
+        |figures, _| figures.silent.map(|number| (vec![], count(number))).into_iter().collect(),
     ),
     (
         "traffic_operator_routereflector_foreign_bgppeers",
         "BGPPeers that are not ours",
-        |told, _| vec![(vec![], count(told.foreign))],
+        |figures, _| vec![(vec![], count(figures.foreign))],
     ),
     (
         "traffic_operator_routereflector_paths",
         "Paths in the largest table of a node, estimated from the sessions",
-        |told, _| vec![(vec![], large(told.paths))],
+        |figures, _| vec![(vec![], large(figures.paths))],
     ),
-    ("traffic_operator_routereflector_steps_left", "Steps that are left to be done", |told, _| {
-        vec![(vec![], count(told.steps_left))]
-    }),
+    (
+        "traffic_operator_routereflector_steps_left",
+        "Steps that are left to be done",
+        |figures, _| vec![(vec![], count(figures.steps_left))],
+    ),
     (
         "traffic_operator_routereflector_waiting_seconds",
         "For how long the next step has been waiting for its sessions",
-        |told, now| {
-            let waited = told.waiting_since.map_or(0.0, |since| (now - seconds(since)).max(0.0));
+        |figures, now| {
+            let waited = figures.waiting_since.map_or(0.0, |since| (now - seconds(since)).max(0.0));
             vec![(vec![], waited)]
         },
     ),
@@ -110,15 +112,15 @@ const GAUGES: [Gauge; 10] = [
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let all = self.0.told();
+        let all = self.0.figures();
         if all.is_empty() {
             return Ok(());
         }
         let now = seconds(Timestamp::now());
         for (metric, help, of) in GAUGES {
             let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
-            for (name, (told, _)) in &all {
-                for (labels, value) in of(told, now) {
+            for (name, (figures, _)) in &all {
+                for (labels, value) in of(figures, now) {
                     let mut every = vec![("name", name.as_str())];
                     every.extend(labels);
                     let value = ConstGauge::new(value);

@@ -165,12 +165,12 @@ impl RouteReflectorReconciler {
 ///
 /// # Errors
 /// What is wrong with the spec, or why the cluster cannot be read.
-pub async fn rehearse(
+pub async fn simulate(
     client: &kube::Client,
     nodes: &NodeStore,
     namespace: &str,
     set: &RouteReflectorSet,
-) -> Result<dry_run::Rehearsal, Error> {
+) -> Result<dry_run::DryRun, Error> {
     // A fence that is shut: nothing is written.
     let fence = Fence::default();
     let datastore = Datastore::new(client.clone(), namespace, &set.spec.datastore, &fence)?;
@@ -180,7 +180,7 @@ pub async fn rehearse(
     let mut stage = dry_run::Stage { speakers: nodes.speakers(), snapshot };
     let fitness = observe::fitness(client, nodes, set).await?;
     let workloads = Arc::new(workloads::count(client).await?);
-    dry_run::rehearse(set, &mut stage, fitness, workloads, Timestamp::now())
+    dry_run::simulate(set, &mut stage, fitness, workloads, Timestamp::now())
 }
 
 impl Reconciler for RouteReflectorReconciler {

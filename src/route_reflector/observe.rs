@@ -14,7 +14,7 @@ use super::{
     memory::Memory,
     plan::{self, Calico, Fitness, Observed},
     settings::Settings,
-    topology::Ground,
+    topology::BgpTopology,
     workloads,
 };
 use crate::{
@@ -29,16 +29,16 @@ const COUNTED: Duration = Duration::from_mins(10);
 
 impl RouteReflectorReconciler {
     /// Everything that is there.
-    async fn ground(
+    async fn bgp(
         &self,
         set: &RouteReflectorSet,
         settings: &Settings,
         sets: &BTreeSet<String>,
-    ) -> Result<(Arc<datastore::Snapshot>, Ground), datastore::Error> {
+    ) -> Result<(Arc<datastore::Snapshot>, BgpTopology), datastore::Error> {
         let snapshot = self.datastore(set)?.read().await?;
         let speakers = self.nodes.speakers();
-        let ground = Ground::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
-        Ok((snapshot, ground))
+        let bgp = BgpTopology::new(&speakers, &snapshot, settings.keys(), &set.name_any(), sets);
+        Ok((snapshot, bgp))
     }
 
     /// Which sessions are established, by node.
@@ -46,7 +46,7 @@ impl RouteReflectorReconciler {
         &self,
         set: &RouteReflectorSet,
         settings: &Settings,
-        ground: &Ground,
+        bgp: &BgpTopology,
         (leaving, deleting): (&BTreeSet<Arc<str>>, bool),
         interval: Duration,
     ) -> Option<Result<Arc<Measured>, String>> {
@@ -57,8 +57,8 @@ impl RouteReflectorReconciler {
             return Some(Err(text));
         }
         let wanted = settings.query.is_none().then(|| {
-            let discounted = plan::discounted(ground, leaving);
-            Arc::new(plan::expected(ground, &discounted, deleting))
+            let discounted = plan::discounted(bgp, leaving);
+            Arc::new(plan::expected(bgp, &discounted, deleting))
         });
         let nothing = Wanted::default();
         let built_in = || gate::query(&self.exporters, wanted.as_deref().unwrap_or(&nothing));
@@ -136,7 +136,7 @@ impl RouteReflectorReconciler {
             held: conflict::held(set, readable()),
             settings: Settings::of(set).map_err(|error| error.to_string()),
             speakers: vec![],
-            ground: Err(Calico { reason: "Unknown", text: "not read".into() }),
+            bgp: Err(Calico { reason: "Unknown", text: "not read".into() }),
             fitness: None,
             measured: None,
             memory: self.memories.get(&name),
@@ -148,8 +148,8 @@ impl RouteReflectorReconciler {
         }
         observed.speakers = self.nodes.speakers();
         observed.fitness = fitness(&self.client, &self.nodes, set).await?;
-        observed.ground = match self.ground(set, &settings, &sets).await {
-            Ok(ground) => Ok(ground),
+        observed.bgp = match self.bgp(set, &settings, &sets).await {
+            Ok(bgp) => Ok(bgp),
             Err(datastore::Error::Kube { action, source }) => {
                 return Err(Error::Kube { action, source });
             }
@@ -167,16 +167,16 @@ impl RouteReflectorReconciler {
             sketch = plan::sketch(set, &observed, deleting);
         }
         // They are Calico's objects too.
-        if !matches!(&observed.ground, Ok((snapshot, _)) if snapshot.stale.is_some()) {
+        if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
             self.reports(set, &mut observed.memory).await?;
         }
         // On the way back to the mesh its sessions matter when nobody reflects any more.
-        if let Ok((_, ground)) = &observed.ground
-            && (deleting || ground.reflectors().next().is_some())
+        if let Ok((_, bgp)) = &observed.bgp
+            && (deleting || bgp.reflectors().next().is_some())
         {
             let interval = if sketch.moves { plan::TRY } else { plan::PERIOD };
             observed.measured =
-                self.measure(set, &settings, ground, (&sketch.leaving, deleting), interval).await;
+                self.measure(set, &settings, bgp, (&sketch.leaving, deleting), interval).await;
         }
         Ok(observed)
     }

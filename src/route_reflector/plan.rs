@@ -11,11 +11,11 @@ use super::{
     datastore,
     election::Target,
     gate::{Measured, Shut},
-    memory::{Memory, Told},
+    memory::{Figures, Memory},
     report,
     settings::Settings,
     steps::{self, Goal, Step, Why, Write},
-    topology::{Ground, Marks},
+    topology::{BgpTopology, ReflectorLabels},
 };
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
@@ -36,8 +36,8 @@ use clock::{elapsed, known_step, last_step};
 pub use clock::{seconds, waited, whole};
 pub use counting::{discounted, expected};
 use counting::{opens, unseen};
+use status::figures;
 pub use status::remarks;
-use status::told;
 pub use target::{Decision, decide, remembered};
 
 /// How long nothing changes before the network is looked at again: one scrape of most installations.
@@ -50,7 +50,7 @@ pub const TRY: Duration = Duration::from_secs(2);
 const NEXT: Duration = Duration::from_millis(250);
 
 /// What was read of Calico, and everything put together.
-pub type Read = (Arc<datastore::Snapshot>, Ground);
+pub type Read = (Arc<datastore::Snapshot>, BgpTopology);
 
 /// What Prometheus counted, or why it did not.
 pub type Counts = Result<Arc<Measured>, String>;
@@ -66,7 +66,7 @@ pub struct Observed {
     /// All nodes.
     pub speakers: Vec<Speaker>,
     /// Calico's objects, and everything put together.
-    pub ground: Result<Read, Calico>,
+    pub bgp: Result<Read, Calico>,
     /// What `candidates.fitnessRef` says.
     pub fitness: Option<Fitness>,
     /// What the gate says; `None` if nothing is to be asked.
@@ -134,8 +134,8 @@ pub fn plan(
     if set.spec.paused {
         return Ok(report::paused(set, &observed.memory));
     }
-    let (snapshot, ground) = match &observed.ground {
-        Ok((snapshot, ground)) => (snapshot, ground),
+    let (snapshot, bgp) = match &observed.bgp {
+        Ok((snapshot, bgp)) => (snapshot, bgp),
         Err(calico) => return Ok(report::unknown(set, calico)),
     };
     if settings.migrate && snapshot.mesh && !snapshot.only_of_mesh.is_empty() {
@@ -147,27 +147,30 @@ pub fn plan(
         return Ok(report::refused(set, observed.memory.clone(), &text));
     }
     let Decision { target, goal, left, unfit_since, unsound, refused } =
-        match decide(set, observed, &settings, ground) {
+        match decide(set, observed, &settings, bgp) {
             Ok(decision) => decision,
             Err(refusal) => {
                 let nobody = BTreeSet::new();
-                let told = Told {
-                    desired: observed.memory.told.desired.clone(),
-                    ..told(ground, &nobody, observed.measured.as_ref())
+                let figures = Figures {
+                    desired: observed.memory.figures.desired.clone(),
+                    ..figures(bgp, &nobody, observed.measured.as_ref())
                 };
-                let memory =
-                    Memory { told: Arc::new(told), shut_since: None, ..observed.memory.clone() };
+                let memory = Memory {
+                    figures: Arc::new(figures),
+                    shut_since: None,
+                    ..observed.memory.clone()
+                };
                 return Ok(report::refused(set, memory, &refusal.to_string()));
             }
         };
     let mut names = goal.peers.iter().map(|peer| &peer.name);
-    let taken = names.find(|name| ground.taken.contains(*name)).cloned();
+    let taken = names.find(|name| bgp.taken.contains(*name)).cloned();
     let mut view = View {
         set,
         observed,
         settings: &settings,
         snapshot,
-        ground,
+        bgp,
         target: &target,
         left,
         unsound,
@@ -190,7 +193,7 @@ pub(super) struct View<'a> {
     pub observed: &'a Observed,
     pub settings: &'a Settings,
     pub snapshot: &'a datastore::Snapshot,
-    pub ground: &'a Ground,
+    pub bgp: &'a BgpTopology,
     pub target: &'a Target,
     pub left: Vec<Step>,
     /// Why they are not gone for.
@@ -209,7 +212,7 @@ pub(super) struct View<'a> {
 /// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says whether the
 /// sessions are there that a step stands on.
 pub fn choose(
-    ground: &Ground,
+    bgp: &BgpTopology,
     goal: &Goal,
     left: &[Step],
     unsound: Option<&steps::Refused>,
@@ -222,8 +225,8 @@ pub fn choose(
     }
     let mut refused = None;
     for step in left.iter().flat_map(Step::tries) {
-        let after = step.after(&ground.fabric, &goal.label.0, &goal.label.1);
-        if let Err(why) = step.admit(&ground.fabric, &after) {
+        let after = step.after(&bgp.fabric, &goal.label.0, &goal.label.1);
+        if let Err(why) = step.admit(&bgp.fabric, &after) {
             refused.get_or_insert((step, why));
             continue;
         }
@@ -251,16 +254,16 @@ impl View<'_> {
         let leaving = self.leaving();
         let last = self.last_step();
         let gate = |_: &Step| {
-            let discounted = discounted(self.ground, &leaving);
-            let expected = expected(self.ground, &discounted, false);
+            let discounted = discounted(self.bgp, &leaving);
+            let expected = expected(self.bgp, &discounted, false);
             opens(self.settings, &expected, self.observed, last)
         };
         let unsound = self.unsound.as_ref();
         let Some(stale) = &self.snapshot.stale else {
-            return choose(self.ground, goal, &self.left, unsound, gate);
+            return choose(self.bgp, goal, &self.left, unsound, gate);
         };
         let nodes: Vec<Step> = self.left.iter().filter(|s| s.writes_nodes()).cloned().collect();
-        let next = choose(self.ground, goal, &nodes, unsound, gate);
+        let next = choose(self.bgp, goal, &nodes, unsound, gate);
         match self.left.iter().find(|step| !step.writes_nodes()) {
             Some(step) if matches!(next, Next::Done | Next::Refuse(..)) => {
                 Next::Wait(step.clone(), Shut::Datastore(stale.to_string()))
@@ -286,18 +289,18 @@ impl View<'_> {
         }
         let news = refusal != memory.refused;
         memory.refused = refusal;
-        let told = Told {
+        let figures = Figures {
             desired: if self.target.freeze.is_some() {
-                memory.told.desired.clone()
+                memory.figures.desired.clone()
             } else {
                 self.target.by_zone.clone()
             },
             steps_left: self.left.len(),
             waiting_since: memory.shut_since,
-            ..told(self.ground, &self.leaving(), self.observed.measured.as_ref())
+            ..figures(self.bgp, &self.leaving(), self.observed.measured.as_ref())
         };
         let (status, conditions, mut notices) =
-            report::report(&self, &told, &memory, known_step(self.set, &memory));
+            report::report(&self, &figures, &memory, known_step(self.set, &memory));
         if news && let Some(text) = &memory.refused {
             notices.push(Notice {
                 warning: true,
@@ -307,7 +310,7 @@ impl View<'_> {
             });
         }
         let step = match &self.next {
-            Next::Take(step) if writes => Some((step.clone(), self.ground.writes(step, goal))),
+            Next::Take(step) if writes => Some((step.clone(), self.bgp.writes(step, goal))),
             _ => None,
         };
         let statuses = match (&self.next, self.settings.gate) {
@@ -323,7 +326,7 @@ impl View<'_> {
             Next::Wait(..) if writes => TRY,
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
-        memory.told = Arc::new(told);
+        memory.figures = Arc::new(figures);
         let session = self.snapshot.session();
         let desired = Desired { step, session, statuses, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }
@@ -335,7 +338,8 @@ impl View<'_> {
         let left = |time: Duration, since: Timestamp| {
             time.checked_sub(elapsed(since, self.observed.now)).filter(|left| !left.is_zero())
         };
-        let reflects = |node: &Arc<str>| self.ground.marks(node).is_some_and(Marks::is_reflector);
+        let reflects =
+            |node: &Arc<str>| self.bgp.labels(node).is_some_and(ReflectorLabels::is_reflector);
         let speakers = self.observed.speakers.iter();
         let not_ready = speakers.filter_map(|speaker| match speaker.readiness {
             Readiness::NotReady(Some(since)) if reflects(&speaker.name) => {
@@ -349,8 +353,8 @@ impl View<'_> {
 
     /// The nodes whose `CalicoNodeStatus` is still wanted.
     fn asked(&self, memory: &Memory) -> Vec<Arc<str>> {
-        let discounted = discounted(self.ground, &self.leaving());
-        let expected = expected(self.ground, &discounted, false);
+        let discounted = discounted(self.bgp, &self.leaving());
+        let expected = expected(self.bgp, &discounted, false);
         unseen(&expected, memory, self.last_step())
     }
 }
@@ -375,16 +379,17 @@ pub struct Sketch {
 /// The same decision without the gate.
 #[must_use]
 pub fn sketch(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -> Sketch {
-    let (Ok(settings), Ok((_, ground))) = (&observed.settings, &observed.ground) else {
+    let (Ok(settings), Ok((_, bgp))) = (&observed.settings, &observed.bgp) else {
         return Sketch::default();
     };
     if deleting {
         return Sketch { moves: true, ..Sketch::default() };
     }
-    let Ok(Decision { target, left, .. }) = decide(set, observed, settings, ground) else {
+    let Ok(Decision { target, left, .. }) = decide(set, observed, settings, bgp) else {
         return Sketch::default();
     };
-    let promotes = |step: &Step| matches!(step, Step::Mark { why: Why::Repair | Why::Promote, .. });
+    let promotes =
+        |step: &Step| matches!(step, Step::Promote { why: Why::Repair | Why::Promote, .. });
     let chooses = left.iter().any(promotes);
     let leaving = target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect();
     Sketch { leaving, chooses, moves: !left.is_empty() }

@@ -6,10 +6,10 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use super::{
     bgp_model::Rule,
     election::Target,
-    memory::{Memory, Told},
+    memory::{Figures, Memory},
     plan::{self, Calico, Desired, Next, PERIOD, View},
     steps::Step,
-    topology::{Ground, Marks},
+    topology::{BgpTopology, ReflectorLabels},
 };
 use crate::{
     api::{
@@ -102,14 +102,14 @@ pub(super) fn refused(
 /// Status, conditions and events of a pass that decided.
 pub(super) fn report(
     view: &View<'_>,
-    told: &Told,
+    figures: &Figures,
     memory: &Memory,
     last_step: Option<Timestamp>,
 ) -> (RouteReflectorSetStatus, Vec<Verdict>, Vec<Notice>) {
     let ready = view
-        .ground
+        .bgp
         .reflectors()
-        .filter(|(node, _)| view.ground.fabric.node(node).is_some_and(|node| node.up));
+        .filter(|(node, _)| view.bgp.fabric.node(node).is_some_and(|node| node.up));
     let before = view.set.status.as_ref().map_or(0, |status| status.desired);
     let mut status = RouteReflectorSetStatus {
         slots: view.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
@@ -117,13 +117,13 @@ pub(super) fn report(
         desired: if view.target.freeze.is_some() { before } else { count(view.target.desired) },
         ready: count(ready.count()),
         phase: phase(view).into(),
-        mesh: Some(if told.mesh { "On" } else { "Off" }.into()),
+        mesh: Some(if figures.mesh { "On" } else { "Off" }.into()),
         datastore: Some(view.snapshot.flavour.into()),
         plan: steps(view),
         last_step_time: last_step.map(Time),
         ..RouteReflectorSetStatus::default()
     };
-    remember(&mut status, view.target, view.ground, &view.unfit_since, view.observed.now);
+    remember(&mut status, view.target, view.bgp, &view.unfit_since, view.observed.now);
     let conditions = vec![readiness(view), converged(view, memory), safe(view)];
     let mut notices = changes(view);
     if let Next::Wait(step, shut) = &view.next
@@ -170,13 +170,13 @@ fn phase(view: &View<'_>) -> &'static str {
 pub(super) fn remember(
     status: &mut RouteReflectorSetStatus,
     target: &Target,
-    ground: &Ground,
+    bgp: &BgpTopology,
     unfit_since: &BTreeMap<Arc<str>, Timestamp>,
     now: Timestamp,
 ) {
-    let slots = slots(&status.slots, target, ground, unfit_since, now);
+    let slots = slots(&status.slots, target, bgp, unfit_since, now);
     status.topology = Some(target.topology.as_str().into());
-    status.groups = groups(target, ground);
+    status.groups = groups(target, bgp);
     status.slots = slots;
 }
 
@@ -184,26 +184,26 @@ pub(super) fn remember(
 fn slots(
     before: &[SlotStatus],
     target: &Target,
-    ground: &Ground,
+    bgp: &BgpTopology,
     unfit_since: &BTreeMap<Arc<str>, Timestamp>,
     now: Timestamp,
 ) -> Vec<SlotStatus> {
     let before: BTreeMap<&str, &SlotStatus> =
         before.iter().map(|slot| (slot.node.as_str(), slot)).collect();
-    let reflectors = ground.reflectors().map(|(node, marks)| {
+    let reflectors = bgp.reflectors().map(|(node, labels)| {
         let aim = target.slots.iter().find(|slot| slot.node == *node);
         let leaving = target.leaving.iter().find(|leaving| leaving.node == *node);
         let planned = aim.map(|slot| slot.id).or(leaving.map(|leaving| leaving.slot));
-        let id = marks.slot.or(planned).map_or(-1, i64::from);
+        let id = labels.slot.or(planned).map_or(-1, i64::from);
         let known = before.get(&**node).filter(|slot| slot.id == id);
         let since = known.and_then(|slot| slot.since.clone());
-        let zone = ground.zone(node);
+        let zone = bgp.zone(node);
         let trouble = aim.and_then(|slot| slot.trouble);
         SlotStatus {
             id,
             node: node.to_string(),
             zone: zone.map(ToString::to_string),
-            cluster_id: marks.cluster_id.map(|id| id.to_string()),
+            cluster_id: labels.cluster_id.map(|id| id.to_string()),
             since: Some(since.unwrap_or(Time(now))),
             unfit_since: unfit_since.get(node).copied().map(Time),
             leaving: leaving.map(|leaving| leaving.reason).or(trouble).map(|r| r.as_str().into()),
@@ -212,7 +212,7 @@ fn slots(
     // Whose labels somebody has taken away is known only from here, until it has them again.
     let returning = target.slots.iter().filter_map(|slot| {
         let known = before.get(&*slot.node).filter(|known| known.id == i64::from(slot.id))?;
-        let reflects = ground.marks(&slot.node).is_none_or(Marks::is_reflector);
+        let reflects = bgp.labels(&slot.node).is_none_or(ReflectorLabels::is_reflector);
         (!reflects).then(|| (*known).clone())
     });
     let mut slots: Vec<_> = reflectors.chain(returning).collect();
@@ -220,10 +220,10 @@ fn slots(
     slots
 }
 
-fn groups(target: &Target, ground: &Ground) -> Vec<GroupStatus> {
+fn groups(target: &Target, bgp: &BgpTopology) -> Vec<GroupStatus> {
     let mut sizes: BTreeMap<&Arc<str>, i64> = BTreeMap::new();
-    for actual in ground.nodes.values() {
-        if let Some(group) = &actual.marks.group {
+    for actual in bgp.nodes.values() {
+        if let Some(group) = &actual.labels.group {
             *sizes.entry(group).or_default() += 1;
         }
     }
@@ -259,7 +259,7 @@ fn steps(view: &View<'_>) -> Vec<PlannedStep> {
                 let peers = writes.chain(deletes);
                 lines.extend(peers.map(|peer| line(None, None, Some(peer))));
             }
-            Step::Mark { slots, .. } => {
+            Step::Promote { slots, .. } => {
                 lines.extend(slots.iter().map(|s| line(Some(&s.node), Some(s.id), None)));
             }
             Step::Demote { nodes } => {
@@ -333,17 +333,17 @@ fn readiness(view: &View<'_>) -> Verdict {
         text.push_str(&bare.join(", "));
         text.push_str(" (set spec.password of all of them at once: it resets their sessions)");
     }
-    if !view.ground.differing.is_empty() {
+    if !view.bgp.differing.is_empty() {
         text.push_str(
             "; labels that Kubernetes and Calico's Nodes have differently are written again: ",
         );
-        text.push_str(&some(&view.ground.differing));
+        text.push_str(&some(&view.bgp.differing));
     }
-    if !view.ground.unreadable.is_empty() {
+    if !view.bgp.unreadable.is_empty() {
         text.push_str("; BGPPeers that cannot be read, and are not followed: ");
-        text.push_str(&view.ground.unreadable.join(", "));
+        text.push_str(&view.bgp.unreadable.join(", "));
     }
-    for remark in plan::remarks(view.ground, view.observed.measured.as_ref()) {
+    for remark in plan::remarks(view.bgp, view.observed.measured.as_ref()) {
         text.push_str("; ");
         text.push_str(&remark);
     }
@@ -381,7 +381,7 @@ fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
 }
 
 fn safe(view: &View<'_>) -> Verdict {
-    let fabric = &view.ground.fabric;
+    let fabric = &view.bgp.fabric;
     let no = |reason, text: String| verdict("RoutesSafe", Some(false), reason, text);
     let missing = fabric.missing(Rule::Bird);
     if let Some((who, whose)) = missing.examples.first() {
@@ -436,7 +436,7 @@ fn changes(view: &View<'_>) -> Vec<Notice> {
     }
     let before = view.set.status.iter().flat_map(|status| &status.slots);
     for slot in before {
-        if !view.ground.nodes.contains_key(slot.node.as_str()) {
+        if !view.bgp.nodes.contains_key(slot.node.as_str()) {
             notices.push(Notice {
                 warning: true,
                 reason: "ReflectorGone",

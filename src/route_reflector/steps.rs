@@ -25,7 +25,7 @@ use std::{
 use super::{
     bgp_model::{Change, Fabric, Labels, Local, Node, Peer, Remote, Rule, Selector},
     election::{PeerSpec, Slot},
-    topology::{Ground, Marks},
+    topology::{BgpTopology, ReflectorLabels},
 };
 use crate::api::{GROUP_LABEL, SLOT_LABEL};
 
@@ -64,14 +64,14 @@ pub struct Goal {
 
 impl Goal {
     /// The network that is aimed at.
-    fn fabric(&self, ground: &Ground) -> Fabric {
+    fn fabric(&self, bgp: &BgpTopology) -> Fabric {
         let (key, value) = (&*self.label.0, &*self.label.1);
-        let nodes = ground.fabric.nodes().iter().map(|node| {
+        let nodes = bgp.fabric.nodes().iter().map(|node| {
             if let Some(slot) = self.slots.iter().find(|slot| slot.node == node.name) {
                 let labels = marked(&node.labels, key, value, slot.id);
                 return Node { labels, cluster_id: Some(slot.cluster_id), ..node.clone() };
             }
-            let ours = ground.marks(&node.name).is_some_and(Marks::is_reflector);
+            let ours = bgp.labels(&node.name).is_some_and(ReflectorLabels::is_reflector);
             let group = self.groups.as_ref().and_then(|groups| groups.get(&node.name));
             let labels = if ours {
                 node.labels.with(&[
@@ -87,10 +87,10 @@ impl Goal {
             let cluster_id = node.cluster_id.filter(|_| !ours);
             Node { labels, cluster_id, ..node.clone() }
         });
-        let others = ground.fabric.peers().iter();
-        let others = others.filter(|peer| !ground.ours.contains_key(&*peer.name)).cloned();
+        let others = bgp.fabric.peers().iter();
+        let others = others.filter(|peer| !bgp.ours.contains_key(&*peer.name)).cloned();
         let peers = others.chain(self.peers.iter().filter_map(parsed));
-        let mesh = self.mesh.unwrap_or(ground.fabric.mesh());
+        let mesh = self.mesh.unwrap_or(bgp.fabric.mesh());
         Fabric::new(nodes.collect(), peers.collect(), mesh)
     }
 }
@@ -115,7 +115,7 @@ pub enum Step {
         widens: bool,
     },
     /// A node gets label, slot and cluster id, in one patch.
-    Mark {
+    Promote {
         /// What for.
         why: Why,
         /// Slots with their nodes: of one zone.
@@ -159,7 +159,7 @@ impl Step {
     #[must_use]
     pub fn writes_nodes(&self) -> bool {
         match self {
-            Self::Mark { .. } | Self::Demote { .. } | Self::LabelClients { .. } => true,
+            Self::Promote { .. } | Self::Demote { .. } | Self::LabelClients { .. } => true,
             Self::Peers { .. } | Self::Mesh(_) => false,
         }
     }
@@ -171,9 +171,9 @@ impl Step {
             Self::LabelClients { .. } => "LabelClients",
             Self::Peers { write, .. } if write.is_empty() => "DeletePeer",
             Self::Peers { .. } => "WritePeer",
-            Self::Mark { why: Why::Adopt, .. } => "Adopt",
-            Self::Mark { why: Why::Repair | Why::Promote, .. } => "Promote",
-            Self::Mark { why: Why::Renumber, .. } => "Renumber",
+            Self::Promote { why: Why::Adopt, .. } => "Adopt",
+            Self::Promote { why: Why::Repair | Why::Promote, .. } => "Promote",
+            Self::Promote { why: Why::Renumber, .. } => "Renumber",
             Self::Demote { .. } => "Demote",
             Self::Mesh(true) => "MeshOn",
             Self::Mesh(false) => "MeshOff",
@@ -187,8 +187,8 @@ impl Step {
             Self::LabelClients { .. } => "Labelling",
             Self::Peers { widens: true, .. } => "Widening",
             Self::Peers { .. } => "Narrowing",
-            Self::Mark { why: Why::Renumber, .. } => "Renumbering",
-            Self::Mark { .. } => "Promoting",
+            Self::Promote { why: Why::Renumber, .. } => "Renumbering",
+            Self::Promote { .. } => "Promoting",
             Self::Demote { .. } => "Demoting",
             Self::Mesh(true) => "RestoringMesh",
             Self::Mesh(false) => "SwitchingMesh",
@@ -200,7 +200,7 @@ impl Step {
     pub fn changed(&self) -> BTreeSet<Arc<str>> {
         match self {
             Self::LabelClients { nodes, joining: true } => nodes.keys().cloned().collect(),
-            Self::Mark { why, slots } if *why != Why::Adopt => {
+            Self::Promote { why, slots } if *why != Why::Adopt => {
                 slots.iter().map(|slot| Arc::clone(&slot.node)).collect()
             }
             Self::Demote { nodes } => nodes.iter().map(|leaver| Arc::clone(&leaver.node)).collect(),
@@ -215,7 +215,7 @@ impl Step {
             Self::LabelClients { joining, .. } => *joining,
             Self::Peers { widens, .. } => !widens,
             Self::Demote { .. } | Self::Mesh(false) => true,
-            Self::Mark { why, .. } => matches!(why, Why::Promote | Why::Renumber),
+            Self::Promote { why, .. } => matches!(why, Why::Promote | Why::Renumber),
             Self::Mesh(true) => false,
         }
     }
@@ -223,14 +223,14 @@ impl Step {
     /// Whether it puts a node into a slot whose holder is down.
     #[must_use]
     pub fn repairs(&self) -> bool {
-        matches!(self, Self::Mark { why: Why::Repair, .. })
+        matches!(self, Self::Promote { why: Why::Repair, .. })
     }
 
     /// The step, and then each of its parts: a round that is refused as a whole may be done one by one.
     pub fn tries(&self) -> impl Iterator<Item = Self> {
         let parts: Vec<Self> = match self {
-            Self::Mark { why, slots } if slots.len() > 1 => {
-                let part = |slot: &Slot| Self::Mark { why: *why, slots: vec![slot.clone()] };
+            Self::Promote { why, slots } if slots.len() > 1 => {
+                let part = |slot: &Slot| Self::Promote { why: *why, slots: vec![slot.clone()] };
                 slots.iter().map(part).collect()
             }
             Self::Demote { nodes } if nodes.len() > 1 => {
@@ -279,7 +279,7 @@ impl fmt::Display for Step {
                 }
                 Ok(())
             }
-            Self::Mark { why, slots } => {
+            Self::Promote { why, slots } => {
                 let word = match why {
                     Why::Adopt => "adopting",
                     Why::Repair | Why::Promote => "promoting",

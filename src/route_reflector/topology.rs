@@ -20,7 +20,7 @@ use crate::{
 
 /// What a node carries of ours, or of the operator that was here before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct ReflectorLabels {
     /// The value of `nodeLabel`, if it is there.
     pub label: Option<Arc<str>>,
     /// The slot it holds.
@@ -31,7 +31,7 @@ pub struct Marks {
     pub cluster_id: Option<Ipv4Addr>,
 }
 
-impl Marks {
+impl ReflectorLabels {
     /// Whether it reflects routes for us, or did for the operator that was here before: who looks for
     /// reflectors finds it.
     #[must_use]
@@ -44,7 +44,7 @@ impl Marks {
 #[derive(Clone, Debug)]
 pub struct Actual {
     /// What it carries.
-    pub marks: Marks,
+    pub labels: ReflectorLabels,
     /// Its zone, if it has one.
     pub zone: Option<Arc<str>>,
     /// The address it speaks BGP with; without one it does not, or is of another AS.
@@ -55,7 +55,7 @@ pub struct Actual {
 
 /// Everything that is there.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct BgpTopology {
     /// All nodes.
     pub nodes: BTreeMap<Arc<str>, Actual>,
     /// All that speak BGP, and who peers with whom.
@@ -95,7 +95,7 @@ fn is_ours(peer: &CalicoPeer, set: &str, sets: &BTreeSet<String>) -> bool {
     peer.ours && peer.set.as_deref().is_none_or(|name| name == set || !sets.contains(name))
 }
 
-impl Ground {
+impl BgpTopology {
     /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `zone` that of the zone
     /// ("" for none), `set` this set's name, `sets` those of all that exist.
     #[must_use]
@@ -106,7 +106,7 @@ impl Ground {
         set: &str,
         sets: &BTreeSet<String>,
     ) -> Self {
-        let mut ground = Self {
+        let mut bgp = Self {
             nodes: BTreeMap::new(),
             fabric: Fabric::new(vec![], vec![], false),
             second: None,
@@ -118,7 +118,7 @@ impl Ground {
             unreadable: snapshot.unreadable.clone(),
             differing: vec![],
         };
-        let peers = ground.sort(snapshot, set, sets);
+        let peers = bgp.sort(snapshot, set, sets);
         let mut texts = Asked::new(&peers, label);
         let (mut speaking, mut second) = (Vec::new(), Vec::new());
         let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
@@ -138,13 +138,13 @@ impl Ground {
             };
             let ours = [label, SLOT_LABEL, GROUP_LABEL];
             if ours.iter().any(|key| labels.get(key) != of(speaker, key)) {
-                ground.differing.push(Arc::clone(&speaker.name));
+                bgp.differing.push(Arc::clone(&speaker.name));
             }
             let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
                 annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
             });
             let address = addresses.of(families.first);
-            let marks = Marks {
+            let carried = ReflectorLabels {
                 label: agreed(label),
                 slot: agreed(SLOT_LABEL).and_then(|slot: Arc<str>| slot.parse().ok()),
                 group: agreed(GROUP_LABEL),
@@ -162,15 +162,15 @@ impl Ground {
             let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
             let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
             let complete = families.are_spoken(addresses);
-            let actual = Actual { marks, zone: zone.cloned(), address, complete };
-            ground.nodes.insert(Arc::clone(&speaker.name), actual);
+            let actual = Actual { labels: carried, zone: zone.cloned(), address, complete };
+            bgp.nodes.insert(Arc::clone(&speaker.name), actual);
         }
         if families.second.is_some() {
-            ground.second = Some(Fabric::new(second, peers.clone(), snapshot.mesh));
+            bgp.second = Some(Fabric::new(second, peers.clone(), snapshot.mesh));
         }
-        ground.families = families;
-        ground.fabric = Fabric::new(speaking, peers, snapshot.mesh);
-        ground
+        bgp.families = families;
+        bgp.fabric = Fabric::new(speaking, peers, snapshot.mesh);
+        bgp
     }
 
     /// Tells BGPPeers of ours from others; returns those that make sessions between nodes.
@@ -217,21 +217,21 @@ impl Ground {
 
     /// What a node carries.
     #[must_use]
-    pub fn marks(&self, node: &str) -> Option<&Marks> {
-        self.nodes.get(node).map(|actual| &actual.marks)
+    pub fn labels(&self, node: &str) -> Option<&ReflectorLabels> {
+        self.nodes.get(node).map(|actual| &actual.labels)
     }
 
     /// The writes of a step on the way to a goal.
     #[must_use]
     pub fn writes(&self, step: &Step, goal: &Goal) -> Vec<Write> {
-        let labelled = |node: &str| self.marks(node).is_some_and(|marks| marks.label.is_some());
+        let labelled = |node: &str| self.labels(node).is_some_and(|labels| labels.label.is_some());
         step.writes((&goal.label.0, &goal.label.1), labelled)
     }
 
     /// The nodes that reflect routes, by name.
-    pub fn reflectors(&self) -> impl Iterator<Item = (&Arc<str>, &Marks)> {
-        let all = self.nodes.iter().map(|(name, actual)| (name, &actual.marks));
-        all.filter(|(_, marks)| marks.is_reflector())
+    pub fn reflectors(&self) -> impl Iterator<Item = (&Arc<str>, &ReflectorLabels)> {
+        let all = self.nodes.iter().map(|(name, actual)| (name, &actual.labels));
+        all.filter(|(_, labels)| labels.is_reflector())
     }
 }
 

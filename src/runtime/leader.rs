@@ -14,7 +14,9 @@ use crate::{
         self, RouteReflectorReconciler,
         datastore::{Datastore, Kubernetes},
     },
-    swarm::{self, SwarmReconciler, acknowledge::Asker, memory::Memories, watches::Ground},
+    swarm::{
+        self, SwarmReconciler, acknowledge::WorkerClient, memory::Memories, watches::WorkloadCache,
+    },
     traffic_watch::{
         Ceiling, Decisions, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler,
         limits::Share,
@@ -48,7 +50,7 @@ pub(super) struct Leader {
     pub(super) prober: Prober,
     pub(super) definitions: Definitions,
     pub(super) memories: Memories,
-    pub(super) asker: Asker,
+    pub(super) workers: WorkerClient,
     pub(super) certificates: Certificates,
     pub(super) webhook: WebhookConfig,
     pub(super) namespace: String,
@@ -200,8 +202,8 @@ impl Leader {
 
     fn share_streams(&self, tasks: &mut Tasks) {
         self.metrics.register(Box::new(swarm::Gauges(self.memories.clone())));
-        let ground = Ground::default();
-        let follow = ground.clone().follow(self.client.clone(), self.metrics.clone());
+        let cache = WorkloadCache::default();
+        let follow = cache.clone().follow(self.client.clone(), self.metrics.clone());
         tasks.spawn(async move {
             follow.await;
             Ok("watch of workers")
@@ -209,11 +211,11 @@ impl Leader {
         let schedule = Schedule::default();
         let reconciler = SwarmReconciler {
             client: self.client.clone(),
-            ground,
+            cache,
             nodes: self.nodes.clone(),
             prometheus: self.endpoints.clone(),
             own_queries: self.own_queries,
-            asker: self.asker.clone(),
+            workers: self.workers.clone(),
             memories: self.memories.clone(),
             schedule,
             metrics: self.metrics.clone(),

@@ -14,7 +14,7 @@ use crate::{
     network_prober::live::LiveProbers,
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Exporters},
-    swarm::{self, acknowledge::Asker, memory::Memories},
+    swarm::{self, acknowledge::WorkerClient, memory::Memories},
     traffic_watch::{Decisions, limits::Share},
     webhook::certificates::Certificates,
 };
@@ -239,7 +239,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         prober,
         definitions,
         memories,
-        asker: Asker::new()?,
+        workers: WorkerClient::new()?,
         certificates,
         webhook: config.webhook,
         namespace: config.lease.namespace,

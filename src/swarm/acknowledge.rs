@@ -55,9 +55,9 @@ struct Wire {
 
 /// The client for all workers; clones share it.
 #[derive(Clone)]
-pub struct Asker(reqwest::Client);
+pub struct WorkerClient(reqwest::Client);
 
-impl Asker {
+impl WorkerClient {
     /// A client that goes nowhere but to the address it is told.
     ///
     /// # Errors
@@ -270,14 +270,14 @@ mod tests {
     #[tokio::test]
     async fn s12_each_question_has_a_number_of_its_own_and_no_error_tells_it() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (asker, key) = (Asker::new().unwrap(), key());
+        let (client, key) = (WorkerClient::new().unwrap(), key());
         let local = IpAddr::from([127, 0, 0, 1]);
         let mut seen = std::collections::BTreeSet::new();
         let mut errors = std::collections::BTreeSet::new();
         for path in ["/v", "/v", "/v?x=1"] {
             let (port, asked) = served(r#"{"version":7}"#.into()).await;
             let who = Asked { worker: "w-0", uid: "pod-1", key: Some(&key) };
-            let error = asker.ask(who, local, port, path).await.unwrap_err();
+            let error = client.ask(who, local, port, path).await.unwrap_err();
             errors.insert(error.replace(&port.to_string(), "PORT").replace("?x=1", ""));
             let line = asked.await.unwrap();
             let (_, query) = line.trim_end_matches(" HTTP/1.1").split_once('?').unwrap();
@@ -289,7 +289,7 @@ mod tests {
         // Who does not sign is asked as ever.
         let (port, asked) = served(r#"{"version":7}"#.into()).await;
         let who = Asked { worker: "w-0", uid: "pod-1", key: None };
-        assert_eq!(asker.ask(who, local, port, "/v").await.unwrap().version, Some(7));
+        assert_eq!(client.ask(who, local, port, "/v").await.unwrap().version, Some(7));
         assert_eq!(asked.await.unwrap(), "GET /v HTTP/1.1");
     }
 
@@ -317,12 +317,12 @@ mod tests {
     #[tokio::test]
     async fn a_worker_that_is_not_there_is_told_with_its_address() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let asker = Asker::new().unwrap();
+        let client = WorkerClient::new().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let local = IpAddr::from([127, 0, 0, 1]);
-        let error = asker
+        let error = client
             .ask(Asked { worker: "w-0", uid: "u", key: None }, local, port, "/v")
             .await
             .unwrap_err();

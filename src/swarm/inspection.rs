@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     memory::Memories,
-    snapshot::{Told, Worker},
+    snapshot::{Snapshot, Worker},
     watches::Key,
 };
 
@@ -59,10 +59,10 @@ fn answer(value: &impl Serialize) -> Response {
 }
 
 fn all(memories: &Memories) -> Response {
-    let each = memories.told().into_iter().map(|((namespace, name), told)| {
+    let each = memories.snapshots().into_iter().map(|((namespace, name), snapshot)| {
         json!({
-            "namespace": namespace, "name": name, "epoch": told.epoch, "streams": counts(&told),
-            "workers": told.workers.len(),
+            "namespace": namespace, "name": name, "epoch": snapshot.epoch, "streams": counts(&snapshot),
+            "workers": snapshot.workers.len(),
         })
     });
     answer(&each.collect::<Vec<_>>())
@@ -70,8 +70,8 @@ fn all(memories: &Memories) -> Response {
 
 fn one(memories: &Memories, namespace: String, name: String) -> Response {
     let key = (namespace, name);
-    if let Some(told) = memories.told().get(&key) {
-        return answer(&page(&key, told, Instant::now()));
+    if let Some(snapshot) = memories.snapshots().get(&key) {
+        return answer(&page(&key, snapshot, Instant::now()));
     }
     (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
 }
@@ -227,8 +227,8 @@ fn texts(list: &[Arc<str>]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
-fn counts(told: &Told) -> PageCounts {
-    let counts = told.counts;
+fn counts(snapshot: &Snapshot) -> PageCounts {
+    let counts = snapshot.counts;
     PageCounts {
         owned: counts.owned,
         releasing: counts.releasing,
@@ -256,20 +256,20 @@ fn worker(worker: &Worker, now: Instant) -> PageWorker {
 }
 
 /// What the page says of one.
-pub(super) fn page((namespace, name): &Key, told: &Told, now: Instant) -> Page {
-    let releasing = told.releasing.iter().map(|(stream, worker, epoch, since)| PageReleasing {
+pub(super) fn page((namespace, name): &Key, snapshot: &Snapshot, now: Instant) -> Page {
+    let releasing = snapshot.releasing.iter().map(|(stream, worker, epoch, since)| PageReleasing {
         id: stream.to_string(),
         worker: worker.to_string(),
         epoch: *epoch,
         seconds: seconds(*since, now),
     });
-    let free = told.free.iter();
+    let free = snapshot.free.iter();
     let free = free.map(|(id, at)| PageFree { id: id.to_string(), seconds: seconds(*at, now) });
-    let unassigned = told
+    let unassigned = snapshot
         .unassigned
         .iter()
         .map(|(id, reason)| PageUnassigned { id: id.to_string(), reason: (*reason).to_owned() });
-    let waiting = told.waiting.iter().map(|(waiting, text)| PageWaiting {
+    let waiting = snapshot.waiting.iter().map(|(waiting, text)| PageWaiting {
         worker: waiting.worker.to_string(),
         streams: waiting.streams,
         epoch: waiting.epoch,
@@ -280,11 +280,11 @@ pub(super) fn page((namespace, name): &Key, told: &Told, now: Instant) -> Page {
         namespace: namespace.clone(),
         name: name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        epoch: told.epoch,
-        streams: counts(told),
-        workers: told.workers.iter().map(|known| worker(known, now)).collect(),
-        duplicates: texts(&told.duplicates),
-        load_ratio: told.ratio,
+        epoch: snapshot.epoch,
+        streams: counts(snapshot),
+        workers: snapshot.workers.iter().map(|known| worker(known, now)).collect(),
+        duplicates: texts(&snapshot.duplicates),
+        load_ratio: snapshot.ratio,
         releasing: releasing.collect(),
         free: free.collect(),
         unassigned: unassigned.collect(),
@@ -303,8 +303,8 @@ mod tests {
 
     async fn ask(leads: bool, path: &str) -> (StatusCode, String) {
         let memories = Memories::default();
-        let told = Told { decided: true, epoch: 7, ..Told::default() };
-        let memory = Memory { told: Arc::new(told), ..Memory::default() };
+        let snapshot = Snapshot { decided: true, epoch: 7, ..Snapshot::default() };
+        let memory = Memory { snapshot: Arc::new(snapshot), ..Memory::default() };
         memories.put(("n".into(), "s".into()), memory);
         let request = Request::get(path).body(Body::empty()).unwrap();
         let answer = router(memories, move || leads).oneshot(request).await.unwrap();

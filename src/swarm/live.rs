@@ -16,12 +16,12 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    acknowledge::{Answer, Asked, Asker},
+    acknowledge::{Answer, Asked, WorkerClient},
     file::{self, STATE_KEY},
     history::fingerprint,
     pass::{Cluster, Eviction},
     plan::{Immutable, Part, Publish},
-    watches::{self, CONTENT, GIVEN, Ground, NUDGE, PodFacts, WorkloadFacts},
+    watches::{self, CONTENT, GIVEN, NUDGE, PodFacts, WorkloadCache, WorkloadFacts},
     workers::epoch_of,
 };
 use crate::{
@@ -38,9 +38,9 @@ pub(super) struct Live<'a> {
     /// Reads and writes.
     pub client: &'a Client,
     /// Asks workers.
-    pub asker: &'a Asker,
+    pub workers: &'a WorkerClient,
     /// What the watches brought.
-    pub ground: &'a Ground,
+    pub cache: &'a WorkloadCache,
     /// Whose pass it is.
     pub swarm: &'a Swarm,
 }
@@ -64,7 +64,7 @@ impl Cluster for Live<'_> {
         let refresh = &self.swarm.spec.refresh;
         let key = key.filter(|_| pod.signs);
         let asked = Asked { worker: &pod.name, uid: &pod.uid, key };
-        self.asker.ask(asked, ip, refresh.port, &refresh.path).await
+        self.workers.ask(asked, ip, refresh.port, &refresh.path).await
     }
 
     fn secret(&self) -> Option<Arc<str>> {
@@ -77,14 +77,14 @@ impl Cluster for Live<'_> {
     }
 
     fn published(&self, metadata: &ObjectMeta, publish: &Publish) {
-        self.ground.wrote(self.swarm, metadata, Arc::new(publish.data.clone()));
+        self.cache.wrote(self.swarm, metadata, Arc::new(publish.data.clone()));
     }
 
     async fn part(&self, part: &Part) -> Result<bool, Error> {
         let object = part_object(self.swarm, part);
         let written = self.replace(&part.name, object, part.on.is_some()).await?;
         if let Some(metadata) = &written {
-            self.ground.wrote(self.swarm, metadata, Arc::new(part.data.clone()));
+            self.cache.wrote(self.swarm, metadata, Arc::new(part.data.clone()));
         }
         Ok(written.is_some())
     }
@@ -225,7 +225,7 @@ impl Live<'_> {
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
         let params = ListParams::default().labels(&format!("{OWNER}={uid}"));
         let maps = api.list_metadata(&params).await.map_err(Error::kube("list ConfigMaps"))?;
-        let Some(view) = self.ground.view(self.swarm) else { return Ok(()) };
+        let Some(view) = self.cache.view(self.swarm) else { return Ok(()) };
         for map in maps {
             let name = map.name_any();
             let mounted = view.pods.iter().any(|pod| pod.mounts.iter().any(|m| **m == *name));

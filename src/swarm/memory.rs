@@ -12,7 +12,7 @@ use super::{
     handover::{Epoch, Published},
     history::parts::Part,
     secret::Secret,
-    snapshot::Told,
+    snapshot::Snapshot,
     watches::{Key, PodFacts},
 };
 use crate::api::SwarmStatus;
@@ -92,8 +92,8 @@ pub struct Memory {
     pub status: Option<(Instant, SwarmStatus)>,
     /// Stuck workers that were told of.
     pub stuck: Vec<Arc<str>>,
-    /// What metrics and the page tell.
-    pub told: Arc<Told>,
+    /// What metrics and the page show.
+    pub snapshot: Arc<Snapshot>,
 }
 
 /// A stream on its last step.
@@ -153,12 +153,12 @@ impl Memories {
         self.all().remove(key);
     }
 
-    /// What is told of each, by namespace and name.
+    /// The last decision on each, by namespace and name.
     #[must_use]
-    pub fn told(&self) -> BTreeMap<Key, Arc<Told>> {
+    pub fn snapshots(&self) -> BTreeMap<Key, Arc<Snapshot>> {
         let all = self.all();
-        let told = all.iter().filter(|(_, memory)| memory.told.decided);
-        told.map(|(key, memory)| (key.clone(), Arc::clone(&memory.told))).collect()
+        let snapshots = all.iter().filter(|(_, memory)| memory.snapshot.decided);
+        snapshots.map(|(key, memory)| (key.clone(), Arc::clone(&memory.snapshot))).collect()
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {

@@ -33,7 +33,7 @@ fn epoch(number: u64) -> f64 {
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let all = self.0.told();
+        let all = self.0.snapshots();
         if all.is_empty() {
             return Ok(());
         }
@@ -42,10 +42,10 @@ impl Collector for Gauges {
             |encoder: &mut DescriptorEncoder,
              name: &str,
              help: &str,
-             of: &dyn Fn(&super::snapshot::Told) -> Vec<Series<'_, f64>>| {
+             of: &dyn Fn(&super::snapshot::Snapshot) -> Vec<Series<'_, f64>>| {
                 let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-                for ((namespace, name), told) in &all {
-                    for (labels, value) in of(told) {
+                for ((namespace, name), snapshot) in &all {
+                    for (labels, value) in of(snapshot) {
                         let mut every = vec![("namespace", namespace.as_str()), ("name", name)];
                         every.extend(labels);
                         let value = ConstGauge::new(value);
@@ -59,11 +59,11 @@ impl Collector for Gauges {
             "traffic_operator_swarm_streams",
             "Streams of a Swarm: in a worker's list, in that of a worker without a pod, to be let go of by one, \
              free, without a worker to go to",
-            &|told| {
-                let counts = told.counts;
+            &|snapshot| {
+                let counts = snapshot.counts;
                 let by = [
-                    ("owned", counts.owned.saturating_sub(told.stranded)),
-                    ("stranded", told.stranded),
+                    ("owned", counts.owned.saturating_sub(snapshot.stranded)),
+                    ("stranded", snapshot.stranded),
                     ("releasing", counts.releasing),
                     ("free", counts.free),
                     ("unassigned", counts.unassigned),
@@ -75,19 +75,19 @@ impl Collector for Gauges {
             &mut encoder,
             "traffic_operator_swarm_duplicate_owners",
             "Streams that two workers say they run",
-            &|told| vec![(vec![], count(told.duplicates.len()))],
+            &|snapshot| vec![(vec![], count(snapshot.duplicates.len()))],
         )?;
         gauge(
             &mut encoder,
             "traffic_operator_swarm_workers",
             "Workers that are to have streams, those with a ready pod, those not known to run their list, those whose \
              answers are not signed",
-            &|told| {
+            &|snapshot| {
                 let number = |is: &dyn Fn(&super::snapshot::Worker) -> bool| {
-                    count(told.workers.iter().filter(|worker| is(worker)).count())
+                    count(snapshot.workers.iter().filter(|worker| is(worker)).count())
                 };
                 vec![
-                    (vec![("state", "wanted")], count(told.workers.len())),
+                    (vec![("state", "wanted")], count(snapshot.workers.len())),
                     (vec![("state", "ready")], number(&|worker| worker.ready)),
                     (vec![("state", "behind")], number(&|worker| worker.is_behind())),
                     (vec![("state", "unsigned")], number(&|worker| !worker.signs)),
@@ -98,14 +98,14 @@ impl Collector for Gauges {
             &mut encoder,
             "traffic_operator_swarm_epoch",
             "The version of the file with the shares",
-            &|told| vec![(vec![], epoch(told.epoch))],
+            &|snapshot| vec![(vec![], epoch(snapshot.epoch))],
         )?;
         gauge(
             &mut encoder,
             "traffic_operator_swarm_worker_acked_epoch",
             "The version that a worker has acknowledged",
-            &|told| {
-                let each = told.workers.iter();
+            &|snapshot| {
+                let each = snapshot.workers.iter();
                 let each =
                     each.filter_map(|w| Some((vec![("worker", &*w.name)], epoch(w.loaded?))));
                 each.collect()
@@ -115,14 +115,14 @@ impl Collector for Gauges {
             &mut encoder,
             "traffic_operator_swarm_worker_load_ratio",
             "How many times the mean the heaviest worker carries",
-            &|told| vec![(vec![], told.ratio)],
+            &|snapshot| vec![(vec![], snapshot.ratio)],
         )?;
         gauge(
             &mut encoder,
             "traffic_operator_swarm_oldest_release_seconds",
             "For how long a worker has been waited for to let go of a stream",
-            &|told| {
-                let oldest = told.releasing.iter().map(|(.., since)| *since).min();
+            &|snapshot| {
+                let oldest = snapshot.releasing.iter().map(|(.., since)| *since).min();
                 let age = oldest.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
                 vec![(vec![], age)]
             },
@@ -133,7 +133,7 @@ impl Collector for Gauges {
 
 impl Gauges {
     fn counters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let all = self.0.told();
+        let all = self.0.snapshots();
         for (name, help, label) in [
             ("traffic_operator_swarm_moves", "Streams that left a worker", "reason"),
             (
@@ -143,8 +143,8 @@ impl Gauges {
             ),
         ] {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for ((namespace, swarm), told) in &all {
-                let counters = &told.counters;
+            for ((namespace, swarm), snapshot) in &all {
+                let counters = &snapshot.counters;
                 let by = if label == "reason" { &counters.moves } else { &counters.refreshes };
                 for (value, number) in by {
                     let labels =
@@ -159,9 +159,9 @@ impl Gauges {
             None,
             MetricType::Histogram,
         )?;
-        for ((namespace, swarm), told) in &all {
+        for ((namespace, swarm), snapshot) in &all {
             let labels = [("namespace", namespace.as_str()), ("name", swarm)];
-            told.counters.gaps.encode(family.encode_family(&labels)?)?;
+            snapshot.counters.gaps.encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -52,14 +52,14 @@ pub mod watches;
 pub mod weights;
 pub mod workers;
 
-use acknowledge::Asker;
+use acknowledge::WorkerClient;
 use handover::Published;
 pub use inspection::router;
 use live::Live;
 use memory::{Memories, Memory};
 pub use metrics::Gauges;
 use plan::{Desired, Observed};
-use watches::{Ground, View};
+use watches::{WorkloadCache, WorkloadView};
 use weights::Measured;
 
 /// How long a pass waits for what the watches bring: they begin when an object appears.
@@ -80,7 +80,7 @@ pub struct SwarmReconciler {
     /// Writes.
     pub client: kube::Client,
     /// What `Swarm`s depend on.
-    pub ground: Ground,
+    pub cache: WorkloadCache,
     /// The nodes, for `fitnessRef`.
     pub nodes: NodeStore,
     /// The endpoints, for `weights`.
@@ -88,7 +88,7 @@ pub struct SwarmReconciler {
     /// Whether the PromQL of authors is asked.
     pub own_queries: bool,
     /// Asks workers.
-    pub asker: Asker,
+    pub workers: WorkerClient,
     /// What is remembered, and told.
     pub memories: Memories,
     /// The ticks.
@@ -106,7 +106,7 @@ impl SwarmReconciler {
     pub fn triggers(
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Swarm>>> + Send + 'static + use<> {
-        self.ground
+        self.cache
             .changes()
             .ready_chunks(1024)
             .then(async |keys| {
@@ -119,16 +119,16 @@ impl SwarmReconciler {
     }
 
     fn live<'a>(&'a self, swarm: &'a Swarm) -> Live<'a> {
-        Live { client: &self.client, asker: &self.asker, ground: &self.ground, swarm }
+        Live { client: &self.client, workers: &self.workers, cache: &self.cache, swarm }
     }
 
     /// What an object depends on, waiting a moment for it.
-    async fn view(&self, swarm: &Swarm) -> Option<View> {
-        let mut learnt = self.ground.learnt();
-        let known = learnt.wait_for(|_| self.ground.view(swarm).is_some());
+    async fn view(&self, swarm: &Swarm) -> Option<WorkloadView> {
+        let mut learnt = self.cache.learnt();
+        let known = learnt.wait_for(|_| self.cache.view(swarm).is_some());
         // The sender lives in `self`.
         let _ = tokio::time::timeout(CATCH_UP, known).await;
-        self.ground.view(swarm)
+        self.cache.view(swarm)
     }
 
     /// What of a spec only the operator's configuration can tell to be wrong.
@@ -189,7 +189,7 @@ impl SwarmReconciler {
     }
 
     /// The nodes that streams are to leave.
-    fn unfit(&self, view: &View) -> BTreeSet<String> {
+    fn unfit(&self, view: &WorkloadView) -> BTreeSet<String> {
         view.fitness.as_ref().map_or_else(BTreeSet::new, |key| unfit(&self.nodes, key))
     }
 }
@@ -267,7 +267,7 @@ impl Memory {
     /// there when this process begins to look the newest is believed, so that its start restarts nobody,
     /// unless they have to let go of something, or the file says that they were there before their list: they
     /// may never have read it.
-    fn seen(&mut self, view: &View, published: Option<&Published>) {
+    fn seen(&mut self, view: &WorkloadView, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let before = self.looked.replace(epoch);
         let first = before.is_none();
@@ -363,7 +363,7 @@ mod tests {
 
     fn see(memory: &mut Memory, pod: PodFacts, published: &Published) -> Option<Epoch> {
         let uid = Arc::clone(&pod.uid);
-        let view = View { pods: vec![pod], ..View::default() };
+        let view = WorkloadView { pods: vec![pod], ..WorkloadView::default() };
         memory.seen(&view, Some(published));
         memory.born.get(&uid).copied()
     }

@@ -17,7 +17,7 @@ use super::{
     memory::{Memories, Memory},
     plan::{Desired, Immutable, Part, Publish},
     polls,
-    watches::{PodFacts, View, WorkloadFacts},
+    watches::{PodFacts, WorkloadFacts, WorkloadView},
 };
 use crate::{
     acknowledgement::Key,
@@ -121,7 +121,7 @@ impl Confirmed {
 pub(super) async fn look(
     cluster: &impl Cluster,
     swarm: &Swarm,
-    view: &mut View,
+    view: &mut WorkloadView,
     memory: &mut Memory,
 ) -> Result<Confirmed, Error> {
     memory.knows(view, || cluster.secret());
@@ -147,7 +147,7 @@ pub(super) async fn look(
 /// a pod that was made, and has read its file, before the last one was published.
 async fn confirm(
     cluster: &impl Cluster,
-    view: &mut View,
+    view: &mut WorkloadView,
     published: &Published,
     memory: &Memory,
 ) -> Result<Confirmed, Error> {
@@ -180,7 +180,7 @@ async fn confirm(
 }
 
 /// Whether a pod that has never answered is to let go of something.
-fn waits_for_silent(view: &View, published: &Published, memory: &Memory) -> bool {
+fn waits_for_silent(view: &WorkloadView, published: &Published, memory: &Memory) -> bool {
     let silent = view.pods.iter().filter(|pod| {
         let loaded = memory.reports.get(&pod.uid).and_then(|report| report.loaded);
         !pod.stopped && pod.node.is_some() && loaded.is_none()
@@ -207,9 +207,9 @@ pub(super) async fn write(
         cluster.published(&metadata, &publish);
         memories.change(&key, |memory| {
             memory.published = Some(Arc::clone(&publish.published));
-            let told = Arc::make_mut(&mut memory.told);
+            let snapshot = Arc::make_mut(&mut memory.snapshot);
             for (reason, count) in publish.moves {
-                *told.counters.moves.entry(reason).or_default() += count;
+                *snapshot.counters.moves.entry(reason).or_default() += count;
             }
         });
         notices.extend(publish.notices);
@@ -262,7 +262,7 @@ pub(super) async fn write(
 impl Memory {
     /// Notes the pods that the API server listed when the file was at this version. One that was not in an
     /// earlier list was made after it.
-    fn listed(&mut self, view: &View, epoch: Epoch) {
+    fn listed(&mut self, view: &WorkloadView, epoch: Epoch) {
         let uids: BTreeSet<_> = view.pods.iter().map(|pod| Arc::clone(&pod.uid)).collect();
         if let Some((earlier, known)) = self.listed.replace((epoch, uids.clone())) {
             for uid in uids.difference(&known) {
@@ -274,7 +274,7 @@ impl Memory {
 
     /// Notes since when pods have waited for a node: by their creation, which a restart of the operator
     /// does not change.
-    fn pending(&mut self, view: &View, now: Instant) {
+    fn pending(&mut self, view: &WorkloadView, now: Instant) {
         for pod in view.pods.iter().filter(|pod| pod.node.is_none()) {
             let age = pod.created.map(|created| Timestamp::now().duration_since(created));
             let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
@@ -286,8 +286,8 @@ impl Memory {
     /// Counts what was done to a pod, and remembers whose eviction was refused.
     fn refreshed(&mut self, refresh: &Refresh, counted: Option<&'static str>, now: Instant) {
         if let Some(action) = counted {
-            let told = Arc::make_mut(&mut self.told);
-            *told.counters.refreshes.entry(action).or_default() += 1;
+            let snapshot = Arc::make_mut(&mut self.snapshot);
+            *snapshot.counters.refreshes.entry(action).or_default() += 1;
             let (Refresh::Evict { worker, .. } | Refresh::Nudge { worker, .. }) = refresh;
             self.refreshed.insert(Arc::clone(worker), (action, now));
         }

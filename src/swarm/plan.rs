@@ -13,8 +13,8 @@ use super::{
     pass::Confirmed,
     report::{self, Facts, notice, verdict},
     settings::Settings,
-    snapshot::Worker as ToldWorker,
-    watches::{MapFacts, View},
+    snapshot::Worker as WorkerSnapshot,
+    watches::{MapFacts, WorkloadView},
     weights,
     workers::{Known, Workers, epoch_of},
 };
@@ -59,7 +59,7 @@ pub struct Observed {
     /// What an older `Swarm` holds of what this one claims.
     pub held: Option<String>,
     /// What it depends on; `None` before that was listed.
-    pub view: Option<View>,
+    pub view: Option<WorkloadView>,
     /// Which pods were read from the API server itself.
     pub confirmed: Confirmed,
     /// What was remembered, with the newest reports and weights.
@@ -200,7 +200,7 @@ fn still(swarm: &Swarm, verdict: crate::controller::Verdict) -> Plan<Desired, Sw
 struct Decision<'a> {
     swarm: &'a Swarm,
     observed: &'a Observed,
-    view: &'a View,
+    view: &'a WorkloadView,
     settings: Settings,
     ids: Vec<Arc<str>>,
     weights: Vec<f64>,
@@ -217,7 +217,7 @@ impl<'a> Decision<'a> {
     fn new(
         swarm: &'a Swarm,
         observed: &'a Observed,
-        view: &'a View,
+        view: &'a WorkloadView,
         settings: Settings,
     ) -> Result<Self, Error> {
         let mut memory = observed.memory.clone();
@@ -293,7 +293,7 @@ impl<'a> Decision<'a> {
             desired.scale = self.scale();
         }
         self.remember(&step, writes);
-        let told = self.tell(&assignment, &step);
+        let snapshot = self.snapshot(&assignment, &step);
         let stuck = self.stuck(&step);
         for (worker, epoch, why) in &stuck {
             if !self.memory.stuck.contains(worker) {
@@ -302,7 +302,7 @@ impl<'a> Decision<'a> {
             }
         }
         self.memory.stuck = stuck.iter().map(|(worker, ..)| Arc::clone(worker)).collect();
-        self.unassigned(&told, &mut notices);
+        self.unassigned(&snapshot, &mut notices);
         let disobedient = self.disobedient();
         let facts = Facts {
             measuring: self.observed.measuring.as_ref(),
@@ -313,22 +313,22 @@ impl<'a> Decision<'a> {
             barrier: self.history.published.barrier.is_some(),
             awaiting: self.memory.awaiting.is_some(),
             orphaned: self.orphaned(&step, &stuck),
-            stranded: self.stranded(&told),
+            stranded: self.stranded(&snapshot),
         };
-        let conditions = report::conditions(self.swarm, &self.settings, &told, &facts);
-        let (at, status) = report::status(&self.settings, &told, &self.memory, now);
+        let conditions = report::conditions(self.swarm, &self.settings, &snapshot, &facts);
+        let (at, status) = report::status(&self.settings, &snapshot, &self.memory, now);
         self.memory.status = Some((at, status.clone()));
         let moving = desired.publish.is_some()
             || desired.immutable.is_some()
-            || told.counts.releasing + told.counts.free > 0
+            || snapshot.counts.releasing + snapshot.counts.free > 0
             || self.unheard()
-            || told.workers.iter().any(ToldWorker::is_behind);
+            || snapshot.workers.iter().any(WorkerSnapshot::is_behind);
         let period = match (moving && writes, stuck.is_empty()) {
             (true, true) => MOVING,
             (true, false) => STUCK,
             (false, _) => self.settings.weights.as_ref().map_or(PERIOD, |w| w.interval.min(PERIOD)),
         };
-        self.memory.told = Arc::new(told);
+        self.memory.snapshot = Arc::new(snapshot);
         desired.memory = Some(self.memory);
         Ok(Plan { desired, status, conditions, notices, period })
     }

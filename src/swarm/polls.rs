@@ -12,7 +12,7 @@ use super::{
     history::parts,
     memory::{Memory, Report},
     pass::Cluster,
-    watches::{PodFacts, View},
+    watches::{PodFacts, WorkloadView},
 };
 use crate::api::Swarm;
 
@@ -29,7 +29,7 @@ const CONCURRENCY: usize = 64;
 /// Asks those that are due, and keeps their answers.
 pub(super) async fn ask(
     cluster: &impl Cluster,
-    view: &View,
+    view: &WorkloadView,
     published: Option<&Published>,
     memory: &mut Memory,
 ) {
@@ -52,7 +52,11 @@ pub(super) async fn ask(
 }
 
 /// The last file, from memory where it is the same.
-pub(super) fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+pub(super) fn published(
+    swarm: &Swarm,
+    view: &WorkloadView,
+    memory: &Memory,
+) -> Option<Arc<Published>> {
     if swarm.spec.config_map.files > 1 {
         return parts::published(swarm, view, memory);
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 use super::{
     memory::Memory,
     settings::Settings,
-    snapshot::{Told, Worker},
+    snapshot::{Snapshot, Worker},
 };
 use crate::{
     api::{
@@ -42,7 +42,7 @@ fn epoch(number: u64) -> i64 {
 /// write.
 pub(super) fn status(
     settings: &Settings,
-    told: &Told,
+    snapshot: &Snapshot,
     memory: &Memory,
     now: Instant,
 ) -> (Instant, SwarmStatus) {
@@ -54,23 +54,23 @@ pub(super) fn status(
         wanted: epoch(worker.wanted),
         loaded: worker.loaded.map(epoch),
     };
-    let listed = told.unassigned.iter().take(LISTED);
-    let counts = told.counts;
+    let listed = snapshot.unassigned.iter().take(LISTED);
+    let counts = snapshot.counts;
     let mut status = SwarmStatus {
         observed_generation: None,
-        epoch: epoch(told.epoch),
+        epoch: epoch(snapshot.epoch),
         summary: Summary {
             streams: count(settings.streams.len()),
             owned: count(counts.owned),
             releasing: count(counts.releasing),
             free: count(counts.free),
             unassigned: count(counts.unassigned),
-            workers: count(told.workers.len()),
-            ready: count(told.workers.iter().filter(|worker| worker.ready).count()),
-            unsigned: count(told.workers.iter().filter(|worker| !worker.signs).count()),
+            workers: count(snapshot.workers.len()),
+            ready: count(snapshot.workers.iter().filter(|worker| worker.ready).count()),
+            unsigned: count(snapshot.workers.iter().filter(|worker| !worker.signs).count()),
         },
         moving: count(counts.releasing + counts.free),
-        workers: told.workers.iter().take(LISTED).map(worker).collect(),
+        workers: snapshot.workers.iter().take(LISTED).map(worker).collect(),
         unassigned: listed
             .map(|(id, reason)| UnassignedStream { id: id.to_string(), reason: (*reason).into() })
             .collect(),
@@ -128,25 +128,25 @@ pub(super) struct Facts<'a> {
 pub(super) fn conditions(
     swarm: &Swarm,
     settings: &Settings,
-    told: &Told,
+    snapshot: &Snapshot,
     facts: &Facts<'_>,
 ) -> Vec<Verdict> {
-    let mut all = vec![ready(swarm, told, facts), converged(told, facts)];
+    let mut all = vec![ready(swarm, snapshot, facts), converged(snapshot, facts)];
     if settings.weights.is_some() || swarm.spec.fitness_ref.is_some() {
         all.push(metrics(swarm, facts));
     }
     all
 }
 
-fn ready(swarm: &Swarm, told: &Told, facts: &Facts<'_>) -> Verdict {
+fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     if swarm.spec.paused {
         let text = "spec.paused: nothing is decided or written";
         return verdict("Ready", Some(true), "Paused", text.into());
     }
-    if let Some((_, reason)) = told.unassigned.first() {
+    if let Some((_, reason)) = snapshot.unassigned.first() {
         let text = format!(
             "{} streams have no worker, e.g. for {reason}: see status.unassigned",
-            told.unassigned.len()
+            snapshot.unassigned.len()
         );
         return verdict("Ready", Some(false), "Unassigned", text);
     }
@@ -166,9 +166,9 @@ fn ready(swarm: &Swarm, told: &Told, facts: &Facts<'_>) -> Verdict {
     verdict("Ready", Some(true), "Placed", "every stream has a worker".into())
 }
 
-fn converged(told: &Told, facts: &Facts<'_>) -> Verdict {
-    if !told.duplicates.is_empty() {
-        let text = format!("two workers say that they run {:?}", told.duplicates[0]);
+fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
+    if !snapshot.duplicates.is_empty() {
+        let text = format!("two workers say that they run {:?}", snapshot.duplicates[0]);
         return verdict("Converged", Some(false), "DuplicateOwner", text);
     }
     if let Some((worker, epoch, why)) = facts.stuck.first() {
@@ -191,7 +191,7 @@ fn converged(told: &Told, facts: &Facts<'_>) -> Verdict {
                     file before anything is given to another";
         return verdict("Converged", Some(false), "HistoryUnknown", text.into());
     }
-    let counts = told.counts;
+    let counts = snapshot.counts;
     if counts.releasing > 0 || counts.free > 0 {
         let text = "streams are on their way to another worker";
         return verdict("Converged", Some(false), "Moving", text.into());
@@ -200,7 +200,7 @@ fn converged(told: &Told, facts: &Facts<'_>) -> Verdict {
         let text = "streams wait for a worker that is to have them and has no ready pod";
         return verdict("Converged", Some(false), "AwaitingWorkers", text.into());
     }
-    if told.workers.iter().any(Worker::is_behind) {
+    if snapshot.workers.iter().any(Worker::is_behind) {
         let text = "workers have not acknowledged their list yet";
         return verdict("Converged", Some(false), "Refreshing", text.into());
     }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     memory::Memory,
-    watches::{PodFacts, View},
+    watches::{PodFacts, WorkloadView},
 };
 use crate::acknowledgement::{KEY_FILE, Key};
 
@@ -40,7 +40,7 @@ impl Secret {
 
 /// The key in the `ConfigMap`, if that is one.
 #[must_use]
-pub fn standing(view: &View) -> Option<&str> {
+pub fn standing(view: &WorkloadView) -> Option<&str> {
     let text = view.share.as_ref()?.data.get(KEY_FILE)?;
     Key::read(text).map(|_| text.as_str())
 }
@@ -48,7 +48,7 @@ pub fn standing(view: &View) -> Option<&str> {
 impl Memory {
     /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the
     /// lists.
-    pub(super) fn knows(&mut self, view: &View, new: impl FnOnce() -> Option<Arc<str>>) {
+    pub(super) fn knows(&mut self, view: &WorkloadView, new: impl FnOnce() -> Option<Arc<str>>) {
         if let Some(text) = standing(view) {
             if self.secret.known.as_deref() != Some(text) {
                 self.secret.known = Some(text.into());
@@ -78,11 +78,11 @@ mod tests {
         watches::{self, MapFacts},
     };
 
-    fn view(key: Option<&str>) -> View {
+    fn view(key: Option<&str>) -> WorkloadView {
         let data = key.map(|key| (KEY_FILE.to_owned(), key.to_owned()));
         let data: BTreeMap<_, _> = data.into_iter().collect();
         let share = MapFacts { data: Arc::new(data), ..MapFacts::default() };
-        View { share: Some(share), ..View::default() }
+        WorkloadView { share: Some(share), ..WorkloadView::default() }
     }
 
     /// A neighbour that says of every worker that it runs nothing has the first file give away everything.
@@ -118,14 +118,14 @@ mod tests {
         let mut memory = Memory::default();
         // None yet: answers cannot be signed, and the next file brings one.
         let make = || Some(Arc::from(new.as_str()));
-        memory.knows(&View::default(), make);
+        memory.knows(&WorkloadView::default(), make);
         assert!(memory.secret.key().is_none());
         assert_eq!(memory.secret.text().map(|text| &**text), Some(&*new));
         memory.knows(&view(None), || unreachable!("one is enough"));
         // The one that is there counts, after a restart too.
         memory.knows(&view(Some(&one)), || unreachable!("there is one"));
         assert_eq!(memory.secret.known.as_deref(), Some(&*one));
-        for lost in [View::default(), view(None), view(Some("rubbish"))] {
+        for lost in [WorkloadView::default(), view(None), view(Some("rubbish"))] {
             memory.knows(&lost, || unreachable!("it is known"));
             assert_eq!(memory.secret.text().map(|text| &**text), Some(&*one));
             assert!(memory.secret.key().is_some());

@@ -7,7 +7,7 @@ use super::handover::{Counts, Waiting};
 
 /// What was decided last.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Snapshot {
     /// Whether anything was decided yet.
     pub decided: bool,
     /// The version of the file.

@@ -10,7 +10,7 @@ use super::{
     memory::Memory,
     pass::Confirmed,
     settings::Settings,
-    watches::{PodFacts, View, WorkloadFacts},
+    watches::{PodFacts, WorkloadFacts, WorkloadView},
 };
 use crate::{api::swarm::WorkloadKind, placement::assignment::Standing};
 
@@ -60,7 +60,7 @@ impl Workers {
     #[must_use]
     pub fn of(
         settings: &Settings,
-        view: &View,
+        view: &WorkloadView,
         share: &str,
         unfit: &BTreeSet<String>,
         known: &Known<'_>,

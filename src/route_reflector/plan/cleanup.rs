@@ -8,46 +8,46 @@ use super::{
     Next, Observed, choose,
     clock::last_step,
     counting::{discounted, expected, opens, unseen},
-    status::told,
+    status::figures,
 };
 use crate::{
     api::{RouteReflectorSet, route_reflector_set::Gate},
     route_reflector::{
         election,
-        memory::{Memory, Told},
+        memory::{Figures, Memory},
         settings::Settings,
         steps::{self, Goal, Step},
-        topology::Ground,
+        topology::BgpTopology,
     },
 };
 
 /// What is to be when the mesh is to carry everything again.
 #[must_use]
-pub fn restoration(settings: &Settings, ground: &Ground) -> Goal {
-    let grouped = ground.nodes.values().any(|actual| actual.marks.group.is_some());
-    let reflects = ground.reflectors().next().is_some();
+pub fn restoration(settings: &Settings, bgp: &BgpTopology) -> Goal {
+    let grouped = bgp.nodes.values().any(|actual| actual.labels.group.is_some());
+    let reflects = bgp.reflectors().next().is_some();
     // Clients keep their groups until no reflector is left; who was one gets none: it has the wide peer.
     Goal {
         label: settings.label.clone(),
         slots: vec![],
         vacant: BTreeSet::new(),
         groups: (grouped && reflects).then(BTreeMap::new),
-        peers: if reflects { kept(settings, ground) } else { vec![] },
+        peers: if reflects { kept(settings, bgp) } else { vec![] },
         mesh: Some(true),
         max_per_zone: settings.max_per_zone,
     }
 }
 
 /// The peers that are there, and the bridge.
-fn kept(settings: &Settings, ground: &Ground) -> Vec<election::PeerSpec> {
-    let ours = ground.ours.iter().map(|(name, peer)| election::PeerSpec {
+fn kept(settings: &Settings, bgp: &BgpTopology) -> Vec<election::PeerSpec> {
+    let ours = bgp.ours.iter().map(|(name, peer)| election::PeerSpec {
         name: name.clone(),
         node_selector: peer.node_selector.clone(),
         peer_selector: peer.peer_selector.clone(),
     });
     let mut peers: Vec<_> = ours.collect();
     if !peers.iter().any(|peer| peer.name == steps::WIDE) {
-        peers.push(steps::way_back(ground, &settings.label.0));
+        peers.push(steps::way_back(bgp, &settings.label.0));
     }
     peers
 }
@@ -59,7 +59,7 @@ pub struct Back {
     /// The next step.
     pub next: Next,
     /// What the gauges tell.
-    pub told: Told,
+    pub figures: Figures,
 }
 
 /// What is next on the way back to the mesh.
@@ -68,32 +68,32 @@ pub fn back(
     set: &RouteReflectorSet,
     observed: &Observed,
     settings: &Settings,
-    ground: &Ground,
+    bgp: &BgpTopology,
 ) -> Back {
-    let goal = restoration(settings, ground);
-    let left = steps::pending(ground, &goal);
-    let discounted = discounted(ground, &BTreeSet::new());
-    let expected = expected(ground, &discounted, true);
+    let goal = restoration(settings, bgp);
+    let left = steps::pending(bgp, &goal);
+    let discounted = discounted(bgp, &BTreeSet::new());
+    let expected = expected(bgp, &discounted, true);
     let last = last_step(set, &observed.memory);
     let gate = |_: &Step| opens(settings, &expected, observed, last);
-    let next = choose(ground, &goal, &left, None, gate);
-    let leaving = ground.reflectors().map(|(node, _)| Arc::clone(node)).collect();
-    let told =
-        Told { steps_left: left.len(), ..told(ground, &leaving, observed.measured.as_ref()) };
-    Back { goal, next, told }
+    let next = choose(bgp, &goal, &left, None, gate);
+    let leaving = bgp.reflectors().map(|(node, _)| Arc::clone(node)).collect();
+    let figures =
+        Figures { steps_left: left.len(), ..figures(bgp, &leaving, observed.measured.as_ref()) };
+    Back { goal, next, figures }
 }
 
 /// On the way back to the mesh: the nodes whose `CalicoNodeStatus` is still wanted.
 #[must_use]
 pub fn asked(
     settings: &Settings,
-    ground: &Ground,
+    bgp: &BgpTopology,
     memory: &Memory,
     set: &RouteReflectorSet,
 ) -> Vec<Arc<str>> {
     if settings.gate != Gate::NodeStatus {
         return vec![];
     }
-    let expected = expected(ground, &discounted(ground, &BTreeSet::new()), true);
+    let expected = expected(bgp, &discounted(bgp, &BTreeSet::new()), true);
     unseen(&expected, memory, last_step(set, memory))
 }

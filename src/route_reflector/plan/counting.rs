@@ -14,7 +14,7 @@ use crate::{
         gate::{self, Part, Shut, Wanted},
         memory::Memory,
         settings::Settings,
-        topology::{Ground, Marks},
+        topology::{BgpTopology, ReflectorLabels},
     },
 };
 
@@ -28,27 +28,27 @@ const SUSPECTS: usize = datastore::MAX_NODES / 2;
 /// Nodes whose sessions are not counted: those that are down, and reflectors that are to be none, which may
 /// be broken.
 #[must_use]
-pub fn discounted(ground: &Ground, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
-    let down = ground.fabric.nodes().iter().filter(|node| !node.up).map(|node| &node.name);
+pub fn discounted(bgp: &BgpTopology, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+    let down = bgp.fabric.nodes().iter().filter(|node| !node.up).map(|node| &node.name);
     down.chain(leaving).cloned().collect()
 }
 
 /// The sessions that nodes are to have with each other; the gate stands on those of reflectors, or of all
 /// nodes where the mesh is what a step stands on.
 #[must_use]
-pub fn expected(ground: &Ground, discounted: &BTreeSet<Arc<str>>, everybody: bool) -> Wanted {
-    let mut wanted = Wanted::new(ground.fabric.mesh());
-    for node in ground.fabric.nodes().iter().filter(|node| node.up) {
-        let marked = ground.marks(&node.name).is_some_and(Marks::is_reflector);
+pub fn expected(bgp: &BgpTopology, discounted: &BTreeSet<Arc<str>>, everybody: bool) -> Wanted {
+    let mut wanted = Wanted::new(bgp.fabric.mesh());
+    for node in bgp.fabric.nodes().iter().filter(|node| node.up) {
+        let marked = bgp.labels(&node.name).is_some_and(ReflectorLabels::is_reflector);
         let reflector = marked || node.cluster_id.is_some();
         let gated = !discounted.contains(&node.name) && (everybody || node.cluster_id.is_some());
         wanted.node(&node.name, Part { gated, reflector });
     }
-    for fabric in ground.families() {
+    for fabric in bgp.families() {
         for neighbours in fabric.neighbours() {
             let of = neighbours.of.iter().filter(|node| !discounted.contains(&node.name));
             let names = of.filter_map(|node| {
-                let name = neighbours.kind.protocol(node.address?, ground.port(&node.name));
+                let name = neighbours.kind.protocol(node.address?, bgp.port(&node.name));
                 Some((name, Arc::clone(&node.name)))
             });
             wanted.sessions(names.collect(), neighbours.by.iter().map(|node| &node.name));

@@ -8,47 +8,51 @@ use super::{
     Counts,
     counting::{discounted, expected},
 };
-use crate::route_reflector::{bgp_model::Rule, gate::few, memory::Told, topology::Ground};
+use crate::route_reflector::{bgp_model::Rule, gate::few, memory::Figures, topology::BgpTopology};
 
 /// What is there: by the sessions that are configured, and by what the gate has counted. What is to be,
 /// callers add.
-pub fn told(ground: &Ground, leaving: &BTreeSet<Arc<str>>, measured: Option<&Counts>) -> Told {
-    let fabric = &ground.fabric;
+pub fn figures(
+    bgp: &BgpTopology,
+    leaving: &BTreeSet<Arc<str>>,
+    measured: Option<&Counts>,
+) -> Figures {
+    let fabric = &bgp.fabric;
     let worst = fabric.worst_without_one(Rule::Bird).map_or(0, |(_, missing)| missing.pairs);
     let missing = fabric.missing(Rule::Bird).pairs;
     let mut slots: BTreeMap<(Arc<str>, &'static str), usize> = BTreeMap::new();
-    for (node, _) in ground.reflectors() {
+    for (node, _) in bgp.reflectors() {
         let up = fabric.node(node).is_some_and(|node| node.up);
         let state = match (up, leaving.contains(node)) {
             (_, true) => "leaving",
             (true, false) => "serving",
             (false, false) => "notready",
         };
-        let zone = ground.zone(node).cloned().unwrap_or_default();
+        let zone = bgp.zone(node).cloned().unwrap_or_default();
         *slots.entry((zone, state)).or_default() += 1;
     }
     let paths = fabric.most_paths(Rule::Bird);
-    Told {
+    Figures {
         slots,
         mesh: fabric.mesh(),
         missing,
         missing_without_one: worst.max(missing),
         silent: measured.filter(|measured| measured.is_ok()).map(|_| silent(measured).len()),
-        at_risk: measured.and_then(|measured| at_risk(ground, measured)),
-        foreign: ground.foreign,
+        at_risk: measured.and_then(|measured| at_risk(bgp, measured)),
+        foreign: bgp.foreign,
         paths: paths.reflector.table.max(paths.client.table),
-        ..Told::default()
+        ..Figures::default()
     }
 }
 
 /// Clients with one established session or none of those that they are to have, of those that are to have more and
 /// that were measured.
-fn at_risk(ground: &Ground, measured: &Counts) -> Option<usize> {
+fn at_risk(bgp: &BgpTopology, measured: &Counts) -> Option<usize> {
     let measured = measured.as_ref().ok()?;
     let nobody = BTreeSet::new();
-    let here = || Arc::new(expected(ground, &discounted(ground, &nobody), false));
+    let here = || Arc::new(expected(bgp, &discounted(bgp, &nobody), false));
     let wanted = measured.asked.clone().unwrap_or_else(here);
-    let clients = ground.fabric.nodes().iter();
+    let clients = bgp.fabric.nodes().iter();
     let clients = clients.filter(|node| node.up && node.cluster_id.is_none());
     let at_risk = clients.filter(|node| {
         let counted = measured.nodes.contains_key(&node.name);
@@ -66,8 +70,8 @@ fn silent(measured: Option<&Counts>) -> Vec<Arc<str>> {
 }
 
 /// What a person should know beside the plan.
-pub fn remarks(ground: &Ground, measured: Option<&Counts>) -> Vec<String> {
-    let mut remarks = ground.families.remarks();
+pub fn remarks(bgp: &BgpTopology, measured: Option<&Counts>) -> Vec<String> {
+    let mut remarks = bgp.families.remarks();
     let silent = silent(measured);
     if !silent.is_empty() {
         let few = few(&silent);

@@ -13,7 +13,7 @@ use crate::{
         settings::Settings,
         steps::{self, Goal, Step},
         taints,
-        topology::Ground,
+        topology::BgpTopology,
     },
     selector::Selector,
 };
@@ -43,16 +43,16 @@ pub fn decide(
     set: &RouteReflectorSet,
     observed: &Observed,
     settings: &Settings,
-    ground: &Ground,
+    bgp: &BgpTopology,
 ) -> Result<Decision, Refusal> {
     let unfit_since = unfit_since(set, observed);
-    let members = members(settings, observed, ground, &unfit_since);
-    let previous = previous(set, ground);
+    let members = members(settings, observed, bgp, &unfit_since);
+    let previous = previous(set, bgp);
     let towards = |rules: &Rules| -> Result<Decision, Refusal> {
         let target = election::target(rules, &members, &previous)?;
-        let goal = goal(settings, ground, &previous, &target);
-        let left = steps::pending(ground, &goal);
-        let unsound = if left.is_empty() { None } else { steps::sound(ground, &goal).err() };
+        let goal = goal(settings, bgp, &previous, &target);
+        let left = steps::pending(bgp, &goal);
+        let unsound = if left.is_empty() { None } else { steps::sound(bgp, &goal).err() };
         let unfit_since = unfit_since.clone();
         Ok(Decision { target, goal, left, unsound, refused: None, unfit_since })
     };
@@ -116,7 +116,7 @@ fn unfit_since(set: &RouteReflectorSet, observed: &Observed) -> BTreeMap<Arc<str
 fn members(
     settings: &Settings,
     observed: &Observed,
-    ground: &Ground,
+    bgp: &BgpTopology,
     unfit_since: &BTreeMap<Arc<str>, Timestamp>,
 ) -> Vec<Member> {
     let workloads = observed.memory.workloads.as_ref().map(|(_, workloads)| workloads);
@@ -127,8 +127,8 @@ fn members(
         };
         let matches =
             |selector: &Option<Selector>| selector.as_ref().map(|selector| selector.matches(label));
-        let actual = ground.nodes.get(&speaker.name);
-        let marks = actual.map(|actual| actual.marks.clone()).unwrap_or_default();
+        let actual = bgp.nodes.get(&speaker.name);
+        let labels = actual.map(|actual| actual.labels.clone()).unwrap_or_default();
         let address = actual.and_then(|actual| actual.address);
         let not_ready_for = match speaker.readiness {
             Readiness::Ready => None,
@@ -138,7 +138,7 @@ fn members(
         };
         Member {
             name: Arc::clone(&speaker.name),
-            zone: ground.zone(&speaker.name).cloned(),
+            zone: bgp.zone(&speaker.name).cloned(),
             created: speaker.created,
             address,
             ready: speaker.readiness == Readiness::Ready,
@@ -156,10 +156,10 @@ fn members(
             unfit: observed.fitness.as_ref().is_some_and(|f| f.unfit.contains(&speaker.name)),
             unfit_for: unfit_since.get(&speaker.name).map(|since| elapsed(*since, observed.now)),
             workloads: workloads.and_then(|w| w.get(&speaker.name)).copied().unwrap_or_default(),
-            slot: marks.slot,
-            group: marks.group,
-            cluster_id: marks.cluster_id,
-            labelled: marks.label.is_some(),
+            slot: labels.slot,
+            group: labels.group,
+            cluster_id: labels.cluster_id,
+            labelled: labels.label.is_some(),
         }
     };
     let all = |complete| observed.speakers.iter().map(move |speaker| member(speaker, complete));
@@ -169,7 +169,7 @@ fn members(
 }
 
 /// What the status remembers; clients keep the slots of their groups' BGPPeers.
-fn previous(set: &RouteReflectorSet, ground: &Ground) -> Previous {
+fn previous(set: &RouteReflectorSet, bgp: &BgpTopology) -> Previous {
     let Some(status) = &set.status else { return Previous::default() };
     let topology = match status.topology.as_deref() {
         Some("Simple") => Some(Topology::Simple),
@@ -189,17 +189,17 @@ fn previous(set: &RouteReflectorSet, ground: &Ground) -> Previous {
         let slots = group.slots.iter().filter_map(|slot| u32::try_from(*slot).ok()).collect();
         (group.name.as_str().into(), slots)
     });
-    let groups = if ground.ours.is_empty() { BTreeMap::new() } else { groups.collect() };
+    let groups = if bgp.ours.is_empty() { BTreeMap::new() } else { groups.collect() };
     Previous { topology, slots: slots.collect(), groups }
 }
 
-fn goal(settings: &Settings, ground: &Ground, previous: &Previous, target: &Target) -> Goal {
+fn goal(settings: &Settings, bgp: &BgpTopology, previous: &Previous, target: &Target) -> Goal {
     let grouped = target.topology != Topology::Simple;
     let known = previous.slots.iter().map(|slot| slot.id);
-    let held = ground.reflectors().filter_map(|(_, marks)| marks.slot);
+    let held = bgp.reflectors().filter_map(|(_, labels)| labels.slot);
     let living = |slot: &u32| {
-        ground.reflectors().any(|(node, marks)| {
-            marks.slot == Some(*slot) && ground.fabric.node(node).is_some_and(|node| node.up)
+        bgp.reflectors().any(|(node, labels)| {
+            labels.slot == Some(*slot) && bgp.fabric.node(node).is_some_and(|node| node.up)
         })
     };
     Goal {
@@ -217,10 +217,10 @@ fn goal(settings: &Settings, ground: &Ground, previous: &Previous, target: &Targ
 pub fn remembered(
     set: &RouteReflectorSet,
     decision: &Decision,
-    ground: &Ground,
+    bgp: &BgpTopology,
     now: Timestamp,
 ) -> RouteReflectorSetStatus {
     let mut status = set.status.clone().unwrap_or_default();
-    report::remember(&mut status, &decision.target, ground, &decision.unfit_since, now);
+    report::remember(&mut status, &decision.target, bgp, &decision.unfit_since, now);
     status
 }

@@ -6,7 +6,7 @@ use crate::{
     nodes::Texts,
     route_reflector::{
         datastore::{CalicoPeer, Snapshot, Stale},
-        dry_run::{Stage, rehearse},
+        dry_run::{Stage, simulate},
         election::Slot,
         gate::Counted,
     },
@@ -55,13 +55,13 @@ fn ago(seconds: i64) -> Timestamp {
 
 fn observed(set: &RouteReflectorSet, stage: &Stage) -> Observed {
     let settings = Settings::of(set).unwrap();
-    let ground = stage.ground(settings.keys(), "main");
+    let bgp = stage.bgp(settings.keys(), "main");
     Observed {
         now: now(),
         held: None,
         settings: Ok(settings),
         speakers: stage.speakers.clone(),
-        ground: Ok((Arc::new(stage.snapshot.clone()), ground)),
+        bgp: Ok((Arc::new(stage.snapshot.clone()), bgp)),
         fitness: None,
         measured: None,
         memory: Memory { last_step: Some(ago(60)), ..Memory::default() },
@@ -70,8 +70,8 @@ fn observed(set: &RouteReflectorSet, stage: &Stage) -> Observed {
 
 /// What a healthy network answers, `age` seconds ago.
 fn healthy(observed: &Observed, age: f64) -> Measured {
-    let (_, ground) = observed.ground.as_ref().unwrap();
-    let sessions = ground.fabric.sessions();
+    let (_, bgp) = observed.bgp.as_ref().unwrap();
+    let sessions = bgp.fabric.sessions();
     let mut measured = Measured::default();
     for (node, expected) in sessions.iter() {
         let counted =
@@ -85,7 +85,7 @@ fn healthy(observed: &Observed, age: f64) -> Measured {
 fn converged(spec: &Value) -> (RouteReflectorSet, Stage) {
     let mut set = set(spec);
     let mut stage = mesh();
-    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     assert_eq!(way.refused, None);
     let mut seen = observed(&set, &stage);
     seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
@@ -320,7 +320,7 @@ fn observe_pause_and_a_datastore_that_moves_write_nothing() {
     let seen = plan(&enforce, &observed(&enforce, &locked)).unwrap();
     assert_eq!((word(&seen.desired), condition(&seen, "Ready").0), (None, "DatastoreLocked"));
     let mut none = observed(&enforce, &stage);
-    none.ground = Err(Calico { reason: "CalicoNotFound", text: "Calico is not installed".into() });
+    none.bgp = Err(Calico { reason: "CalicoNotFound", text: "Calico is not installed".into() });
     let seen = plan(&enforce, &none).unwrap();
     assert_eq!((word(&seen.desired), condition(&seen, "Ready").0), (None, "CalicoNotFound"));
 }
@@ -336,7 +336,7 @@ fn a_node_that_speaks_no_bgp_reflects_nothing() {
             ("projectcalico.org/ASNumber", "64999"),
         ]);
     });
-    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     let reflectors: Vec<_> = way.reflectors.iter().map(|reflector| &*reflector.node).collect();
     assert_eq!(reflectors, ["n2", "n3"]);
 }
@@ -357,7 +357,7 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
             ]);
         });
     }
-    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     let words: Vec<_> = way.steps.iter().map(|step| step.step).collect();
     assert_eq!(words, ["Adopt", "WritePeer", "MeshOff"]);
     let ids: Vec<_> = way.reflectors.iter().map(|r| (&*r.node, &*r.cluster_id)).collect();
@@ -429,7 +429,7 @@ fn r07_a_windows_node_reflects_nothing() {
         speaker.labels =
             texts(&[("kubernetes.io/os", "windows"), ("topology.kubernetes.io/zone", "a")]);
     });
-    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     let reflectors: Vec<_> = way.reflectors.iter().map(|reflector| &*reflector.node).collect();
     assert_eq!(reflectors, ["n1", "n2"]);
 }
@@ -452,7 +452,7 @@ fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
 fn r01_multi_that_does_not_hold_is_simple_with_a_sentence() {
     let set = set(&json!({"topology": "Multi", "count": {"min": 4, "max": 4}}));
     let mut stage = mesh();
-    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     assert_eq!((way.refused, way.topology), (None, "Simple"));
     let ready = plan(&set, &observed(&set, &stage)).unwrap();
     let (reason, text) = condition(&ready, "Ready");
@@ -477,25 +477,24 @@ fn r10_a_round_that_is_refused_is_taken_one_by_one() {
             ..template.clone()
         })
         .collect();
-    let way = rehearse(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     assert_eq!((way.refused, way.topology), (None, "Zonal"));
     let seen = observed(&set, &stage);
-    let (_, ground) = seen.ground.as_ref().unwrap();
+    let (_, bgp) = seen.bgp.as_ref().unwrap();
     let settings = Settings::of(&set).unwrap();
-    let decision = decide(&set, &seen, &settings, ground).unwrap();
+    let decision = decide(&set, &seen, &settings, bgp).unwrap();
     let first = decision.target.slots[0].clone();
     let taken: BTreeSet<_> = decision.target.slots.iter().map(|slot| &slot.node).collect();
     let free = stage.speakers.iter().map(|speaker| &speaker.name);
-    let free =
-        free.filter(|node| !taken.contains(node) && ground.zone(node) == first.zone.as_ref());
+    let free = free.filter(|node| !taken.contains(node) && bgp.zone(node) == first.zone.as_ref());
     let slots: Vec<_> = free
         .zip(100..104)
         .map(|(node, id)| Slot { id, node: Arc::clone(node), ..first.clone() })
         .collect();
     assert_eq!(slots.len(), 4);
-    let round = Step::Mark { why: Why::Promote, slots: slots.clone() };
-    let next = choose(ground, &decision.goal, &[round], None, |_| Ok(()));
-    let one = Step::Mark { why: Why::Promote, slots: slots[..1].to_vec() };
+    let round = Step::Promote { why: Why::Promote, slots: slots.clone() };
+    let next = choose(bgp, &decision.goal, &[round], None, |_| Ok(()));
+    let one = Step::Promote { why: Why::Promote, slots: slots[..1].to_vec() };
     assert_eq!(next, Next::Take(one));
 }
 

@@ -100,7 +100,7 @@ impl Play {
             held: None,
             settings: Ok(settings.clone()),
             speakers: self.stage.speakers.clone(),
-            ground: Err(Calico { reason: "Unknown", text: String::new() }),
+            bgp: Err(Calico { reason: "Unknown", text: String::new() }),
             fitness: None,
             measured: None,
             // Nothing: the process may have been killed before each step.
@@ -125,18 +125,18 @@ impl Play {
         let label = (&*settings.label.0, &*settings.label.1);
         let mut network = Network::of(&self.stage);
         while way.steps < most {
-            let ground = self.stage.ground(settings.keys(), "main");
-            let decision =
-                match plan::decide(&self.set, &self.observed(&settings), &settings, &ground) {
-                    Ok(decision) => decision,
-                    Err(refusal) => return Way { end: End::Refused(refusal.to_string()), ..way },
-                };
+            let bgp = self.stage.bgp(settings.keys(), "main");
+            let decision = match plan::decide(&self.set, &self.observed(&settings), &settings, &bgp)
+            {
+                Ok(decision) => decision,
+                Err(refusal) => return Way { end: End::Refused(refusal.to_string()), ..way },
+            };
             if decision.target.freeze.is_some() {
                 return Way { end: End::Stuck("frozen".into()), ..way };
             }
-            self.set.status = Some(plan::remembered(&self.set, &decision, &ground, self.now));
+            self.set.status = Some(plan::remembered(&self.set, &decision, &bgp, self.now));
             let unsound = decision.unsound.as_ref();
-            let next = plan::choose(&ground, &decision.goal, &decision.left, unsound, |_| Ok(()));
+            let next = plan::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()));
             let step = match next {
                 Next::Done => {
                     let mut notes = decision.target.notes.iter().chain(&decision.refused);
@@ -169,8 +169,10 @@ impl Play {
     fn judge(&self, step: &Step, before: &Network, way: &mut Way) -> Network {
         let after = Network::of(&self.stage);
         let changed: BTreeSet<String> = step.changed().iter().map(ToString::to_string).collect();
-        if matches!(step, Step::Mark { why: Why::Promote | Why::Repair, .. } | Step::Demote { .. })
-        {
+        if matches!(
+            step,
+            Step::Promote { why: Why::Promote | Why::Repair, .. } | Step::Demote { .. }
+        ) {
             way.moved.extend(changed.iter().cloned());
         }
         for harm in before.harm(&after, &changed) {

@@ -4,7 +4,7 @@ use std::fmt;
 use super::{Change, Fabric, Goal, Rule, Step, Why};
 use crate::route_reflector::{
     bgp_model::{Missing, Paths},
-    topology::Ground,
+    topology::BgpTopology,
 };
 
 /// Why a step is not taken.
@@ -108,7 +108,7 @@ impl Step {
         match self {
             Self::Demote { .. } | Self::Mesh(false) => true,
             Self::Peers { widens, .. } => !widens,
-            Self::Mark { why, .. } => *why == Why::Renumber,
+            Self::Promote { why, .. } => *why == Why::Renumber,
             Self::LabelClients { .. } | Self::Mesh(true) => false,
         }
     }
@@ -117,7 +117,7 @@ impl Step {
     fn adds(&self) -> bool {
         match self {
             Self::Peers { write, .. } => !write.is_empty(),
-            Self::Mark { why, .. } => *why != Why::Adopt,
+            Self::Promote { why, .. } => *why != Why::Adopt,
             _ => false,
         }
     }
@@ -128,8 +128,8 @@ impl Step {
 ///
 /// # Errors
 /// What it would not carry that is carried now.
-pub fn sound(ground: &Ground, goal: &Goal) -> Result<(), Refused> {
-    let (before, after) = (&ground.fabric, goal.fabric(ground));
+pub fn sound(bgp: &BgpTopology, goal: &Goal) -> Result<(), Refused> {
+    let (before, after) = (&bgp.fabric, goal.fabric(bgp));
     let missing = after.missing(Rule::Bird);
     let missed = before.missing(Rule::Bird).pairs;
     if missing.pairs > missed {

@@ -10,7 +10,7 @@ use crate::{
     api::SLOT_LABEL,
     route_reflector::{
         election::{PeerSpec, Slot, wide_peer},
-        topology::{Ground, OurPeer},
+        topology::{BgpTopology, OurPeer},
     },
 };
 
@@ -23,66 +23,66 @@ pub(super) const JOINING: usize = 10;
 
 /// The writes that are still missing, in the order in which they are tried.
 #[must_use]
-pub fn pending(ground: &Ground, goal: &Goal) -> Vec<Step> {
+pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let mut steps = vec![];
-    if goal.mesh == Some(true) && !ground.fabric.mesh() {
+    if goal.mesh == Some(true) && !bgp.fabric.mesh() {
         steps.push(Step::Mesh(true));
     }
-    steps.extend(adoptions(ground, goal));
+    steps.extend(adoptions(bgp, goal));
     // Before everything that serves the living: nodes that join would keep a cut-off zone waiting.
-    steps.extend(marks(ground, goal, Why::Repair));
-    steps.extend(wider_peers(ground, goal));
-    steps.extend(labels(ground, goal));
-    steps.extend(narrower_bridge(ground, goal));
-    steps.extend(marks(ground, goal, Why::Renumber));
+    steps.extend(promotions(bgp, goal, Why::Repair));
+    steps.extend(wider_peers(bgp, goal));
+    steps.extend(labels(bgp, goal));
+    steps.extend(narrower_bridge(bgp, goal));
+    steps.extend(promotions(bgp, goal, Why::Renumber));
     // Who is replaced goes before the next one comes: never more than one reflector too many.
-    steps.extend(demotions(ground, goal));
-    steps.extend(marks(ground, goal, Why::Promote));
+    steps.extend(demotions(bgp, goal));
+    steps.extend(promotions(bgp, goal, Why::Promote));
     if steps.is_empty() {
-        steps.extend(narrower_peers(ground, goal));
+        steps.extend(narrower_peers(bgp, goal));
     } else {
         // The last resort: until these are right the others may have nothing to stand on.
-        steps.extend(strange_peers(ground, goal));
+        steps.extend(strange_peers(bgp, goal));
     }
     if steps.is_empty() {
-        steps.extend(unlabelled(ground, goal));
+        steps.extend(unlabelled(bgp, goal));
     }
-    if steps.is_empty() && goal.mesh == Some(false) && ground.fabric.mesh() {
+    if steps.is_empty() && goal.mesh == Some(false) && bgp.fabric.mesh() {
         steps.push(Step::Mesh(false));
     }
     steps
 }
 
 /// What a slot's node still needs, if anything.
-fn needs(ground: &Ground, goal: &Goal, slot: &Slot) -> Option<Why> {
-    let marks = ground.marks(&slot.node)?;
-    if !marks.is_reflector() || marks.label.is_none() {
+fn needs(bgp: &BgpTopology, goal: &Goal, slot: &Slot) -> Option<Why> {
+    let labels = bgp.labels(&slot.node)?;
+    if !labels.is_reflector() || labels.label.is_none() {
         let repairs = goal.vacant.contains(&slot.id);
         return Some(if repairs { Why::Repair } else { Why::Promote });
     }
-    if marks.cluster_id != Some(slot.cluster_id) {
+    if labels.cluster_id != Some(slot.cluster_id) {
         return Some(Why::Renumber);
     }
-    (marks.slot != Some(slot.id) || marks.group.is_some()).then_some(Why::Adopt)
+    (labels.slot != Some(slot.id) || labels.group.is_some()).then_some(Why::Adopt)
 }
 
 /// Whether the slot's node reflects already.
-fn serves(ground: &Ground, slot: &Slot) -> bool {
-    let marks = ground.marks(&slot.node);
-    marks.is_some_and(|marks| marks.is_reflector() && marks.label.is_some())
+fn serves(bgp: &BgpTopology, slot: &Slot) -> bool {
+    let labels = bgp.labels(&slot.node);
+    labels.is_some_and(|labels| labels.is_reflector() && labels.label.is_some())
 }
 
-fn adoptions(ground: &Ground, goal: &Goal) -> Option<Step> {
-    let adopts = |slot: &&Slot| needs(ground, goal, slot) == Some(Why::Adopt);
+fn adoptions(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
+    let adopts = |slot: &&Slot| needs(bgp, goal, slot) == Some(Why::Adopt);
     let slots: Vec<_> = goal.slots.iter().filter(adopts).cloned().collect();
-    (!slots.is_empty()).then_some(Step::Mark { why: Why::Adopt, slots })
+    (!slots.is_empty()).then_some(Step::Promote { why: Why::Adopt, slots })
 }
 
 /// Rounds of nodes of one zone each.
-fn marks(ground: &Ground, goal: &Goal, why: Why) -> Vec<Step> {
+fn promotions(bgp: &BgpTopology, goal: &Goal, why: Why) -> Vec<Step> {
     let mut by_zone: BTreeMap<Option<&Arc<str>>, Vec<Slot>> = BTreeMap::new();
     for slot in &goal.slots {
-        if needs(ground, goal, slot) == Some(why) {
+        if needs(bgp, goal, slot) == Some(why) {
             by_zone.entry(slot.zone.as_ref()).or_default().push(slot.clone());
         }
     }
@@ -90,23 +90,23 @@ fn marks(ground: &Ground, goal: &Goal, why: Why) -> Vec<Step> {
         let rounds: Vec<_> = slots.chunks(goal.max_per_zone.max(1)).map(<[_]>::to_vec).collect();
         rounds
     });
-    rounds.map(|slots| Step::Mark { why, slots }).collect()
+    rounds.map(|slots| Step::Promote { why, slots }).collect()
 }
 
 /// Nobody is demoted whose place is not taken yet.
-fn demotions(ground: &Ground, goal: &Goal) -> Vec<Step> {
+fn demotions(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let holder = |slot: u32| goal.slots.iter().find(|goal| goal.id == slot);
     let mut by_zone: BTreeMap<Option<Arc<str>>, Vec<Leaver>> = BTreeMap::new();
-    for (node, marks) in ground.reflectors() {
+    for (node, labels) in bgp.reflectors() {
         if goal.slots.iter().any(|slot| slot.node == *node) {
             continue;
         }
-        let taken = marks.slot.and_then(holder).is_none_or(|slot| {
-            ground.marks(&slot.node).is_some() && needs(ground, goal, slot).is_none()
+        let taken = labels.slot.and_then(holder).is_none_or(|slot| {
+            bgp.labels(&slot.node).is_some() && needs(bgp, goal, slot).is_none()
         });
         if taken {
             let group = goal.groups.as_ref().and_then(|groups| groups.get(node).cloned());
-            let leaver = Leaver { node: Arc::clone(node), slot: marks.slot, group };
+            let leaver = Leaver { node: Arc::clone(node), slot: labels.slot, group };
             by_zone.entry(leaver.group.clone()).or_default().push(leaver);
         }
     }
@@ -118,21 +118,21 @@ fn demotions(ground: &Ground, goal: &Goal) -> Vec<Step> {
 }
 
 /// BGPPeers that are missing or can be widened.
-fn wider_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
+fn wider_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     let mut wanted = goal.peers.clone();
     let planned = wanted.iter().position(|peer| peer.name == WIDE);
     match planned {
         // While reflectors are of several ids, not everybody can have all of them.
-        Some(place) if !marks(ground, goal, Why::Renumber).is_empty() => {
-            wanted[place] = growing_bridge(ground, goal);
+        Some(place) if !promotions(bgp, goal, Why::Renumber).is_empty() => {
+            wanted[place] = growing_bridge(bgp, goal);
         }
-        None if needs_bridge(ground, goal) => wanted.push(bridge(ground, goal)),
+        None if needs_bridge(bgp, goal) => wanted.push(bridge(bgp, goal)),
         _ => {}
     }
     // Those that everybody's sessions come from are there before those of a group.
     wanted.sort_by_key(|peer| (peer.name != BETWEEN, peer.name != WIDE));
     let wider = wanted.into_iter().filter_map(|peer| {
-        let Some(there) = ground.ours.get(&peer.name) else { return Some(peer) };
+        let Some(there) = bgp.ours.get(&peer.name) else { return Some(peer) };
         if peer.name == WIDE && planned.is_none() {
             return None;
         }
@@ -144,14 +144,14 @@ fn wider_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
 
 /// On the way to one id for all: the reflectors that have it, and the next that is to get it. Reflectors of one
 /// id must have the same clients, so each has all of them before it gets the id.
-fn growing_bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
+fn growing_bridge(bgp: &BgpTopology, goal: &Goal) -> PeerSpec {
     let ids: BTreeSet<_> = goal.slots.iter().map(|slot| slot.cluster_id).collect();
-    let right = ground
+    let right = bgp
         .reflectors()
-        .filter(|(_, marks)| marks.cluster_id.is_some_and(|id| ids.contains(&id)));
-    let mut slots: BTreeSet<u32> = right.filter_map(|(_, marks)| marks.slot).collect();
-    let next = marks(ground, goal, Why::Renumber).into_iter().find_map(|step| match step {
-        Step::Mark { slots, .. } => slots.first().map(|slot| slot.id),
+        .filter(|(_, labels)| labels.cluster_id.is_some_and(|id| ids.contains(&id)));
+    let mut slots: BTreeSet<u32> = right.filter_map(|(_, labels)| labels.slot).collect();
+    let next = promotions(bgp, goal, Why::Renumber).into_iter().find_map(|step| match step {
+        Step::Promote { slots, .. } => slots.first().map(|slot| slot.id),
         _ => None,
     });
     slots.extend(next);
@@ -159,13 +159,13 @@ fn growing_bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
 }
 
 /// The peer of all clients with all reflectors becomes the bridge before reflectors get ids of their zones.
-fn narrower_bridge(ground: &Ground, goal: &Goal) -> Option<Step> {
-    let there = ground.ours.get(WIDE)?;
+fn narrower_bridge(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
+    let there = bgp.ours.get(WIDE)?;
     let is_planned = goal.peers.iter().any(|peer| peer.name == WIDE);
     let all = wide_peer(&goal.label.0);
-    let renumbers = !marks(ground, goal, Why::Renumber).is_empty();
+    let renumbers = !promotions(bgp, goal, Why::Renumber).is_empty();
     (!is_planned && renumbers && there.peer_selector == all.peer_selector).then(|| Step::Peers {
-        write: vec![bridge(ground, goal)],
+        write: vec![bridge(bgp, goal)],
         delete: vec![],
         widens: false,
     })
@@ -173,10 +173,10 @@ fn narrower_bridge(ground: &Ground, goal: &Goal) -> Option<Step> {
 
 /// All clients with the reflectors of one zone: of one whose reflectors have their ids already, if there is
 /// one, else of the first.
-fn bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
+fn bridge(bgp: &BgpTopology, goal: &Goal) -> PeerSpec {
     let mut by_id: BTreeMap<Ipv4Addr, (Vec<u32>, usize)> = BTreeMap::new();
     for slot in &goal.slots {
-        let id = ground.marks(&slot.node).and_then(|marks| marks.cluster_id);
+        let id = bgp.labels(&slot.node).and_then(|labels| labels.cluster_id);
         let (slots, right) = by_id.entry(id.unwrap_or(slot.cluster_id)).or_default();
         slots.push(slot.id);
         *right += usize::from(id == Some(slot.cluster_id));
@@ -189,10 +189,10 @@ fn bridge(ground: &Ground, goal: &Goal) -> PeerSpec {
 
 /// The bridge on the way back to the mesh: all clients with reflectors of one id.
 #[must_use]
-pub fn way_back(ground: &Ground, key: &str) -> PeerSpec {
+pub fn way_back(bgp: &BgpTopology, key: &str) -> PeerSpec {
     let mut by_id: BTreeMap<Ipv4Addr, BTreeSet<u32>> = BTreeMap::new();
-    for (_, marks) in ground.reflectors() {
-        if let (Some(id), Some(slot)) = (marks.cluster_id, marks.slot) {
+    for (_, labels) in bgp.reflectors() {
+        if let (Some(id), Some(slot)) = (labels.cluster_id, labels.slot) {
             by_id.entry(id).or_default().insert(slot);
         }
     }
@@ -234,23 +234,23 @@ fn slots(selector: &str) -> Option<BTreeSet<u32>> {
 }
 
 /// Whether somebody would be cut off on the way if clients only had the reflectors of their group.
-fn needs_bridge(ground: &Ground, goal: &Goal) -> bool {
+fn needs_bridge(bgp: &BgpTopology, goal: &Goal) -> bool {
     let reflects = |slot: &u32| {
         let holder = goal.slots.iter().find(|goal| goal.id == *slot);
-        holder.is_some_and(|slot| serves(ground, slot))
-            || ground.reflectors().any(|(_, marks)| marks.slot == Some(*slot))
+        holder.is_some_and(|slot| serves(bgp, slot))
+            || bgp.reflectors().any(|(_, labels)| labels.slot == Some(*slot))
     };
     let of_groups = goal.peers.iter().filter(|peer| peer.name != BETWEEN && peer.name != WIDE);
     of_groups.into_iter().any(|peer| {
-        !ground.ours.contains_key(&peer.name)
+        !bgp.ours.contains_key(&peer.name)
             || slots(&peer.peer_selector).is_some_and(|slots| !slots.iter().any(reflects))
     })
 }
 
 /// BGPPeers that are more than the goal has: all at once, since what remains is what carries.
-fn narrower_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
+fn narrower_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     let (mut write, mut delete) = (vec![], vec![]);
-    for (name, there) in &ground.ours {
+    for (name, there) in &bgp.ours {
         match goal.peers.iter().find(|peer| peer.name == *name) {
             None => delete.push((name.clone(), there.version.clone())),
             Some(peer) if *peer != as_spec(name, there) => write.push(peer.clone()),
@@ -262,26 +262,26 @@ fn narrower_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
 }
 
 /// BGPPeers that are ours and say what we would never have written: handed over by somebody, or changed.
-fn strange_peers(ground: &Ground, goal: &Goal) -> Option<Step> {
-    let Some(Step::Peers { mut write, .. }) = narrower_peers(ground, goal) else { return None };
+fn strange_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
+    let Some(Step::Peers { mut write, .. }) = narrower_peers(bgp, goal) else { return None };
     write.retain(|peer| {
-        ground.ours.get(&peer.name).is_some_and(|there| slots(&there.peer_selector).is_none())
+        bgp.ours.get(&peer.name).is_some_and(|there| slots(&there.peer_selector).is_none())
     });
     (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: false })
 }
 
 /// Clients whose group is another: all at once if that is possible, else those that have joined by tens,
 /// and others one by one.
-fn labels(ground: &Ground, goal: &Goal) -> Vec<Step> {
+fn labels(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let Some(groups) = &goal.groups else { return vec![] };
     let (mut joined, mut moved) = (BTreeMap::new(), BTreeMap::new());
-    for (node, actual) in &ground.nodes {
+    for (node, actual) in &bgp.nodes {
         let group = groups.get(node);
-        if actual.marks.is_reflector() || actual.marks.group.as_ref() == group {
+        if actual.labels.is_reflector() || actual.labels.group.as_ref() == group {
             continue;
         }
         let Some(group) = group else { continue };
-        let to = if actual.marks.group.is_none() { &mut joined } else { &mut moved };
+        let to = if actual.labels.group.is_none() { &mut joined } else { &mut moved };
         to.insert(Arc::clone(node), Some(Arc::clone(group)));
     }
     if joined.is_empty() && moved.is_empty() {
@@ -304,11 +304,11 @@ fn labels(ground: &Ground, goal: &Goal) -> Vec<Step> {
 }
 
 /// Group labels where there are no groups (any more).
-fn unlabelled(ground: &Ground, goal: &Goal) -> Option<Step> {
+fn unlabelled(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     if goal.groups.is_some() {
         return None;
     }
-    let labelled = ground.nodes.iter().filter(|(_, actual)| actual.marks.group.is_some());
+    let labelled = bgp.nodes.iter().filter(|(_, actual)| actual.labels.group.is_some());
     let nodes: BTreeMap<_, _> = labelled.map(|(node, _)| (Arc::clone(node), None)).collect();
     (!nodes.is_empty()).then_some(Step::LabelClients { nodes, joining: false })
 }

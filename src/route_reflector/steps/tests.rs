@@ -16,7 +16,7 @@ use crate::{
         election::{Member, Previous, PreviousSlot, Rules, Target, target},
         plan::restoration,
         settings::Settings,
-        topology::Ground,
+        topology::BgpTopology,
     },
 };
 
@@ -67,19 +67,19 @@ impl World {
         self.stage.speakers.retain(|speaker| *speaker.name != *node);
     }
 
-    fn ground(&self) -> Ground {
-        self.stage.ground((KEY, ZONE), SET)
+    fn bgp(&self) -> BgpTopology {
+        self.stage.bgp((KEY, ZONE), SET)
     }
 
     fn target(&self, spec: &str) -> Target {
         let spec = spec_of(spec);
-        let ground = self.ground();
+        let bgp = self.bgp();
         let members: Vec<_> = self
             .stage
             .speakers
             .iter()
             .map(|speaker| {
-                let actual = &ground.nodes[&speaker.name];
+                let actual = &bgp.nodes[&speaker.name];
                 let not_ready = matches!(speaker.readiness, Readiness::NotReady(_));
                 Member {
                     name: Arc::clone(&speaker.name),
@@ -90,10 +90,10 @@ impl World {
                     not_ready_for: not_ready.then(|| std::time::Duration::from_mins(10)),
                     closed: speaker.cordoned,
                     suitable: true,
-                    slot: actual.marks.slot,
-                    group: actual.marks.group.clone(),
-                    cluster_id: actual.marks.cluster_id,
-                    labelled: actual.marks.label.is_some(),
+                    slot: actual.labels.slot,
+                    group: actual.labels.group.clone(),
+                    cluster_id: actual.labels.cluster_id,
+                    labelled: actual.labels.label.is_some(),
                     ..Member::default()
                 }
             })
@@ -103,9 +103,9 @@ impl World {
 
     /// The slots that are known and no living node holds.
     fn vacant(&self) -> BTreeSet<u32> {
-        let ground = self.ground();
-        let up = |node: &Arc<str>| ground.fabric.node(node).is_some_and(|node| node.up);
-        let all = ground.reflectors().filter_map(|(node, marks)| Some((node, marks.slot?)));
+        let bgp = self.bgp();
+        let up = |node: &Arc<str>| bgp.fabric.node(node).is_some_and(|node| node.up);
+        let all = bgp.reflectors().filter_map(|(node, labels)| Some((node, labels.slot?)));
         let (living, dead): (Vec<_>, Vec<_>) = all.partition(|(node, _)| up(node));
         let known = self.previous.slots.iter().map(|slot| slot.id);
         let known = known.chain(dead.into_iter().map(|(_, slot)| slot));
@@ -154,16 +154,16 @@ impl World {
         self.log.clear();
         for _ in 0..500 {
             let (target, goal) = self.goal(spec, mesh);
-            let ground = self.ground();
-            let left = pending(&ground, &goal);
+            let bgp = self.bgp();
+            let left = pending(&bgp, &goal);
             if left.is_empty() {
                 return Ok(());
             }
-            sound(&ground, &goal).map_err(|why| why.to_string())?;
+            sound(&bgp, &goal).map_err(|why| why.to_string())?;
             let mut refused = vec![];
             let next = left.iter().flat_map(Step::tries).find(|step| {
-                let after = step.after(&ground.fabric, KEY, "");
-                step.admit(&ground.fabric, &after)
+                let after = step.after(&bgp.fabric, KEY, "");
+                step.admit(&bgp.fabric, &after)
                     .map_err(|why| refused.push(format!("{step}: {why}")))
                     .is_ok()
             });
@@ -177,9 +177,9 @@ impl World {
 
     /// What a step costs, computed anew from what is read before and after it.
     fn watch(&self, step: &Step) {
-        let (before, mut later) = (self.ground(), self.clone());
+        let (before, mut later) = (self.bgp(), self.clone());
         later.take(step);
-        let after = later.ground();
+        let after = later.bgp();
         let expected = step.after(&before.fabric, KEY, "");
         assert_eq!(expected.nodes(), after.fabric.nodes(), "{step}");
         assert_eq!(expected.sessions(), after.fabric.sessions(), "{step}");
@@ -193,13 +193,14 @@ impl World {
     }
 
     fn reflectors(&self) -> BTreeMap<String, String> {
-        let ground = self.ground();
-        let all = ground.reflectors();
-        all.map(|(node, marks)| (node.to_string(), marks.cluster_id.unwrap().to_string())).collect()
+        let bgp = self.bgp();
+        let all = bgp.reflectors();
+        all.map(|(node, labels)| (node.to_string(), labels.cluster_id.unwrap().to_string()))
+            .collect()
     }
 
     fn is_redundant(&self) -> bool {
-        let fabric = self.ground().fabric;
+        let fabric = self.bgp().fabric;
         [Rule::Rfc, Rule::Bird].into_iter().all(|rule| {
             fabric.missing(rule).pairs == 0
                 && fabric.worst_without_one(rule).is_none_or(|(_, missing)| missing.pairs == 0)
@@ -300,7 +301,7 @@ fn new_nodes_get_a_group_and_change_nobody_else() {
     world.converge(ZONAL, Some(false)).unwrap();
     world.join(30, "z2");
     // Until they have a group they are clients of the first one's reflectors.
-    assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
+    assert_eq!(world.bgp().fabric.missing(Rule::Rfc).pairs, 0);
     world.converge(ZONAL, Some(false)).unwrap();
     assert_eq!(world.words(), ["LabelClients"]);
     let Step::LabelClients { nodes, joining } = &world.log[0] else { panic!() };
@@ -348,7 +349,7 @@ fn what_would_cut_somebody_off_is_refused_and_named() {
     // The mesh goes off while nobody reflects.
     let step = Step::Mesh(false);
     let world = World::mesh(4, 1);
-    let before = world.ground().fabric;
+    let before = world.bgp().fabric;
     let refused = step.admit(&before, &step.after(&before, KEY, "")).unwrap_err();
     assert_eq!(refused.to_string(), "n00 would lose the routes of n01 (12 such pairs)");
 }
@@ -358,7 +359,7 @@ fn too_many_paths_are_refused_with_their_number() {
     let mut world = World::mesh(12, 1);
     let spec = "{topology: Simple, count: {min: 4, max: 4}, clusterID: {per: Slot}}";
     world.converge(spec, Some(false)).unwrap();
-    let before = world.ground().fabric;
+    let before = world.bgp().fabric;
     let ids: [Ipv4Addr; 4] = [9, 10, 11, 12].map(|i| Ipv4Addr::new(224, 1, 0, i));
     let slots = ["n08", "n09", "n10", "n11"].into_iter().zip(ids).zip(20..);
     let slots = slots.map(|((node, cluster_id), id)| Slot {
@@ -368,7 +369,7 @@ fn too_many_paths_are_refused_with_their_number() {
         cluster_id,
         trouble: None,
     });
-    let step = Step::Mark { why: Why::Promote, slots: slots.collect() };
+    let step = Step::Promote { why: Why::Promote, slots: slots.collect() };
     let refused = step.admit(&before, &step.after(&before, KEY, "")).unwrap_err();
     assert!(matches!(refused, Refused::Paths { .. }), "{refused}");
 }
@@ -386,7 +387,7 @@ fn foreign_peers_are_never_written() {
     world.converge(SIMPLE, Some(false)).unwrap();
     world.converge(ZONAL, Some(false)).unwrap();
     assert!(world.stage.snapshot.peers.contains(&foreign));
-    assert_eq!(world.ground().foreign, 1);
+    assert_eq!(world.bgp().foreign, 1);
 }
 
 proptest! {
@@ -421,7 +422,7 @@ proptest! {
         let result = world.converge(spec, Some(false));
         prop_assert!(result.is_ok() || topology == 2, "{result:?}");
         prop_assert!(result.is_err() || !world.stage.snapshot.mesh);
-        prop_assert_eq!(world.ground().fabric.missing(Rule::Rfc).pairs, 0);
+        prop_assert_eq!(world.bgp().fabric.missing(Rule::Rfc).pairs, 0);
     }
 }
 
@@ -472,7 +473,7 @@ fn r11_the_mesh_may_always_be_switched_on() {
         reverse: true,
         ..CalicoPeer::default()
     });
-    let before = world.ground().fabric;
+    let before = world.bgp().fabric;
     let step = Step::Mesh(true);
     assert_eq!(step.admit(&before, &step.after(&before, KEY, "")), Ok(()));
 }
@@ -487,7 +488,7 @@ fn r12_a_dead_slot_comes_before_nodes_that_join() {
     let victim = world.reflectors().into_keys().next().unwrap();
     world.edit(&victim, |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
     let (_, goal) = world.goal(ZONAL, Some(false));
-    let left = pending(&world.ground(), &goal);
+    let left = pending(&world.bgp(), &goal);
     assert!(left[0].repairs(), "{left:?}");
     assert!(left.iter().any(|step| matches!(step, Step::LabelClients { .. })));
     world.converge(ZONAL, Some(false)).unwrap();
@@ -535,11 +536,11 @@ fn the_mesh_is_restored_before_anybody_is_demoted() {
         world.log.clear();
         let settings = Settings::of(&RouteReflectorSet::new(SET, spec_of(spec))).unwrap();
         for _ in 0..100 {
-            let ground = world.ground();
-            let left = pending(&ground, &restoration(&settings, &ground));
+            let bgp = world.bgp();
+            let left = pending(&bgp, &restoration(&settings, &bgp));
             let next = left.iter().flat_map(Step::tries).find(|step| {
-                let after = step.after(&ground.fabric, KEY, "");
-                step.admit(&ground.fabric, &after).is_ok()
+                let after = step.after(&bgp.fabric, KEY, "");
+                step.admit(&bgp.fabric, &after).is_ok()
             });
             let Some(step) = next else {
                 assert!(left.is_empty(), "{spec}: {left:?}");

@@ -66,7 +66,7 @@ impl Step {
                 let deletes = deletes.map(|(name, version)| Write::DeletePeer { name, version });
                 writes.chain(deletes).collect()
             }
-            Self::Mark { slots, .. } => {
+            Self::Promote { slots, .. } => {
                 let mark = |slot: &super::Slot| {
                     let id = slot.id.to_string();
                     let own = [(key, Some(value)), (SLOT_LABEL, Some(&*id)), (GROUP_LABEL, None)];

@@ -12,7 +12,7 @@ use crate::{
         natural_sort,
         plan::word,
         settings::Settings,
-        watches::{PodFacts, View},
+        watches::{PodFacts, WorkloadView},
     },
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Compared<'a> {
     pub after: &'a Published,
     pub unassigned: &'a [Unplaced],
     /// The cluster on paper, in the end.
-    pub last: &'a View,
+    pub last: &'a WorkloadView,
 }
 
 /// What [`Compared::moves`] looks up.
@@ -185,7 +185,7 @@ impl Compared<'_> {
     }
 }
 
-fn pod<'a>(view: &'a View, worker: &str) -> Option<&'a PodFacts> {
+fn pod<'a>(view: &'a WorkloadView, worker: &str) -> Option<&'a PodFacts> {
     view.pods.iter().find(|pod| *pod.name == *worker)
 }
 

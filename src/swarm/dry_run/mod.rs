@@ -18,7 +18,7 @@ use super::{
     polls,
     settings::Settings,
     unfit, watches,
-    watches::View,
+    watches::WorkloadView,
 };
 use crate::{
     api::{Mode, Swarm, SwarmStatus},
@@ -65,7 +65,7 @@ pub struct Surroundings {
     /// Whether the `Swarm` is there already.
     pub exists: bool,
     /// What it depends on.
-    pub(super) view: View,
+    pub(super) view: WorkloadView,
     /// The nodes that streams are to leave.
     pub(super) unfit: BTreeSet<String>,
     /// What an older `Swarm` holds of what this one claims.
@@ -176,7 +176,8 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
         let memories = Memories::default();
         let paper = Paper::new(swarm, &around.known, around.view.clone(), now);
         let first = pass(&paper, swarm, around, &memories).await;
-        run.first = memories.told().get(&key).map(|told| inspection::page(&key, told, now));
+        run.first =
+            memories.snapshots().get(&key).map(|snapshot| inspection::page(&key, snapshot, now));
         first
     };
     match first {
@@ -288,7 +289,7 @@ impl DryRun {
         let Done { files, refreshes, scaled } = paper.done();
         (self.files, self.scaled) = (files, scaled);
         if let Some(page) =
-            memories.told().get(&key).map(|t| inspection::page(&key, t, Instant::now()))
+            memories.snapshots().get(&key).map(|t| inspection::page(&key, t, Instant::now()))
         {
             self.after = Figures::of(&page);
             let unassigned = page.unassigned.into_iter().map(|one| Unplaced {

@@ -25,7 +25,7 @@ use crate::{
         pass::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
         polls,
-        watches::{MapFacts, PodFacts, View, WorkloadFacts},
+        watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
     },
 };
 
@@ -41,7 +41,7 @@ struct Process {
 #[derive(Clone, Debug)]
 struct State {
     now: Instant,
-    view: View,
+    view: WorkloadView,
     published: Arc<Published>,
     /// By UID.
     processes: BTreeMap<Arc<str>, Process>,
@@ -74,7 +74,12 @@ pub(super) struct Done {
 }
 
 impl<'a> Paper<'a> {
-    pub(super) fn new(swarm: &'a Swarm, known: &'a Known, view: View, now: Instant) -> Self {
+    pub(super) fn new(
+        swarm: &'a Swarm,
+        known: &'a Known,
+        view: WorkloadView,
+        now: Instant,
+    ) -> Self {
         let published = polls::published(swarm, &view, &Memory::default()).unwrap_or_default();
         let each = view.pods.iter().map(|pod| {
             let (read, silent) = match known.voice(&pod.name) {
@@ -99,7 +104,7 @@ impl<'a> Paper<'a> {
     }
 
     /// What there is now.
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&self) -> WorkloadView {
         self.state().view.clone()
     }
 

@@ -70,7 +70,8 @@ fn share(epoch: u64, lists: &[(&str, &[&str], u64)]) -> MapFacts {
 /// Three workers that have acknowledged what they have.
 fn around(replicas: u32, share: Option<MapFacts>) -> Surroundings {
     let pods = (0..3).map(|n| pod(&format!("w-{n}"))).collect();
-    let view = View { workload: Some(workload(replicas)), share, pods, ..View::default() };
+    let view =
+        WorkloadView { workload: Some(workload(replicas)), share, pods, ..WorkloadView::default() };
     Surroundings { exists: true, view, ..Surroundings::default() }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     placement::hash::{self, combine},
     swarm::{
         file,
-        watches::{self, MapFacts, PodFacts, View, WorkloadFacts},
+        watches::{self, MapFacts, PodFacts, WorkloadFacts, WorkloadView},
         workers::immutable_name,
     },
 };
@@ -112,14 +112,14 @@ pub(super) fn streams(set: Set) -> Vec<String> {
 
 impl World {
     /// What the operator's watches have brought.
-    pub(super) fn view(&self, plot: &Plot) -> View {
+    pub(super) fn view(&self, plot: &Plot) -> WorkloadView {
         let (pods, map) =
             if plot.cached { (&self.cache, &self.heard) } else { (&self.pods, &self.map) };
-        View {
+        WorkloadView {
             workload: Some(self.workload(plot)),
             share: map.as_ref().map(|file| file.facts.clone()),
             pods: pods.iter().flatten().map(|pod| facts(plot, pod)).collect(),
-            ..View::default()
+            ..WorkloadView::default()
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
         },
         handover::{Epoch, Published},
         memory::Memory,
-        watches::{MapFacts, View},
+        watches::{MapFacts, WorkloadView},
     },
 };
 
@@ -55,7 +55,7 @@ impl Part {
 
 /// The parts as they stand there now.
 #[must_use]
-pub fn read(swarm: &Swarm, view: &View, known: &[Option<Part>]) -> Vec<Option<Part>> {
+pub fn read(swarm: &Swarm, view: &WorkloadView, known: &[Option<Part>]) -> Vec<Option<Part>> {
     let key = &swarm.spec.config_map.key;
     let each = view.parts.iter().enumerate();
     each.map(|(i, map)| {
@@ -73,7 +73,7 @@ struct Record {
 }
 
 impl Record {
-    fn of(swarm: &Swarm, view: &View, memory: &Memory) -> Self {
+    fn of(swarm: &Swarm, view: &WorkloadView, memory: &Memory) -> Self {
         let parts = read(swarm, view, &memory.parts);
         let head = view.share.as_ref().and_then(|map| {
             let state = map.data.get(STATE_KEY)?;
@@ -126,7 +126,11 @@ pub type Good = Vec<Option<Arc<Published>>>;
 ///
 /// # Errors
 /// When a `ConfigMap` that was handed over cannot be read.
-pub fn of(swarm: &Swarm, view: &View, evidence: Evidence<'_>) -> Result<(History, Good), Error> {
+pub fn of(
+    swarm: &Swarm,
+    view: &WorkloadView,
+    evidence: Evidence<'_>,
+) -> Result<(History, Good), Error> {
     let (memory, told) = (evidence.memory, evidence.told);
     let record = Record::of(swarm, view, memory);
     let key = &swarm.spec.config_map.key;
@@ -181,7 +185,12 @@ fn count(good: &Good) -> usize {
 }
 
 /// Who has what, as far as anything says so: the parts; the one file that there was before them; the workers.
-fn lists(view: &View, key: &str, readable: Published, evidence: &Evidence<'_>) -> Published {
+fn lists(
+    view: &WorkloadView,
+    key: &str,
+    readable: Published,
+    evidence: &Evidence<'_>,
+) -> Published {
     if !readable.shares.is_empty() {
         return readable;
     }
@@ -200,7 +209,7 @@ fn lists(view: &View, key: &str, readable: Published, evidence: &Evidence<'_>) -
 /// The last file, for questions to workers: of an epoch that every part has reached, because a pod of a part
 /// that is behind has not read a newer one.
 #[must_use]
-pub fn published(swarm: &Swarm, view: &View, memory: &Memory) -> Option<Arc<Published>> {
+pub fn published(swarm: &Swarm, view: &WorkloadView, memory: &Memory) -> Option<Arc<Published>> {
     let record = Record::of(swarm, view, memory);
     let known = memory.published.as_ref();
     let behind = record.behind().into_iter().min();

@@ -1,4 +1,4 @@
-//! What is remembered and told.
+//! What the memory and the status say of a decision.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -14,7 +14,7 @@ use crate::{
         handover::{Counts, Epoch, Share, Step, Waiting, Why},
         memory::Granted,
         report::notice,
-        snapshot::{Told, Worker},
+        snapshot::{Snapshot, Worker},
         weights,
         workers::{self, epoch_of},
     },
@@ -50,7 +50,7 @@ impl Decision<'_> {
             }
         }
         let workers = self.workers.by_name();
-        let gaps = memory.told.counters.gaps.clone();
+        let gaps = memory.snapshot.counters.gaps.clone();
         memory.granted.retain(|stream, granted| {
             let owned = current.shares.get(&granted.worker);
             if !owned.is_some_and(|share| share.streams.contains(stream)) {
@@ -74,7 +74,7 @@ impl Decision<'_> {
         memory.absent = absent.collect();
     }
 
-    pub(super) fn tell(&self, assignment: &Assignment, step: &Step) -> Told {
+    pub(super) fn snapshot(&self, assignment: &Assignment, step: &Step) -> Snapshot {
         let current = self.current(step);
         let weight: BTreeMap<&Arc<str>, f64> =
             self.ids.iter().zip(self.weights.iter().copied()).collect();
@@ -125,7 +125,7 @@ impl Decision<'_> {
             unassigned: unassigned.len(),
         };
         let lost = self.workers.wanted().filter(|worker| worker.is_lost);
-        Told {
+        Snapshot {
             decided: true,
             // The version in the status is believed to have been there: one that nobody writes is none.
             epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
@@ -138,7 +138,7 @@ impl Decision<'_> {
             free,
             unassigned,
             waiting: self.waiting(step),
-            counters: self.memory.told.counters.clone(),
+            counters: self.memory.snapshot.counters.clone(),
         }
     }
 
@@ -239,13 +239,13 @@ impl Decision<'_> {
     }
 
     /// Streams in the lists of workers that have had no pod on a node for too long.
-    pub(super) fn stranded(&self, told: &Told) -> Option<String> {
+    pub(super) fn stranded(&self, snapshot: &Snapshot) -> Option<String> {
         let lists = |worker: &&workers::Worker| {
-            let mut lists = told.workers.iter().filter(|told| !told.jobs.is_empty());
-            worker.is_lost && lists.any(|told| told.name == worker.name)
+            let mut lists = snapshot.workers.iter().filter(|one| !one.jobs.is_empty());
+            worker.is_lost && lists.any(|one| one.name == worker.name)
         };
         let lost: Vec<_> = self.workers.wanted().filter(lists).collect();
-        let (worker, streams) = (lost.first()?, told.stranded);
+        let (worker, streams) = (lost.first()?, snapshot.stranded);
         let more = match lost.len() {
             1 => String::new(),
             all => format!(" (and {} more)", all - 1),
@@ -317,14 +317,14 @@ impl Decision<'_> {
         }
     }
 
-    pub(super) fn unassigned(&self, told: &Told, notices: &mut Vec<Notice>) {
-        let before = self.memory.told.unassigned.len();
-        if told.unassigned.len() > before
-            && let Some((stream, reason)) = told.unassigned.first()
+    pub(super) fn unassigned(&self, snapshot: &Snapshot, notices: &mut Vec<Notice>) {
+        let before = self.memory.snapshot.unassigned.len();
+        if snapshot.unassigned.len() > before
+            && let Some((stream, reason)) = snapshot.unassigned.first()
         {
             let note = format!(
                 "{} streams have no worker, e.g. {stream:?}: {reason}",
-                told.unassigned.len()
+                snapshot.unassigned.len()
             );
             notices.push(notice(true, "Unassigned", note));
         }

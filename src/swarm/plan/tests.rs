@@ -53,11 +53,11 @@ fn published(epoch: Epoch, lists: &[&[&str]]) -> Published {
     Published { epoch, shares: shares.collect(), ..Published::default() }
 }
 
-fn view(published: &Published, pods: Vec<PodFacts>, replicas: u32) -> View {
+fn view(published: &Published, pods: Vec<PodFacts>, replicas: u32) -> WorkloadView {
     let file::Files { config, state } = file::render(published);
     let content = Some(fingerprint(&config, &state));
     let data = [("config.yml".to_owned(), config), (file::STATE_KEY.to_owned(), state)];
-    View {
+    WorkloadView {
         workload: Some(WorkloadFacts {
             name: "w".into(),
             replicas,
@@ -72,7 +72,7 @@ fn view(published: &Published, pods: Vec<PodFacts>, replicas: u32) -> View {
             ..MapFacts::default()
         }),
         pods,
-        ..View::default()
+        ..WorkloadView::default()
     }
 }
 
@@ -88,7 +88,7 @@ fn answers(versions: &[(usize, Epoch)]) -> BTreeMap<Arc<str>, Report> {
     versions.iter().map(|(w, v)| (format!("uid-{w}").into(), report(*v))).collect()
 }
 
-fn decide(swarm: &Swarm, view: View, memory: Memory) -> Plan<Desired, SwarmStatus> {
+fn decide(swarm: &Swarm, view: WorkloadView, memory: Memory) -> Plan<Desired, SwarmStatus> {
     let observed = Observed {
         now: Instant::now(),
         held: None,
@@ -134,8 +134,8 @@ fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
     assert_eq!((status, reason), (Some(false), "WorkerAbsent"));
     assert!(message.starts_with("nobody runs 1 streams: they are in the list of"), "{message}");
     assert!(message.contains("its pod has no node"), "{message}");
-    let told = &plan.desired.memory.as_ref().unwrap().told;
-    assert_eq!((told.counts.owned, told.stranded), (4, 1));
+    let snapshot = &plan.desired.memory.as_ref().unwrap().snapshot;
+    assert_eq!((snapshot.counts.owned, snapshot.stranded), (4, 1));
 }
 
 /// A scale-up or a restart: it is about to come.
@@ -144,7 +144,7 @@ fn w13_a_worker_that_is_away_for_a_minute_gets_its_part_and_nobody_complains() {
     let plan = with_one_away(Duration::from_mins(1), &json!({}));
     assert_eq!(counts(&plan), [2, 2]);
     assert_eq!(ready(&plan).0, Some(true));
-    assert_eq!(plan.desired.memory.as_ref().unwrap().told.stranded, 0);
+    assert_eq!(plan.desired.memory.as_ref().unwrap().snapshot.stranded, 0);
 }
 
 #[test]

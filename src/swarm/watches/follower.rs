@@ -17,7 +17,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    Ground, Key, Names, Watched,
+    Key, Names, Watched, WorkloadCache,
     facts::{MapFacts, PodFacts, WorkloadFacts, fitness_label},
     objects::{Fitness, MapObject, WorkerPod, WorkloadObject},
     query,
@@ -41,7 +41,7 @@ enum Brought {
 type Stream = BoxStream<'static, Brought>;
 
 struct Follower {
-    ground: Ground,
+    cache: WorkloadCache,
     client: Client,
     metrics: Metrics,
     swarms: Store<DeserializeGuard<Swarm>>,
@@ -49,7 +49,7 @@ struct Follower {
     stops: HashMap<Watched, AbortHandle>,
 }
 
-impl Ground {
+impl WorkloadCache {
     /// Follows what the `Swarm`s depend on for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let (swarms, writer) = reflector::store();
@@ -62,7 +62,7 @@ impl Ground {
         };
         streams.push(events.map(each).boxed());
         let stops = HashMap::new();
-        let mut follower = Follower { ground: self, client, metrics, swarms, streams, stops };
+        let mut follower = Follower { cache: self, client, metrics, swarms, streams, stops };
         while let Some(brought) = follower.streams.next().await {
             follower.take(brought);
         }
@@ -79,7 +79,7 @@ impl Follower {
             }
             Brought::Swarms => return self.need(),
             Brought::Workload(watched, event) => {
-                let mut state = self.ground.state();
+                let mut state = self.cache.state();
                 state.workloads.entry(watched.clone()).or_default().apply(event);
                 drop(state);
                 // Its selector says which pods are needed.
@@ -87,15 +87,15 @@ impl Follower {
                 watched
             }
             Brought::Map(watched, event) => {
-                self.ground.state().maps.entry(watched.clone()).or_default().follow(event);
+                self.cache.state().maps.entry(watched.clone()).or_default().follow(event);
                 watched
             }
             Brought::Fitness(watched, event) => {
-                self.ground.state().fitness.entry(watched.clone()).or_default().apply(event);
+                self.cache.state().fitness.entry(watched.clone()).or_default().apply(event);
                 watched
             }
             Brought::Pods(watched, event) => {
-                let mut state = self.ground.state();
+                let mut state = self.cache.state();
                 state.pods.entry(watched.clone()).or_default().apply(event);
                 let count = state.pods.values().map(|seen| seen.objects.len()).sum();
                 drop(state);
@@ -103,14 +103,14 @@ impl Follower {
                 watched
             }
         };
-        self.ground.changed(&watched);
+        self.cache.changed(&watched);
     }
 
     /// Watches what is needed, and nothing else.
     fn need(&mut self) {
         let swarms = self.swarms.state();
         let swarms: Vec<_> = swarms.iter().filter_map(|swarm| swarm.0.as_ref().ok()).collect();
-        let mut state = self.ground.state();
+        let mut state = self.cache.state();
         let mut needs: HashMap<Key, BTreeSet<Watched>> = HashMap::new();
         for swarm in &swarms {
             let (key, names) = (swarm.key(), Names::of(swarm));

@@ -74,7 +74,7 @@ impl<V> Seen<V> {
 }
 
 impl Seen<MapFacts> {
-    /// The same, for what we write ourselves and know of at once ([`Ground::wrote`]): what the watch
+    /// The same, for what we write ourselves and know of at once ([`WorkloadCache::wrote`]): what the watch
     /// brings of the time before is old news.
     fn follow(&mut self, mut event: Event<(String, MapFacts)>) {
         let is_old = |known: Option<&MapFacts>, new: &MapFacts| {
@@ -127,7 +127,7 @@ impl State {
 
 /// What one `Swarm` depends on, as it is known now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct View {
+pub struct WorkloadView {
     /// Its workload, if it is there.
     pub workload: Option<WorkloadFacts>,
     /// The `ConfigMap` with the shares, if it is there.
@@ -145,7 +145,7 @@ pub struct View {
 
 /// What is known; clones share it.
 #[derive(Clone, Default)]
-pub struct Ground(Arc<Inner>);
+pub struct WorkloadCache(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -155,10 +155,10 @@ struct Inner {
     learnt: signal::Sender<u64>,
 }
 
-impl Ground {
+impl WorkloadCache {
     /// What a `Swarm` depends on; `None` until all of it was listed.
     #[must_use]
-    pub fn view(&self, swarm: &Swarm) -> Option<View> {
+    pub fn view(&self, swarm: &Swarm) -> Option<WorkloadView> {
         let (key, names) = (swarm.key(), Names::of(swarm));
         let state = self.state();
         let synced = |watched: &Watched| state.is_synced(watched);
@@ -185,7 +185,7 @@ impl Ground {
             }
         };
         let map = |watched: &Watched| only(state.maps.get(watched));
-        Some(View {
+        Some(WorkloadView {
             workload,
             share: map(&names.share),
             parts: names.parts.iter().map(map).collect(),
@@ -204,11 +204,11 @@ impl Ground {
     /// The `Swarm`s whose surroundings changed, for ever.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
         use futures::StreamExt;
-        let ground = self.clone();
-        futures::stream::unfold(ground, |ground| async move {
-            ground.0.notify.notified().await;
-            let changed = std::mem::take(&mut ground.state().changed);
-            Some((futures::stream::iter(changed), ground))
+        let cache = self.clone();
+        futures::stream::unfold(cache, |cache| async move {
+            cache.0.notify.notified().await;
+            let changed = std::mem::take(&mut cache.state().changed);
+            Some((futures::stream::iter(changed), cache))
         })
         .flatten()
     }

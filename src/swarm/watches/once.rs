@@ -4,19 +4,19 @@ use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope}
 use serde::de::DeserializeOwned;
 
 use super::{
-    MapFacts, Names, View, Watched, WorkloadFacts,
+    MapFacts, Names, Watched, WorkloadFacts, WorkloadView,
     facts::fitness_label,
     objects::{Fitness, MapObject, WorkloadObject},
     pods,
 };
 use crate::{api::Swarm, api::swarm::WorkloadKind, controller::Error};
 
-/// Reads what a `Swarm` depends on, as [`Ground::view`](super::Ground::view) has it from the watches. It
+/// Reads what a `Swarm` depends on, as [`WorkloadCache::view`](super::WorkloadCache::view) has it from the watches. It
 /// lists by name, as they do: whoever may do what they need may do this.
 ///
 /// # Errors
 /// What the API server said, with the request that it refused.
-pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<View, Error> {
+pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<WorkloadView, Error> {
     let names = Names::of(swarm);
     let workload = match &names.workload {
         Watched::Workload(WorkloadKind::StatefulSet, namespace, name) => {
@@ -48,14 +48,14 @@ pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<Vie
         }
         _ => None,
     };
-    Ok(View { workload, fitness, pods, ..maps(client, swarm).await? })
+    Ok(WorkloadView { workload, fitness, pods, ..maps(client, swarm).await? })
 }
 
 /// The `ConfigMap`s alone: those with the shares and that with the streams.
 ///
 /// # Errors
 /// As [`read`].
-pub(in crate::swarm) async fn maps(client: &Client, swarm: &Swarm) -> Result<View, Error> {
+pub(in crate::swarm) async fn maps(client: &Client, swarm: &Swarm) -> Result<WorkloadView, Error> {
     let names = Names::of(swarm);
     let mut parts = Vec::with_capacity(names.parts.len());
     for part in &names.parts {
@@ -63,7 +63,7 @@ pub(in crate::swarm) async fn maps(client: &Client, swarm: &Swarm) -> Result<Vie
     }
     let share = map(client, Some(&names.share)).await?;
     let source = map(client, names.source.as_ref()).await?;
-    Ok(View { share, parts, source, ..View::default() })
+    Ok(WorkloadView { share, parts, source, ..WorkloadView::default() })
 }
 
 async fn map(client: &Client, watched: Option<&Watched>) -> Result<Option<MapFacts>, Error> {

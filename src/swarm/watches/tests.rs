@@ -201,22 +201,22 @@ fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
     .unwrap();
     let selector =
         |app: &str| serde_json::from_value(json!({"matchLabels": {"app": app}})).unwrap();
-    let ground = Ground::default();
+    let cache = WorkloadCache::default();
     let names = Names::of(&swarm);
     let facts = WorkloadFacts { name: "w".into(), selector: selector("w"), ..Default::default() };
-    ground.state().maps.insert(names.share.clone(), synced(vec![]));
-    ground.state().workloads.insert(names.workload.clone(), synced(vec![("w", facts.clone())]));
+    cache.state().maps.insert(names.share.clone(), synced(vec![]));
+    cache.state().workloads.insert(names.workload.clone(), synced(vec![("w", facts.clone())]));
     // Another Swarm of the same workload has it listed, or its selector was not looked at yet.
-    assert_eq!(ground.view(&swarm), None);
+    assert_eq!(cache.view(&swarm), None);
     let pods = Watched::Pods("n".into(), query(&facts).unwrap());
-    ground.state().selectors.insert(swarm.key(), query(&facts).unwrap());
-    assert_eq!(ground.view(&swarm), None);
-    ground.state().pods.insert(pods, synced(vec![("w-0", pod(&[]))]));
-    assert_eq!(ground.view(&swarm).unwrap().pods.len(), 1);
+    cache.state().selectors.insert(swarm.key(), query(&facts).unwrap());
+    assert_eq!(cache.view(&swarm), None);
+    cache.state().pods.insert(pods, synced(vec![("w-0", pod(&[]))]));
+    assert_eq!(cache.view(&swarm).unwrap().pods.len(), 1);
     // Made anew with another selector.
     let other = WorkloadFacts { selector: selector("v"), ..facts };
-    ground.state().workloads.insert(names.workload, synced(vec![("w", other)]));
-    assert_eq!(ground.view(&swarm), None);
+    cache.state().workloads.insert(names.workload, synced(vec![("w", other)]));
+    assert_eq!(cache.view(&swarm), None);
 }
 
 /// After two writes of ours the watch brought the first, and the version in the status went back.

@@ -51,7 +51,7 @@ fn find(
     pods: Vec<PodFacts>,
     unfit: &[&str],
 ) -> Workers {
-    let view = View { workload: Some(workload), pods, ..View::default() };
+    let view = WorkloadView { workload: Some(workload), pods, ..WorkloadView::default() };
     let unfit = unfit.iter().map(|node| (*node).to_owned()).collect();
     let (memory, confirmed, named) = (Memory::default(), Confirmed::default(), BTreeSet::new());
     let known =
@@ -154,7 +154,11 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
     let mut memory = Memory::default();
     memory.reports.insert("the one before".into(), report(9));
     memory.born.insert("uid-w-0".into(), 8);
-    let view = View { workload: Some(workload(0, 1)), pods: vec![own("w-0")], ..View::default() };
+    let view = WorkloadView {
+        workload: Some(workload(0, 1)),
+        pods: vec![own("w-0")],
+        ..WorkloadView::default()
+    };
     let read = |memory: &Memory| {
         let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
         let known = Known { now: Instant::now(), memory, confirmed: &confirmed, named: &named };
@@ -170,7 +174,8 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
 #[test]
 fn w17_the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answers() {
     let pod = PodFacts { ip: Some([10, 0, 0, 1].into()), ..own("w-0") };
-    let view = View { workload: Some(workload(0, 1)), pods: vec![pod], ..View::default() };
+    let view =
+        WorkloadView { workload: Some(workload(0, 1)), pods: vec![pod], ..WorkloadView::default() };
     let read = |memory: &Memory| {
         let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
         let known = Known { now: Instant::now(), memory, confirmed: &confirmed, named: &named };
@@ -218,7 +223,7 @@ fn the_template_says_what_successors_read_once_its_controller_has_seen_it() {
 
 #[test]
 fn a_worker_that_the_file_names_is_looked_at_also_without_a_pod() {
-    let view = View { workload: Some(workload(0, 1)), ..View::default() };
+    let view = WorkloadView { workload: Some(workload(0, 1)), ..WorkloadView::default() };
     let (memory, gone) = (Memory::default(), Arc::<str>::from("w-3"));
     let each = [(Arc::clone(&gone), 9)].into();
     let confirmed = Confirmed { each, all: 0 };
@@ -241,8 +246,11 @@ fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
     let known =
         Known { now: Instant::now(), memory: &memory, confirmed: &confirmed, named: &named };
     let born = |immutable| {
-        let view =
-            View { workload: Some(workload(0, 1)), pods: vec![old.clone()], ..View::default() };
+        let view = WorkloadView {
+            workload: Some(workload(0, 1)),
+            pods: vec![old.clone()],
+            ..WorkloadView::default()
+        };
         let settings = settings("StatefulSet", immutable);
         let workers = Workers::of(&settings, &view, "w-config", &BTreeSet::new(), &known);
         workers.all[0].handover.pod.as_ref().unwrap().born
@@ -308,7 +316,7 @@ fn w08_a_pod_that_was_just_evicted_is_terminating() {
     let mut memory = Memory::default();
     memory.evictions.evicted(&"w-0".into(), &"uid-w-0".into(), 7, Instant::now());
     let pods = vec![own("w-0"), own("w-1")];
-    let view = View { workload: Some(workload(0, 2)), pods, ..View::default() };
+    let view = WorkloadView { workload: Some(workload(0, 2)), pods, ..WorkloadView::default() };
     let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
     let known =
         Known { now: Instant::now(), memory: &memory, confirmed: &confirmed, named: &named };
@@ -339,7 +347,7 @@ fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_
         let absent = [("w-1".into(), now.checked_sub(ago).unwrap())].into();
         let memory = Memory { absent, ..Memory::default() };
         let pods = [own("w-0")].into_iter().chain(second).collect();
-        let view = View { workload: Some(workload(0, 2)), pods, ..View::default() };
+        let view = WorkloadView { workload: Some(workload(0, 2)), pods, ..WorkloadView::default() };
         let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
         let known = Known { now, memory: &memory, confirmed: &confirmed, named: &named };
         let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);

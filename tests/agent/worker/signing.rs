@@ -4,7 +4,7 @@ use std::{fs, net::IpAddr, process::Command};
 use serde::Deserialize;
 use traffic_operator::{
     acknowledgement::{KEY_FILE, Key, Question, Statement, new_key},
-    swarm::acknowledge::{Answer, Asked, Asker},
+    swarm::acknowledge::{Answer, Asked, WorkerClient},
 };
 
 use super::stage::{Sink, Worker, command};
@@ -46,7 +46,7 @@ fn operator(worker: &Worker, uid: &str, key: &str) -> Result<Answer, String> {
     runtime.block_on(async {
         let asked = Asked { worker: "w0", uid, key: key.as_ref() };
         let local = IpAddr::from([127, 0, 0, 1]);
-        Asker::new().unwrap().ask(asked, local, worker.port, "/internal/version").await
+        WorkerClient::new().unwrap().ask(asked, local, worker.port, "/internal/version").await
     })
 }
 

@@ -17,7 +17,7 @@ fn texts(texts: &[(&str, &str)]) -> Texts {
 }
 
 /// Nodes n0, n1, … that speak these families; the first two reflect.
-fn ground(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> Ground {
+fn bgp(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> BgpTopology {
     let speaker = |(i, speaks): (usize, &&str)| {
         let (v4, v6) = (format!("10.0.0.{i}/24"), format!("fd00::{i}/64"));
         let [of_v4, of_v6] = BGP_ADDRESS_ANNOTATIONS;
@@ -54,7 +54,7 @@ fn ground(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> Ground {
     let peers = vec![peer("a", has.clone(), has.clone()), peer("b", has_not, has)];
     let mut snapshot = Snapshot { peers, as_number: 64_512, ..Snapshot::default() };
     change(&mut snapshot);
-    Ground::new(&speakers, &snapshot, (LABEL, ""), "main", &BTreeSet::new())
+    BgpTopology::new(&speakers, &snapshot, (LABEL, ""), "main", &BTreeSet::new())
 }
 
 /// The names that a node is to have established.
@@ -71,19 +71,19 @@ fn names(wanted: &Wanted, node: &str) -> Vec<String> {
 #[test]
 fn point_06_in_dual_stack_the_sessions_of_both_families_are_meant() {
     let nobody = BTreeSet::new();
-    let ground = ground(&["46", "46", "46", "46"], |_| {});
-    let wanted = expected(&ground, &nobody, false);
+    let bgp = bgp(&["46", "46", "46", "46"], |_| {});
+    let wanted = expected(&bgp, &nobody, false);
     let both = ["Node_10_0_0_0", "Node_10_0_0_2", "Node_10_0_0_3"];
     let v6 = ["Node_fd00__", "Node_fd00__2", "Node_fd00__3"];
     let of_n1: Vec<_> = both.iter().chain(&v6).map(ToString::to_string).collect();
     assert_eq!(names(&wanted, "n1"), of_n1);
     assert_eq!(wanted.gated().map(|node| &**node).collect::<Vec<_>>(), ["n0", "n1"]);
-    assert_eq!(expected(&ground, &nobody, true).gated().count(), 4);
-    assert!(ground.families.remarks().is_empty());
+    assert_eq!(expected(&bgp, &nobody, true).gated().count(), 4);
+    assert!(bgp.families.remarks().is_empty());
 
     // Without those that are about to go.
     let leaving = BTreeSet::from(["n0".into()]);
-    let wanted = expected(&ground, &leaving, false);
+    let wanted = expected(&bgp, &leaving, false);
     let left = ["Node_10_0_0_2", "Node_10_0_0_3", "Node_fd00__2", "Node_fd00__3"];
     assert_eq!(names(&wanted, "n1"), left);
     assert_eq!(wanted.gated().map(|node| &**node).collect::<Vec<_>>(), ["n1"]);
@@ -93,11 +93,11 @@ fn point_06_in_dual_stack_the_sessions_of_both_families_are_meant() {
 fn point_06_one_family_alone_and_mixtures() {
     let nobody = BTreeSet::new();
     let of = |speaks: &[&str]| {
-        let ground = ground(speaks, |_| {});
+        let bgp = bgp(speaks, |_| {});
         let complete: Vec<_> =
-            ground.nodes.iter().filter(|(_, n)| n.complete).map(|(n, _)| n.to_string()).collect();
-        let remarks = ground.families.remarks().join("; ");
-        (names(&expected(&ground, &nobody, false), "n1"), complete.join(" "), remarks)
+            bgp.nodes.iter().filter(|(_, n)| n.complete).map(|(n, _)| n.to_string()).collect();
+        let remarks = bgp.families.remarks().join("; ");
+        (names(&expected(&bgp, &nobody, false), "n1"), complete.join(" "), remarks)
     };
     let (names, complete, remarks) = of(&["6", "6", "6"]);
     assert_eq!(names, ["Node_fd00__", "Node_fd00__2"]);
@@ -120,12 +120,12 @@ fn point_06_one_family_alone_and_mixtures() {
 #[test]
 fn r03_where_bird_listens_is_part_of_the_name() {
     let nobody = BTreeSet::new();
-    let ground = ground(&["4", "4", "4", "4"], |snapshot| {
+    let bgp = bgp(&["4", "4", "4", "4"], |snapshot| {
         snapshot.mesh = true;
         snapshot.listen_ports.all = Some(1790);
         snapshot.listen_ports.nodes = BTreeMap::from([("n0".into(), 1179)]);
     });
-    let wanted = expected(&ground, &nobody, false);
+    let wanted = expected(&bgp, &nobody, false);
     assert_eq!(
         names(&wanted, "n1"),
         ["Node_10_0_0_0_port_1179", "Node_10_0_0_2_port_1790", "Node_10_0_0_3_port_1790"]
@@ -140,8 +140,8 @@ fn r03_where_bird_listens_is_part_of_the_name() {
 #[test]
 fn r03_the_question_names_each_neighbour_once() {
     let nobody = BTreeSet::new();
-    let ground = ground(&["4"; 200], |_| {});
-    let wanted = expected(&ground, &nobody, false);
+    let bgp = bgp(&["4"; 200], |_| {});
+    let wanted = expected(&bgp, &nobody, false);
     assert_eq!(wanted.sets().len(), 2);
     let text = gate::query(&crate::prometheus::Exporters::any(&["node"]), &wanted);
     assert_eq!(text.matches("Node_10_0_0_").count(), 200);
@@ -152,8 +152,8 @@ fn r03_the_question_names_each_neighbour_once() {
 #[test]
 fn r06_a_client_without_sessions_says_so_itself_where_calico_reports() {
     let nobody = BTreeSet::new();
-    let ground = ground(&["4"; 5], |_| {});
-    let wanted = expected(&ground, &nobody, false);
+    let bgp = bgp(&["4"; 5], |_| {});
+    let wanted = expected(&bgp, &nobody, false);
     let report = |names: &[&str], second: i64| {
         let updated = Timestamp::from_second(second).unwrap();
         let established = names.iter().map(|name| (*name).to_owned()).collect();

@@ -46,12 +46,16 @@ fn part(published: &Published, i: u32, version: Epoch) -> MapFacts {
     map(Some(config), state, &format!("{i}{version}"))
 }
 
-fn view(published: &Published, parts: [Epoch; 3]) -> View {
+fn view(published: &Published, parts: [Epoch; 3]) -> WorkloadView {
     let each = (0..).zip(parts).map(|(i, version)| Some(part(published, i, version)));
-    View { share: Some(head(published.epoch, parts)), parts: each.collect(), ..View::default() }
+    WorkloadView {
+        share: Some(head(published.epoch, parts)),
+        parts: each.collect(),
+        ..WorkloadView::default()
+    }
 }
 
-fn read(view: &View, memory: &Memory, told: Epoch, unknown_pods: bool) -> (History, Good) {
+fn read(view: &WorkloadView, memory: &Memory, told: Epoch, unknown_pods: bool) -> (History, Good) {
     of(&swarm(FILES), view, Evidence { memory, told, made: 0, unknown_pods, running: &[] }).unwrap()
 }
 
@@ -150,7 +154,7 @@ fn a_part_ahead_of_its_head_is_no_proof_of_anything() {
 /// The `Swarm` was deleted without its `ConfigMap`s, and applied again with another number of files.
 #[test]
 fn another_number_of_files_is_a_barrier() {
-    let two = View {
+    let two = WorkloadView {
         parts: vec![Some(part(&published(7), 0, 7)), None],
         ..view(&published(7), [7, 2, 3])
     };
@@ -162,7 +166,7 @@ fn another_number_of_files_is_a_barrier() {
     // From one file to three its lists stay, and from three to one nothing seems to be an empty file.
     let file::Files { config, state } = file::render(&published(7));
     let one = map(Some(config), state, "1");
-    let grown = View { share: Some(one), parts: vec![None; 3], ..View::default() };
+    let grown = WorkloadView { share: Some(one), parts: vec![None; 3], ..WorkloadView::default() };
     let (history, _) = of(&swarm(3), &grown, evidence).unwrap();
     assert_eq!(history.repair, Some(Repair::Barrier));
     assert_eq!(history.published, published(7));

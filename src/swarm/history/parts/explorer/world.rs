@@ -21,7 +21,7 @@ use crate::{
         memory::{Memories, Memory},
         pass,
         plan::{self, Desired, Observed, Part, Publish},
-        watches::{MapFacts, PodFacts, View, WorkloadFacts},
+        watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
     },
 };
 
@@ -354,11 +354,11 @@ impl World {
         swarm
     }
 
-    fn view(&self, plot: &Plot) -> View {
+    fn view(&self, plot: &Plot) -> WorkloadView {
         let replicas = u32::try_from(plot.wishes[self.wish].0).expect("few");
         let pods = (0..WORKERS).filter_map(|w| self.pods[w].map(|pod| facts(w, &pod)));
         let map = |i: usize| self.maps[i].as_deref().cloned();
-        let mut view = View {
+        let mut view = WorkloadView {
             workload: Some(WorkloadFacts {
                 name: WORKLOAD.into(),
                 uid: "w".into(),
@@ -368,7 +368,7 @@ impl World {
             share: map(0),
             parts: (1..MAPS).map(map).collect(),
             pods: pods.collect(),
-            ..View::default()
+            ..WorkloadView::default()
         };
         if plot.weak == Weak::NoFence {
             believe(&mut view);
@@ -506,7 +506,7 @@ fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
 }
 
 /// Makes the head say of each part the version that it has.
-fn believe(view: &mut View) {
+fn believe(view: &mut WorkloadView) {
     let Some(share) = &mut view.share else { return };
     let Some(mut head) = share.data.get(STATE_KEY).and_then(|text| Head::parse(text).ok()) else {
         return;
