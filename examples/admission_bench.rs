@@ -28,7 +28,7 @@ use traffic_operator::{
     webhook::{
         certificates::{Certificates, Lifetimes, next},
         injection::{Delivery, Recipe, Resources},
-        review::{Injector, Outcome, Verdict},
+        review::{Decision, Injector, Outcome},
         server::{Observer, Server, router},
     },
 };
@@ -70,8 +70,8 @@ const NAME: &str = "traffic-operator-webhook.bench.svc";
 struct Always(Recipe);
 
 impl Injector for Always {
-    fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Verdict {
-        Verdict::Inject(Box::new(self.0.clone()))
+    fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Decision {
+        Decision::Inject(Box::new(self.0.clone()))
     }
 }
 

@@ -6,24 +6,23 @@
 //! - [`api`]: the custom resources. Types only; one file per kind, and the registry
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, and the one table of errors.
-//! - [`traffic_watch`]: judges nodes by PromQL. Its pure core is `plan`, from `findings` (what each
-//!   measure proves) through `judgement` (with `limits`, `room`, `memory`, `conflict`) to what is written
-//!   (`children`, `evictions`) and told (`report`); its edges are `query` (text out), `reading` (numbers
-//!   in), `apply` and the [`controller::Reconciler`]. `replay` runs the same core over a history,
-//!   `live` shows what it decides now.
-//! - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps what every
-//!   replica knows as one snapshot, whose pure parts are `snapshot`, `settings`, `scope` (which namespaces),
-//!   `members` (which pods) and `pinglists` (who probes whom); `injector` and `serving` answer webhook and agents
-//!   from it, and its [`controller::Reconciler`] writes what `plan` and `children` say.
-//! - [`route_reflector`]: elects Calico's route reflectors. Its pure core is `election`: which nodes, in which slots,
-//!   with which cluster ids, and who peers with whom.
+//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (where it leaves something
+//!   outside of its owner tree), `conflict` (other objects of the kind), `memory`, `metrics`, `report`. Their
+//!   `mod.rs` lists what else they have.
+//!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit ones. Its pure
+//!     core leads from `findings` (what each measure proves) through `judgement` to `plan`; `replay` runs the
+//!     same core over a history.
+//!   - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps one snapshot of the
+//!     cluster on every replica, from which webhook and agents are answered too.
+//!   - [`swarm`]: gives each stream to exactly one worker. `handover` is the protocol (pure).
+//!   - [`route_reflector`]: elects Calico's route reflectors (`election`) and replaces them without losing a
+//!     route (`bgp_model` says which routes arrive where). Both are pure.
 //! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
 //!   `server`, `review` and `certificates` are how the API server reaches it.
 //! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams of a
 //!   Swarm. They need no API server.
 //! - [`acknowledgement`]: how workers sign what they say to the operator.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
-//! - [`route_reflector`]: chooses Calico's route reflectors. Its `bgp_model` says which routes arrive where (pure).
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.

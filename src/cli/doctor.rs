@@ -12,7 +12,7 @@ use super::{
     series::SeriesArgs,
 };
 use crate::{
-    inspect::doctor::{self, Verdict},
+    inspect::doctor::{self, CheckResult},
     metrics::Metrics,
     prometheus::{DEFAULT, Endpoints},
 };
@@ -67,6 +67,6 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         TableOrJson::Table => output::text(&doctor::text(&checks))?,
         TableOrJson::Json => output::json(&json!({ "checks": checks }))?,
     }
-    let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
+    let failed = checks.iter().any(|check| check.verdict == CheckResult::Fail);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -10,7 +10,7 @@ use super::{
     figures::ago,
     forward::{self, ForwardError},
 };
-use crate::traffic_watch::overview::View;
+use crate::traffic_watch::overview::Overview;
 
 /// The longest the leader may take: it answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -69,9 +69,9 @@ pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leaders
 ///
 /// # Errors
 /// Why it cannot be had, and what would help.
-pub async fn view(client: &Client, place: &Place, node: &str) -> Result<View, String> {
+pub async fn view(client: &Client, place: &Place, node: &str) -> Result<Overview, String> {
     let (view, whom) =
-        ask::<View>(client, place, &format!("/api/v1/trafficwatches?node={node}")).await?;
+        ask::<Overview>(client, place, &format!("/api/v1/trafficwatches?node={node}")).await?;
     if view.leader {
         Ok(view)
     } else {

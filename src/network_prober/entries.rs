@@ -25,7 +25,7 @@ use tokio::sync::watch as signal;
 use super::{
     children::{Child, ChildKey, fingerprint},
     snapshot::Key,
-    state::World,
+    state::ClusterState,
 };
 use crate::{
     api::NetworkProber,
@@ -203,7 +203,7 @@ impl Entries {
     }
 
     /// Takes out entries whose `NetworkProber` is gone, for ever.
-    pub async fn sweep(self, client: Client, world: World) {
+    pub async fn sweep(self, client: Client, world: ClusterState) {
         let mut ticks = tokio::time::interval(SWEEP);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

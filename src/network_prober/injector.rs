@@ -1,20 +1,20 @@
 //! What the webhook does with a pod, decided from what this replica knows.
 use futures::future::{BoxFuture, FutureExt};
 
-use super::{members::is_claimed, scope::Standing, snapshot::Snapshot, state::World};
+use super::{conflict::is_claimed, scope::Standing, snapshot::Snapshot, state::ClusterState};
 use crate::{
     pods::PodObject,
     webhook::{
         injection::{self, SkipReason},
-        review::{Injector, Verdict},
+        review::{Decision, Injector},
     },
 };
 
 /// Answers the webhook from the snapshot.
-pub struct WorldInjector(pub World);
+pub struct ClusterInjector(pub ClusterState);
 
-impl Injector for WorldInjector {
-    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Verdict {
+impl Injector for ClusterInjector {
+    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision {
         decide(&self.0.snapshot(), prober, namespace, pod)
     }
 
@@ -35,50 +35,50 @@ pub(super) fn decide(
     (prober_namespace, prober): (&str, &str),
     namespace: &str,
     pod: &PodObject,
-) -> Verdict {
+) -> Decision {
     if !snapshot.synced {
-        return Verdict::NotYet("this replica has not listed the NetworkProbers yet");
+        return Decision::NotYet("this replica has not listed the NetworkProbers yet");
     }
     let Some(view) = snapshot.get(prober_namespace, prober) else {
-        return Verdict::NotYet("no such NetworkProber");
+        return Decision::NotYet("no such NetworkProber");
     };
     let Ok(settings) = &view.settings else {
-        return Verdict::Unknown("the spec of the NetworkProber is invalid");
+        return Decision::Unknown("the spec of the NetworkProber is invalid");
     };
     let Some(recipe) = &view.recipe else {
-        return Verdict::Unknown("the image of agents is not known");
+        return Decision::Unknown("the image of agents is not known");
     };
     // The API server's own filter is older than ours by as long as a watch takes.
     let matches = settings.pods.matches(|key| pod.label(key));
     match view.scope.standing(namespace) {
         Some(Standing::Allowed) if matches => {}
-        Some(Standing::NotConsenting) => return Verdict::Skip(SkipReason::NamespaceNotConsenting),
-        Some(Standing::Excluded) => return Verdict::Skip(SkipReason::NamespaceExcluded),
-        Some(Standing::OptedOut) => return Verdict::Skip(SkipReason::OptedOut),
+        Some(Standing::NotConsenting) => return Decision::Skip(SkipReason::NamespaceNotConsenting),
+        Some(Standing::Excluded) => return Decision::Skip(SkipReason::NamespaceExcluded),
+        Some(Standing::OptedOut) => return Decision::Skip(SkipReason::OptedOut),
         Some(Standing::Allowed) => {
-            return Verdict::Unknown("the pod is not selected any more");
+            return Decision::Unknown("the pod is not selected any more");
         }
         // Its labels may be as new as the pod.
-        None => return Verdict::NotYet("the namespace is not selected"),
+        None => return Decision::NotYet("the namespace is not selected"),
     }
     // A pod that is being created may not say in which namespace.
     let mut placed = pod.clone();
     placed.metadata.namespace = Some(namespace.to_owned());
     if is_claimed(&snapshot.older(&settings.rank), &placed) {
-        return Verdict::Skip(SkipReason::OtherProber);
+        return Decision::Skip(SkipReason::OtherProber);
     }
     if let Some(reason) = injection::skip_reason(&placed, recipe) {
-        return Verdict::Skip(reason);
+        return Decision::Skip(reason);
     }
     let constraints = snapshot.constraints.get(namespace);
     if constraints.is_some_and(|them| them.refusal(&placed, recipe).is_some()) {
-        return Verdict::Skip(SkipReason::ResourcesRefused);
+        return Decision::Skip(SkipReason::ResourcesRefused);
     }
     if view.over.is_some() {
-        return Verdict::Skip(SkipReason::OverBudget);
+        return Decision::Skip(SkipReason::OverBudget);
     }
     if view.members.is_paused(namespace) {
-        return Verdict::Skip(SkipReason::AgentFailing);
+        return Decision::Skip(SkipReason::AgentFailing);
     }
-    Verdict::Inject(Box::new(recipe.clone()))
+    Decision::Inject(Box::new(recipe.clone()))
 }

@@ -12,7 +12,7 @@ use super::{
     measurement::{self, AgentFigures, Asker, Measurement, Subject},
     overview::{self, Filter, Measured, Overview, PodView, ProberView},
     snapshot::Snapshot,
-    state::World,
+    state::ClusterState,
 };
 use crate::prometheus::{Class, Client, DEFAULT, Endpoints, Late, Payer, QueryError, Shared};
 
@@ -34,7 +34,7 @@ pub trait ProberSource: Send + Sync + 'static {
 /// What this process knows.
 pub struct LiveProbers {
     identity: String,
-    world: OnceLock<latest::Receiver<Option<World>>>,
+    world: OnceLock<latest::Receiver<Option<ClusterState>>>,
     endpoints: Endpoints,
     /// One request for all who look within [`FRESH`], whatever their number.
     figures: Shared<Subject, measurement::Shared<Measurement>>,
@@ -57,8 +57,8 @@ impl LiveProbers {
     /// Says where it is known; gives it back.
     pub fn follow(
         &self,
-        world: &latest::Receiver<Option<World>>,
-    ) -> latest::Receiver<Option<World>> {
+        world: &latest::Receiver<Option<ClusterState>>,
+    ) -> latest::Receiver<Option<ClusterState>> {
         self.world.get_or_init(|| world.clone()).clone()
     }
 

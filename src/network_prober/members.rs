@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    conflict::is_claimed,
     constraints::ByNamespace,
     scope::{Scope, Standing},
     settings::Settings,
@@ -271,16 +272,6 @@ fn look<'a>(
             .or_else(|| refusal().map(|_| SkipReason::ResourcesRefused))
     });
     Err(skipped.unwrap_or(SkipReason::CreatedBefore).as_str())
-}
-
-/// Whether an older one selects the pod.
-#[must_use]
-pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
-    older.iter().any(|(settings, scope)| {
-        settings.mode == Mode::Sidecar
-            && scope.standing(pod.namespace()) == Some(Standing::Allowed)
-            && settings.pods.matches(|key| pod.label(key))
-    })
 }
 
 impl Members {

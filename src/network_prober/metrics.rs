@@ -7,10 +7,10 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use super::state::World;
+use super::state::ClusterState;
 
 /// What the leader tells of each `NetworkProber`.
-pub struct Gauges(pub World);
+pub struct Gauges(pub ClusterState);
 
 impl fmt::Debug for Gauges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,26 +1,37 @@
-//! Serves [`NetworkProber`]: observes, applies; what is decided stands in `plan`.
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+//! Serves [`NetworkProber`]: agents in pods that measure round-trip time and loss between each other.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `state`, `snapshot` | the cluster as every replica knows it: objects, namespaces, pods |
+//! | `settings`, `tenancy`, `scope`, `members`, `pinglists` | the spec read; which namespaces and pods; who probes whom |
+//! | `observe`, `observed` | reads the snapshot and the objects that exist; the facts they become |
+//! | `plan`, `children`, `rules` | what to write: agents, lists, webhooks, recording rules |
+//! | `apply`, `entries`, `cleanup` | the writes |
+//! | `conflict`, `constraints`, `watches` | other objects; what namespaces demand of pods; the budget of pods |
+//! | `memory`, `refusals` | what this process has applied, and what was refused |
+//! | `report`, `reasons`, `metrics`, `overview`, `live` | status, conditions and events; metrics; the status page |
+//! | `injector`, `serving` | the answers to the webhook and to the agents |
+//! | `measurement` | what Prometheus says of the agents |
+use std::{collections::BTreeSet, sync::Mutex, time::Instant};
 
 use futures::{Stream, StreamExt, stream::select};
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
-    core::{DeserializeGuard, PartialObjectMeta},
+    ResourceExt,
+    core::DeserializeGuard,
     runtime::reflector::{ObjectRef, Store},
 };
 use tokio::sync::watch as signal;
 
 use crate::{
     api::{NetworkProber, NetworkProberStatus},
-    controller::{Error, FIELD_MANAGER, MANAGED_BY, Notice, Plan, Reconciler, error::is_refusal},
+    controller::{Error, Notice, Plan, Reconciler},
     webhook::{certificates::Bundle, configuration::Endpoint},
 };
 
+mod apply;
 pub mod children;
+mod cleanup;
+pub mod conflict;
 pub mod constraints;
 mod entries;
 mod injector;
@@ -29,6 +40,8 @@ pub mod measurement;
 pub mod members;
 mod memory;
 mod metrics;
+mod observe;
+mod observed;
 pub mod overview;
 pub mod pinglists;
 mod plan;
@@ -41,27 +54,23 @@ mod serving;
 pub mod settings;
 pub mod snapshot;
 pub mod state;
+pub mod tenancy;
 pub mod watches;
 
-use children::{Child, ChildKey, ChildKind};
+use children::ChildKind;
 pub use entries::Entries;
-pub use injector::WorldInjector;
+pub use injector::ClusterInjector;
 pub use memory::Owned;
 pub use metrics::Gauges;
-use plan::{Desired, Observed};
-use refusals::{Refusals, refused};
+use observed::Observed;
+use plan::Desired;
+use refusals::Refusals;
 pub use serving::{
     AUDIENCE, Agents, LIMITS as PINGLIST_LIMITS, PATH as PINGLIST_PATH, REVIEWS,
     REVIEWS_OF_ONE_SOURCE,
 };
-use snapshot::{Key, Snapshot, View};
-use state::World;
-
-/// For how long it is believed which kinds the API server has.
-const DISCOVERY: Duration = Duration::from_mins(1);
-
-/// How long a pass waits for what the other watches bring: they are begun together.
-const CATCH_UP: Duration = Duration::from_secs(5);
+use snapshot::Key;
+use state::ClusterState;
 
 /// The kinds of the prometheus-operator that the API server has, and when that was looked up.
 type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
@@ -69,7 +78,7 @@ type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 /// What the controller works with.
 pub struct NetworkProberReconciler {
     client: kube::Client,
-    world: World,
+    world: ClusterState,
     owned: Owned,
     entries: Entries,
     bundle: signal::Receiver<Option<Bundle>>,
@@ -85,7 +94,7 @@ impl NetworkProberReconciler {
     #[must_use]
     pub fn new(
         client: kube::Client,
-        world: World,
+        world: ClusterState,
         owned: Owned,
         entries: Entries,
         bundle: signal::Receiver<Option<Bundle>>,
@@ -111,134 +120,6 @@ impl NetworkProberReconciler {
         select(select(self.world.changes(), changes), all)
             .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
     }
-
-    /// Which kinds of the prometheus-operator the API server has.
-    async fn monitoring(&self) -> Result<BTreeSet<ChildKind>, Error> {
-        let known = self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((at, kinds)) = known
-            && at.elapsed() < DISCOVERY
-        {
-            return Ok(kinds);
-        }
-        let kinds = match self.client.list_api_group_resources("monitoring.coreos.com/v1").await {
-            Ok(list) => {
-                let has = |kind: &ChildKind| list.resources.iter().any(|r| r.kind == kind.as_str());
-                ChildKind::MONITORING.into_iter().filter(has).collect()
-            }
-            // The server says so in plain text where there is nothing of the group.
-            Err(kube::Error::Api(status)) if status.code == 404 => BTreeSet::new(),
-            Err(error) => return Err(Error::kube("discover monitoring.coreos.com")(error)),
-        };
-        let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
-        *discovered = Some((Instant::now(), BTreeSet::clone(&kinds)));
-        Ok(kinds)
-    }
-
-    /// What every replica knows of this generation of the object, waiting a moment for it.
-    async fn view(&self, prober: &NetworkProber, (namespace, name): &Key) -> Option<Arc<View>> {
-        let find = |snapshot: &Snapshot| {
-            let view = snapshot.get(namespace, name)?;
-            let known = view.is_of(prober) && (view.synced || view.over.is_some());
-            known.then(|| Arc::clone(view))
-        };
-        let mut snapshots = self.world.subscribe();
-        let known = snapshots.wait_for(|snapshot| find(snapshot).is_some());
-        let known = tokio::time::timeout(CATCH_UP, known).await;
-        known.ok().and_then(Result::ok).and_then(|snapshot| find(&snapshot))
-    }
-
-    fn api(&self, key: &ChildKey) -> Api<DynamicObject> {
-        let resource = key.kind.resource();
-        match &key.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        }
-    }
-
-    async fn look(
-        &self,
-        key: &ChildKey,
-    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
-        match self.api(key).get_metadata_opt(&key.name).await {
-            Ok(found) => Ok(found),
-            Err(error) => Err(Error::kube("get child")(error)),
-        }
-    }
-
-    async fn apply_child(&self, prober: &NetworkProber, child: Child) -> Result<(), Error> {
-        let uid = prober.uid().unwrap_or_default();
-        let owner = key_of(prober);
-        if child.key.kind == ChildKind::Webhook {
-            let applied = self.entries.apply(&self.client, &owner, &child).await;
-            return applied.map_err(|error| refused(&child.key, error));
-        }
-        if !self.owned.has(&child.key, &uid)
-            && let Some(there) = self.look(&child.key).await?
-            && !is_ours(&there, &owner)
-        {
-            return Err(Error::Taken(format!(
-                "{} exists and does not belong to this NetworkProber; delete it or rename one of them",
-                child.key
-            )));
-        }
-        let api = self.api(&child.key);
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let mut applied = api.patch(&child.key.name, &params, &Patch::Apply(&child.object)).await;
-        if let (Err(kube::Error::Api(status)), Some(fallback)) = (&applied, &child.fallback)
-            && is_refusal(status)
-        {
-            applied = api.patch(&child.key.name, &params, &Patch::Apply(fallback)).await;
-        }
-        match applied {
-            Ok(object) => {
-                self.owned.wrote(&child.key, &owner, child.hash, &object.metadata);
-                Ok(())
-            }
-            Err(error) => Err(refused(&child.key, error)),
-        }
-    }
-
-    async fn delete_child(&self, owner: &Key, key: &ChildKey) -> Result<(), Error> {
-        if key.kind == ChildKind::Webhook {
-            let removed = self.entries.remove(&self.client, owner).await;
-            return removed.map_err(Error::kube("remove webhook"));
-        }
-        match self.api(key).delete(&key.name, &DeleteParams::background()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(Error::kube("delete child")(error)),
-        }
-        self.owned.deleted(key);
-        Ok(())
-    }
-
-    /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and go:
-    /// they are looked at.
-    async fn look_at_monitoring(
-        &self,
-        prober: &NetworkProber,
-        kinds: &BTreeSet<ChildKind>,
-    ) -> Result<Vec<ChildKey>, Error> {
-        let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
-        let mut existing = Vec::new();
-        for kind in kinds {
-            let (namespace, name) = owner.clone();
-            let key = ChildKey { kind: *kind, namespace: Some(namespace), name };
-            match self.look(&key).await? {
-                Some(there) if is_ours(&there, &owner) => {
-                    let version = there.metadata.generation.and_then(|g| u64::try_from(g).ok());
-                    if version != self.owned.applied_version(&key) {
-                        self.owned.differs(&key);
-                    }
-                    if there.labels().get(children::OWNER_UID) == Some(&uid) {
-                        existing.push(key);
-                    }
-                }
-                _ => self.owned.differs(&key),
-            }
-        }
-        Ok(existing)
-    }
 }
 
 /// Each time that a value changes.
@@ -255,13 +136,6 @@ fn key_of(prober: &NetworkProber) -> Key {
     (prober.namespace().unwrap_or_default(), prober.name_any())
 }
 
-/// Whether an object was made by us for this owner, or for an earlier one of the same name.
-fn is_ours(there: &PartialObjectMeta<DynamicObject>, owner: &Key) -> bool {
-    let managed = there.labels().get("app.kubernetes.io/managed-by");
-    managed.is_some_and(|by| by == MANAGED_BY)
-        && memory::owner(&there.metadata).as_ref() == Some(owner)
-}
-
 impl Reconciler for NetworkProberReconciler {
     type Kind = NetworkProber;
     type Observed = Observed;
@@ -276,25 +150,7 @@ impl Reconciler for NetworkProberReconciler {
     }
 
     async fn observe(&self, prober: &NetworkProber, _: &Others) -> Result<Observed, Error> {
-        let key = key_of(prober);
-        let view = self.view(prober, &key).await;
-        let monitoring = self.monitoring().await?;
-        let mut existing = self.owned.of(&prober.uid().unwrap_or_default());
-        existing.extend(self.look_at_monitoring(prober, &monitoring).await?);
-        existing.extend(self.entries.of(&key));
-        let mut unchanged = self.owned.unchanged(&key);
-        unchanged.extend(self.entries.unchanged(&key));
-        Ok(Observed {
-            view,
-            setup: self.world.setup().clone(),
-            bundle: self.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
-            endpoint: self.endpoint.clone(),
-            configuration: self.entries.is_there(),
-            monitoring,
-            existing,
-            unchanged,
-            written: self.owned.written(&key),
-        })
+        observe::observe(self, prober).await
     }
 
     fn plan(
@@ -305,51 +161,11 @@ impl Reconciler for NetworkProberReconciler {
     }
 
     async fn apply(&self, prober: &NetworkProber, desired: Desired) -> Result<Vec<Notice>, Error> {
-        // One that cannot be written does not keep the others from being written.
-        let mut first = None;
-        for child in desired.apply {
-            let (key, hash) = (child.key.clone(), child.hash);
-            let known = self.refusals.of(&key, hash);
-            let result = match known {
-                Some(error) => Err(error),
-                None => self.apply_child(prober, child).await,
-            };
-            match result {
-                Err(error) if error.is_partial() => {
-                    self.refusals.remember(key, hash, &error);
-                    first = first.or(Some(error));
-                }
-                other => other?,
-            }
-        }
-        for key in &desired.delete {
-            self.delete_child(&key_of(prober), key).await?;
-        }
-        first.map_or(Ok(vec![]), Err)
+        apply::apply(self, prober, desired).await
     }
 
     async fn cleanup(&self, prober: &NetworkProber, _: &Others) -> Result<Vec<Notice>, Error> {
-        let owner = key_of(prober);
-        let mut ours = self.owned.of(&prober.uid().unwrap_or_default());
-        ours.extend(self.entries.of(&owner));
-        // What stands beside its owner goes with it.
-        let beyond: Vec<_> =
-            ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&owner.0)).collect();
-        for key in &beyond {
-            self.delete_child(&owner, key).await?;
-        }
-        self.forget(&owner.0, &owner.1);
-        let notice = (!beyond.is_empty()).then(|| Notice {
-            warning: false,
-            reason: "Removed",
-            note: format!(
-                "removed {} objects outside of this namespace; agents in running pods stay until \
-                 their pods are restarted",
-                beyond.len()
-            ),
-            node: None,
-        });
-        Ok(notice.into_iter().collect())
+        cleanup::cleanup(self, prober).await
     }
 
     fn forget(&self, namespace: &str, name: &str) {

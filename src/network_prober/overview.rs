@@ -12,7 +12,7 @@ use super::{
     members::Member,
     reasons,
     settings::Settings,
-    snapshot::{Key, Snapshot, View},
+    snapshot::{Key, ProberState, Snapshot},
     watches::budget::Over,
 };
 use crate::{
@@ -166,7 +166,7 @@ pub struct PeerView {
 impl ProberView {
     /// One `NetworkProber` of a snapshot, without figures.
     #[must_use]
-    pub fn of((namespace, name): &Key, view: &View) -> Self {
+    pub fn of((namespace, name): &Key, view: &ProberState) -> Self {
         let members = &view.members;
         let agents = agents(&members.members);
         let settings = view.settings.as_ref();

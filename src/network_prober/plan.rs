@@ -1,12 +1,14 @@
 //! What there is to write, decided from what was observed.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
     children::{Child, ChildKey, ChildKind, Content, Family, LARGEST_FILE},
+    conflict::WEBHOOKS,
+    observed::Observed,
     pinglists::config_json,
     report,
     settings::{LARGEST_MESH, Settings},
-    snapshot::{Setup, View, WEBHOOKS},
+    snapshot::ProberState,
 };
 use crate::{
     api::{
@@ -14,9 +16,9 @@ use crate::{
         network_prober::{Delivery, Mode},
     },
     controller::{Error, Plan, Verdict},
-    webhook::configuration::{Endpoint, Interception, Namespaces},
+    webhook::configuration::{Interception, Namespaces},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// How often an object is looked at though nothing changed: for the kinds that are not watched.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -31,28 +33,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// Up to so many namespaces get their `ConfigMap` before the first of their pods comes; beyond, one that
 /// has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
-
-/// What the controller read.
-pub struct Observed {
-    /// The object as every replica knows it; `None` until the snapshot has its generation.
-    pub view: Option<Arc<View>>,
-    /// What this replica was told.
-    pub setup: Setup,
-    /// The certificates that the API server and the agents are to trust, as PEM.
-    pub bundle: Option<String>,
-    /// Where the API server reaches the webhook.
-    pub endpoint: Endpoint,
-    /// Whether the `MutatingWebhookConfiguration` is there that holds the entries of all.
-    pub configuration: bool,
-    /// Which kinds of the prometheus-operator the API server has.
-    pub monitoring: BTreeSet<ChildKind>,
-    /// Our children of this object that exist.
-    pub existing: Vec<ChildKey>,
-    /// What was applied before, by fingerprint, and is still as it was left.
-    pub unchanged: BTreeMap<ChildKey, u64>,
-    /// How long ago each was applied.
-    pub written: BTreeMap<ChildKey, Duration>,
-}
 
 /// What `apply` has to bring about.
 #[derive(Debug, Default, PartialEq)]
@@ -167,7 +147,7 @@ struct Wanted {
 fn children(
     prober: &NetworkProber,
     settings: &Settings,
-    view: &View,
+    view: &ProberState,
     observed: &Observed,
 ) -> Wanted {
     let family = Family { prober, settings };
@@ -230,7 +210,7 @@ fn children(
             if let Some(bundle) = ca {
                 let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
                 // An administrator's needs nobody's consent: its labels are all there is to know.
-                let labels = observed.setup.tenancy.labels(settings);
+                let labels = settings.namespace_labels(&observed.setup.tenancy);
                 let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labelled);
                 children.extend(family.webhook(&Interception {
                     prober: (&settings.namespace, &settings.name),
@@ -258,7 +238,7 @@ fn children(
 }
 
 /// Where agents are, or may come to be.
-fn namespaces(settings: &Settings, view: &View) -> BTreeSet<String> {
+fn namespaces(settings: &Settings, view: &ProberState) -> BTreeSet<String> {
     let allowed = view.scope.allowed();
     if settings.mode == Mode::DaemonSet {
         return [settings.namespace.clone()].into();

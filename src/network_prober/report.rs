@@ -2,8 +2,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    children::ChildKind, members::Members, plan::Observed, settings::Settings, snapshot::View,
-    watches::budget::Over,
+    children::ChildKind, members::Members, observed::Observed, settings::Settings,
+    snapshot::ProberState, watches::budget::Over,
 };
 use crate::{
     agent::budget,
@@ -66,7 +66,7 @@ fn words(reasons: impl Iterator<Item = impl AsRef<str>>) -> String {
 }
 
 /// The figures.
-pub(super) fn status(settings: &Settings, view: &View) -> NetworkProberStatus {
+pub(super) fn status(settings: &Settings, view: &ProberState) -> NetworkProberStatus {
     let members = &view.members;
     let all = members.members.iter().map(|member| member.key(&settings.namespace));
     let not_injected = members.not_injected.iter();
@@ -99,11 +99,15 @@ pub(super) fn status(settings: &Settings, view: &View) -> NetworkProberStatus {
 }
 
 /// Ready, Covered, Monitored.
-pub(super) fn conditions(settings: &Settings, view: &View, observed: &Observed) -> Vec<Verdict> {
+pub(super) fn conditions(
+    settings: &Settings,
+    view: &ProberState,
+    observed: &Observed,
+) -> Vec<Verdict> {
     vec![ready(settings, view, observed), covered(view), monitored(settings, observed)]
 }
 
-fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
+fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdict {
     if settings.mode == Mode::Sidecar && !observed.configuration {
         let text = format!(
             "the MutatingWebhookConfiguration {} is missing, so that no new pod gets an agent; {} \
@@ -149,7 +153,7 @@ fn ready(settings: &Settings, view: &View, observed: &Observed) -> Verdict {
 }
 
 /// Where new pods get no agent, because they would be refused with one.
-fn refused(view: &View) -> Option<String> {
+fn refused(view: &ProberState) -> Option<String> {
     let each = view.refused.iter().take(NAMED).map(|(name, why)| format!("{name} ({why})"));
     let each: Vec<_> = each.collect();
     let more = if view.refused.len() > NAMED { ", …" } else { "" };
@@ -158,7 +162,7 @@ fn refused(view: &View) -> Option<String> {
 }
 
 /// That agents have more peers than they may probe at a time.
-fn turns(settings: &Settings, view: &View) -> Option<String> {
+fn turns(settings: &Settings, view: &ProberState) -> Option<String> {
     let lists = &view.pinglists;
     let Rotation { members, wanted, epochs } = lists.rotation;
     (members > 0).then(|| {
@@ -175,7 +179,7 @@ fn turns(settings: &Settings, view: &View) -> Option<String> {
     })
 }
 
-fn covered(view: &View) -> Verdict {
+fn covered(view: &ProberState) -> Verdict {
     let mut covered = coverage(view);
     if let Some(refused) = refused(view) {
         covered.message.push_str("; ");
@@ -184,7 +188,7 @@ fn covered(view: &View) -> Verdict {
     covered
 }
 
-fn coverage(view: &View) -> Verdict {
+fn coverage(view: &ProberState) -> Verdict {
     let members = &view.members;
     if members.selected == 0 {
         let text = "no pod is selected; of other namespaces only pods count whose namespace consents by \
@@ -239,7 +243,7 @@ fn monitored(settings: &Settings, observed: &Observed) -> Verdict {
 }
 
 /// What changed since the status was written.
-pub(super) fn notices(prober: &NetworkProber, view: &View) -> Vec<Notice> {
+pub(super) fn notices(prober: &NetworkProber, view: &ProberState) -> Vec<Notice> {
     let before = prober.status.clone().unwrap_or_default();
     let members = &view.members;
     let mut notices = Vec::new();

@@ -4,10 +4,7 @@
 //! consent, unless the object stands in the operator's namespace, where only administrators write.
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
-use super::settings::Settings;
-use crate::webhook::configuration::is_excluded;
+use super::{settings::Settings, tenancy::Tenancy};
 
 /// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in: their
 /// `<namespace>/<name>`, separated by commas, or `*`. With `@sha256:<digest>` behind one of these it
@@ -28,40 +25,6 @@ pub struct NamespaceFacts {
     pub allow: Option<String>,
     /// Whether [`INJECT`] is `false`.
     pub opted_out: bool,
-}
-
-/// Which namespaces are never touched.
-#[derive(Clone, Debug)]
-pub struct Tenancy {
-    operator: String,
-}
-
-impl Tenancy {
-    /// With the operator in this namespace.
-    #[must_use]
-    pub fn of(operator: &str) -> Self {
-        Self { operator: operator.into() }
-    }
-
-    /// The operator's namespace.
-    #[must_use]
-    pub fn operator(&self) -> &str {
-        &self.operator
-    }
-
-    /// The labels by which the API server knows the namespaces of one that needs nobody's consent;
-    /// `None` where it has to know them by name.
-    #[must_use]
-    pub fn labels<'a>(&self, settings: &'a Settings) -> Option<&'a LabelSelector> {
-        let labels = settings.namespace_selector.as_ref();
-        labels.filter(|_| settings.namespace == self.operator)
-    }
-
-    /// Whether a namespace is never touched.
-    #[must_use]
-    pub fn is_excluded(&self, namespace: &str) -> bool {
-        is_excluded(namespace, &self.operator)
-    }
 }
 
 /// What a namespace is to one `NetworkProber` that selects it.

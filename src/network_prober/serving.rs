@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::{
     pinglists::{self, Served},
     snapshot::Snapshot,
-    state::World,
+    state::ClusterState,
 };
 use crate::{
     metrics::Metrics,
@@ -81,7 +81,7 @@ pub const LIMITS: Limits = Limits {
 pub struct Agents(Arc<Inner>);
 
 struct Inner {
-    world: World,
+    world: ClusterState,
     metrics: Metrics,
     shutdown: Shutdown,
     tokens: Tokens,
@@ -101,7 +101,7 @@ impl Agents {
     /// time.
     #[must_use]
     pub fn new(
-        world: World,
+        world: ClusterState,
         client: Client,
         metrics: Metrics,
         shutdown: Shutdown,

@@ -7,7 +7,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::scope::Tenancy;
+use super::tenancy::Tenancy;
 use crate::{
     api::{
         NetworkProber,
@@ -162,6 +162,14 @@ impl Settings {
     }
 
     /// `<namespace>/<name>`: how agents, annotations, the job of the `PodMonitor` and other objects name
+    /// The labels by which the API server knows its namespaces, if it needs nobody's consent; `None`
+    /// where the API server has to know them by name.
+    #[must_use]
+    pub fn namespace_labels(&self, tenancy: &Tenancy) -> Option<&LabelSelector> {
+        let labels = self.namespace_selector.as_ref();
+        labels.filter(|_| self.namespace == tenancy.operator())
+    }
+
     /// it.
     #[must_use]
     pub fn key(&self) -> String {

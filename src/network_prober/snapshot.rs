@@ -9,11 +9,13 @@ use std::{
 use kube::ResourceExt;
 
 use super::{
+    conflict::{Load, webhook_bytes},
     constraints::ByNamespace,
     members::{self, Members, Nodes, Selection},
     pinglists::Pinglists,
-    scope::{NamespaceFacts, Scope, Standing, Tenancy},
+    scope::{NamespaceFacts, Scope, Standing},
     settings::{Rank, Settings},
+    tenancy::Tenancy,
     watches::{
         self,
         budget::{Demand, Over},
@@ -27,27 +29,6 @@ use crate::{
     pods::PodObject,
     webhook::injection::{self, Recipe},
 };
-
-/// The most `NetworkProber`s that have a webhook, the older ones first. For every pod that is
-/// created the API server looks at all of them, one after the other asks those that select it, and
-/// keeps clients of 200.
-pub const WEBHOOKS: usize = 100;
-
-/// The most bytes of all their entries together, as JSON: etcd takes objects of 1.5 MiB.
-pub const WEBHOOK_BYTES: usize = 1_000_000;
-
-/// What an entry takes beside its selectors: two authorities of 1 kB each in base64, two names of
-/// at most 253 bytes, and a line for each field in `managedFields`.
-const ENTRY_BYTES: usize = 4_096;
-
-/// What the entries of some `NetworkProber`s take of the one object that holds them all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// How many there are.
-    pub webhooks: usize,
-    /// Their size together.
-    pub bytes: usize,
-}
 
 /// What one replica is told at its start.
 #[derive(Clone, Debug)]
@@ -86,7 +67,7 @@ impl Reach {
             |settings| Scope::of(settings, image, &setup.tenancy, namespaces),
         );
         let webhook_bytes =
-            settings.as_ref().map_or(0, |settings| webhook_bytes(settings, &scope, setup));
+            settings.as_ref().map_or(0, |settings| webhook_bytes(settings, &scope, &setup.tenancy));
         Self { settings, recipe, scope, webhook_bytes }
     }
 
@@ -115,7 +96,7 @@ pub enum Pods<'a> {
 
 /// One `NetworkProber` as it stands.
 #[derive(Debug)]
-pub struct View {
+pub struct ProberState {
     /// Its UID.
     pub uid: String,
     /// Its generation.
@@ -154,7 +135,7 @@ pub struct Surroundings<'a> {
     pub now: Duration,
 }
 
-impl View {
+impl ProberState {
     /// What follows from an object and the pods that its selector matches. `last` is what followed the
     /// last time.
     #[must_use]
@@ -215,13 +196,13 @@ impl View {
     /// Whether the older ones leave a place for its webhook.
     #[must_use]
     pub fn has_place(&self) -> bool {
-        self.webhooks_before.webhooks < WEBHOOKS
+        self.webhooks_before.has_place()
     }
 
     /// Whether its webhook fits beside those of the older ones.
     #[must_use]
     pub fn fits(&self) -> bool {
-        self.webhooks_before.bytes + self.webhook_bytes <= WEBHOOK_BYTES
+        self.webhooks_before.fits(self.webhook_bytes)
     }
 
     /// Whether it is of this generation of the object.
@@ -254,7 +235,7 @@ pub type Key = (String, String);
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The `NetworkProber`s.
-    pub views: BTreeMap<Key, Arc<View>>,
+    pub views: BTreeMap<Key, Arc<ProberState>>,
     /// Whether `NetworkProber`s and namespaces were listed.
     pub synced: bool,
     /// What namespaces demand of pods.
@@ -264,14 +245,14 @@ pub struct Snapshot {
 impl Snapshot {
     /// One of them.
     #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<View>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<ProberState>> {
         self.views.get(&(namespace.to_owned(), name.to_owned()))
     }
 
     /// What the entries of those take that have one, or would if there were not too many.
     #[must_use]
     pub fn load(&self) -> Load {
-        let injects = |view: &&Arc<View>| {
+        let injects = |view: &&Arc<ProberState>| {
             view.injects()
                 // One that is too large has none, and takes no room from others.
                 && view.fits()
@@ -307,17 +288,6 @@ fn refused(
         Some((name.clone(), constraints.refusal_of_all(recipe)?))
     });
     refused.collect()
-}
-
-/// About how large its entry is.
-fn webhook_bytes(settings: &Settings, scope: &Scope, setup: &Setup) -> usize {
-    let text = |selector| serde_json::to_string(selector).map_or(0, |text| text.len());
-    let namespaces = match setup.tenancy.labels(settings) {
-        Some(labels) => text(labels),
-        // Each in quotes, with a comma.
-        None => scope.allowed().iter().map(|name| name.len() + 3).sum(),
-    };
-    ENTRY_BYTES + text(&settings.pod_selector) + namespaces
 }
 
 /// What a `NetworkProber` injects; `None` if it names no image and ours is not known.

@@ -32,7 +32,7 @@ use super::{
     members::Nodes,
     scope::{ALLOW, INJECT, NamespaceFacts},
     settings::Settings,
-    snapshot::{Key, Pods, Reach, Setup, Snapshot, Surroundings, View},
+    snapshot::{Key, Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
     watches::{self, PodQuery, PodWatches, budget::Demand},
 };
 use crate::{
@@ -58,7 +58,7 @@ const REFRESH: Duration = Duration::from_secs(30);
 
 /// The snapshot and what keeps it up to date; clones share it.
 #[derive(Clone)]
-pub struct World(Arc<Inner>);
+pub struct ClusterState(Arc<Inner>);
 
 struct Inner {
     setup: Setup,
@@ -66,7 +66,7 @@ struct Inner {
     snapshot: signal::Sender<Arc<Snapshot>>,
 }
 
-impl World {
+impl ClusterState {
     /// A world that knows nothing yet.
     #[must_use]
     pub fn new(setup: Setup, nodes: NodeStore) -> Self {
@@ -155,7 +155,7 @@ fn spec(prober: &DeserializeGuard<NetworkProber>) -> Spec {
 
 /// The one task that keeps the snapshot.
 struct Follower {
-    world: World,
+    world: ClusterState,
     client: Client,
     metrics: Metrics,
     probers: Store<DeserializeGuard<NetworkProber>>,
@@ -196,7 +196,7 @@ fn seen<K>(
 
 impl Follower {
     fn new(
-        world: World,
+        world: ClusterState,
         client: Client,
         metrics: Metrics,
         constraints: signal::Receiver<Arc<ByNamespace>>,
@@ -325,7 +325,7 @@ impl Follower {
                 (None, Some(pods)) => Pods::Listed(pods),
                 (None, None) => Pods::Unlisted,
             };
-            let view = View::of(prober, reach, pods, last, &surroundings);
+            let view = ProberState::of(prober, reach, pods, last, &surroundings);
             let view = match before.views.get(&key) {
                 Some(old) if old.is_same(&view) => Arc::clone(old),
                 _ => Arc::new(view),

@@ -11,13 +11,16 @@ use serde_json::{Value, json};
 
 use super::{
     children::{ChildKey, ChildKind},
+    conflict::{WEBHOOK_BYTES, WEBHOOKS},
     injector::decide,
     members::{Member, Nodes},
+    observed::Observed,
     pinglists::config_json,
-    plan::{Observed, plan},
-    scope::{NamespaceFacts, Tenancy},
+    plan::plan,
+    scope::NamespaceFacts,
     settings::Settings,
-    snapshot::{Pods, Reach, Setup, Snapshot, Surroundings, View, WEBHOOK_BYTES, WEBHOOKS},
+    snapshot::{Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
+    tenancy::Tenancy,
     watches::budget::{Over, Payer},
 };
 use crate::{
@@ -26,7 +29,7 @@ use crate::{
     controller::Error,
     nodes::Readiness,
     pods::PodObject,
-    webhook::{configuration::Endpoint, injection::SkipReason, review::Verdict},
+    webhook::{configuration::Endpoint, injection::SkipReason, review::Decision},
 };
 
 pub(super) fn prober(name: &str, created: &str, spec: &Value) -> NetworkProber {
@@ -84,7 +87,7 @@ pub(super) fn view_among(
     before: &Snapshot,
     pods: &[Value],
     setup: &Setup,
-) -> View {
+) -> ProberState {
     let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
     let pods: Vec<_> = pods.iter().map(read).collect();
     let surroundings = Surroundings {
@@ -97,15 +100,15 @@ pub(super) fn view_among(
         now: Duration::ZERO,
     };
     let reach = Reach::of(Settings::of(prober, &setup.tenancy), setup, &namespaces());
-    View::of(prober, reach, Pods::Listed(&pods), None, &surroundings)
+    ProberState::of(prober, reach, Pods::Listed(&pods), None, &surroundings)
 }
 
-pub(super) fn view(spec: &Value, pods: &[Value]) -> View {
+pub(super) fn view(spec: &Value, pods: &[Value]) -> ProberState {
     let prober = prober("np", "2026-01-01T00:00:00Z", spec);
     view_among(&prober, &Snapshot::default(), pods, &setup(Some("operator")))
 }
 
-fn observed(view: View) -> Observed {
+fn observed(view: ProberState) -> Observed {
     Observed {
         view: Some(Arc::new(view)),
         setup: setup(Some("operator")),
@@ -287,7 +290,7 @@ fn the_webhook_decides_by_what_is_known() {
         decide(&snapshot, ("team", prober), namespace, pod)
     };
     assert!(
-        matches!(asked("np", "team", &plain), Verdict::Inject(recipe) if recipe.prober == "team/np")
+        matches!(asked("np", "team", &plain), Decision::Inject(recipe) if recipe.prober == "team/np")
     );
     for (namespace, pod, reason) in [
         ("silent", &plain, SkipReason::NamespaceNotConsenting),
@@ -295,19 +298,19 @@ fn the_webhook_decides_by_what_is_known() {
         ("team", &new(&json!({"metadata": {"labels": {"tier": "x"}}})), SkipReason::OtherProber),
         ("team", &new(&json!({"spec": {"hostNetwork": true}})), SkipReason::HostNetwork),
     ] {
-        assert_eq!(asked("np", namespace, pod), Verdict::Skip(reason));
+        assert_eq!(asked("np", namespace, pod), Decision::Skip(reason));
     }
     let other = new(&json!({"metadata": {"labels": {"app": "b"}}}));
     for (prober, namespace, pod) in
         [("none", "team", &plain), ("np", "team", &other), ("zz", "silent", &plain)]
     {
         assert!(
-            matches!(asked(prober, namespace, pod), Verdict::Unknown(_) | Verdict::NotYet(_)),
+            matches!(asked(prober, namespace, pod), Decision::Unknown(_) | Decision::NotYet(_)),
             "{prober} {namespace}"
         );
     }
     let empty = Snapshot::default();
-    assert!(matches!(decide(&empty, ("team", "np"), "team", &plain), Verdict::NotYet(_)));
+    assert!(matches!(decide(&empty, ("team", "np"), "team", &plain), Decision::NotYet(_)));
 }
 
 #[test]
@@ -559,7 +562,7 @@ fn s02_one_over_budget_says_so_and_injects_nothing() {
         let constraints = BTreeMap::new();
         let surroundings =
             Surroundings { before: &before, constraints: &constraints, nodes, now: Duration::ZERO };
-        View::of(&prober, reach, pods, None, &surroundings)
+        ProberState::of(&prober, reach, pods, None, &surroundings)
     };
     let (listed, refused) = (look(Pods::Listed(&[])), look(Pods::OverBudget(&over)));
     assert!(!listed.is_same(&refused));
@@ -570,15 +573,15 @@ fn s02_one_over_budget_says_so_and_injects_nothing() {
     let ready = &decided.conditions[0];
     assert_eq!((ready.type_, ready.status, ready.reason), ("Ready", Some(false), "OverBudget"));
     assert!(ready.message.contains("5000 pods"), "{}", ready.message);
-    let asked = |view: View| {
+    let asked = |view: ProberState| {
         let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
         snapshot.views.insert(("team".into(), "np".into()), Arc::new(view));
         let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{}]}});
         decide(&snapshot, ("team", "np"), "team", &serde_json::from_value(pod).unwrap())
     };
-    assert!(matches!(asked(listed), Verdict::Inject(_)));
+    assert!(matches!(asked(listed), Decision::Inject(_)));
     let refused = look(Pods::OverBudget(&over));
-    assert_eq!(asked(refused), Verdict::Skip(SkipReason::OverBudget));
+    assert_eq!(asked(refused), Decision::Skip(SkipReason::OverBudget));
 }
 
 /// The file of many pods is not written at each of their changes.

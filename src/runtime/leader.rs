@@ -7,7 +7,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use crate::{
     controller::{self, schedule::Schedule},
     metrics::Metrics,
-    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, state::World},
+    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, state::ClusterState},
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, Shared},
     route_reflector::{
@@ -143,7 +143,7 @@ impl Leader {
         });
     }
 
-    fn probe_networks(&self, world: World, tasks: &mut Tasks) {
+    fn probe_networks(&self, world: ClusterState, tasks: &mut Tasks) {
         let names = self.webhook.names(&self.namespace);
         let keeper = CertificateKeeper::new(
             self.client.clone(),

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     metrics::Metrics,
     network_prober::{
-        Agents, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE, WorldInjector,
-        scope::Tenancy, snapshot::Setup, state::World,
+        Agents, ClusterInjector, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE,
+        snapshot::Setup, state::ClusterState, tenancy::Tenancy,
     },
     nodes::NodeStore,
     serving::{self as http, Limits},
@@ -157,7 +157,7 @@ async fn native_sidecars(client: &Client) -> bool {
 }
 
 /// What a process knows of `NetworkProber`s: nothing until they are served.
-pub(super) type Prober = latest::Receiver<Option<World>>;
+pub(super) type Prober = latest::Receiver<Option<ClusterState>>;
 
 /// What a process starts for `NetworkProber`s.
 pub(super) struct Serving {
@@ -212,10 +212,10 @@ impl Serving {
     ///
     /// # Errors
     /// When TLS cannot be set up, or an address not be bound.
-    async fn start(&self, tasks: &mut Tasks) -> anyhow::Result<World> {
+    async fn start(&self, tasks: &mut Tasks) -> anyhow::Result<ClusterState> {
         Self::expect(self.component, &self.readiness);
         let setup = self.config.setup(&self.client, &self.namespace).await;
-        let world = World::new(setup, self.nodes.clone());
+        let world = ClusterState::new(setup, self.nodes.clone());
         tracing::info!(
             agent_image = world.setup().own_image.as_deref().unwrap_or("unknown"),
             native_sidecars = world.setup().native_sidecars,
@@ -230,7 +230,7 @@ impl Serving {
     }
 
     /// Follows the pods and the certificates, and says so to the kubelet.
-    fn know(&self, world: &World, tasks: &mut Tasks) {
+    fn know(&self, world: &ClusterState, tasks: &mut Tasks) {
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
         let follow = world.clone().follow(client.clone(), metrics.clone());
         tasks.spawn(async move {
@@ -268,8 +268,8 @@ impl Serving {
     }
 
     /// Starts the server that the API server asks.
-    async fn serve_webhook(&self, world: &World, tasks: &mut Tasks) -> anyhow::Result<()> {
-        let injector = Arc::new(WorldInjector(world.clone()));
+    async fn serve_webhook(&self, world: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
+        let injector = Arc::new(ClusterInjector(world.clone()));
         let router = server::router(injector, Arc::new(Counted(self.metrics.clone())));
         let address = self.config.address;
         let refused = self.metrics.refused_connections("webhook");
@@ -285,7 +285,7 @@ impl Serving {
     }
 
     /// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of the API server.
-    async fn serve_pinglists(&self, world: &World, tasks: &mut Tasks) -> anyhow::Result<()> {
+    async fn serve_pinglists(&self, world: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
         // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of agents.
         let by_address = self.config.pinglists().is_none();
         let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };

@@ -1,37 +1,68 @@
-//! Writes to nodes and pods.
+//! Writes what was planned: nodes, the Deployment, evictions. Decides nothing.
 use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, ReplicaSet},
+        apps::v1::Deployment,
         core::v1::{Node, Pod},
     },
     jiff::Timestamp,
 };
 use kube::{
-    Api, Resource, ResourceExt,
-    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions},
+    Api, ResourceExt,
+    api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
     core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 
 use super::{
     LABEL_CONCURRENCY, TrafficWatchReconciler,
-    children::{self, Child},
+    children::{self, Applied, Child, Outcome},
     deployments::DeploymentFacts,
     evictions::PodFacts,
-    plan::{Edit, NodeWrite},
+    memory::Decided,
+    plan::{Desired, Edit, NodeWrite},
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::TaintEffect},
-    controller::{Error, Notice, merge_params},
+    controller::{Error, FIELD_MANAGER, Notice, error::is_refusal, merge_params},
     nodes::NodeObject,
 };
 
 /// How often a taint is tried while others write to the same node: taints are one list, so each try
 /// stands on what was read before it.
 const TAINT_TRIES: usize = 5;
+
+/// Writes what was planned; what fails leaves nothing else undone.
+pub(super) async fn apply(
+    reconciler: &TrafficWatchReconciler,
+    watch: &TrafficWatch,
+    desired: Desired,
+) -> Result<Vec<Notice>, Error> {
+    let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
+    match desired.memory {
+        Some(memory) => {
+            let (transitions, evaluation) = (desired.transitions, desired.evaluation);
+            let facts = desired.facts;
+            let decided = Decided { memory, facts, transitions, evaluation };
+            reconciler.decisions.put((&namespace, &name), decided);
+        }
+        None => reconciler.decisions.pause(&namespace, &name, desired.facts),
+    }
+    // What fails leaves nothing else undone.
+    let results = reconciler.write_nodes(desired.nodes).await;
+    reconciler.decisions.wrote(&namespace, &name, &results, Timestamp::now());
+    let mut errors: Vec<_> =
+        results.into_iter().filter_map(|(_, result)| result.err()).take(1).collect();
+    if let Some(child) = desired.deployment
+        && let Err(error) = reconciler.apply_child(watch, &namespace, &name, child).await
+    {
+        errors.push(error);
+    }
+    let notices = reconciler.evict(&namespace, &name, desired.evictions).await;
+    Error::stages(notices, errors)
+}
 
 impl TrafficWatchReconciler {
     /// Writes to nodes, each tried whatever became of the one before.
@@ -98,9 +129,60 @@ impl TrafficWatchReconciler {
         }
     }
 
+    async fn apply_child(
+        &self,
+        watch: &TrafficWatch,
+        namespace: &str,
+        name: &str,
+        child: Child,
+    ) -> Result<(), Error> {
+        let api = Api::<PartialObjectMeta<Deployment>>::namespaced(self.client.clone(), namespace);
+        let there = api.get_opt(name).await.map_err(Error::kube("get Deployment"))?;
+        if let Some(there) = &there
+            && !there.owner_references().iter().any(|o| Some(&o.uid) == watch.metadata.uid.as_ref())
+        {
+            let text = format!(
+                "Deployment {namespace}/{name} exists and is not owned by this TrafficWatch; \
+                 delete it or rename one of them"
+            );
+            let outcome = Outcome::Taken(text.clone());
+            let news =
+                self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
+            // Reported once; then the condition stands, and the nodes are judged as ever.
+            return if news { Err(Error::Taken(text)) } else { Ok(()) };
+        }
+        if let Some(there) = &there {
+            self.hand_over_replicas(&api, there, &child).await?;
+        }
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let outcome = match api.patch(name, &params, &Patch::Apply(&child.object)).await {
+            Ok(applied) => {
+                self.deployments.wrote(&applied);
+                Outcome::Accepted {
+                    uid: applied.uid().unwrap_or_default(),
+                    generation: applied.metadata.generation.unwrap_or_default(),
+                }
+            }
+            Err(kube::Error::Api(status)) if is_refusal(&status) => Outcome::Refused {
+                text: status.message.clone(),
+                at: Timestamp::now(),
+                there: self.owned_deployment(watch).as_ref().map(DeploymentFacts::version),
+            },
+            Err(error) => return Err(Error::kube("apply Deployment")(error)),
+        };
+        let refused = match &outcome {
+            Outcome::Refused { text, .. } => {
+                Some(Error::Refused(format!("spec.deployment: {text}")))
+            }
+            Outcome::Accepted { .. } | Outcome::Taken(_) => None,
+        };
+        self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
+        refused.map_or(Ok(()), Err)
+    }
+
     /// Keeps the number of replicas when the author no longer sets one (an autoscaler is to): server-side
     /// apply would set a field that nobody owns any more to its default, one.
-    pub(super) async fn hand_over_replicas(
+    async fn hand_over_replicas(
         &self,
         api: &Api<PartialObjectMeta<Deployment>>,
         there: &PartialObjectMeta<Deployment>,
@@ -123,42 +205,9 @@ impl TrafficWatchReconciler {
         applied.map(drop).map_err(Error::kube("apply replicas"))
     }
 
-    /// The pods that belong to the Deployment: through a `ReplicaSet` that it owns, not by labels
-    /// alone, which any other pod may carry.
-    pub(super) async fn pods(
-        &self,
-        watch: &TrafficWatch,
-        deployment: &DeploymentFacts,
-    ) -> Result<Vec<PodFacts>, Error> {
-        let namespace = watch.namespace().unwrap_or_default();
-        let Some(selector) = children::selector(watch) else { return Ok(vec![]) };
-        let params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
-        let sets =
-            Api::<PartialObjectMeta<ReplicaSet>>::namespaced(self.client.clone(), &namespace);
-        let sets = pages(&sets, params.clone(), "list ReplicaSets").await?;
-        let ours: Vec<String> = sets
-            .iter()
-            .filter(|set| controllers(*set).contains(&deployment.uid))
-            .filter_map(ResourceExt::uid)
-            .collect();
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
-        let pods = pages(&pods, params, "list Pods").await?;
-        let ours = pods
-            .iter()
-            .filter(|pod| controllers(*pod).iter().any(|uid| ours.contains(uid)))
-            // What has ended stays listed; it is neither to be moved nor to be waited for.
-            .filter(|pod| !has_ended(pod));
-        Ok(ours.map(pod_facts).collect())
-    }
-
     /// Evicts pods; what became of each is counted and told. That one could not be evicted is no
     /// reason to leave anything else undone.
-    pub(super) async fn evict(
-        &self,
-        namespace: &str,
-        name: &str,
-        pods: Vec<PodFacts>,
-    ) -> Vec<Notice> {
+    async fn evict(&self, namespace: &str, name: &str, pods: Vec<PodFacts>) -> Vec<Notice> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let mut notices = Vec::new();
         for pod in pods {
@@ -200,51 +249,6 @@ impl TrafficWatchReconciler {
     }
 }
 
-/// Objects per page: a Pod is some 8 kB.
-const PAGE_SIZE: u32 = 100;
-
-async fn pages<K>(
-    api: &Api<K>,
-    mut params: ListParams,
-    action: &'static str,
-) -> Result<Vec<K>, Error>
-where
-    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let mut all = Vec::new();
-    loop {
-        let page = api.list(&params).await.map_err(Error::kube(action))?;
-        all.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(all),
-        }
-    }
-}
-
-/// The UIDs of an object's controllers; there is one at most.
-fn controllers<K: Resource>(object: &K) -> Vec<String> {
-    let owners = object.owner_references().iter();
-    owners.filter(|o| o.controller == Some(true)).map(|o| o.uid.clone()).collect()
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Failed" | "Succeeded"))
-}
-
-fn pod_facts(pod: &Pod) -> PodFacts {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    PodFacts {
-        name: pod.name_any(),
-        uid: pod.uid().unwrap_or_default(),
-        created: pod.creation_timestamp().map_or(0, |time| time.0.as_second()),
-        node: pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).map(Into::into),
-        ready: conditions.filter(|c| c.type_ == "Ready").any(|c| c.status == "True"),
-        terminating: pod.metadata.deletion_timestamp.is_some(),
-    }
-}
-
 /// The part of a patch that is about the label.
 fn labels(write: &NodeWrite) -> Value {
     match write.label {
@@ -277,27 +281,5 @@ mod tests {
         let there = [ours("PreferNoSchedule"), foreign.clone()];
         assert_eq!(taints(&there, "k", set), [foreign.clone(), ours("NoSchedule")]);
         assert_eq!(taints(&there, "k", Edit::Remove), [foreign]);
-    }
-
-    #[test]
-    fn a_pod_that_has_ended_is_none() {
-        for (phase, ended) in
-            [("Failed", true), ("Succeeded", true), ("Running", false), ("Pending", false)]
-        {
-            let pod = json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
-            assert_eq!(has_ended(&serde_json::from_value(pod).expect("pod")), ended, "{phase}");
-        }
-    }
-
-    #[test]
-    fn a_pod_that_is_not_known_to_be_ready_is_not() {
-        let pod = |value: Value| pod_facts(&serde_json::from_value(value).expect("pod"));
-        let bare = pod(json!({"metadata": {"name": "a", "uid": "u"}}));
-        assert_eq!((bare.ready, bare.node.as_deref(), bare.terminating), (false, None, false));
-        let ready = pod(json!({
-            "metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": []},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]}
-        }));
-        assert_eq!((ready.ready, ready.node.as_deref()), (true, Some("n")));
     }
 }

@@ -1,4 +1,6 @@
 //! Who may write a node label: a label key belongs to the oldest `TrafficWatch` that claims it.
+use std::collections::BTreeSet;
+
 use kube::ResourceExt;
 
 use crate::api::{TrafficWatch, traffic_watch::Mode};
@@ -43,6 +45,13 @@ pub fn has_heir<'a>(
             && claims(other)
             && other.label_key() == key
     })
+}
+
+/// The keys that this object may have put on nodes: the one it has, and those it had. `written` is the
+/// last one it wrote, as far as this process knows.
+pub(super) fn keys(watch: &TrafficWatch, written: Option<&str>) -> BTreeSet<String> {
+    let published = watch.status.as_ref().and_then(|status| status.label.clone());
+    published.into_iter().chain(written.map(ToOwned::to_owned)).chain([watch.label_key()]).collect()
 }
 
 /// Observe writes no label, so it needs none of its own.

@@ -1,8 +1,8 @@
 //! What each measure proves about each node.
 use super::{
     evidence::{Evidence, NoEvidence},
-    judgement::Observed,
     memory::Sample,
+    observed::Observed,
     settings::Settings,
 };
 

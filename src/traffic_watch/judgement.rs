@@ -1,17 +1,12 @@
 //! What every node is: from evidence through hysteresis and the breaker to a state.
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::{
-    conflict::Claim,
-    deployments::DeploymentFacts,
-    evictions::PodFacts,
     evidence::NoEvidence,
     findings::{Evaluation, Gathered, gather, sample},
     limits::{self, Candidate, Headroom},
-    memory::{Memory, NodeMemory, Side, Streak},
-    reading::Reading,
+    memory::{NodeMemory, Side, Streak},
+    observed::Observed,
     settings::{Criterion, Settings},
 };
 use crate::{
@@ -19,50 +14,12 @@ use crate::{
         TrafficWatch,
         traffic_watch::{Mode, NodeState, NodeStatus, Summary, UnknownAction},
     },
-    nodes::{Carrier, NodeFacts},
-    prometheus::QueryError,
+    nodes::NodeFacts,
 };
 
 /// Samples whose times differ by less are of one scrape: an answer takes some time on its way, and no
 /// exporter is scraped this often.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
-
-/// What was read before deciding.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// When.
-    pub now: Timestamp,
-    /// Which tick of the interval this is: one tick is one judgement, however many passes it has.
-    pub tick: u64,
-    /// The judged nodes, by name.
-    pub nodes: Vec<NodeFacts>,
-    /// Nodes that carry a key of ours they should not: it is not theirs any more.
-    pub stray: Vec<Stray>,
-    /// What Prometheus says to each measure; `None` if it was not asked, because nothing may be
-    /// decided.
-    pub readings: Option<Vec<Result<Arc<Reading>, QueryError>>>,
-    /// What the last pass remembered.
-    pub memory: Arc<Memory>,
-    /// Whether the node label is ours to write.
-    pub claim: Claim,
-    /// How many more nodes the operator may mark, whichever objects mark them.
-    pub headroom: Headroom,
-    /// Whether the certificate of the endpoint is not verified.
-    pub insecure: bool,
-    /// The Deployment as it is.
-    pub deployment: Option<DeploymentFacts>,
-    /// The Deployment's pods, if any may be evicted now; or why they are not known.
-    pub pods: Result<Vec<PodFacts>, String>,
-}
-
-/// A node with a label or taint that is to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
-    /// The node, and what it carries.
-    pub carrier: Carrier,
-    /// The key.
-    pub key: String,
-}
 
 /// A node entered a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

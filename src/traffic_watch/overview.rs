@@ -8,7 +8,7 @@ use crate::api::traffic_watch::{Mode, NodeState, Summary};
 /// One replica and what it knows.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub struct View {
+pub struct Overview {
     /// Whether this replica leads; one that does not has no watches.
     pub leader: bool,
     /// Its name in the Lease.

@@ -9,8 +9,9 @@ use super::{
     deployments::DeploymentFacts,
     evictions::{self, PodFacts, Replicas},
     findings::Evaluation,
-    judgement::{Judgement, Observed, Transition},
-    memory::{Memory, NodeMemory, NodeTable},
+    judgement::{Judgement, Transition},
+    memory::{Facts, Memory, NodeMemory, NodeTable},
+    observed::Observed,
     report,
     settings::Settings,
 };
@@ -22,9 +23,6 @@ use crate::{
     controller::{Error, Notice, Plan, Verdict},
     nodes::{Carrier, NodeFacts},
 };
-
-/// `rate` over fewer scrapes turns one missed scrape into a hole or a jump.
-pub(super) const SCRAPES_NEEDED: f64 = 4.0;
 
 /// How long a refused eviction is not tried again, or `spec.eviction.after` if that is shorter: a
 /// budget that refuses may do so for hours, and each try is a request and an event.
@@ -39,6 +37,8 @@ pub struct Desired {
     pub deployment: Option<Child>,
     /// Pods to evict.
     pub evictions: Vec<PodFacts>,
+    /// The settings and the replicas, for the metrics and the status page.
+    pub(super) facts: Facts,
     /// What the next pass has to know; `None` if nothing is decided, and then nothing is to look so.
     pub memory: Option<Memory>,
     /// State changes, to be counted.
@@ -89,7 +89,7 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
     let settings = Settings::of(watch)?;
     let child = children::deployment(watch)?;
     if watch.spec.paused {
-        return Ok(paused(watch, settings.interval));
+        return Ok(paused(watch, seen, settings.interval));
     }
     if let Claim::HeldBy(holder) = &seen.claim {
         let key = watch.label_key();
@@ -101,12 +101,13 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
 }
 
 /// A pass over a paused object: nothing is asked, nothing is written but this condition.
-fn paused(watch: &TrafficWatch, period: Duration) -> TrafficWatchPlan {
+fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWatchPlan {
     Plan {
         desired: Desired {
             nodes: vec![],
             deployment: None,
             evictions: vec![],
+            facts: facts(watch, seen),
             memory: None,
             transitions: vec![],
             evaluation: None,
@@ -190,6 +191,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
             nodes,
             deployment: child.filter(|child| must_apply(seen, child)),
             evictions: evictions.unwrap_or_default(),
+            facts: facts(judged.watch, seen),
             memory: Some(memory),
             transitions: judged.changes.into_iter().filter_map(|c| c.transition).collect(),
             evaluation,
@@ -282,8 +284,26 @@ fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
     Ok(evictions::choose(pods, replicas, &names, before, most).into_iter().cloned().collect())
 }
 
+/// Whether pods may have to leave a node: only then are they read.
+pub(super) fn may_leave(settings: &Settings, memory: &Memory, now: Timestamp) -> bool {
+    let unfit = |after| memory.nodes.iter().any(|(_, node)| stayed_unfit(node, after, now));
+    settings.eviction.is_some_and(|(after, _)| unfit(after))
+}
+
+fn facts(watch: &TrafficWatch, seen: &Observed) -> Facts {
+    let replicas = seen.deployment.as_ref();
+    Facts {
+        label: watch.label_key(),
+        mode: watch.spec.mode,
+        paused: watch.spec.paused,
+        interval: watch.spec.interval.into(),
+        consecutive: watch.spec.consecutive,
+        replicas: replicas.map(|deployment| (deployment.wanted, deployment.available)),
+    }
+}
+
 /// Whether a node has been unfit for at least `after`.
-pub(super) fn stayed_unfit(node: &NodeMemory, after: Duration, now: Timestamp) -> bool {
+fn stayed_unfit(node: &NodeMemory, after: Duration, now: Timestamp) -> bool {
     let unfit_for = now.duration_since(node.since);
     node.state == NodeState::Unfit && Duration::try_from(unfit_for).is_ok_and(|long| long >= after)
 }
@@ -295,7 +315,7 @@ fn short_window(judged: &Judgement<'_>) -> u32 {
         return before;
     }
     match report::scrapes(judged) {
-        Some(scrapes) if scrapes < SCRAPES_NEEDED => before.saturating_add(1),
+        Some(scrapes) if scrapes < report::SCRAPES_NEEDED => before.saturating_add(1),
         Some(_) => 0,
         None => before,
     }

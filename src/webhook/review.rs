@@ -15,7 +15,7 @@ pub trait Injector: Send + Sync + 'static {
     /// in `namespace`. The pod may have no name, and no namespace of its own.
     ///
     /// What the pod itself says ([`injection::skip_reason`]) is asked afterwards.
-    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Verdict;
+    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision;
 
     /// Resolves when what is known is other than it was at this call: a verdict may be another one then.
     fn changed(&self) -> BoxFuture<'static, ()> {
@@ -25,7 +25,7 @@ pub trait Injector: Send + Sync + 'static {
 
 /// What an [`Injector`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// It gets this agent, unless it says otherwise itself.
     Inject(Box<Recipe>),
     /// It gets none.
@@ -78,7 +78,7 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What became of it.
     pub outcome: Outcome,
-    /// Whether another one may be due in a moment: see [`Verdict::NotYet`].
+    /// Whether another one may be due in a moment: see [`Decision::NotYet`].
     pub not_yet: bool,
 }
 
@@ -180,10 +180,10 @@ fn consider(
         pod.metadata.namespace.clone_from(&request.namespace);
     }
     let recipe = match injector.decide(prober, pod.namespace(), &pod) {
-        Verdict::Inject(recipe) => recipe,
-        Verdict::Skip(reason) => return Err(Outcome::Skipped(reason)),
-        Verdict::Unknown(why) => return Err(failed(why)),
-        Verdict::NotYet(why) => {
+        Decision::Inject(recipe) => recipe,
+        Decision::Skip(reason) => return Err(Outcome::Skipped(reason)),
+        Decision::Unknown(why) => return Err(failed(why)),
+        Decision::NotYet(why) => {
             *not_yet = true;
             return Err(failed(why));
         }
@@ -216,26 +216,26 @@ mod tests {
     use super::*;
     use crate::webhook::injection::{Delivery, Resources};
 
-    struct Says(Verdict);
+    struct Says(Decision);
 
     impl Injector for Says {
-        fn decide(&self, prober: (&str, &str), namespace: &str, _: &PodObject) -> Verdict {
+        fn decide(&self, prober: (&str, &str), namespace: &str, _: &PodObject) -> Decision {
             assert_eq!((prober, namespace), (("ns", "mesh"), "apps"));
             self.0.clone()
         }
     }
 
     /// Says the same of every namespace.
-    struct Any(Verdict);
+    struct Any(Decision);
 
     impl Injector for Any {
-        fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Verdict {
+        fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Decision {
             self.0.clone()
         }
     }
 
-    fn recipe() -> Verdict {
-        Verdict::Inject(Box::new(Recipe {
+    fn recipe() -> Decision {
+        Decision::Inject(Box::new(Recipe {
             prober: "ns/mesh".into(),
             image: "i".into(),
             own_image: true,
@@ -264,7 +264,7 @@ mod tests {
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     }
 
-    fn ask(request: &Value, verdict: Verdict) -> (Value, Outcome) {
+    fn ask(request: &Value, verdict: Decision) -> (Value, Outcome) {
         let answer =
             answer(request.to_string().as_bytes(), ("ns", "mesh"), &Says(verdict)).unwrap();
         let review: Value = serde_json::from_slice(&answer.body).unwrap();
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn invariant_4_everything_else_is_allowed_without_a_patch() {
-        let skip = |reason| (Verdict::Skip(reason), "skipped", reason.as_str());
+        let skip = |reason| (Decision::Skip(reason), "skipped", reason.as_str());
         let plain = request(|_| {});
         let sub = request(|r| r["subResource"] = json!("ephemeralcontainers"));
         let update = request(|r| r["operation"] = json!("UPDATE"));
@@ -302,8 +302,8 @@ mod tests {
         for (request, (verdict, result, reason)) in [
             (&plain, skip(SkipReason::OtherProber)),
             (&plain, skip(SkipReason::NamespaceNotConsenting)),
-            (&plain, (Verdict::Unknown("not synced"), "error", "")),
-            (&plain, (Verdict::NotYet("not synced"), "error", "")),
+            (&plain, (Decision::Unknown("not synced"), "error", "")),
+            (&plain, (Decision::NotYet("not synced"), "error", "")),
             (&sub, (recipe(), "skipped", "NotAPod")),
             (&update, (recipe(), "skipped", "NotAPod")),
             (&other, (recipe(), "skipped", "NotAPod")),

@@ -17,4 +17,5 @@ mod objects;
 mod processes;
 mod reading;
 mod roles;
+mod shape;
 mod supply;

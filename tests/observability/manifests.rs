@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use traffic_operator::api::{NetworkProber, RouteReflectorSet};
 use traffic_operator::manifests::WEBHOOK;
-use traffic_operator::network_prober::{scope::Tenancy, settings::Settings};
+use traffic_operator::network_prober::{settings::Settings, tenancy::Tenancy};
 use traffic_operator::route_reflector::election::Rules;
 
 /// Where a pod has the token of its service account.

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use traffic_operator::{
     api::traffic_watch::{Mode, NodeState, Summary},
     traffic_watch::overview::{
-        Filter, MeasureView, NodeView, TransitionView, ValueView, View, WatchView,
+        Filter, MeasureView, NodeView, Overview, TransitionView, ValueView, WatchView,
     },
 };
 
@@ -20,8 +20,8 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-pub fn view(watches: Vec<WatchView>) -> View {
-    View {
+pub fn view(watches: Vec<WatchView>) -> Overview {
+    Overview {
         leader: true,
         identity: "traffic-operator-6c9f7d5b4-x2x8q".into(),
         version: "0.1.0".into(),
@@ -31,12 +31,16 @@ pub fn view(watches: Vec<WatchView>) -> View {
     }
 }
 
-pub fn follower() -> View {
-    View { leader: false, identity: "traffic-operator-6c9f7d5b4-k7m2p".into(), ..view(Vec::new()) }
+pub fn follower() -> Overview {
+    Overview {
+        leader: false,
+        identity: "traffic-operator-6c9f7d5b4-k7m2p".into(),
+        ..view(Vec::new())
+    }
 }
 
 /// What the source does with a filter: the page relies on nothing but that.
-pub fn filtered(mut view: View, filter: &Filter) -> View {
+pub fn filtered(mut view: Overview, filter: &Filter) -> Overview {
     view.watches.retain(|watch| filter.admits_watch(&watch.namespace, &watch.name));
     for watch in &mut view.watches {
         watch.nodes.retain(|node| filter.admits_node(&node.name));
@@ -156,7 +160,7 @@ pub fn watch(
 }
 
 /// A night like any other: what the pictures of the documentation show.
-pub fn night() -> View {
+pub fn night() -> Overview {
     use NodeState::{Fit, Suppressed, Unfit, Unknown};
     let bandwidth = |percent, unfit| on("eth0", value("bandwidth", percent, unfit));
     let loss = |ratio, unfit| value("loss", ratio, unfit);
@@ -227,7 +231,7 @@ pub fn night() -> View {
 }
 
 /// Everything that may break a page: names, sizes, absent things.
-pub fn hard() -> View {
+pub fn hard() -> Overview {
     use NodeState::{Fit, Suppressed, Unfit, Unknown};
     let long = "n".repeat(253);
     let mut odd = watch(

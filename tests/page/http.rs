@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 use traffic_operator::{
     runtime::status_page::{self, Live, STATE_PATH},
-    traffic_watch::{Decisions, overview::View},
+    traffic_watch::{Decisions, overview::Overview},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 async fn ask(
-    views: Vec<View>,
+    views: Vec<Overview>,
     method: Method,
     path: &str,
 ) -> Result<(StatusCode, HeaderMap, String)> {
@@ -81,10 +81,10 @@ pub async fn only_reading_is_served() -> Result<()> {
 
 pub async fn the_state_is_the_contract_and_is_filtered() -> Result<()> {
     let (_, _, body) = ask(vec![night()], Method::GET, STATE_PATH).await?;
-    ensure!(serde_json::from_str::<View>(&body)? == night(), "{body}");
+    ensure!(serde_json::from_str::<Overview>(&body)? == night(), "{body}");
     let path = format!("{STATE_PATH}?namespace=shop&name=web&node=node-4");
     let (_, _, body) = ask(vec![night()], Method::GET, &path).await?;
-    let view: View = serde_json::from_str(&body)?;
+    let view: Overview = serde_json::from_str(&body)?;
     ensure!(view.watches.len() == 1 && view.watches[0].nodes.len() == 1, "{body}");
     ensure!(view.watches[0].nodes[0].name == "node-4" && view.watches[0].summary.nodes == 7);
     Ok(())
@@ -94,7 +94,7 @@ pub async fn two_hundred_nodes_unless_more_are_asked_for() -> Result<()> {
     for (query, expected, truncated) in [("", 200, true), ("?limit=5000", 1000, false)] {
         let path = format!("{STATE_PATH}{query}");
         let (_, _, body) = ask(vec![view(vec![fleet(1000)])], Method::GET, &path).await?;
-        let watch = &serde_json::from_str::<View>(&body)?.watches[0];
+        let watch = &serde_json::from_str::<Overview>(&body)?.watches[0];
         ensure!(watch.nodes.len() == expected && watch.nodes_truncated == truncated, "{query}");
         ensure!(watch.summary.nodes == 1000, "the summary is complete");
     }
@@ -123,7 +123,7 @@ pub async fn a_follower_says_so_and_has_no_watches() -> Result<()> {
     ));
     let request = Request::builder().uri(STATE_PATH).body(Body::empty())?;
     let answer = status_page::router(source).oneshot(request).await?;
-    let view: View = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
+    let view: Overview = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
     ensure!(!view.leader && view.watches.is_empty() && view.identity == "pod-b", "{view:?}");
     ensure!(view.started <= view.now && view.version == follower().version, "{view:?}");
     Ok(())

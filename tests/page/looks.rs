@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use traffic_operator::{api::traffic_watch::NodeState, traffic_watch::overview::View};
+use traffic_operator::{api::traffic_watch::NodeState, traffic_watch::overview::Overview};
 
 use crate::{
     fixtures::{self, SCRIPT, fleet, follower, hard, night, view},
@@ -342,7 +342,7 @@ pub async fn pictures_for_the_documentation(browser: PathBuf) -> Result<()> {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     let dir = if update { &images } else { &own };
     std::fs::create_dir_all(dir)?;
-    let cases: [(&str, View, (u32, u32)); 4] = [
+    let cases: [(&str, Overview, (u32, u32)); 4] = [
         ("status-page.png", night(), (1120, 900)),
         ("status-page-phone.png", night(), (390, 844)),
         ("hard.png", hard(), (1280, 900)),

@@ -20,7 +20,7 @@ use axum::{
 use serde_json::Value;
 use traffic_operator::{
     runtime::status_page::{self, STATE_PATH, StateSource},
-    traffic_watch::overview::{Filter, View},
+    traffic_watch::overview::{Filter, Overview},
 };
 
 use crate::{fixtures::filtered, probers::Known};
@@ -30,18 +30,18 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Answers the n-th question with the n-th view, and later ones with the last.
 pub struct Script {
-    views: Vec<View>,
+    views: Vec<Overview>,
     asked: AtomicUsize,
 }
 
 impl Script {
-    pub fn new(views: Vec<View>) -> Arc<Self> {
+    pub fn new(views: Vec<Overview>) -> Arc<Self> {
         Arc::new(Self { views, asked: AtomicUsize::new(0) })
     }
 }
 
 impl StateSource for Script {
-    fn view(&self, filter: &Filter) -> View {
+    fn view(&self, filter: &Filter) -> Overview {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         filtered(self.views[asked.min(self.views.len() - 1)].clone(), filter)
     }
@@ -63,14 +63,14 @@ impl Drop for Stage {
 
 impl Stage {
     /// Serves the views one after the other; after `answers` questions the API fails, if that is given.
-    pub async fn set(browser: &Path, views: Vec<View>, answers: Option<usize>) -> Result<Self> {
+    pub async fn set(browser: &Path, views: Vec<Overview>, answers: Option<usize>) -> Result<Self> {
         Self::set_with(browser, views, answers, Known(vec![])).await
     }
 
     /// The same, with objects of kind `NetworkProber`.
     pub async fn set_with(
         browser: &Path,
-        views: Vec<View>,
+        views: Vec<Overview>,
         answers: Option<usize>,
         probers: Known,
     ) -> Result<Self> {

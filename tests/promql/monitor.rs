@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use traffic_operator::{
     api::NetworkProber,
-    network_prober::{children::Family, scope::Tenancy, settings::Settings},
+    network_prober::{children::Family, settings::Settings, tenancy::Tenancy},
 };
 
 /// A pod that may be scraped.

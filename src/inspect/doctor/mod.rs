@@ -129,7 +129,7 @@ pub struct Duplicates {
 /// What became of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum CheckResult {
     /// As it should be.
     Ok,
     /// Works, but not all of it, or not for all nodes.
@@ -144,7 +144,7 @@ pub struct Check {
     /// What was looked at.
     pub name: &'static str,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: CheckResult,
     /// What was found.
     pub message: String,
     /// What to do about it, in one line.
@@ -157,16 +157,16 @@ pub struct Check {
 
 impl Check {
     fn ok(name: &'static str, message: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Ok, message: message.into(), fix: None, details: vec![] }
+        Self { name, verdict: CheckResult::Ok, message: message.into(), fix: None, details: vec![] }
     }
 
     fn warn(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         let fix = Some(fix.into());
-        Self { verdict: Verdict::Warn, fix, ..Self::ok(name, message) }
+        Self { verdict: CheckResult::Warn, fix, ..Self::ok(name, message) }
     }
 
     fn fail(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Fail, ..Self::warn(name, message, fix) }
+        Self { verdict: CheckResult::Fail, ..Self::warn(name, message, fix) }
     }
 
     fn with(self, details: Vec<String>) -> Self {
@@ -179,7 +179,7 @@ impl Check {
 pub fn checks(facts: &Facts) -> Vec<Check> {
     let server = cluster::server(facts);
     // Nothing else of the cluster can be said.
-    if server.verdict == Verdict::Fail {
+    if server.verdict == CheckResult::Fail {
         let endpoints = facts.endpoints.iter().map(|endpoint| series::answers(facts, endpoint));
         return [server].into_iter().chain(endpoints).collect();
     }

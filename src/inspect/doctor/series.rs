@@ -1,7 +1,7 @@
 //! Checks of Prometheus: whose series are these, and are there enough of them?
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Check, Endpoint, Exporter, Facts, Verdict, duplicates, some};
+use super::{Asked, Check, CheckResult, Endpoint, Exporter, Facts, duplicates, some};
 use crate::{
     api::{CAPACITY_ANNOTATION, parse_quantity},
     inspect::{cluster::name_of, figures::span},
@@ -73,7 +73,7 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
         known.short.meet(known.identity.resolve(known.labels, |label| exporter.get(label)));
     }
     let mut checks = trust(facts, endpoint, exporters.is_empty());
-    if checks.iter().any(|check| check.verdict == Verdict::Fail) {
+    if checks.iter().any(|check| check.verdict == CheckResult::Fail) {
         return checks;
     }
     checks.extend(mapping(&known, exporters, endpoint));

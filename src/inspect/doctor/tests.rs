@@ -111,7 +111,7 @@ fn healthy() -> Facts {
 #[test]
 fn a_healthy_cluster_passes_every_check() {
     let checks = checks(&healthy());
-    assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{}", text(&checks));
+    assert!(checks.iter().all(|check| check.verdict == CheckResult::Ok), "{}", text(&checks));
     let text = text(&checks);
     for expected in [
         "ok    api-server  reachable, v1.33.1",
@@ -131,7 +131,7 @@ fn a_healthy_cluster_passes_every_check() {
 type Break = fn(&mut Facts);
 
 /// What is broken, by which check it is found, and what must be read there.
-type Case = (&'static str, Verdict, Break, &'static [&'static str]);
+type Case = (&'static str, CheckResult, Break, &'static [&'static str]);
 
 fn found(cases: &[Case]) {
     for (name, verdict, break_it, expected) in cases {
@@ -151,7 +151,7 @@ fn found(cases: &[Case]) {
 
 #[test]
 fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
-    use Verdict::{Fail, Warn};
+    use CheckResult::{Fail, Warn};
     found(&[
         (
             "api-server",
@@ -243,7 +243,7 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
 
 #[test]
 fn s15_what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
-    use Verdict::{Fail, Warn};
+    use CheckResult::{Fail, Warn};
     found(&[
         (
             "rights",
@@ -272,7 +272,7 @@ fn s15_what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
 
 #[test]
 fn what_prometheus_lacks_is_found_with_its_fix() {
-    use Verdict::{Fail, Warn};
+    use CheckResult::{Fail, Warn};
     found(&[
         (
             "prometheus",
@@ -365,7 +365,7 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
 
 #[test]
 fn what_is_wrong_with_objects_and_labels_is_found_with_its_fix() {
-    use Verdict::{Fail, Warn};
+    use CheckResult::{Fail, Warn};
     found(&[
         (
             "watches",
@@ -432,10 +432,10 @@ fn a_capacity_needs_no_link_speed() {
     };
     let mut facts = healthy();
     facts.endpoints[0].asked[0].speeds = Ok(vec![]);
-    assert_eq!(speed(&facts), Verdict::Warn);
+    assert_eq!(speed(&facts), CheckResult::Warn);
     let good = json!([condition("Ready", "True", "Judged")]);
     facts.watches.as_mut().unwrap().read = vec![watch("web", json!({"capacity": "1G"}), good)];
-    assert_eq!(speed(&facts), Verdict::Ok);
+    assert_eq!(speed(&facts), CheckResult::Ok);
 }
 
 /// Two series of one device, which differ in one label.
@@ -450,7 +450,7 @@ fn twins(label: &str) -> Duplicates {
 
 #[test]
 fn t04_duplicates_are_found_with_the_label_they_differ_in() {
-    use Verdict::{Fail, Warn};
+    use CheckResult::{Fail, Warn};
     found(&[
         (
             "duplicates",
@@ -487,13 +487,13 @@ fn s04_the_doctor_names_the_jobs_that_are_not_believed() {
     assert_eq!(trust(&facts), None);
     facts.endpoints[0].other_jobs = Ok(vec!["kubernetes-nodes".into(), "team-a/x".into()]);
     let check = trust(&facts).unwrap();
-    assert_eq!(check.verdict, Verdict::Warn);
+    assert_eq!(check.verdict, CheckResult::Warn);
     let message = "only series that match job=\"node-exporter\" are believed; not those of job \
                    kubernetes-nodes, team-a/x";
     assert_eq!(check.message, message);
     facts.endpoints[0].exporters = Ok(vec![]);
     let check = trust(&facts).unwrap();
-    assert_eq!(check.verdict, Verdict::Fail);
+    assert_eq!(check.verdict, CheckResult::Fail);
     assert!(check.message.ends_with("jobs that have such series: kubernetes-nodes, team-a/x"));
     let fix = check.fix.unwrap();
     assert!(fix.contains(r#"--node-exporter-selector='job="kubernetes-nodes"'"#), "{fix}");

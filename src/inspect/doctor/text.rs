@@ -1,7 +1,7 @@
 //! The checks as a person reads them.
 use std::fmt::Write;
 
-use super::{Check, Verdict};
+use super::{Check, CheckResult};
 
 /// How many details of one check are printed; the JSON has them all.
 const DETAILS: usize = 10;
@@ -27,15 +27,16 @@ pub fn text(checks: &[Check]) -> String {
         }
     }
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let (ok, warn, fail) = (count(Verdict::Ok), count(Verdict::Warn), count(Verdict::Fail));
+    let (ok, warn, fail) =
+        (count(CheckResult::Ok), count(CheckResult::Warn), count(CheckResult::Fail));
     let _ = writeln!(text, "{ok} ok, {warn} to look at, {fail} failed");
     text
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CheckResult) -> &'static str {
     match verdict {
-        Verdict::Ok => "ok",
-        Verdict::Warn => "WARN",
-        Verdict::Fail => "FAIL",
+        CheckResult::Ok => "ok",
+        CheckResult::Warn => "WARN",
+        CheckResult::Fail => "FAIL",
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         traffic_watch::{Mode, NodeState},
     },
     selector::Selector,
-    traffic_watch::overview::{MeasureView, NodeView, View, WatchView},
+    traffic_watch::overview::{MeasureView, NodeView, Overview, WatchView},
 };
 
 mod gather;
@@ -32,7 +32,7 @@ pub struct Facts {
     /// The names of those that cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
     /// What the leader says, or why it cannot be asked.
-    pub live: Result<View, String>,
+    pub live: Result<Overview, String>,
     /// When this is.
     pub now: Timestamp,
 }
@@ -59,7 +59,7 @@ pub struct Explanation {
     /// Where the values are from.
     pub source: Source,
     /// The `TrafficWatch`es that judge it.
-    pub judged_by: Vec<Verdict>,
+    pub judged_by: Vec<NodeJudgement>,
     /// Those that do not, and why.
     pub not_judged_by: Vec<Absence>,
 }
@@ -85,7 +85,7 @@ pub enum Source {
 /// What one `TrafficWatch` makes of the node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct NodeJudgement {
     /// `namespace/name`.
     pub watch: String,
     /// The state.
@@ -215,7 +215,7 @@ pub fn explain(facts: &Facts) -> Explanation {
     }
 }
 
-fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<Verdict, String> {
+fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<NodeJudgement, String> {
     let live = facts.live.as_ref().ok().and_then(|view| {
         view.watches.iter().find(|w| {
             (Some(&w.namespace), &w.name) == (watch.namespace().as_ref(), &watch.name_any())
@@ -230,7 +230,7 @@ fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<Verdict, String> {
     }
 }
 
-fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView) -> Verdict {
+fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView) -> NodeJudgement {
     let measures = w.measures.iter().map(|measure| {
         let value = node.values.iter().find(|value| value.measure == measure.name);
         Measured {
@@ -255,7 +255,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
         limit.marked = peers(w, NodeState::Unfit);
         limit.waiting = peers(w, NodeState::Suppressed);
     }
-    Verdict {
+    NodeJudgement {
         watch: name_of(watch),
         state: node.state,
         reason: node.reason.clone(),

@@ -36,7 +36,7 @@ fn status() -> Value {
 }
 
 /// The leader's view of `node-2`, as it is asked for one node.
-fn view(node: Value) -> View {
+fn view(node: Value) -> Overview {
     let mut full = json!({
         "name": "node-2", "state": "Unfit", "reason": null, "since": "2026-09-21T14:13:20Z",
         "unfit": true, "ageSeconds": 4.2,
@@ -64,7 +64,7 @@ fn view(node: Value) -> View {
     .unwrap()
 }
 
-fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<View, String>) -> Facts {
+fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<Overview, String>) -> Facts {
     let mut labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
     if let Some(value) = label {
         labels.insert("web.traffic.example.com/unfit".into(), value.into());

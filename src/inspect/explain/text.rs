@@ -1,7 +1,7 @@
 //! The explanation as a person reads it.
 use std::fmt::Write;
 
-use super::{Explanation, Label, Limit, Measured, Peer, Source, Verdict};
+use super::{Explanation, Label, Limit, Measured, NodeJudgement, Peer, Source};
 use crate::{
     api::traffic_watch::NodeState,
     inspect::{
@@ -65,8 +65,8 @@ impl Lines {
     }
 }
 
-fn headline(node: &str, verdict: &Verdict) -> String {
-    let Verdict { state, watch, .. } = verdict;
+fn headline(node: &str, verdict: &NodeJudgement) -> String {
+    let NodeJudgement { state, watch, .. } = verdict;
     let since = match (verdict.since, verdict.seconds) {
         (Some(since), Some(seconds)) => format!(" for {} (since {since:.0})", span(seconds)),
         _ => String::new(),
@@ -83,7 +83,7 @@ fn headline(node: &str, verdict: &Verdict) -> String {
     )
 }
 
-fn describe(lines: &mut Lines, verdict: &Verdict) {
+fn describe(lines: &mut Lines, verdict: &NodeJudgement) {
     for problem in &verdict.problems {
         lines.line("problem", problem);
     }
@@ -104,7 +104,7 @@ fn describe(lines: &mut Lines, verdict: &Verdict) {
     }
 }
 
-fn measured(m: &Measured, verdict: &Verdict) -> String {
+fn measured(m: &Measured, verdict: &NodeJudgement) -> String {
     let unit = &m.measure.unit;
     let max = value(m.measure.max, unit);
     let device = m.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
@@ -149,7 +149,7 @@ fn measured(m: &Measured, verdict: &Verdict) -> String {
 }
 
 /// What would change the state.
-fn next(verdict: &Verdict) -> String {
+fn next(verdict: &NodeJudgement) -> String {
     let against: Vec<_> = verdict.measures.iter().filter(|m| m.unfit.unwrap_or(true)).collect();
     let in_a_row = |m: &Measured| match m.needed {
         Some(1) => " in one judgement".to_owned(),

@@ -13,9 +13,10 @@ use crate::{
         members::Nodes,
         overview::{Measured, Overview, PodView},
         reasons,
-        scope::{NamespaceFacts, Scope, Standing, Tenancy},
+        scope::{NamespaceFacts, Scope, Standing},
         settings::Settings,
-        snapshot::{Pods, Reach, Setup, Snapshot, Surroundings, View},
+        snapshot::{Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
+        tenancy::Tenancy,
     },
     pods::PodObject,
     webhook::injection::SkipReason,
@@ -210,7 +211,7 @@ fn standpoint(
     };
     let name = settings.key();
     let reach = Reach::of(Ok(settings), &setup, std::slice::from_ref(namespace));
-    let view = View::of(prober, reach, Pods::Listed(&pods), None, &surroundings);
+    let view = ProberState::of(prober, reach, Pods::Listed(&pods), None, &surroundings);
     let found = found(
         facts,
         &view,
@@ -248,7 +249,7 @@ enum Found {
     Without(String),
 }
 
-fn found(facts: &PodFacts, view: &View, namespace: &NamespaceFacts, paused: bool) -> Found {
+fn found(facts: &PodFacts, view: &ProberState, namespace: &NamespaceFacts, paused: bool) -> Found {
     let scope: &Scope = &view.scope;
     let word = |reason: SkipReason| Found::Without(reason.as_str().to_owned());
     match scope.standing(&namespace.name) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     agent::budget::{ORIGINAL_SERIES, OTHER_SERIES, RTT_SERIES, SERIES},
-    network_prober::scope::Tenancy,
+    network_prober::tenancy::Tenancy,
 };
 
 fn settings(spec: &Value) -> Settings {

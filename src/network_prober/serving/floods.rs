@@ -96,7 +96,7 @@ struct Running {
 async fn start(limits: Limits) -> Running {
     let view = view(&json!({}), &PODS.map(|name| pod(name, Some("team/np"), &json!({}))));
     let views = [(("team".to_owned(), "np".to_owned()), Arc::new(view))].into();
-    let world = World::knowing(
+    let world = ClusterState::knowing(
         setup(Some("operator")),
         Snapshot { views, synced: true, ..Snapshot::default() },
     );

@@ -16,10 +16,7 @@ use kube::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    scope::{Scope, Tenancy},
-    settings::Settings,
-};
+use super::{scope::Scope, settings::Settings, tenancy::Tenancy};
 use crate::{pods::PodObject, runtime::watch, webhook::configuration::NEVER};
 
 pub mod budget;

@@ -20,7 +20,7 @@ use crate::{
     prometheus::Exporters,
     traffic_watch::{
         Decisions,
-        overview::{Filter, View},
+        overview::{Filter, Overview},
     },
 };
 
@@ -43,7 +43,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// Who knows the state.
 pub trait StateSource: Send + Sync + 'static {
     /// What is known now, of what was asked for.
-    fn view(&self, filter: &Filter) -> View;
+    fn view(&self, filter: &Filter) -> Overview;
 }
 
 /// This process: a follower until [`Self::lead`] is called.
@@ -77,8 +77,8 @@ impl Live {
 }
 
 impl StateSource for Live {
-    fn view(&self, filter: &Filter) -> View {
-        View {
+    fn view(&self, filter: &Filter) -> Overview {
+        Overview {
             leader: self.leads(),
             identity: self.identity.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

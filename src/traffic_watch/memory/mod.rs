@@ -50,7 +50,7 @@ pub(super) struct Counters {
 }
 
 /// What is known of an object beside its judgement.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) label: String,
     pub(super) mode: Mode,
@@ -135,11 +135,15 @@ impl Decisions {
         failed.retain(|node| nodes.get(node).is_some() || tried(node));
     }
 
-    /// Remembers what became of the Deployment.
-    pub fn applied(&self, namespace: &str, name: &str, applied: Applied) {
+    /// Remembers what became of the Deployment; returns whether that is news.
+    pub fn applied(&self, namespace: &str, name: &str, applied: Applied) -> bool {
         let mut entries = self.entries();
         let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
+        let known = entry.memory.applied.as_ref();
+        let news = known
+            .is_none_or(|known| (known.hash, &known.outcome) != (applied.hash, &applied.outcome));
         Arc::make_mut(&mut entry.memory).applied = Some(applied);
+        news
     }
 
     /// Drops what was decided about one object: its series must not look as if it were judged. What

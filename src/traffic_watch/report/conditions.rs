@@ -7,7 +7,6 @@ use super::super::{
     findings::Evaluation,
     judgement::Judgement,
     memory::Memory,
-    plan::SCRAPES_NEEDED,
     query::Question,
     reading::Reading,
 };
@@ -216,6 +215,9 @@ pub(in super::super) fn problems(j: &Judgement<'_>) -> Vec<Option<String>> {
     };
     readings.iter().enumerate().map(problem).collect()
 }
+
+/// `rate` over fewer scrapes turns one missed scrape into a hole or a jump.
+pub(in super::super) const SCRAPES_NEEDED: f64 = 4.0;
 
 /// The scrapes that the window of the built-in measurement holds.
 pub(in super::super) fn scrapes(j: &Judgement<'_>) -> Option<f64> {

@@ -4,6 +4,6 @@ mod events;
 mod numbers;
 mod status;
 
-pub(super) use conditions::{conditions, problems, refused, scrapes, settled};
+pub(super) use conditions::{SCRAPES_NEEDED, conditions, problems, refused, scrapes, settled};
 pub(super) use events::{changes, news, window_too_short};
 pub(super) use status::{is_due, status};

@@ -3,11 +3,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use super::super::{
-    evidence::Unit,
-    judgement::{Judgement, Observed},
-    memory::NodeMemory,
-};
+use super::super::{evidence::Unit, judgement::Judgement, memory::NodeMemory, observed::Observed};
 use crate::api::{
     TrafficWatchStatus,
     go::format_exponent,

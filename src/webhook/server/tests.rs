@@ -24,7 +24,7 @@ use crate::{
     webhook::{
         certificates::{Lifetimes, State as Stored, next},
         injection::SkipReason,
-        review::Verdict,
+        review::Decision,
     },
 };
 
@@ -37,9 +37,9 @@ const START: i64 = 1_767_225_600;
 struct Refuses;
 
 impl Injector for Refuses {
-    fn decide(&self, prober: (&str, &str), _: &str, _: &PodObject) -> Verdict {
+    fn decide(&self, prober: (&str, &str), _: &str, _: &PodObject) -> Decision {
         assert_eq!(prober, ("ns", "mesh"));
-        Verdict::Skip(SkipReason::OptedOut)
+        Decision::Skip(SkipReason::OptedOut)
     }
 }
 

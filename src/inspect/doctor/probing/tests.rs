@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::{
-    inspect::doctor::{Verdict, text},
+    inspect::doctor::{CheckResult, text},
     network_prober::measurement::{Measurement, NodeFigures, Silent},
 };
 
@@ -79,7 +79,7 @@ fn healthy() -> Probing {
 fn all_as_it_should_be() {
     let checks = checks(&healthy());
     let text = text(&checks);
-    assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{text}");
+    assert!(checks.iter().all(|check| check.verdict == CheckResult::Ok), "{text}");
     for expected in [
         "1 entries for 1 NetworkProbers",
         "op-1 show a certificate that the API server trusts",
@@ -121,10 +121,10 @@ type Break = fn(&mut Probing);
 
 #[test]
 fn what_is_broken_is_found_and_says_what_next() {
-    let cases: [(&str, Verdict, Break, &[&str]); 11] = [
+    let cases: [(&str, CheckResult, Break, &[&str]); 11] = [
         (
             "webhook",
-            Verdict::Fail,
+            CheckResult::Fail,
             |p| p.webhooks = Ok(vec![]),
             &[
                 "no MutatingWebhookConfiguration has an entry for probing/mesh",
@@ -133,55 +133,55 @@ fn what_is_broken_is_found_and_says_what_next() {
         ),
         (
             "webhook",
-            Verdict::Warn,
+            CheckResult::Warn,
             |p| p.webhooks = Err("forbidden".into()),
             &["forbidden", "ask for"],
         ),
         (
             "webhook",
-            Verdict::Fail,
+            CheckResult::Fail,
             |p| p.webhooks.as_mut().unwrap()[0].bundle = None,
             &["has no caBundle"],
         ),
         (
             "webhook",
-            Verdict::Fail,
+            CheckResult::Fail,
             |p| p.shown[0].result = Err(Trouble::NoPod("no ready pod".into())),
             &["nobody answers behind the Service ns/traffic-operator-webhook: no ready pod"],
         ),
         (
             "webhook",
-            Verdict::Warn,
+            CheckResult::Warn,
             |p| p.shown[0].result = Err(Trouble::NotReached("you may not".into())),
             &["you may not", "pods/portforward"],
         ),
         (
             "monitoring",
-            Verdict::Warn,
+            CheckResult::Warn,
             |p| p.monitoring.values_mut().for_each(|there| *there = Ok(false)),
             &["probing/mesh has no PodMonitor", "probing/mesh has no PrometheusRule"],
         ),
         (
             "monitoring",
-            Verdict::Fail,
+            CheckResult::Fail,
             |p| p.measured = measured(Measurement::default()),
             &["default scrapes none of the 3 agents", "get podmonitor mesh"],
         ),
         (
             "monitoring",
-            Verdict::Warn,
+            CheckResult::Warn,
             |p| p.measured = measured(Measurement { scraped: 3, ..Measurement::default() }),
             &["records no path", "get prometheusrule mesh"],
         ),
         (
             "agents",
-            Verdict::Fail,
+            CheckResult::Fail,
             |p| p.probers = Ok(vec![prober(status(("False", "AgentFailing"), json!([])))]),
             &["Ready=False AgentFailing: said", "kubectl describe"],
         ),
         (
             "agents",
-            Verdict::Warn,
+            CheckResult::Warn,
             |p| {
                 let agent = Silent { namespace: "shop".into(), pod: "web-1".into(), peers: 3 };
                 p.measured =
@@ -191,7 +191,7 @@ fn what_is_broken_is_found_and_says_what_next() {
         ),
         (
             "coverage",
-            Verdict::Warn,
+            CheckResult::Warn,
             |p| {
                 let why = json!([{"reason": "SharedProcesses", "count": 2}]);
                 p.probers = Ok(vec![prober(status(("True", "Serving"), why))]);

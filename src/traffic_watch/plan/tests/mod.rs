@@ -8,8 +8,8 @@ use super::{
     super::{
         children::Applied,
         deployments::DeploymentFacts,
-        judgement::Stray,
         limits::Headroom,
+        observed::Stray,
         query::Measure,
         reading::{self, NodeReading, Reading},
     },

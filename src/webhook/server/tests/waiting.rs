@@ -8,11 +8,11 @@ use super::*;
 struct Learns(watch::Receiver<bool>);
 
 impl Injector for Learns {
-    fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Verdict {
+    fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Decision {
         if *self.0.borrow() {
-            Verdict::Skip(SkipReason::OptedOut)
+            Decision::Skip(SkipReason::OptedOut)
         } else {
-            Verdict::NotYet("the namespace is not selected")
+            Decision::NotYet("the namespace is not selected")
         }
     }
 

@@ -1,0 +1,97 @@
+//! Writes what was planned: the agents' objects and the webhooks. Decides nothing.
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+
+use super::{
+    NetworkProberReconciler,
+    children::{Child, ChildKey, ChildKind},
+    key_of,
+    observe::is_ours,
+    plan::Desired,
+    refusals::refused,
+    snapshot::Key,
+};
+use crate::{
+    api::NetworkProber,
+    controller::{Error, FIELD_MANAGER, Notice, error::is_refusal},
+};
+
+/// Applies and deletes what was planned.
+pub(super) async fn apply(
+    reconciler: &NetworkProberReconciler,
+    prober: &NetworkProber,
+    desired: Desired,
+) -> Result<Vec<Notice>, Error> {
+    // One that cannot be written does not keep the others from being written.
+    let mut first = None;
+    for child in desired.apply {
+        let (key, hash) = (child.key.clone(), child.hash);
+        let known = reconciler.refusals.of(&key, hash);
+        let result = match known {
+            Some(error) => Err(error),
+            None => reconciler.apply_child(prober, child).await,
+        };
+        match result {
+            Err(error) if error.is_partial() => {
+                reconciler.refusals.remember(key, hash, &error);
+                first = first.or(Some(error));
+            }
+            other => other?,
+        }
+    }
+    for key in &desired.delete {
+        reconciler.delete_child(&key_of(prober), key).await?;
+    }
+    first.map_or(Ok(vec![]), Err)
+}
+
+impl NetworkProberReconciler {
+    async fn apply_child(&self, prober: &NetworkProber, child: Child) -> Result<(), Error> {
+        let uid = prober.uid().unwrap_or_default();
+        let owner = key_of(prober);
+        if child.key.kind == ChildKind::Webhook {
+            let applied = self.entries.apply(&self.client, &owner, &child).await;
+            return applied.map_err(|error| refused(&child.key, error));
+        }
+        if !self.owned.has(&child.key, &uid)
+            && let Some(there) = self.look(&child.key).await?
+            && !is_ours(&there, &owner)
+        {
+            return Err(Error::Taken(format!(
+                "{} exists and does not belong to this NetworkProber; delete it or rename one of them",
+                child.key
+            )));
+        }
+        let api = self.api(&child.key);
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let mut applied = api.patch(&child.key.name, &params, &Patch::Apply(&child.object)).await;
+        if let (Err(kube::Error::Api(status)), Some(fallback)) = (&applied, &child.fallback)
+            && is_refusal(status)
+        {
+            applied = api.patch(&child.key.name, &params, &Patch::Apply(fallback)).await;
+        }
+        match applied {
+            Ok(object) => {
+                self.owned.wrote(&child.key, &owner, child.hash, &object.metadata);
+                Ok(())
+            }
+            Err(error) => Err(refused(&child.key, error)),
+        }
+    }
+
+    pub(super) async fn delete_child(&self, owner: &Key, key: &ChildKey) -> Result<(), Error> {
+        if key.kind == ChildKind::Webhook {
+            let removed = self.entries.remove(&self.client, owner).await;
+            return removed.map_err(Error::kube("remove webhook"));
+        }
+        match self.api(key).delete(&key.name, &DeleteParams::background()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(Error::kube("delete child")(error)),
+        }
+        self.owned.deleted(key);
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! Several `NetworkProber`s at once: a pod that two select belongs to the older one, and the older ones
+//! come first in the one object that holds the webhooks of all.
+use super::{
+    scope::{Scope, Standing},
+    settings::Settings,
+    tenancy::Tenancy,
+};
+use crate::{api::network_prober::Mode, pods::PodObject};
+
+/// The most `NetworkProber`s that have a webhook, the older ones first. For every pod that is
+/// created the API server looks at all of them, one after the other asks those that select it, and
+/// keeps clients of 200.
+pub const WEBHOOKS: usize = 100;
+
+/// The most bytes of all their entries together, as JSON: etcd takes objects of 1.5 MiB.
+pub const WEBHOOK_BYTES: usize = 1_000_000;
+
+/// What an entry takes beside its selectors: two authorities of 1 kB each in base64, two names of
+/// at most 253 bytes, and a line for each field in `managedFields`.
+const ENTRY_BYTES: usize = 4_096;
+
+/// What the entries of some `NetworkProber`s take of the one object that holds them all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// How many there are.
+    pub webhooks: usize,
+    /// Their size together.
+    pub bytes: usize,
+}
+
+impl Load {
+    /// Whether these leave a place for one more.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        self.webhooks < WEBHOOKS
+    }
+
+    /// Whether an entry of this size fits beside these.
+    #[must_use]
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.bytes + bytes <= WEBHOOK_BYTES
+    }
+}
+
+/// Whether an older one selects the pod.
+#[must_use]
+pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
+    older.iter().any(|(settings, scope)| {
+        settings.mode == Mode::Sidecar
+            && scope.standing(pod.namespace()) == Some(Standing::Allowed)
+            && settings.pods.matches(|key| pod.label(key))
+    })
+}
+
+/// About how large its entry is.
+#[must_use]
+pub fn webhook_bytes(settings: &Settings, scope: &Scope, tenancy: &Tenancy) -> usize {
+    let text = |selector| serde_json::to_string(selector).map_or(0, |text| text.len());
+    let namespaces = match settings.namespace_labels(tenancy) {
+        Some(labels) => text(labels),
+        // Each in quotes, with a comma.
+        None => scope.allowed().iter().map(|name| name.len() + 3).sum(),
+    };
+    ENTRY_BYTES + text(&settings.pod_selector) + namespaces
+}

@@ -1,0 +1,146 @@
+//! Reads what a plan rests on: the snapshot, the objects that exist, the certificates. Decides nothing.
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use kube::{Api, ResourceExt, api::DynamicObject, core::PartialObjectMeta};
+
+use super::{
+    NetworkProberReconciler,
+    children::{self, ChildKey, ChildKind},
+    key_of, memory,
+    observed::Observed,
+    snapshot::{Key, ProberState, Snapshot},
+};
+use crate::{
+    api::NetworkProber,
+    controller::{Error, MANAGED_BY},
+};
+
+/// For how long it is believed which kinds the API server has.
+const DISCOVERY: Duration = Duration::from_mins(1);
+
+/// How long a pass waits for what the other watches bring: they are begun together.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// Reads everything that the plan for one object rests on.
+pub(super) async fn observe(
+    reconciler: &NetworkProberReconciler,
+    prober: &NetworkProber,
+) -> Result<Observed, Error> {
+    let key = key_of(prober);
+    let view = reconciler.view(prober, &key).await;
+    let monitoring = reconciler.monitoring().await?;
+    let mut existing = reconciler.owned.of(&prober.uid().unwrap_or_default());
+    existing.extend(reconciler.look_at_monitoring(prober, &monitoring).await?);
+    existing.extend(reconciler.entries.of(&key));
+    let mut unchanged = reconciler.owned.unchanged(&key);
+    unchanged.extend(reconciler.entries.unchanged(&key));
+    Ok(Observed {
+        view,
+        setup: reconciler.world.setup().clone(),
+        bundle: reconciler.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
+        endpoint: reconciler.endpoint.clone(),
+        configuration: reconciler.entries.is_there(),
+        monitoring,
+        existing,
+        unchanged,
+        written: reconciler.owned.written(&key),
+    })
+}
+
+impl NetworkProberReconciler {
+    /// Which kinds of the prometheus-operator the API server has.
+    async fn monitoring(&self) -> Result<BTreeSet<ChildKind>, Error> {
+        let known = self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((at, kinds)) = known
+            && at.elapsed() < DISCOVERY
+        {
+            return Ok(kinds);
+        }
+        let kinds = match self.client.list_api_group_resources("monitoring.coreos.com/v1").await {
+            Ok(list) => {
+                let has = |kind: &ChildKind| list.resources.iter().any(|r| r.kind == kind.as_str());
+                ChildKind::MONITORING.into_iter().filter(has).collect()
+            }
+            // The server says so in plain text where there is nothing of the group.
+            Err(kube::Error::Api(status)) if status.code == 404 => BTreeSet::new(),
+            Err(error) => return Err(Error::kube("discover monitoring.coreos.com")(error)),
+        };
+        let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
+        *discovered = Some((Instant::now(), BTreeSet::clone(&kinds)));
+        Ok(kinds)
+    }
+
+    /// What every replica knows of this generation of the object, waiting a moment for it.
+    async fn view(
+        &self,
+        prober: &NetworkProber,
+        (namespace, name): &Key,
+    ) -> Option<Arc<ProberState>> {
+        let find = |snapshot: &Snapshot| {
+            let view = snapshot.get(namespace, name)?;
+            let known = view.is_of(prober) && (view.synced || view.over.is_some());
+            known.then(|| Arc::clone(view))
+        };
+        let mut snapshots = self.world.subscribe();
+        let known = snapshots.wait_for(|snapshot| find(snapshot).is_some());
+        let known = tokio::time::timeout(CATCH_UP, known).await;
+        known.ok().and_then(Result::ok).and_then(|snapshot| find(&snapshot))
+    }
+
+    pub(super) fn api(&self, key: &ChildKey) -> Api<DynamicObject> {
+        let resource = key.kind.resource();
+        match &key.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    pub(super) async fn look(
+        &self,
+        key: &ChildKey,
+    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
+        match self.api(key).get_metadata_opt(&key.name).await {
+            Ok(found) => Ok(found),
+            Err(error) => Err(Error::kube("get child")(error)),
+        }
+    }
+
+    /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and go:
+    /// they are looked at.
+    async fn look_at_monitoring(
+        &self,
+        prober: &NetworkProber,
+        kinds: &BTreeSet<ChildKind>,
+    ) -> Result<Vec<ChildKey>, Error> {
+        let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
+        let mut existing = Vec::new();
+        for kind in kinds {
+            let (namespace, name) = owner.clone();
+            let key = ChildKey { kind: *kind, namespace: Some(namespace), name };
+            match self.look(&key).await? {
+                Some(there) if is_ours(&there, &owner) => {
+                    let version = there.metadata.generation.and_then(|g| u64::try_from(g).ok());
+                    if version != self.owned.applied_version(&key) {
+                        self.owned.differs(&key);
+                    }
+                    if there.labels().get(children::OWNER_UID) == Some(&uid) {
+                        existing.push(key);
+                    }
+                }
+                _ => self.owned.differs(&key),
+            }
+        }
+        Ok(existing)
+    }
+}
+
+/// Whether an object was made by us for this owner, or for an earlier one of the same name.
+pub(super) fn is_ours(there: &PartialObjectMeta<DynamicObject>, owner: &Key) -> bool {
+    let managed = there.labels().get("app.kubernetes.io/managed-by");
+    managed.is_some_and(|by| by == MANAGED_BY)
+        && memory::owner(&there.metadata).as_ref() == Some(owner)
+}

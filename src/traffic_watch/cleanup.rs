@@ -1,0 +1,41 @@
+//! Removes the labels and taints of an object that goes.
+use kube::ResourceExt;
+
+use super::{Others, TrafficWatchReconciler, conflict, plan::NodeWrite};
+use crate::{
+    api::TrafficWatch,
+    controller::{Error, Notice},
+};
+
+/// Takes its marks off all nodes, except those whose key another object waits for.
+pub(super) async fn cleanup(
+    reconciler: &TrafficWatchReconciler,
+    watch: &TrafficWatch,
+    others: &Others,
+) -> Result<Vec<Notice>, Error> {
+    let all = others.state();
+    let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
+    // A loser of the claim never wrote; a holder whose key somebody else waits for leaves the
+    // labels as they are, so that no node is without a verdict in between.
+    let memory =
+        reconciler.decisions.get(&watch.namespace().unwrap_or_default(), &watch.name_any());
+    let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
+    let keys = keys.filter(|key| !conflict::has_heir(watch, key, all()));
+    let removals: Vec<_> = keys
+        .flat_map(|key| {
+            let carriers = reconciler.nodes.carriers(&key);
+            carriers.into_iter().map(move |carrier| NodeWrite::removal(carrier, key.clone()))
+        })
+        .collect();
+    let count = removals.len();
+    let results = reconciler.write_nodes(removals).await;
+    results.into_iter().try_for_each(|(_, result)| result)?;
+    reconciler.decisions.forget(&watch.namespace().unwrap_or_default(), &watch.name_any());
+    let notice = (count > 0).then(|| Notice {
+        warning: false,
+        reason: "LabelsRemoved",
+        note: format!("removed the label of {count} nodes"),
+        node: None,
+    });
+    Ok(notice.into_iter().collect())
+}

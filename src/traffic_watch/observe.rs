@@ -1,0 +1,285 @@
+//! Reads what a judgement needs: nodes, measurements, the Deployment and its pods. Decides nothing.
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{
+    api::{apps::v1::ReplicaSet, core::v1::Pod},
+    jiff::Timestamp,
+};
+use kube::{Api, Resource, ResourceExt, api::ListParams, core::PartialObjectMeta};
+
+use super::{
+    ENDPOINT, Measured, Others, TrafficWatchReconciler, children,
+    conflict::{self, Claim},
+    deployments::DeploymentFacts,
+    evictions::PodFacts,
+    memory::Memory,
+    observed::{Observed, Stray},
+    plan,
+    query::Request,
+    reading::{Names, Reading},
+    settings::Settings,
+};
+use crate::{
+    api::{TrafficWatch, traffic_watch::Mode},
+    controller::Error,
+    nodes::NodeFacts,
+    prometheus::{Class, Client, Late, QueryError, Seat},
+};
+
+/// Reads everything that the plan for one object rests on.
+///
+/// Pods are read in a second phase: only where the plan may let some leave.
+pub(super) async fn observe(
+    reconciler: &TrafficWatchReconciler,
+    watch: &TrafficWatch,
+    others: &Others,
+) -> Result<Observed, Error> {
+    let settings = Settings::of(watch)?;
+    reconciler.check(watch, &settings)?;
+    let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
+    let all = others.state();
+    // Another's unreadable spec claims nothing.
+    let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
+    let claim = conflict::claim(watch, all());
+    let nodes = reconciler.nodes.select(&settings.selector, &watch.label_key());
+    let decides = claim == Claim::Ours && !watch.spec.paused;
+    let readings = if decides && !nodes.is_empty() {
+        Some(reconciler.measure(&namespace, &settings).await)
+    } else {
+        None
+    };
+    let memory = reconciler.decisions.get(&namespace, &name);
+    let deployment = reconciler.owned_deployment(watch);
+    let now = Timestamp::now();
+    let leave =
+        decides && watch.spec.mode == Mode::Enforce && plan::may_leave(&settings, &memory, now);
+    let pods = match &deployment {
+        // Nodes are judged whether or not pods can be listed.
+        Some(deployment) if leave => {
+            reconciler.pods(watch, deployment).await.map_err(|error| error.to_text())
+        }
+        _ => Ok(vec![]),
+    };
+    Ok(Observed {
+        now,
+        tick: reconciler.schedule.tick(Instant::now(), settings.interval),
+        stray: reconciler
+            .strays(watch, &memory, &nodes, |key| conflict::has_heir(watch, key, all())),
+        nodes,
+        readings,
+        memory,
+        claim,
+        headroom: reconciler.ceiling.headroom(),
+        insecure: reconciler.prometheus.get(&watch.spec.prometheus).is_some_and(Client::insecure),
+        deployment,
+        pods,
+    })
+}
+
+impl TrafficWatchReconciler {
+    /// What of a spec only the operator's configuration can tell to be wrong.
+    fn check(&self, watch: &TrafficWatch, settings: &Settings) -> Result<(), Error> {
+        let endpoint = &watch.spec.prometheus;
+        let namespace = watch.namespace().unwrap_or_default();
+        self.prometheus.named(ENDPOINT, endpoint, Some(&namespace)).map_err(Error::Invalid)?;
+        if settings.has_own_queries() && !self.own_queries {
+            let path = if watch.spec.query.is_some() { "query" } else { "criteria" };
+            return Err(Error::Invalid(format!(
+                "spec.{path}: this operator runs with --own-queries=false: PromQL in a TrafficWatch \
+                 is switched off"
+            )));
+        }
+        Ok(())
+    }
+
+    /// One answer for each measure; measures that need the same one share it.
+    async fn measure(&self, namespace: &str, settings: &Settings) -> Vec<Measured> {
+        let tick = self.schedule.tick_start(Instant::now(), settings.interval);
+        // An answer that comes after the next tick is late; but nothing answers in no time.
+        let patience = settings.interval.max(Duration::from_secs(2));
+        let requests = settings.criteria.iter().map(async |criterion| {
+            let request = &criterion.request;
+            let payer = request.payer(namespace);
+            let seat = || self.prometheus.seat(&payer);
+            let ask = |seat| self.ask(request, seat);
+            let asked = self.readings.get(request, tick, patience, seat, ask).await;
+            asked.unwrap_or_else(|late| {
+                let error = late.error(&payer);
+                if late == Late::Seat
+                    && let Some(client) = self.prometheus.get(&request.endpoint)
+                {
+                    client.not_asked(&error);
+                }
+                Err(error)
+            })
+        });
+        futures::future::join_all(requests).await
+    }
+
+    /// A request of its own, which does not end with the one that began it.
+    fn ask(&self, request: &Request, seat: Seat) -> impl Future<Output = Measured> + Send + use<> {
+        let client = self.prometheus.get(&request.endpoint).cloned();
+        let (request, exporters) = (request.clone(), self.exporters.clone());
+        let (nodes, metrics) = (self.nodes.clone(), self.metrics.clone());
+        async move {
+            let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
+            let client = client.ok_or_else(gone)?;
+            let promql = request.question.promql(&exporters);
+            let result = client.query_seated(&promql, seat, |answer| {
+                let identity = nodes.identity();
+                let names = Names { identity: &identity, labels: &exporters.node_labels };
+                let (status, content_type) = (answer.status, answer.content_type.as_str());
+                Reading::read(status, content_type, &answer.body, &request.question, names)
+            });
+            let reading = result.await.map(Arc::new);
+            match &reading {
+                Ok(reading) => metrics.samples_rejected("unmapped", reading.unmapped.0),
+                Err(error) => tracing::warn!(
+                    endpoint = &*request.endpoint, reason = error.class.reason(), %error,
+                    "no measurement, labels stay as they are"
+                ),
+            }
+            reading
+        }
+    }
+
+    /// Labels and taints that are to go: of nodes that left the selection, and of a key that was
+    /// renamed.
+    fn strays(
+        &self,
+        watch: &TrafficWatch,
+        memory: &Memory,
+        selected: &[NodeFacts],
+        has_heir: impl Fn(&str) -> bool,
+    ) -> Vec<Stray> {
+        // A selection that is empty is more likely a mistake than a wish: freeze.
+        if selected.is_empty() {
+            return vec![];
+        }
+        let current = watch.label_key();
+        let is_selected =
+            |node: &Arc<str>| selected.binary_search_by(|facts| facts.name.cmp(node)).is_ok();
+        let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
+        let keys = keys.filter(|key| *key == current || !has_heir(key));
+        keys.flat_map(|key| {
+            let mut carriers = self.nodes.carriers(&key);
+            if key == current {
+                carriers.retain(|carrier| !is_selected(&carrier.node));
+            }
+            carriers.into_iter().map(move |carrier| Stray { carrier, key: key.clone() })
+        })
+        .collect()
+    }
+
+    /// The Deployment of this object; one of its name that belongs to somebody else is none.
+    pub(super) fn owned_deployment(&self, watch: &TrafficWatch) -> Option<DeploymentFacts> {
+        let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
+        let deployment = self.deployments.get(&namespace, &name)?;
+        (deployment.owner.is_some() && deployment.owner == watch.metadata.uid).then_some(deployment)
+    }
+
+    /// The pods that belong to the Deployment: through a `ReplicaSet` that it owns, not by labels
+    /// alone, which any other pod may carry.
+    async fn pods(
+        &self,
+        watch: &TrafficWatch,
+        deployment: &DeploymentFacts,
+    ) -> Result<Vec<PodFacts>, Error> {
+        let namespace = watch.namespace().unwrap_or_default();
+        let Some(selector) = children::selector(watch) else { return Ok(vec![]) };
+        let params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
+        let sets =
+            Api::<PartialObjectMeta<ReplicaSet>>::namespaced(self.client.clone(), &namespace);
+        let sets = pages(&sets, params.clone(), "list ReplicaSets").await?;
+        let ours: Vec<String> = sets
+            .iter()
+            .filter(|set| controllers(*set).contains(&deployment.uid))
+            .filter_map(ResourceExt::uid)
+            .collect();
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
+        let pods = pages(&pods, params, "list Pods").await?;
+        let ours = pods
+            .iter()
+            .filter(|pod| controllers(*pod).iter().any(|uid| ours.contains(uid)))
+            // What has ended stays listed; it is neither to be moved nor to be waited for.
+            .filter(|pod| !has_ended(pod));
+        Ok(ours.map(pod_facts).collect())
+    }
+}
+
+/// Objects per page: a Pod is some 8 kB.
+const PAGE_SIZE: u32 = 100;
+
+async fn pages<K>(
+    api: &Api<K>,
+    mut params: ListParams,
+    action: &'static str,
+) -> Result<Vec<K>, Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let mut all = Vec::new();
+    loop {
+        let page = api.list(&params).await.map_err(Error::kube(action))?;
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// The UIDs of an object's controllers; there is one at most.
+fn controllers<K: Resource>(object: &K) -> Vec<String> {
+    let owners = object.owner_references().iter();
+    owners.filter(|o| o.controller == Some(true)).map(|o| o.uid.clone()).collect()
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+fn pod_facts(pod: &Pod) -> PodFacts {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    PodFacts {
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        created: pod.creation_timestamp().map_or(0, |time| time.0.as_second()),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).map(Into::into),
+        ready: conditions.filter(|c| c.type_ == "Ready").any(|c| c.status == "True"),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_has_ended_is_none() {
+        for (phase, ended) in
+            [("Failed", true), ("Succeeded", true), ("Running", false), ("Pending", false)]
+        {
+            let pod = json!({"metadata": {"name": "a"}, "status": {"phase": phase}});
+            assert_eq!(has_ended(&serde_json::from_value(pod).expect("pod")), ended, "{phase}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_not_known_to_be_ready_is_not() {
+        let pod = |value: Value| pod_facts(&serde_json::from_value(value).expect("pod"));
+        let bare = pod(json!({"metadata": {"name": "a", "uid": "u"}}));
+        assert_eq!((bare.ready, bare.node.as_deref(), bare.terminating), (false, None, false));
+        let ready = pod(json!({
+            "metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": []},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}
+        }));
+        assert_eq!((ready.ready, ready.node.as_deref()), (true, Some("n")));
+    }
+}

@@ -1,0 +1,50 @@
+//! The facts that a plan rests on.
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    conflict::Claim, deployments::DeploymentFacts, evictions::PodFacts, limits::Headroom,
+    memory::Memory, reading::Reading,
+};
+use crate::{
+    nodes::{Carrier, NodeFacts},
+    prometheus::QueryError,
+};
+
+/// The facts that a judgement rests on.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// When.
+    pub now: Timestamp,
+    /// Which tick of the interval this is: one tick is one judgement, however many passes it has.
+    pub tick: u64,
+    /// The judged nodes, by name.
+    pub nodes: Vec<NodeFacts>,
+    /// Nodes that carry a key of ours they should not: it is not theirs any more.
+    pub stray: Vec<Stray>,
+    /// What Prometheus says to each measure; `None` if it was not asked, because nothing may be
+    /// decided.
+    pub readings: Option<Vec<Result<Arc<Reading>, QueryError>>>,
+    /// What the last pass remembered.
+    pub memory: Arc<Memory>,
+    /// Whether the node label is ours to write.
+    pub claim: Claim,
+    /// How many more nodes the operator may mark, whichever objects mark them.
+    pub headroom: Headroom,
+    /// Whether the certificate of the endpoint is not verified.
+    pub insecure: bool,
+    /// The Deployment as it is.
+    pub deployment: Option<DeploymentFacts>,
+    /// The Deployment's pods, if any may be evicted now; or why they are not known.
+    pub pods: Result<Vec<PodFacts>, String>,
+}
+
+/// A node with a label or taint that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// The node, and what it carries.
+    pub carrier: Carrier,
+    /// The key.
+    pub key: String,
+}
