@@ -1,9 +1,16 @@
 //! Which kinds this process runs: those that are asked for, each from when its definition is served.
-use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+    time::Duration,
+};
 
-use kube::{Client, CustomResourceExt};
+use futures::future::join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Client, CustomResourceExt, Resource};
 
-use crate::api::{KINDS, NetworkProber, RouteReflectorSet, Swarm, TrafficWatch};
+use crate::api::KINDS;
 
 /// How often a definition that is missing is looked for: `GitOps` tools apply the operator before
 /// the definitions, and one small GET in half a minute costs nothing.
@@ -87,7 +94,15 @@ impl Definition {
     /// Looks once whether the definition of a kind is served; says so in the log if it is not. Asks until the
     /// API server answers. `None` when the kind is not asked for.
     pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
-        let spec = K::crd().spec;
+        Self::find_crd(client, kinds, K::crd()).await
+    }
+
+    async fn find_crd(
+        client: &Client,
+        kinds: &Kinds,
+        crd: CustomResourceDefinition,
+    ) -> Option<Self> {
+        let spec = crd.spec;
         if !kinds.has(&spec.names.kind) {
             return None;
         }
@@ -147,29 +162,22 @@ impl Definition {
     }
 }
 
-/// The definitions of all kinds that are asked for.
+/// The definitions of all kinds that are asked for, by name.
 #[derive(Clone)]
-pub struct Definitions {
-    /// `TrafficWatch`.
-    pub traffic_watch: Option<Definition>,
-    /// `NetworkProber`.
-    pub network_prober: Option<Definition>,
-    /// `Swarm`.
-    pub swarm: Option<Definition>,
-    /// `RouteReflectorSet`.
-    pub route_reflector_set: Option<Definition>,
-}
+pub struct Definitions(BTreeMap<String, Definition>);
 
 impl Definitions {
     /// Looks for each of them once.
     pub async fn find(client: &Client, kinds: &Kinds) -> Self {
-        let (traffic_watch, network_prober, swarm, route_reflector_set) = tokio::join!(
-            Definition::find::<TrafficWatch>(client, kinds),
-            Definition::find::<NetworkProber>(client, kinds),
-            Definition::find::<Swarm>(client, kinds),
-            Definition::find::<RouteReflectorSet>(client, kinds),
-        );
-        Self { traffic_watch, network_prober, swarm, route_reflector_set }
+        let all = KINDS.iter().map(|kind| Definition::find_crd(client, kinds, (kind.crd)()));
+        let found = join_all(all).await.into_iter().flatten();
+        Self(found.map(|definition| (definition.name.clone(), definition)).collect())
+    }
+
+    /// The definition of one kind; `None` when the kind is not asked for.
+    #[must_use]
+    pub fn of<K: Resource<DynamicType = ()>>(&self) -> Option<Definition> {
+        self.0.get(&*K::kind(&())).cloned()
     }
 }
 

@@ -27,6 +27,7 @@ mod leader;
 pub mod lease;
 pub mod log;
 pub mod shutdown;
+mod start;
 pub mod status_page;
 pub mod watch;
 pub mod webhook;
@@ -221,7 +222,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         }
         started = async {
             let definitions = Definitions::find(&base.client, &config.kinds).await;
-            let prober = serving.begin(definitions.network_prober.clone(), &mut tasks).await?;
+            let prober = serving.begin(definitions.of::<NetworkProber>(), &mut tasks).await?;
             anyhow::Ok((definitions, prober))
         } => started?,
     };

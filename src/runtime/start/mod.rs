@@ -1,0 +1,53 @@
+//! Starts each kind on the leader: one file per kind builds its reconciler from what the process has.
+use futures::{Stream, future::BoxFuture};
+use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+
+use super::{Tasks, admin::Readiness, kinds::Definition, leader::Leader};
+use crate::controller::{Reconciler, schedule::Schedule};
+
+mod network_prober;
+mod route_reflector;
+mod swarm;
+mod traffic_watch;
+
+/// A kind that the leader can start.
+pub(super) trait Start: Reconciler + Sized {
+    /// Facts that have to be there first; `()` if the definition is enough.
+    type Needs: Send + 'static;
+    /// The name of the controller's task, for the error with which the process ends if the task does.
+    const TASK: &'static str;
+
+    /// Facts that are there already; `None` if the kind has to wait for them.
+    fn needs_now(leader: &Leader, definition: &Definition) -> Option<Self::Needs>;
+    /// Waits for them.
+    fn needs_later(
+        leader: &Leader,
+        definition: &Definition,
+    ) -> impl Future<Output = anyhow::Result<Self::Needs>> + Send;
+    /// Registers what the process waits for before it is ready, if the kind starts at once.
+    fn expect(_: &Readiness) {}
+    /// Builds the reconciler, registers its metrics, and starts what it follows.
+    fn build(leader: &Leader, needs: Self::Needs, tasks: &mut Tasks) -> Controller<Self>;
+    /// Objects to look at though they did not change.
+    fn changes(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Self::Kind>>> + Send + 'static;
+}
+
+/// A reconciler that is ready to run.
+pub(super) struct Controller<R> {
+    pub(super) reconciler: R,
+    pub(super) schedule: Schedule,
+    /// Resolves when everything that passes rest on has been listed.
+    pub(super) listed: BoxFuture<'static, ()>,
+    /// Called when the objects have been listed.
+    pub(super) synced: Box<dyn FnOnce() + Send>,
+}
+
+/// Runs a watch that never ends.
+fn follow(tasks: &mut Tasks, name: &'static str, watch: impl Future<Output = ()> + Send + 'static) {
+    tasks.spawn(async move {
+        watch.await;
+        Ok(name)
+    });
+}

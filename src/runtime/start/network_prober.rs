@@ -1,0 +1,84 @@
+//! Starts the controller of `NetworkProber`s, once this replica knows them.
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::{FutureExt, Stream};
+use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+
+use super::{Controller, Definition, Leader, Schedule, Start, Tasks, follow};
+use crate::{
+    api::NetworkProber,
+    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, state::ClusterState},
+    webhook::certificates::CertificateKeeper,
+};
+
+/// How long the controller waits for the webhook's certificate: a deadline of the API server's calls.
+const CERTIFICATE: Duration = Duration::from_secs(10);
+
+impl Start for NetworkProberReconciler {
+    /// The cluster as the webhook of this replica knows it.
+    type Needs = ClusterState;
+    const TASK: &'static str = "controller of networkprobers";
+
+    fn needs_now(leader: &Leader, _: &Definition) -> Option<ClusterState> {
+        leader.prober.borrow().clone()
+    }
+
+    async fn needs_later(leader: &Leader, _: &Definition) -> anyhow::Result<ClusterState> {
+        let mut prober = leader.prober.clone();
+        let known = prober.wait_for(Option::is_some).await.context("webhook")?.clone();
+        known.context("webhook")
+    }
+
+    fn build(leader: &Leader, state: ClusterState, tasks: &mut Tasks) -> Controller<Self> {
+        let (client, metrics) = (leader.client.clone(), leader.metrics.clone());
+        let keeper = CertificateKeeper::new(
+            client.clone(),
+            &leader.namespace,
+            leader.webhook.lifetimes,
+            leader.webhook.names(&leader.namespace),
+            &leader.certificates,
+        );
+        tasks.spawn(async move { match keeper.keep().await {} });
+        metrics.register(Box::new(Gauges(state.clone())));
+        let owned = Owned::default();
+        let watch = owned.clone().follow(client.clone(), metrics.clone());
+        follow(tasks, "watch of agents' objects", watch);
+        let entries = Entries::default();
+        let watch = entries.clone().follow(client.clone(), metrics);
+        follow(tasks, "watch of webhooks", watch);
+        let sweep = entries.clone().sweep(client.clone(), state.clone());
+        let (known, listed) = (state.clone(), entries.clone());
+        follow(tasks, "sweep of webhooks", async move {
+            // Without them every entry would look as if nobody had it.
+            known.synced().await;
+            listed.synced().await;
+            sweep.await;
+        });
+        let mut bundle = leader.certificates.bundle();
+        let reconciler = Self::new(
+            client,
+            state.clone(),
+            owned.clone(),
+            entries.clone(),
+            bundle.clone(),
+            leader.webhook.endpoint(),
+        );
+        let listed = async move {
+            // Without them everything would look as if it had to be made, or was gone.
+            state.synced().await;
+            owned.synced().await;
+            entries.synced().await;
+            // Reports a missing CA on every object; a CA that is still being issued is not an error.
+            let _ = tokio::time::timeout(CERTIFICATE, bundle.wait_for(Option::is_some)).await;
+        };
+        let (schedule, synced) = (Schedule::default(), Box::new(|| ()));
+        Controller { reconciler, schedule, listed: listed.boxed(), synced }
+    }
+
+    fn changes(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static {
+        self.triggers()
+    }
+}

@@ -1,0 +1,62 @@
+//! Starts the controller of `RouteReflectorSet`s.
+use std::sync::Arc;
+
+use futures::{FutureExt, Stream};
+use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+
+use super::{Controller, Definition, Leader, Schedule, Start, Tasks};
+use crate::{
+    api::RouteReflectorSet,
+    prometheus::Shared,
+    route_reflector::{
+        Gauges, RouteReflectorReconciler,
+        datastore::{Datastore, Kubernetes},
+        memory::Memories,
+        stores::Stores,
+    },
+};
+
+impl Start for RouteReflectorReconciler {
+    type Needs = ();
+    const TASK: &'static str = "controller of routereflectorsets";
+
+    fn needs_now(_: &Leader, definition: &Definition) -> Option<()> {
+        definition.is_served().then_some(())
+    }
+
+    async fn needs_later(_: &Leader, definition: &Definition) -> anyhow::Result<()> {
+        definition.served().await;
+        Ok(())
+    }
+
+    fn build(leader: &Leader, (): (), _: &mut Tasks) -> Controller<Self> {
+        let memories = Memories::default();
+        leader.metrics.register(Box::new(Gauges(memories.clone())));
+        let schedule = Schedule::default();
+        let reconciler = Self {
+            client: leader.client.clone(),
+            nodes: leader.nodes.clone(),
+            kubernetes: Datastore::Kubernetes(Arc::new(Kubernetes::new(leader.client.clone()))),
+            namespace: leader.namespace.clone(),
+            fence: leader.fence.clone(),
+            stores: Stores::default(),
+            prometheus: leader.endpoints.clone(),
+            own_queries: leader.own_queries,
+            exporters: leader.exporters.clone(),
+            memories,
+            schedule,
+            metrics: leader.metrics.clone(),
+            measurements: Shared::default(),
+        };
+        let nodes = leader.nodes.clone();
+        // Without the nodes every reflector would look gone.
+        let listed = async move { nodes.synced().await }.boxed();
+        Controller { reconciler, schedule, listed, synced: Box::new(|| ()) }
+    }
+
+    fn changes(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<RouteReflectorSet>>> + Send + 'static {
+        self.triggers()
+    }
+}

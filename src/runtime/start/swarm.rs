@@ -1,0 +1,52 @@
+//! Starts the controller of `Swarm`s.
+use futures::{FutureExt, Stream};
+use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+
+use super::{Controller, Definition, Leader, Schedule, Start, Tasks, follow};
+use crate::{
+    api::Swarm,
+    prometheus::Shared,
+    swarm::{Gauges, SwarmReconciler, watches::WorkloadCache},
+};
+
+impl Start for SwarmReconciler {
+    type Needs = ();
+    const TASK: &'static str = "controller of swarms";
+
+    fn needs_now(_: &Leader, definition: &Definition) -> Option<()> {
+        definition.is_served().then_some(())
+    }
+
+    async fn needs_later(_: &Leader, definition: &Definition) -> anyhow::Result<()> {
+        definition.served().await;
+        Ok(())
+    }
+
+    fn build(leader: &Leader, (): (), tasks: &mut Tasks) -> Controller<Self> {
+        leader.metrics.register(Box::new(Gauges(leader.memories.clone())));
+        let cache = WorkloadCache::default();
+        let watch = cache.clone().follow(leader.client.clone(), leader.metrics.clone());
+        follow(tasks, "watch of workers", watch);
+        let schedule = Schedule::default();
+        let reconciler = Self {
+            client: leader.client.clone(),
+            cache,
+            nodes: leader.nodes.clone(),
+            prometheus: leader.endpoints.clone(),
+            own_queries: leader.own_queries,
+            workers: leader.workers.clone(),
+            memories: leader.memories.clone(),
+            schedule,
+            metrics: leader.metrics.clone(),
+            measurements: Shared::default(),
+        };
+        let nodes = leader.nodes.clone();
+        // Without the nodes every node would look fit.
+        let listed = async move { nodes.synced().await }.boxed();
+        Controller { reconciler, schedule, listed, synced: Box::new(|| ()) }
+    }
+
+    fn changes(&self) -> impl Stream<Item = ObjectRef<DeserializeGuard<Swarm>>> + Send + 'static {
+        self.triggers()
+    }
+}

@@ -1,0 +1,73 @@
+//! Starts the controller of `TrafficWatch`es.
+use futures::{FutureExt, Stream};
+use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+use tokio::sync::Semaphore;
+
+use super::{Controller, Definition, Leader, Readiness, Schedule, Start, Tasks, follow};
+use crate::{
+    api::TrafficWatch,
+    prometheus::Shared,
+    traffic_watch::{Ceiling, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
+};
+
+impl Start for TrafficWatchReconciler {
+    type Needs = ();
+    const TASK: &'static str = "controller of trafficwatches";
+
+    fn needs_now(_: &Leader, definition: &Definition) -> Option<()> {
+        definition.is_served().then_some(())
+    }
+
+    async fn needs_later(_: &Leader, definition: &Definition) -> anyhow::Result<()> {
+        definition.served().await;
+        Ok(())
+    }
+
+    fn expect(readiness: &Readiness) {
+        for what in ["nodes", "deployments", "trafficwatches"] {
+            readiness.expect(what);
+        }
+    }
+
+    fn build(leader: &Leader, (): (), tasks: &mut Tasks) -> Controller<Self> {
+        let deployments = DeploymentStore::default();
+        leader.metrics.register_streaming(Box::new(leader.decisions.clone()));
+        let ceiling = Ceiling::new(leader.nodes.clone(), leader.max_unfit);
+        leader.metrics.register(ceiling.gauges(&leader.decisions));
+        let watch = deployments.clone().follow(leader.client.clone(), leader.metrics.clone());
+        follow(tasks, "watch of deployments", watch);
+        let schedule = Schedule::default();
+        let reconciler = Self {
+            client: leader.client.clone(),
+            nodes: leader.nodes.clone(),
+            deployments: deployments.clone(),
+            prometheus: leader.endpoints.clone(),
+            own_queries: leader.own_queries,
+            exporters: leader.exporters.clone(),
+            schedule,
+            decisions: leader.decisions.clone(),
+            metrics: leader.metrics.clone(),
+            label_writes: Semaphore::new(LABEL_CONCURRENCY),
+            ceiling,
+            readings: Shared::default(),
+        };
+        let (nodes, readiness) = (leader.nodes.clone(), leader.readiness.clone());
+        let listed = async move {
+            // Without the nodes every node would look deleted.
+            nodes.synced().await;
+            readiness.reached("nodes");
+            deployments.synced().await;
+            readiness.reached("deployments");
+        };
+        let readiness = leader.readiness.clone();
+        let synced = Box::new(move || readiness.reached("trafficwatches"));
+        Controller { reconciler, schedule, listed: listed.boxed(), synced }
+    }
+
+    /// None: everything that it looks at comes with its own ticks.
+    fn changes(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<TrafficWatch>>> + Send + 'static {
+        futures::stream::pending()
+    }
+}
