@@ -1,4 +1,4 @@
-//! Durations as Go writes them: "10s", "1h30m".
+//! Durations in Go's notation: "10s", "1h30m".
 use std::{borrow::Cow, fmt, str::FromStr, time};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A `metav1.Duration`.
 ///
-/// `kube`'s own type panics on what it cannot add up ("9999999999999999h", "1h-5m"). The schema
-/// refuses such a text, but not of an object that is older than the schema, or under a definition
-/// that somebody edited: it must be an error of that one object.
+/// `kube`'s own type panics on texts such as "9999999999999999h" and "1h-5m". The schema
+/// refuses such a text, but an object may be older than the schema, or its definition may have been
+/// edited: then it must be an error of that object alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Duration(kube::core::Duration);
 
@@ -16,7 +16,7 @@ pub struct Duration(kube::core::Duration);
 const LONGEST: f64 = 9.2e9;
 
 impl Duration {
-    /// Whether it is less than nothing.
+    /// True if it is negative.
     #[must_use]
     pub fn is_negative(&self) -> bool {
         self.0.is_negative()

@@ -24,48 +24,48 @@ pub use route_reflector_set::{RouteReflectorSet, RouteReflectorSetSpec, RouteRef
 pub use swarm::{Swarm, SwarmSpec, SwarmStatus};
 pub use traffic_watch::{TrafficWatch, TrafficWatchSpec, TrafficWatchStatus};
 
-/// The API group of every kind that has no history of its own, and the domain of our node keys.
+/// The API group of every kind without a history, and the domain of our node keys.
 pub const GROUP: &str = "traffic.example.com";
 
 /// The category that lists every kind of this operator: `kubectl get traffic`.
 pub const CATEGORY: &str = "traffic";
 
-/// How the key of every mark of a `TrafficWatch` on a node ends.
+/// The suffix of the node label that every `TrafficWatch` writes.
 pub const UNFIT_SUFFIX: &str = ".traffic.example.com/unfit";
 
 /// Node annotation with the capacity of a node's links, in bits per second (a quantity: `10G`).
 pub const CAPACITY_ANNOTATION: &str = "traffic.example.com/capacity";
 
-/// Calico's node annotation that makes a node a reflector of that cluster id.
+/// Calico's node annotation that makes a node a reflector with that cluster id.
 pub const CLUSTER_ID_ANNOTATION: &str = "projectcalico.org/RouteReflectorClusterID";
 
-/// Calico's node annotations with the addresses that a node speaks BGP with, with their prefix lengths:
-/// IPv4, IPv6.
+/// Calico's node annotations with the BGP addresses of a node and their prefix lengths: IPv4, IPv6.
 pub const BGP_ADDRESS_ANNOTATIONS: [&str; 2] =
     ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"];
 
-/// Calico's node annotation with the AS number of a node that has one of its own.
+/// Calico's node annotation with the AS number of a node, if it differs from the cluster's.
 pub const BGP_AS_ANNOTATION: &str = "projectcalico.org/ASNumber";
 
-/// The node label that says which slot of a `RouteReflectorSet` a node holds.
+/// The node label with the slot of the `RouteReflectorSet` that a node holds.
 pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
 
-/// The node label that says of which reflectors a node is a client.
+/// The node label with the group of reflectors whose client a node is.
 pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 
-/// One kind as the installation sees it.
+/// One kind, with everything that the installation needs to know about it.
 pub struct KindInfo {
-    /// Its definition.
+    /// The definition of the kind.
     pub crd: fn() -> CustomResourceDefinition,
-    /// What its controller may do everywhere, beside watching the kind itself and writing its status.
+    /// Cluster-wide permissions of the controller, in addition to watching the kind and writing its
+    /// status.
     pub permissions: &'static [Permission],
-    /// What it may do with objects of these names, which belong to no namespace.
+    /// Permissions for cluster-scoped objects with these names.
     pub named: &'static [NamedPermission],
-    /// What it may do in the operator's own namespace only.
+    /// Permissions in the operator's own namespace only.
     pub own_namespace: &'static [NamedPermission],
-    /// What the webhook does for this kind; `None` where it does nothing.
+    /// Permissions of the webhook for this kind; `None` if the webhook does not serve it.
     pub webhook: Option<WebhookAccess>,
-    /// Whether its objects carry a finalizer, which is written by a patch of the object itself.
+    /// True if the objects carry a finalizer, which is written by a patch of the object itself.
     pub finalizer: bool,
 }
 
@@ -77,14 +77,15 @@ impl KindInfo {
     }
 }
 
-/// What the webhook may do for a kind, beside watching the kind itself: under an account of its own, which
-/// writes nothing, because every pod of the cluster reaches its ports. The controller's account may do
-/// the same, since it knows what the webhook knows.
+/// Permissions of the webhook for a kind, in addition to watching the kind itself. The webhook has
+/// a separate account that writes nothing, because every pod of the cluster can reach its ports.
+/// The controller's account has the same permissions, since it knows everything that the webhook
+/// knows.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookAccess {
-    /// Everywhere.
+    /// Cluster-wide permissions.
     pub permissions: &'static [Permission],
-    /// In the operator's own namespace only.
+    /// Permissions in the operator's own namespace only.
     pub own_namespace: &'static [NamedPermission],
 }
 
@@ -95,20 +96,20 @@ pub struct Permission {
     pub group: &'static str,
     /// The resources, sub-resources included (`nodes/status`).
     pub resources: &'static [&'static str],
-    /// The verbs, none of which may be `*`.
+    /// The verbs; `*` is not allowed.
     pub verbs: &'static [&'static str],
 }
 
-/// One rule of the operator's roles that is for some objects only.
+/// One rule of the operator's roles that is limited to some objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedPermission {
-    /// What may be done.
+    /// The permission.
     pub permission: Permission,
-    /// The objects it is restricted to; empty for any.
+    /// The names of the objects that it covers; empty for all.
     pub names: &'static [&'static str],
 }
 
-/// Every kind the operator serves, in the order they are installed.
+/// Every kind that the operator serves, in the order of installation.
 pub const KINDS: &[KindInfo] = &[
     KindInfo {
         crd: TrafficWatch::crd,
@@ -144,7 +145,7 @@ pub const KINDS: &[KindInfo] = &[
     },
 ];
 
-/// What the generic controller needs to know of a kind.
+/// A kind that the generic controller can reconcile.
 pub trait Kind:
     Resource<DynamicType = ()>
     + Clone
@@ -160,21 +161,21 @@ pub trait Kind:
 
     /// The API of one namespace; cluster-scoped kinds ignore it.
     fn api(client: Client, namespace: Option<&str>) -> Api<Self>;
-    /// The status the API server holds, if any was written yet.
+    /// The status that the API server holds, if one was written.
     fn status(&self) -> Option<&Self::Status>;
-    /// The standard conditions inside a status.
+    /// The standard conditions in a status.
     fn conditions_mut(status: &mut Self::Status) -> &mut Vec<Condition>;
-    /// The field of a status that says which generation it was computed from.
+    /// The field of a status with the generation that it was computed from.
     fn observed_generation_mut(status: &mut Self::Status) -> &mut Option<i64>;
-    /// What of a spec that cannot be read is needed to clean up after it; `None` if that is not known.
+    /// The part of an unreadable spec that cleanup needs; `None` if it is unknown.
     #[must_use]
     fn spec_for_cleanup(_spec: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }
 }
 
-/// Tells the generic controller about a kind whose status has the usual fields; `cluster` stands before
-/// one without a namespace.
+/// Implements [`Kind`] for a kind whose status has the usual fields; `cluster` marks a
+/// cluster-scoped kind.
 macro_rules! kind {
     (cluster $kind:ty, $status:ty) => {
         kind!($kind, $status, |client, _| kube::Api::all(client));

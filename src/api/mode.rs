@@ -1,11 +1,11 @@
-//! What every kind that places has.
+//! The fields that every kind with a placement shares.
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the controller may write.
+/// What the controller is allowed to write.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Mode {
-    /// All that was decided, status, metrics and events.
+    /// Everything that was decided, and status, metrics and events.
     #[default]
     Enforce,
     /// Status, metrics and events only.

@@ -16,15 +16,15 @@ pub(super) fn deployment(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// The schema of an optional word, which a rule must check: an API server refuses null where words are
-/// listed (`enum`), even if null is among them, and `taint:` with nothing after it is to be as good as
-/// no such line.
+/// The schema of an optional word, which a rule checks. An API server refuses null where words are
+/// listed (`enum`), even if null is among them; `taint:` with nothing after it must mean the same
+/// as no such line.
 pub(super) fn optional_word(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "string", "nullable": true, "maxLength": 32})
 }
 
-/// The generator keeps the real schema in its definitions: inline transforms run after this, so
-/// both the reference and what it points to must be opened where they stand.
+/// Opens a schema and everything below it. The generator keeps the real schema in its definitions:
+/// inline transforms run after this, so both the reference and its target must be opened in place.
 fn open(schema: &mut Schema) {
     if let Some(object) = schema.as_object_mut() {
         object.remove("description");

@@ -110,7 +110,8 @@ impl Settings {
             return Err(invalid("timeout", "must not be longer than spec.pollingPeriod"));
         }
         if spec.mode == Mode::DaemonSet && labels_of_agents(&spec.pod_selector).is_empty() {
-            let text = "in mode DaemonSet the agents' pods get these labels: matchLabels alone, at least one";
+            let text = "in mode DaemonSet the agents' pods get these labels, so it needs \
+                        matchLabels alone, at least one";
             return Err(invalid("podSelector", text));
         }
         let image = spec.agent_image.clone();

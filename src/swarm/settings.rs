@@ -113,7 +113,10 @@ impl Settings {
             }
         };
         if spec.config_map.immutable && spec.config_map.files > 1 {
-            return Err(invalid("configMap.files", "an immutable file stands in one ConfigMap"));
+            return Err(invalid(
+                "configMap.files",
+                "must be 1 with immutable: an immutable file is in one ConfigMap",
+            ));
         }
         let count = |number: Option<u32>| number.and_then(|number| usize::try_from(number).ok());
         Ok(Self {
@@ -246,7 +249,7 @@ fn check(policy: Policy, kind: WorkloadKind, streams: &[Stream]) -> Result<(), S
             return of("weight must be from 1 to 1000000");
         }
         if kind == WorkloadKind::Deployment && stream.pin.is_some() {
-            return of("pin needs a StatefulSet: the pods of a Deployment have no names that last");
+            return of("pin needs a StatefulSet: the names of a Deployment's pods do not last");
         }
         if policy != Policy::Sticky && stream.weight != 1 {
             return of("weight needs policy Sticky");

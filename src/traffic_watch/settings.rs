@@ -213,7 +213,7 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
         (Some(_), Some(_)) => {
             return Err(invalid(
                 "maxBandwidth",
-                "excludes spec.maxBandwidthPercent; set one of them",
+                "cannot be set together with spec.maxBandwidthPercent; set one of them",
             ));
         }
         (Some(text), None) => {

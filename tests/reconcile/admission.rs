@@ -170,7 +170,11 @@ fn bad_policies_are_refused_with_their_field_and_the_fix() {
                 ("deployment", Value::Null, "spec.eviction: needs spec.deployment"),
                 ("query", json!(""), "should be at least 1 chars long"),
                 ("query", json!("é".repeat(16_385)), "may not be more than 16384"),
-                ("maxBandwidth", json!("1G"), "excludes spec.maxBandwidthPercent; set one of them"),
+                (
+                    "maxBandwidth",
+                    json!("1G"),
+                    "cannot be set together with spec.maxBandwidthPercent; set one of them",
+                ),
                 ("speed", json!(1), "unknown field"),
             ],
         )
@@ -255,7 +259,7 @@ fn fields_that_do_not_go_together_are_refused_and_the_rule_is_said() {
             (json!({"maxBandwidthPercent": null}), none),
             (
                 json!({"maxBandwidthPercent": "60", "maxBandwidth": "1G"}),
-                "spec.maxBandwidth: excludes",
+                "spec.maxBandwidth: cannot be set together",
             ),
             (json!({"query": "x"}), none),
             (json!({"query": "x", "criteria": criteria}), query),

@@ -6,23 +6,23 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntO
 
 use super::Protocol;
 
-/// The original agent's.
+/// The default of the original agent.
 pub(super) fn http_port() -> IntOrString {
     IntOrString::String("8080".into())
 }
-/// The original agent's.
+/// The default of the original agent.
 pub(super) fn http_prometheus_port() -> IntOrString {
     IntOrString::String("2112".into())
 }
-/// The original's sample.
+/// The value in the original's sample.
 pub(super) fn polling_period() -> Duration {
     Std::from_secs(10).into()
 }
-/// What the original sends.
+/// The protocol of the original.
 pub(super) fn probes() -> Vec<Protocol> {
     vec![Protocol::Http]
 }
-/// With eight probers, the loss of one link is told from the loss of the pod.
+/// With eight probers, the loss of one link can be told from the loss of the pod.
 pub(super) fn in_zone() -> u32 {
     8
 }
@@ -30,15 +30,15 @@ pub(super) fn in_zone() -> u32 {
 pub(super) fn per_other_zone() -> u32 {
     2
 }
-/// What an agent with 20 peers and three protocols needs, with room to spare.
+/// The needs of an agent with 20 peers and three protocols, with room to spare.
 pub(super) fn requests() -> BTreeMap<String, Quantity> {
     [("cpu".into(), Quantity("10m".into())), ("memory".into(), Quantity("16Mi".into()))].into()
 }
-/// No processor limit: a throttled prober measures its own waiting.
+/// No CPU limit: a throttled prober would measure its own waiting.
 pub(super) fn limits() -> BTreeMap<String, Quantity> {
     [("memory".into(), Quantity("64Mi".into()))].into()
 }
-/// kube-prometheus' own.
+/// The default of kube-prometheus.
 pub(super) fn interval() -> Duration {
     Std::from_secs(30).into()
 }

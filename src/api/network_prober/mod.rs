@@ -1,4 +1,4 @@
-//! `NetworkProber`: how long do packets take between pods, and how many are lost?
+//! `NetworkProber`: measures round-trip time and packet loss between pods.
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
@@ -19,7 +19,8 @@ pub use status::{NetworkProberStatus, NotInjected, Paused};
 /// The API group of the original.
 pub const GROUP: &str = "probes.bigmikes.io";
 
-/// What the webhook may do: it knows the selected pods, and who asks it. It writes nothing.
+/// Permissions of the webhook: it knows the selected pods and authenticates agents. It writes
+/// nothing.
 pub const WEBHOOK_ACCESS: WebhookAccess = WebhookAccess {
     permissions: &[
         // Whom to probe, and in which zone it runs.
@@ -52,7 +53,7 @@ pub const WEBHOOK_ACCESS: WebhookAccess = WebhookAccess {
     ],
 };
 
-/// What the controller may do beside that, and beside reading and patching `NetworkProber` itself.
+/// Permissions of the controller, in addition to those and to reading and patching `NetworkProber`.
 pub const PERMISSIONS: &[Permission] = &[
     // config.json and ca.crt for the agents, in the namespaces of the selected pods.
     Permission {
@@ -76,9 +77,9 @@ pub const PERMISSIONS: &[Permission] = &[
 /// The name of the webhook's Deployment, account and Service, and of the Secret with its keys.
 pub const WEBHOOK: &str = "traffic-operator-webhook";
 
-/// What the controller may do with one object of the cluster: each `NetworkProber` that injects has
-/// an entry in it. The installation brings it, so that nobody needs the right to create, which a
-/// name cannot restrict.
+/// Permissions of the controller for one cluster-scoped object, in which each `NetworkProber` that
+/// injects has an entry. The installation creates the object, so that nobody needs the right to
+/// create, which a name cannot restrict.
 pub const NAMED: &[NamedPermission] = &[NamedPermission {
     permission: Permission {
         group: "admissionregistration.k8s.io",
@@ -88,8 +89,8 @@ pub const NAMED: &[NamedPermission] = &[NamedPermission {
     names: &[crate::webhook::configuration::OBJECT],
 }];
 
-/// What the controller may do in the operator's own namespace, beside what the webhook may: it keeps the
-/// webhook's keys. A name cannot restrict create.
+/// Permissions of the controller in the operator's own namespace, in addition to those of the
+/// webhook: it keeps the webhook's keys. A name cannot restrict create.
 pub const OWN_NAMESPACE: &[NamedPermission] = &[
     NamedPermission {
         permission: Permission { group: "", resources: &["secrets"], verbs: &["create"] },
@@ -101,8 +102,9 @@ pub const OWN_NAMESPACE: &[NamedPermission] = &[
     },
 ];
 
-/// Measures round-trip time and loss between pods: puts an agent into the selected pods (or on every
-/// node), tells each whom to probe, and has Prometheus collect what they measure.
+/// NetworkProber measures round-trip time and packet loss between pods. It runs an agent in each
+/// selected pod or on each node, assigns each agent the peers to probe, and configures Prometheus
+/// to collect the results.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[kube(
     group = "probes.bigmikes.io",
@@ -113,15 +115,15 @@ pub const OWN_NAMESPACE: &[NamedPermission] = &[
     shortname = "np",
     category = "traffic",
     derive = "PartialEq",
-    doc = "Measures round-trip time and loss between pods: puts an agent into the selected pods (or on every node), tells each whom to probe, and has Prometheus collect what they measure.",
+    doc = "NetworkProber measures round-trip time and packet loss between pods. It runs an agent in each selected pod or on each node, assigns each agent the peers to probe, and configures Prometheus to collect the results.",
     validation = Rule::new("self.metadata.name.size() <= 160")
         .message("metadata.name: at most 160 characters, because the name of the webhook begins with it"),
     validation = Rule::new("self.spec.selectAll || (has(self.spec.podSelector.matchLabels) && self.spec.podSelector.matchLabels.size() > 0) || (has(self.spec.podSelector.matchExpressions) && self.spec.podSelector.matchExpressions.size() > 0)")
         .message("spec.podSelector: an empty selector selects every pod; if that is meant, set spec.selectAll: true"),
     validation = Rule::new("!self.spec.selectAll || !((has(self.spec.podSelector.matchLabels) && self.spec.podSelector.matchLabels.size() > 0) || (has(self.spec.podSelector.matchExpressions) && self.spec.podSelector.matchExpressions.size() > 0))")
-        .message("spec.selectAll: excludes a selector; leave spec.podSelector empty ({}) or selectAll out"),
+        .message("spec.selectAll: cannot be combined with a selector: leave spec.podSelector empty ({}) or selectAll out"),
     validation = Rule::new("self.spec.mode != 'DaemonSet' || (!self.spec.selectAll && has(self.spec.podSelector.matchLabels) && self.spec.podSelector.matchLabels.size() > 0 && !(has(self.spec.podSelector.matchExpressions) && self.spec.podSelector.matchExpressions.size() > 0))")
-        .message("spec.podSelector: in mode DaemonSet the agents' pods get these labels: matchLabels alone, at least one"),
+        .message("spec.podSelector: in mode DaemonSet the agents' pods get these labels, so it needs matchLabels alone, at least one"),
     validation = Rule::new("self.spec.mode != 'DaemonSet' || !has(self.spec.namespaceSelector)")
         .message("spec.namespaceSelector: the DaemonSet of mode DaemonSet runs in the namespace of this object; leave it out"),
     validation = Rule::new("string(self.spec.httpPort) != string(self.spec.httpPrometheusPort)")
@@ -139,92 +141,97 @@ pub const OWN_NAMESPACE: &[NamedPermission] = &[
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkProberSpec {
-    /// The pods that get an agent, by their labels. Empty selects nothing unless selectAll is set. In
-    /// mode `DaemonSet`: the labels of the agents' own pods.
+    /// Labels of the pods that get an agent. An empty selector is refused unless selectAll is true.
+    /// In mode `DaemonSet`, these are the labels of the agents' own pods.
     pub pod_selector: LabelSelector,
 
-    /// Selects every pod of the namespaces; podSelector must be empty then.
+    /// Selects every pod in the namespaces. podSelector must then be empty. Defaults to false.
     #[serde(default)]
     pub select_all: bool,
 
-    /// The namespaces of the pods, by their labels; only the namespace of this object if absent. Any
-    /// other namespace must consent, by its annotation probes.bigmikes.io/allow with
-    /// `<namespace>/<name>` of this object or "*", unless this object lives in the operator's
+    /// Labels of the namespaces of the pods. If absent, only the namespace of this object. Any
+    /// other namespace must consent by the annotation probes.bigmikes.io/allow, with
+    /// `<namespace>/<name>` of this object or "*", unless this object is in the operator's
     /// namespace. kube-system and the operator's namespace are never selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// The TCP port on which agents answer probes, and the UDP port of the same number.
+    /// TCP port on which agents answer probes; UDP probes use the same number. Defaults to "8080".
     #[serde(default = "defaults::http_port")]
     #[schemars(extend("nullable" = false))]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 && self <= 65535 : (self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)").message("httpPort must be a port from 1 to 65535, e.g. \"8080\""))]
     pub http_port: IntOrString,
 
-    /// The TCP port on which agents serve their metrics.
+    /// TCP port on which agents serve their metrics. It must differ from httpPort. Defaults to
+    /// "2112".
     #[serde(default = "defaults::http_prometheus_port")]
     #[schemars(extend("nullable" = false))]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 && self <= 65535 : (self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)").message("httpPrometheusPort must be a port from 1 to 65535, e.g. \"2112\""))]
     pub http_prometheus_port: IntOrString,
 
-    /// Each peer is probed once in this time; at least 100ms.
+    /// Time between two probes of the same peer, from 100ms to 1h. Defaults to 10s.
     #[serde(default = "defaults::polling_period")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')").message("pollingPeriod must be a duration from 100ms to 1h, e.g. \"10s\""))]
     pub polling_period: Duration,
 
-    /// The agent's image; the operator's own if absent. Any image that obeys the environment variables
-    /// `HTTP_PORT`, `HTTP_PROMETHEUS_PORT` and `NET_PROBER_CONFIG_FILE`.
+    /// Image of the agent. Defaults to the image of the operator. Any image works that honours the
+    /// environment variables `HTTP_PORT`, `HTTP_PROMETHEUS_PORT` and `NET_PROBER_CONFIG_FILE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     #[x_kube(validation = Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("agentImage must be an image reference without blanks, e.g. \"registry.example.com/agent:1\"; leave it out for the operator's own image"))]
     pub agent_image: Option<String>,
 
-    /// Sidecar puts an agent into each selected pod; `DaemonSet` runs one agent on each node, in the
-    /// namespace of this object, so that nodes are measured against each other.
+    /// Where agents run. Sidecar runs an agent in each selected pod. `DaemonSet` runs one agent on
+    /// each node, in the namespace of this object, to measure nodes against each other. Defaults to
+    /// Sidecar.
     #[serde(default)]
     pub mode: Mode,
 
-    /// How a peer is probed: HTTP (a request on a new connection), TCP (a connection), UDP (a packet and
-    /// its echo, which alone sees loss, duplicates and reordering).
+    /// Protocols of the probes. HTTP sends a request on a new connection, TCP opens a connection,
+    /// UDP sends a packet and waits for its echo. Only UDP detects packet loss, duplicates and
+    /// reordering. Defaults to HTTP.
     #[serde(default = "defaults::probes")]
     #[schemars(length(min = 1, max = 3))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub probes: Vec<Protocol>,
 
-    /// A probe that has no answer after this time has failed; the shorter of 1s and pollingPeriod if
-    /// absent. Like probes, neighbours and originalMetrics, it is for agents of the operator's own
-    /// image; another image does what it does.
+    /// Time after which a probe without an answer has failed. It must not be longer than
+    /// pollingPeriod. Defaults to 1s or pollingPeriod, whichever is shorter. Like probes,
+    /// neighbours and originalMetrics, it has no effect on other agent images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')").message("timeout must be a duration from 1ms to 1h, and not longer than pollingPeriod, e.g. \"1s\""))]
     pub timeout: Option<Duration>,
 
-    /// How many probe each pod: out of its own zone, and out of each other zone. Both 0 is a full mesh,
-    /// for at most 100 pods.
+    /// Number of pods that probe each pod, from its own zone and from each other zone. 0 for both
+    /// is a full mesh, for at most 100 pods.
     #[serde(default)]
     pub neighbours: Neighbours,
 
-    /// How agents learn whom to probe. Pull: from the operator, within seconds (the default without
-    /// agentImage). `ConfigMap`: from the original's config.json (the default with agentImage).
+    /// How agents receive their list of peers. Pull fetches it from the operator, within seconds of
+    /// a change (the default without agentImage). `ConfigMap` reads it from the original's file
+    /// config.json (the default with agentImage).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::optional_word")]
     #[x_kube(validation = Rule::new("self in ['Pull', 'ConfigMap']").message("delivery must be Pull or ConfigMap"))]
     pub delivery: Option<Delivery>,
 
-    /// Also export the original's metric `netprober_interpod_latency_s`, by pod: 28 series for each peer.
+    /// Also exports the original's metric `netprober_interpod_latency_s` for each pod, which costs
+    /// 28 series per peer. Defaults to true.
     #[serde(default = "defaults::yes")]
     pub original_metrics: bool,
 
-    /// How agents are put into pods.
+    /// How agents are injected into pods.
     #[serde(default)]
     pub injection: Injection,
 
-    /// What Prometheus gets.
+    /// Objects that configure Prometheus to scrape the agents.
     #[serde(default)]
     pub monitoring: Monitoring,
 }
 
 kind!(NetworkProber, NetworkProberStatus);
 
-/// Labels to put on an object.
+/// Labels of an object.
 pub type Labels = BTreeMap<String, String>;

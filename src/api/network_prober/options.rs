@@ -1,4 +1,4 @@
-//! The parts of a spec that have fields of their own.
+//! The nested structures of a `NetworkProber` spec.
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -13,19 +13,19 @@ use super::{Labels, defaults};
 /// Where agents run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Mode {
-    /// In each selected pod.
+    /// An agent in each selected pod.
     #[default]
     Sidecar,
-    /// Once on each node.
+    /// One agent on each node.
     DaemonSet,
 }
 
-/// How a peer is probed.
+/// The protocol of a probe.
 #[derive(
     Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
 )]
 pub enum Protocol {
-    /// A request on a new connection, to the headers of the answer.
+    /// A request on a new connection, up to the headers of the response.
     #[serde(rename = "HTTP")]
     Http,
     /// A connection.
@@ -51,34 +51,34 @@ impl Protocol {
     }
 }
 
-/// How agents learn whom to probe.
+/// How agents receive their list of peers.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Delivery {
-    /// From the operator.
+    /// From the operator, by HTTPS.
     Pull,
-    /// From a file that a `ConfigMap` brings.
+    /// From a file in a `ConfigMap`.
     ConfigMap,
 }
 
 /// What the API server does with a pod when no replica of the operator answers.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum FailurePolicy {
-    /// Creates it without an agent.
+    /// Create it without an agent.
     #[default]
     Ignore,
-    /// Refuses it.
+    /// Refuse it.
     Fail,
 }
 
-/// How many probe each pod.
+/// The number of pods that probe each pod.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Neighbours {
-    /// How many pods of its own zone probe a pod.
+    /// Number of pods in its own zone that probe a pod. Defaults to 8.
     #[serde(default = "defaults::in_zone")]
     #[schemars(range(min = 0, max = 100), extend("format" = "int32"))]
     pub in_zone: u32,
-    /// How many pods of each other zone probe it.
+    /// Number of pods in each other zone that probe a pod. Defaults to 2.
     #[serde(default = "defaults::per_other_zone")]
     #[schemars(range(min = 0, max = 100), extend("format" = "int32"))]
     pub per_other_zone: u32,
@@ -90,29 +90,30 @@ impl Default for Neighbours {
     }
 }
 
-/// How agents are put into pods.
+/// How agents are injected into pods.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Injection {
-    /// Ignore creates pods without an agent while no replica of the operator answers; Fail refuses
-    /// them.
+    /// What the API server does with a new pod while no replica of the operator answers: Ignore
+    /// creates it without an agent, Fail refuses it. Defaults to Ignore.
     #[serde(default)]
     pub failure_policy: FailurePolicy,
-    /// What the agent's container requests and may use. A pod keeps its quality of service: in a
-    /// Guaranteed pod requests and limits are made equal, in a `BestEffort` pod there are none.
+    /// Resource requests and limits of the agent's container. The pod keeps its quality of service
+    /// class: in a Guaranteed pod requests and limits are made equal, and in a `BestEffort` pod
+    /// both are left out.
     #[serde(default)]
     pub resources: Resources,
 }
 
-/// What a container requests and may use.
+/// Resource requests and limits of a container.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// What it requests.
+    /// Resource requests. Defaults to 10m CPU and 16Mi memory.
     #[serde(default = "defaults::requests")]
     #[schemars(extend("maxProperties" = 8))]
     pub requests: BTreeMap<String, Quantity>,
-    /// What it may use.
+    /// Resource limits. Defaults to 64Mi memory and no CPU limit.
     #[serde(default = "defaults::limits")]
     #[schemars(extend("maxProperties" = 8))]
     pub limits: BTreeMap<String, Quantity>,
@@ -124,23 +125,26 @@ impl Default for Resources {
     }
 }
 
-/// What Prometheus gets. The objects are made where the prometheus-operator is installed.
+/// Objects that configure Prometheus. They are created only where the prometheus-operator is
+/// installed.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Monitoring {
-    /// Keep a PodMonitor with the name of this object, so that Prometheus scrapes the agents.
+    /// Keeps a PodMonitor with the name of this object, so that Prometheus scrapes the agents.
+    /// Defaults to true.
     #[serde(default = "defaults::yes")]
     pub pod_monitor: bool,
-    /// Keep a PrometheusRule with the name of this object: loss and round-trip time by pair and by
-    /// node, and alerts on them.
+    /// Keeps a PrometheusRule with the name of this object. It records loss and round-trip time by
+    /// pair and by node, and contains alerts on them. Defaults to true.
     #[serde(default = "defaults::yes")]
     pub prometheus_rule: bool,
-    /// How often the agents are scraped.
+    /// Scrape interval of the agents, from 1s to 10m. Defaults to 30s.
     #[serde(default = "defaults::interval")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')").message("interval must be a duration from 1s to 10m, e.g. \"30s\""))]
     pub interval: Duration,
-    /// Labels of the PodMonitor and the PrometheusRule, for a Prometheus that selects by them.
+    /// Additional labels of the PodMonitor and the PrometheusRule, for a Prometheus that selects
+    /// objects by label.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     pub labels: Labels,

@@ -3,51 +3,51 @@ use std::time::Duration as Std;
 
 use crate::api::Duration;
 
-/// The original's: one reflector for 200 nodes.
+/// The original's ratio: one reflector for 200 nodes.
 pub(super) fn ratio() -> String {
     "0.005".into()
 }
-/// Fewer are no redundancy while one is replaced.
+/// Fewer reflectors leave no redundancy while one is being replaced.
 pub(super) fn min() -> u32 {
     3
 }
-/// As the original documents it.
+/// The number that the original documents.
 pub(super) fn max() -> u32 {
     25
 }
-/// The label of cloud providers and the scheduler.
+/// The label of cloud providers and of the scheduler.
 pub(super) fn zone_label() -> String {
     "topology.kubernetes.io/zone".into()
 }
-/// The original's.
+/// The label of the original.
 pub(super) fn node_label() -> String {
     "calico-route-reflector".into()
 }
-/// The original's: two may fail at once.
+/// The number of the original: two reflectors may fail at once.
 pub(super) fn peers_per_client() -> u32 {
     3
 }
-/// The original's, as a range: ids need no routing, and nobody has a node in class D.
+/// The original's address as a range: ids need no routing, and no node has an address of class D.
 pub(super) fn pool() -> String {
     "224.0.0.0/16".into()
 }
-/// A node that is loaded for a moment is not worth two interruptions of its routes.
+/// A short peak of load does not justify two interruptions of the node's routes.
 pub(super) fn demote_after() -> Duration {
     Std::from_mins(10).into()
 }
-/// Longer than BIRD's graceful restart (120 s): a node that restarts comes back as what it was.
+/// Longer than BIRD's graceful restart (120 s): a node that restarts resumes its role.
 pub(super) fn replace_after() -> Duration {
     Std::from_mins(3).into()
 }
-/// Sessions of peers by selector collide when they are made: up to 30 s with Calico's BIRD.
+/// New sessions of peers by selector collide: they take up to 30 s with Calico's BIRD.
 pub(super) fn wait() -> Duration {
     Std::from_secs(90).into()
 }
-/// Three times what a session needs at worst, with two scrapes in between.
+/// Three times the longest setup of a session, including two scrapes.
 pub(super) fn timeout() -> Duration {
     Std::from_mins(5).into()
 }
-/// Each costs its node two seconds of its routes.
+/// Each change interrupts the routes of its node for two seconds.
 pub(super) fn max_per_zone() -> u32 {
     1
 }

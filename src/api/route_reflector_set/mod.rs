@@ -1,4 +1,4 @@
-//! `RouteReflectorSet`: which nodes reflect BGP routes?
+//! `RouteReflectorSet`: elects the nodes that reflect BGP routes.
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ pub use options::{
 };
 pub use status::{GroupStatus, PlannedStep, RouteReflectorSetStatus, SlotStatus};
 
-/// What the controller may do beside reading and patching `RouteReflectorSet` itself.
+/// Permissions of the controller, in addition to reading and patching `RouteReflectorSet` itself.
 pub const PERMISSIONS: &[Permission] = &[
     // Labels and the cluster id, by merge patch; never update, so never a whole Node.
     Permission { group: "", resources: &["nodes"], verbs: &["list", "watch", "patch"] },
@@ -65,8 +65,8 @@ pub const PERMISSIONS: &[Permission] = &[
     },
 ];
 
-/// Elects the nodes that reflect Calico's BGP routes, writes a constant number of BGPPeers, and
-/// replaces reflectors without losing a route.
+/// RouteReflectorSet elects the nodes that reflect Calico's BGP routes. It writes a constant number
+/// of BGPPeers, and replaces reflectors without losing a route.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[kube(
     group = "traffic.example.com",
@@ -76,19 +76,19 @@ pub const PERMISSIONS: &[Permission] = &[
     shortname = "rrs",
     category = "traffic",
     derive = "PartialEq",
-    doc = "Elects the nodes that reflect Calico's BGP routes, writes a constant number of BGPPeers, and replaces reflectors without losing a route.",
+    doc = "RouteReflectorSet elects the nodes that reflect Calico's BGP routes. It writes a constant number of BGPPeers, and replaces reflectors without losing a route.",
     validation = Rule::new("self.metadata.name.size() <= 63")
         .message("metadata.name: at most 63 characters: it is the value of a label on BGPPeers"),
     validation = Rule::new("self.spec.topology == 'Multi' || self.spec.peersPerClient == 3")
-        .message("spec.peersPerClient: belongs to topology Multi"),
+        .message("spec.peersPerClient: applies only to topology Multi"),
     validation = Rule::new("self.spec.topology != 'Zonal' || self.spec.zoneLabel != ''")
-        .message("spec.zoneLabel: topology Zonal needs one"),
+        .message("spec.zoneLabel: required for topology Zonal"),
     validation = Rule::new("self.spec.count.scope != 'PerZone' || self.spec.zoneLabel != ''")
-        .message("spec.zoneLabel: count.scope PerZone needs one"),
+        .message("spec.zoneLabel: required for count.scope PerZone"),
     validation = Rule::new("!has(self.spec.clusterID.per) || self.spec.topology != 'Zonal' || self.spec.clusterID.per != 'Set'")
         .message("spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"),
     validation = Rule::new("self.spec.datastore.type != 'etcd' || self.spec.transition.gate != 'NodeStatus'")
-        .message("spec.transition.gate: CalicoNodeStatus is not there with datastore etcd; use Prometheus or Wait"),
+        .message("spec.transition.gate: CalicoNodeStatus does not exist with datastore etcd; use Prometheus or Wait"),
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired"),
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
     printcolumn(name = "Topology", type_ = "string", json_path = ".status.topology", priority = "1"),
@@ -99,76 +99,80 @@ pub const PERMISSIONS: &[Permission] = &[
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RouteReflectorSetSpec {
-    /// How many reflectors there are to be.
+    /// Number of reflectors.
     #[serde(default)]
     pub count: Count,
 
-    /// Who peers with whom.
+    /// Which nodes peer with each other: Auto, Simple, Zonal or Multi. Defaults to Auto.
     #[serde(default)]
     pub topology: Topology,
 
-    /// The node label that names a node's zone; "" for no zones.
+    /// Node label that contains the zone of a node. "" disables zones. Defaults to
+    /// topology.kubernetes.io/zone.
     #[serde(default = "defaults::zone_label")]
     #[schemars(length(max = 317))]
     #[x_kube(validation = Rule::new("self == '' || !format.qualifiedName().validate(self).hasValue()").message("zoneLabel must be a label key, e.g. \"topology.kubernetes.io/zone\", or empty"))]
     pub zone_label: String,
 
-    /// The node label that is written on reflectors: a key, or `key=value`. A key other than the
-    /// default has to be allowed by the admission policy traffic-operator-nodes too.
+    /// Node label that marks reflectors: a key, or `key=value`. The admission policy
+    /// traffic-operator-nodes must allow a key other than the default. Defaults to
+    /// calico-route-reflector.
     #[serde(default = "defaults::node_label")]
     #[schemars(length(min = 1, max = 381))]
     #[x_kube(validation = Rule::new("!format.qualifiedName().validate(self.split('=', 2)[0]).hasValue() && (!self.contains('=') || !format.labelValue().validate(self.split('=', 2)[1]).hasValue())").message("nodeLabel must be a label key, or key=value, e.g. \"calico-route-reflector\""))]
     pub node_label: String,
 
-    /// Which nodes may be reflectors, and when one is replaced.
+    /// Nodes that are eligible as reflectors, and when a reflector is replaced.
     #[serde(default)]
     pub candidates: Candidates,
 
-    /// How many reflectors each client peers with; topology Multi only.
+    /// Number of reflectors that each client peers with. For topology Multi only.
     #[serde(default = "defaults::peers_per_client")]
     #[schemars(range(min = 2, max = 10), extend("format" = "int32"))]
     pub peers_per_client: u32,
 
-    /// Where cluster ids come from.
+    /// Source of the cluster ids.
     #[serde(default, rename = "clusterID")]
     pub cluster_id: ClusterId,
 
-    /// How one reflector takes the place of another.
+    /// How one reflector replaces another.
     #[serde(default)]
     pub transition: Transition,
 
-    /// Leave does not touch Calico's node-to-node mesh; Migrate switches it off once the reflectors
-    /// carry every route.
+    /// What to do with Calico's node-to-node mesh. Leave does not touch it. Migrate switches it off
+    /// once the reflectors carry every route. Defaults to Leave.
     #[serde(default)]
     pub mesh: Mesh,
 
-    /// Where Calico keeps its objects.
+    /// Where Calico stores its objects.
     #[serde(default)]
     pub datastore: Datastore,
 
-    /// What is left when this object is deleted.
+    /// What remains when this object is deleted: Retain leaves the network as it is, RestoreMesh
+    /// switches Calico's node-to-node mesh back on first. Defaults to Retain.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 
-    /// Stops deciding and writing; the network stays as it is.
+    /// Stops deciding and writing. The network stays as it is.
     #[serde(default)]
     pub paused: bool,
 
-    /// Enforce writes to nodes and Calico; Observe only computes status, metrics and events.
+    /// Enforce writes to nodes and to Calico. Observe only computes status, metrics and events.
+    /// Defaults to Enforce.
     #[serde(default)]
     pub mode: Mode,
 }
 
 impl RouteReflectorSet {
-    /// Key and value of the label of reflectors.
+    /// The key and value of the label of reflectors.
     #[must_use]
     pub fn node_label(&self) -> (&str, &str) {
         self.spec.node_label.split_once('=').unwrap_or((&self.spec.node_label, ""))
     }
 }
 
-/// Each field that can be read. Where the datastore or the label cannot, there is nowhere to restore the mesh
-/// and nobody to demote: everything stays as it is.
+/// Keeps each field that can be read. Where the datastore or the label is unreadable, there is no
+/// place to restore the mesh and no node to demote, so everything stays as it is.
 fn spec_for_cleanup(spec: &Value) -> Value {
     let readable = |(field, value): &(&String, &Value)| {
         RouteReflectorSetSpec::deserialize(json!({ (*field): value })).is_ok()

@@ -1,4 +1,4 @@
-//! The parts of a spec that have fields of their own.
+//! The nested structures of a `RouteReflectorSet` spec.
 use k8s_openapi::{api::core::v1::Toleration, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -8,17 +8,17 @@ use crate::api::Duration;
 
 use super::defaults;
 
-/// Among which nodes reflectors are counted.
+/// The set of nodes for which the number of reflectors is computed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Scope {
-    /// One number for the cluster, spread over the zones.
+    /// One number for the whole cluster, spread over the zones.
     #[default]
     Cluster,
-    /// The number is computed in each zone.
+    /// One number for each zone.
     PerZone,
 }
 
-/// How a number of reflectors that is not whole is rounded.
+/// How a fractional number of reflectors is rounded.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Rounding {
     /// Up, as the original does.
@@ -30,36 +30,39 @@ pub enum Rounding {
     Round,
 }
 
-/// How many reflectors there are to be: `ratio` of the ready nodes, at least `min`, at most `max`.
+/// The number of reflectors: `ratio` times the number of ready nodes, at least `min` and at most
+/// `max`.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[x_kube(validation = Rule::new("self.min <= self.max").message("count.min: must not be greater than count.max"))]
 #[serde(rename_all = "camelCase")]
 pub struct Count {
-    /// Whether the number is for the cluster or for each zone.
+    /// Computes the number for the whole cluster (Cluster) or for each zone (`PerZone`). Defaults
+    /// to Cluster.
     #[serde(default)]
     pub scope: Scope,
-    /// Reflectors per ready node, a decimal above 0 and at most 1: "0.005" is one for 200.
+    /// Reflectors per ready node, a decimal greater than 0 and at most 1. "0.005" is one reflector
+    /// for 200 nodes.
     #[serde(default = "defaults::ratio")]
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(validation = Rule::new("self.matches('^(0?[.][0-9]+|0|1|1[.]0*|0[.])$') && double(self) > 0.0").message("count.ratio must be a decimal above 0 and at most 1, e.g. \"0.005\""))]
     pub ratio: String,
-    /// At least so many, if there are so many ready nodes. Below 3 there is no redundancy while one
-    /// is replaced.
+    /// Minimum number of reflectors, as far as there are ready nodes. With fewer than 3 there is no
+    /// redundancy while one is being replaced. Defaults to 3.
     #[serde(default = "defaults::min")]
     #[schemars(range(min = 1, max = 50), extend("format" = "int32"))]
     pub min: u32,
-    /// At most so many.
+    /// Maximum number of reflectors. Defaults to 25.
     #[serde(default = "defaults::max")]
     #[schemars(range(min = 1, max = 50), extend("format" = "int32"))]
     pub max: u32,
-    /// How a fraction is rounded.
+    /// How a fraction is rounded: Ceil, Floor or Round. Defaults to Ceil.
     #[serde(default)]
     pub rounding: Rounding,
-    /// A table in place of the ratio: the number of the first step whose nodes are not exceeded,
-    /// that of the last one above it. min and max hold for it too.
+    /// Table that replaces the ratio. The first entry with at least the current number of ready
+    /// nodes applies, or the last entry if there are more nodes. min and max still apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
-    #[x_kube(validation = Rule::new("self.all(s, self.exists_one(t, t.nodes == s.nodes))").message("count.steps: each number of nodes may stand once"))]
+    #[x_kube(validation = Rule::new("self.all(s, self.exists_one(t, t.nodes == s.nodes))").message("count.steps: each number of nodes may appear only once"))]
     pub steps: Vec<CountStep>,
 }
 
@@ -76,35 +79,37 @@ impl Default for Count {
     }
 }
 
-/// One line of a table of numbers.
+/// One entry of the table.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct CountStep {
-    /// Up to so many ready nodes …
+    /// Maximum number of ready nodes for which this entry applies.
     #[schemars(range(min = 1, max = 100_000), extend("format" = "int32"))]
     pub nodes: u32,
-    /// … so many reflectors.
+    /// Number of reflectors.
     #[schemars(range(min = 1, max = 50), extend("format" = "int32"))]
     pub count: u32,
 }
 
-/// Who peers with whom.
+/// Which nodes peer with each other.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Topology {
-    /// Zonal where two to four zones get two reflectors each and tables have room to replace one; Simple
-    /// otherwise.
+    /// Zonal if two to four zones get two reflectors each and routing tables leave room to replace
+    /// one, otherwise Simple.
     #[default]
     Auto,
-    /// Every client to every reflector, one cluster id: the original's two peers.
+    /// Every client peers with every reflector, and there is one cluster id. These are the
+    /// original's two peers.
     Simple,
-    /// Every client to the reflectors of its zone, one cluster id for each zone.
+    /// Every client peers with the reflectors of its zone, and each zone has a cluster id.
     Zonal,
-    /// Every client to `peersPerClient` reflectors, one of its own zone first. Where that would not survive
-    /// the loss of a reflector, Simple is used, and the condition Ready says so.
+    /// Every client peers with `peersPerClient` reflectors, one of them in its own zone. If this
+    /// does not survive the loss of a reflector, Simple is used, and the condition Ready reports
+    /// it.
     Multi,
 }
 
 impl Topology {
-    /// The word of the spec.
+    /// The spelling in the spec.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -116,36 +121,37 @@ impl Topology {
     }
 }
 
-/// Which nodes may be reflectors, and when one is replaced.
+/// Nodes that are eligible as reflectors, and when a reflector is replaced.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Candidates {
-    /// Only these nodes; all if absent.
+    /// Selects the eligible nodes. Defaults to all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
-    /// These before others, e.g. nodes without workloads.
+    /// Selects nodes to prefer, for example nodes without workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred: Option<LabelSelector>,
-    /// Never these.
+    /// Selects nodes that are never reflectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<LabelSelector>,
-    /// If there are any, a node with a taint NoSchedule or NoExecute needs one that tolerates it. If
-    /// there are none, only the taints of nodes in trouble (not-ready, memory-pressure,
-    /// unschedulable, …) keep a node out, as in the original.
+    /// If set, a node with a taint NoSchedule or NoExecute is eligible only if one of these
+    /// tolerates the taint. If empty, only the taints of nodes in trouble (not-ready,
+    /// memory-pressure, unschedulable, …) exclude a node, as in the original.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub tolerations: Vec<Toleration>,
-    /// A TrafficWatch whose unfit nodes are chosen last and replaced after demoteAfter.
+    /// TrafficWatch whose unfit nodes are elected last, and replaced after demoteAfter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_ref: Option<FitnessRef>,
-    /// How long a reflector must have been unfit. The clock starts anew when the TrafficWatch had
-    /// no measurement.
+    /// Time for which a reflector must have been unfit before it is replaced, at most 168h. The
+    /// clock restarts when the TrafficWatch had no measurement. Defaults to 10m.
     #[serde(default = "defaults::demote_after")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) <= duration('168h')").message("candidates.demoteAfter must be a duration of at most 168h, e.g. \"10m\""))]
     pub demote_after: Duration,
-    /// How long a reflector must have been NotReady until another node takes its slot.
+    /// Time for which a reflector must have been NotReady before another node takes its slot, at
+    /// most 168h. Defaults to 3m.
     #[serde(default = "defaults::replace_after")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) <= duration('168h')").message("candidates.replaceAfter must be a duration of at most 168h, e.g. \"3m\""))]
@@ -166,41 +172,42 @@ impl Default for Candidates {
     }
 }
 
-/// A TrafficWatch.
+/// Reference to a TrafficWatch.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, KubeSchema, PartialEq, Serialize)]
 pub struct FitnessRef {
-    /// Its namespace.
+    /// Namespace of the TrafficWatch.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("fitnessRef.namespace must be the name of a namespace"))]
     pub namespace: String,
-    /// Its name.
+    /// Name of the TrafficWatch.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("fitnessRef.name must be the name of a TrafficWatch"))]
     pub name: String,
 }
 
-/// Whose reflectors share a cluster id.
+/// The reflectors that share a cluster id.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum IdScope {
-    /// All.
+    /// All reflectors share one id.
     Set,
-    /// Those of a zone.
+    /// The reflectors of a zone share one id.
     Zone,
-    /// None: at most four reflectors.
+    /// Each reflector has a separate id. At most four reflectors.
     Slot,
 }
 
-/// Where cluster ids come from.
+/// The source of the cluster ids.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterId {
-    /// IPv4 addresses to take ids from: a range ("224.0.0.0/16") or one address. None may be the
-    /// address of a node.
+    /// IPv4 addresses from which ids are taken: a range or a single address. None of them may be
+    /// the address of a node. Defaults to "224.0.0.0/16".
     #[serde(default = "defaults::pool")]
     #[schemars(length(min = 7, max = 18))]
     #[x_kube(validation = Rule::new("self.contains('/') ? (isCIDR(self) && cidr(self).ip().family() == 4) : (isIP(self) && ip(self).family() == 4)").message("clusterID.pool must be an IPv4 range or address, e.g. \"224.0.0.0/16\""))]
     pub pool: String,
-    /// Whose reflectors share an id; if absent Set for Simple, Zone for Zonal and Multi.
+    /// The reflectors that share an id: Set, Zone or Slot. Defaults to Set for topology Simple, and
+    /// to Zone for Zonal and Multi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<IdScope>,
 }
@@ -211,49 +218,52 @@ impl Default for ClusterId {
     }
 }
 
-/// What says that the sessions of a step are up.
+/// How the operator verifies that the sessions of a step are established.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Gate {
-    /// The number of established sessions of each node, asked of Prometheus.
+    /// By the number of established sessions of each node, as reported by Prometheus.
     #[default]
     Prometheus,
-    /// Calico's own CalicoNodeStatus of the nodes that matter, at most ten at a time.
+    /// By Calico's CalicoNodeStatus of the affected nodes, at most ten at a time.
     NodeStatus,
-    /// Nothing: a fixed time.
+    /// Without verification, by a fixed time.
     Wait,
 }
 
-/// How one reflector takes the place of another.
+/// How one reflector replaces another.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = Rule::new("!has(self.query) || !has(self.gate) || self.gate == 'Prometheus'").message("transition.query: belongs to gate Prometheus"))]
+#[x_kube(validation = Rule::new("!has(self.query) || !has(self.gate) || self.gate == 'Prometheus'").message("transition.query: applies only to gate Prometheus"))]
 #[serde(rename_all = "camelCase")]
 pub struct Transition {
-    /// What says that the sessions of a step are up.
+    /// How the operator verifies that the sessions of a step are established: Prometheus,
+    /// NodeStatus or Wait. Defaults to Prometheus.
     #[serde(default)]
     pub gate: Gate,
-    /// PromQL that gives the number of established BGP sessions of each node. If absent, what
-    /// bird_exporter exports is counted.
+    /// PromQL query that returns the number of established BGP sessions of each node. Defaults to
+    /// counting the metrics of bird_exporter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16_384))]
     pub query: Option<String>,
-    /// The endpoint in the operator's configuration that is asked.
+    /// Name of a Prometheus endpoint in the operator's configuration, never a URL. Defaults to
+    /// "default".
     #[serde(default = "defaults::endpoint")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("transition.prometheus must be the name of an endpoint of the operator's configuration (a DNS label), not a URL"))]
     pub prometheus: String,
-    /// The time of gate Wait, and the time between the replacements of dead reflectors while the gate
-    /// cannot be asked.
+    /// Time to wait with gate Wait, and between replacements of dead reflectors while the gate is
+    /// unavailable. From 60s to 24h. Defaults to 90s.
     #[serde(default = "defaults::wait")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('60s') && duration(self) <= duration('24h')").message("transition.wait must be a duration from 60s to 24h, e.g. \"90s\": sessions by selector need up to 30s"))]
     pub wait: Duration,
-    /// After this long the condition Converged says GateTimeout. Nothing is demoted and the mesh
-    /// stays; the gate is tried on.
+    /// Time after which the condition Converged reports GateTimeout, from 60s to 24h. No reflector
+    /// is demoted and the mesh stays, while the operator keeps checking the gate. Defaults to 5m.
     #[serde(default = "defaults::timeout")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('60s') && duration(self) <= duration('24h')").message("transition.timeout must be a duration from 60s to 24h, e.g. \"5m\""))]
     pub timeout: Duration,
-    /// How many nodes of one zone may change at once; the other zones wait.
+    /// Maximum number of nodes of one zone that change at the same time. The other zones wait.
+    /// Defaults to 1.
     #[serde(default = "defaults::max_per_zone")]
     #[schemars(range(min = 1, max = 25), extend("format" = "int32"))]
     pub max_per_zone: u32,
@@ -272,65 +282,65 @@ impl Default for Transition {
     }
 }
 
-/// What is done about Calico's node-to-node mesh.
+/// What to do with Calico's node-to-node mesh.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Mesh {
-    /// Nothing.
+    /// Leave it as it is.
     #[default]
     Leave,
-    /// It is switched off once the reflectors carry every route.
+    /// Switch it off once the reflectors carry every route.
     Migrate,
 }
 
-/// What is left when the object is deleted.
+/// What remains when the object is deleted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum DeletionPolicy {
-    /// The network as it is: reflectors, peers, and no mesh if there was none.
+    /// The network as it is: the reflectors, their peers, and no mesh if it was off.
     #[default]
     Retain,
-    /// The mesh: switched on, verified, and only then are peers and reflectors removed.
+    /// The mesh: it is switched on and verified before peers and reflectors are removed.
     RestoreMesh,
 }
 
-/// Where Calico keeps its objects.
+/// The datastore of Calico.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum DatastoreType {
-    /// In the Kubernetes API.
+    /// The Kubernetes API.
     #[default]
     Kubernetes,
-    /// In an etcd of its own.
+    /// A separate etcd.
     #[serde(rename = "etcd")]
     Etcd,
 }
 
-/// Where Calico keeps its objects.
+/// Where Calico stores its objects.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = Rule::new("(self.type == 'etcd') == has(self.etcd)").message("datastore.etcd: needed with, and only with, type etcd"))]
+#[x_kube(validation = Rule::new("(self.type == 'etcd') == has(self.etcd)").message("datastore.etcd: required with type etcd, and allowed only then"))]
 pub struct Datastore {
-    /// `Kubernetes` or `etcd`.
+    /// Type of the datastore: `Kubernetes` or `etcd`. Defaults to `Kubernetes`.
     #[serde(default, rename = "type")]
     pub type_: DatastoreType,
-    /// How Calico's etcd is reached.
+    /// Connection to Calico's etcd. Required with type etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
 }
 
-/// An etcd.
+/// Connection to an etcd.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = Rule::new("!has(self.secretRef) || !has(self.endpoints)").message("datastore.etcd.endpoints: with secretRef the endpoints belong into the Secret too, as its key endpoints: credentials are sent nowhere else"))]
+#[x_kube(validation = Rule::new("!has(self.secretRef) || !has(self.endpoints)").message("datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret too, in its key endpoints: credentials are sent nowhere else"))]
 #[x_kube(validation = Rule::new("has(self.secretRef) || has(self.endpoints)").message("datastore.etcd: needs a secretRef, or the endpoints of an etcd that requires no credentials"))]
 #[serde(rename_all = "camelCase")]
 pub struct Etcd {
-    /// The members of an etcd that requires no credentials, each a URL. With secretRef the Secret
-    /// names them.
+    /// URLs of the members of an etcd that requires no credentials. With secretRef, the Secret
+    /// contains them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 20), inner(length(min = 8, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(e, isURL(e) && url(e).getScheme() in ['http', 'https'])").message("datastore.etcd.endpoints must be URLs with http or https, e.g. \"https://10.0.0.1:2379\""))]
     pub endpoints: Vec<String>,
-    /// The name of a Secret in the operator's namespace with the key endpoints (URLs, divided by
-    /// commas or lines), and etcd-ca, etcd-cert and etcd-key (as Calico's own) or username and
-    /// password.
+    /// Name of a Secret in the operator's namespace. Its key endpoints contains the URLs, separated
+    /// by commas or line breaks. Its keys etcd-ca, etcd-cert and etcd-key (as in Calico's own
+    /// Secret), or username and password, contain the credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("datastore.etcd.secretRef must be the name of a Secret in the operator's namespace"))]

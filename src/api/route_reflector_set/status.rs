@@ -1,77 +1,79 @@
-//! What the controller last saw and did.
+//! The state that the controller last observed and wrote.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which nodes reflect routes, and what is on its way.
+/// The nodes that reflect routes, and the changes that are under way.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteReflectorSetStatus {
-    /// The generation this status was computed from.
+    /// Generation of the spec that this status was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many reflectors there are to be.
+    /// Number of reflectors that the set should have.
     #[serde(default)]
     pub desired: i64,
-    /// How many of the reflectors are Ready nodes.
+    /// Number of reflectors whose nodes are Ready.
     #[serde(default)]
     pub ready: i64,
-    /// The topology that is in use, or on its way: Simple, Zonal, Multi.
+    /// Topology that is in use or being introduced: Simple, Zonal or Multi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
-    /// What is being done: Converged, Labelling, Widening, Promoting, Renumbering, Demoting,
-    /// Narrowing, SwitchingMesh, RestoringMesh, Frozen, Paused.
+    /// Current activity: Converged, Labelling, Widening, Promoting, Renumbering, Demoting,
+    /// Narrowing, SwitchingMesh, RestoringMesh, Frozen or Paused.
     #[serde(default)]
     pub phase: String,
-    /// Whether Calico's node-to-node mesh is `On` or `Off`.
+    /// State of Calico's node-to-node mesh: `On` or `Off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<String>,
-    /// Where Calico's objects are: projectcalico.org/v3, crd.projectcalico.org/v1 or etcd.
+    /// Location of Calico's objects: projectcalico.org/v3, crd.projectcalico.org/v1 or etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
-    /// The reflectors.
+    /// Reflectors and the slots that they hold.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub slots: Vec<SlotStatus>,
-    /// How many nodes are clients in each group.
+    /// Groups of clients, with the number of nodes in each.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub groups: Vec<GroupStatus>,
-    /// What is to be done, in this order: the first ten steps.
+    /// Steps to take, in this order. At most 10.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub plan: Vec<PlannedStep>,
-    /// When something was last written to nodes, peers or the mesh: gates and waits count from here.
+    /// Time of the last write to nodes, peers or the mesh. Gates and waits count from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_step_time: Option<Time>,
-    /// Ready (the plan is sound and is being kept to), Converged (nothing is left to do) and RoutesSafe
-    /// (no single reflector's loss costs a route).
+    /// Standard conditions: Ready (the plan is sound and makes progress), Converged (no step is
+    /// left) and RoutesSafe (the loss of any single reflector costs no route).
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// One reflector.
+/// One reflector and its slot.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SlotStatus {
-    /// The slot: what clients peer with. It stays when another node takes it.
+    /// Number of the slot, which clients peer with. It stays the same when another node takes the
+    /// slot.
     pub id: i64,
-    /// The node that holds it.
+    /// Node that holds the slot.
     pub node: String,
-    /// The node's zone.
+    /// Zone of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The node's cluster id.
+    /// Cluster id of the node.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Since when the node holds it.
+    /// Time since which the node has held the slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Since when the node has been unfit, as far as that was measured.
+    /// Time since which the node has been unfit, as far as it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit_since: Option<Time>,
-    /// Why another node is to take the slot: NotReady, Unfit, Cordoned, NotSuitable, Surplus.
+    /// Reason why another node takes over the slot: NotReady, Unfit, Cordoned, NotSuitable or
+    /// Surplus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaving: Option<String>,
 }
@@ -79,12 +81,12 @@ pub struct SlotStatus {
 /// The nodes that are clients of the same reflectors.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct GroupStatus {
-    /// The value of the nodes' label.
+    /// Value of the label of the nodes.
     pub name: String,
-    /// How many they are.
+    /// Number of nodes in the group.
     #[serde(default)]
     pub nodes: i64,
-    /// The slots they peer with.
+    /// Slots that the nodes peer with.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub slots: Vec<i64>,
@@ -94,19 +96,19 @@ pub struct GroupStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedStep {
-    /// What is written: LabelClients, WritePeer, DeletePeer, Adopt, Promote, Renumber, Demote, MeshOn,
-    /// MeshOff.
+    /// Type of the step: LabelClients, WritePeer, DeletePeer, Adopt, Promote, Renumber, Demote,
+    /// MeshOn or MeshOff.
     pub step: String,
-    /// The node it is about.
+    /// Node that the step concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The slot it is about.
+    /// Slot that the step concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<i64>,
-    /// The BGPPeer it is about.
+    /// BGPPeer that the step concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// What it waits for.
+    /// What the step waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

@@ -4,38 +4,39 @@ use std::time::Duration as Std;
 use crate::api::Duration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The original's file.
+/// The name of the original's file.
 pub(super) fn key() -> String {
     "config.yml".into()
 }
-/// The original's one file.
+/// One file, as the original.
 pub(super) fn files() -> u32 {
     1
 }
-/// The original's port.
+/// The port of the original.
 pub(super) fn port() -> u16 {
     9090
 }
-/// The original's path.
+/// The path of the original.
 pub(super) fn path() -> String {
     "/internal/version".into()
 }
 pub(super) fn weight() -> u32 {
     1
 }
-/// One at a time, as a StatefulSet's own update does it.
+/// One at a time, as in a rolling update of a StatefulSet.
 pub(super) fn max_unavailable() -> u32 {
     1
 }
-/// A pod that is drained (30 s), rescheduled and started has time; more is worth a look.
+/// Enough for a pod to be drained (30 s), rescheduled and started; a longer time deserves
+/// attention.
 pub(super) fn timeout() -> Duration {
     Std::from_mins(2).into()
 }
-/// One scrape of most installations.
+/// The scrape interval of most installations.
 pub(super) fn weights_interval() -> Duration {
     Std::from_secs(30).into()
 }
-/// A move costs a gap; a third more than the mean is worth one.
+/// A move costs a gap; a load of a third above the mean justifies one.
 pub(super) fn rebalance_above() -> Quantity {
     Quantity("1.3".into())
 }
@@ -46,7 +47,7 @@ pub(super) fn rebalance_for() -> Duration {
 pub(super) fn min_workers() -> u32 {
     1
 }
-/// As long as the scale-down window of the horizontal pod autoscaler.
+/// The scale-down window of the horizontal pod autoscaler.
 pub(super) fn cooldown() -> Duration {
     Std::from_mins(5).into()
 }

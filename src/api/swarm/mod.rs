@@ -1,4 +1,4 @@
-//! `Swarm`: which worker runs which stream?
+//! `Swarm`: assigns streams to workers.
 use kube::{CustomResource, KubeSchema, ResourceExt};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub use options::{
 };
 pub use status::{Summary, SwarmStatus, UnassignedStream, WorkerStatus};
 
-/// What the controller may do beside reading and patching `Swarm` itself.
+/// Permissions of the controller, in addition to reading and patching `Swarm` itself.
 pub const PERMISSIONS: &[Permission] = &[
     // The workers. HotReload writes one annotation.
     Permission { group: "", resources: &["pods"], verbs: &["get", "list", "watch", "patch"] },
@@ -46,9 +46,9 @@ pub const PERMISSIONS: &[Permission] = &[
     },
 ];
 
-/// Gives each of a list of streams to exactly one of the workers of a `StatefulSet` or `Deployment`, and
-/// moves as few of them as it can when either changes: a stream leaves its worker before another one
-/// gets it.
+/// Swarm assigns each of a list of streams to exactly one worker of a StatefulSet or Deployment.
+/// When either changes, it moves as few streams as possible, and a stream leaves its old worker
+/// before the new one receives it.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[kube(
     group = "traffic.example.com",
@@ -59,17 +59,17 @@ pub const PERMISSIONS: &[Permission] = &[
     shortname = "sw",
     category = "traffic",
     derive = "PartialEq",
-    doc = "Gives each of a list of streams to exactly one of the workers of a StatefulSet or Deployment, and moves as few of them as it can when either changes: a stream leaves its worker before another one gets it.",
+    doc = "Swarm assigns each of a list of streams to exactly one worker of a StatefulSet or Deployment. When either changes, it moves as few streams as possible, and a stream leaves its old worker before the new one receives it.",
     validation = Rule::new("[has(self.spec.jobs), has(self.spec.streams), has(self.spec.streamsFrom)].filter(x, x).size() == 1")
         .message("spec: exactly one of jobs, streams and streamsFrom is needed"),
     validation = Rule::new("self.spec.workload.kind != 'Deployment' || !has(self.spec.refresh) || !has(self.spec.refresh.strategy) || self.spec.refresh.strategy != 'DeletePod'")
-        .message("spec.refresh.strategy: DeletePod needs a StatefulSet: the pod that a Deployment makes instead is another worker; use HotReload"),
+        .message("spec.refresh.strategy: DeletePod needs a StatefulSet: the replacement pod of a Deployment is a new worker; use HotReload"),
     validation = Rule::new("self.spec.workload.kind != 'Deployment' || !has(self.spec.streams) || self.spec.streams.all(s, !has(s.pin))")
-        .message("spec.streams: pin needs a StatefulSet: the pods of a Deployment have no names that last"),
+        .message("spec.streams: pin needs a StatefulSet: the names of a Deployment's pods do not last"),
     validation = Rule::new("!self.spec.configMap.immutable || (self.spec.workload.kind == 'StatefulSet' && (!has(self.spec.refresh) || !has(self.spec.refresh.strategy) || self.spec.refresh.strategy == 'DeletePod'))")
         .message("spec.configMap.immutable: needs a StatefulSet and refresh.strategy DeletePod: an immutable file reaches a worker only with a new pod"),
     validation = Rule::new("!self.spec.configMap.immutable || self.spec.configMap.files == 1")
-        .message("spec.configMap.files: an immutable file stands in one ConfigMap"),
+        .message("spec.configMap.files: must be 1 with immutable: an immutable file is in one ConfigMap"),
     validation = Rule::new("self.spec.policy == 'Sticky' || (!has(self.spec.weights) && (!has(self.spec.streams) || self.spec.streams.all(s, s.weight == 1)))")
         .message("spec.policy: Stateless and Contiguous balance by number; weight and weights need Sticky"),
     validation = Rule::new("self.spec.policy != 'Contiguous' || !has(self.spec.streams) || self.spec.streams.all(s, !has(s.pin) && (!has(s.dedicated) || !s.dedicated))")
@@ -79,7 +79,7 @@ pub const PERMISSIONS: &[Permission] = &[
     // Pods that come back during a rollout mount what the older revision names: the former file, which
     // nobody keeps up to date.
     validation = Rule::new("(has(self.spec.configMap.name) ? self.spec.configMap.name : self.spec.workload.name + '-config') == (has(oldSelf.spec.configMap.name) ? oldSelf.spec.configMap.name : oldSelf.spec.workload.name + '-config')")
-        .message("spec.configMap.name: cannot change (absent, it is <workload.name>-config): pods that mount the former ConfigMap would run streams a second time; keep the name, or make another Swarm"),
+        .message("spec.configMap.name: cannot change (absent, it is <workload.name>-config): pods that mount the former ConfigMap would run streams a second time; keep the name, or create another Swarm"),
     printcolumn(name = "Streams", type_ = "integer", json_path = ".status.summary.streams"),
     printcolumn(name = "Workers", type_ = "integer", json_path = ".status.summary.workers"),
     printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch"),
@@ -91,90 +91,96 @@ pub const PERMISSIONS: &[Permission] = &[
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
-    /// The StatefulSet or Deployment whose pods are the workers, in the namespace of this object. How
-    /// many there are is its own affair: `kubectl scale` it.
+    /// StatefulSet or Deployment whose pods are the workers, in the namespace of this object. The
+    /// Swarm follows its number of replicas, which you set with `kubectl scale`.
     pub workload: Workload,
 
-    /// The ids of the streams. Their order is of no importance, except to policy Contiguous. One of
-    /// jobs, streams and streamsFrom is needed.
+    /// Ids of the streams. Their order matters only to policy Contiguous. Exactly one of jobs,
+    /// streams and streamsFrom is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 30_000), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub jobs: Option<Vec<String>>,
 
-    /// The streams with their weights and places.
+    /// Streams with their weights and constraints. Exactly one of jobs, streams and streamsFrom is
+    /// required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 30_000))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["id".into()]))]
     pub streams: Option<Vec<Stream>>,
 
-    /// The streams of a ConfigMap, followed as it changes.
+    /// Source of the streams outside this object, which the operator watches for changes. Exactly
+    /// one of jobs, streams and streamsFrom is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams_from: Option<StreamsFrom>,
 
-    /// The ConfigMap in which each worker finds its share, in the original's shape.
+    /// ConfigMap in which each worker finds its streams, in the original's format.
     #[serde(default)]
     pub config_map: ShareMap,
 
-    /// Sticky moves as few streams as possible; Stateless depends on nothing but streams and
-    /// workers; Contiguous gives blocks in the order of the list, as the original did.
+    /// How streams are assigned. Sticky moves as few streams as possible. Stateless depends only on
+    /// the streams and the workers. Contiguous assigns blocks in the order of the list, as the
+    /// original did. Defaults to Sticky.
     #[serde(default)]
     pub policy: Policy,
 
-    /// Exclusive gives a stream to its new worker only once the old one has stopped it; Immediate at
-    /// once.
+    /// How a stream moves. Exclusive assigns it to the new worker only after the old worker has
+    /// stopped it. Immediate assigns it at once, so that both may run it for a moment. Defaults to
+    /// Exclusive.
     #[serde(default)]
     pub handover: Handover,
 
-    /// How workers are brought to their new share, and how they acknowledge it.
+    /// How workers load their new streams, and how they acknowledge them.
     #[serde(default)]
     pub refresh: Refresh,
 
-    /// No worker gets more streams than this; what does not fit is listed in the status.
+    /// Maximum number of streams of one worker. Streams that do not fit are listed in
+    /// status.unassigned. If absent, there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 30_000), extend("format" = "int32"))]
     pub max_streams_per_worker: Option<u32>,
 
-    /// How many streams may be on their way at once for balance; those whose worker is gone do not
-    /// count.
+    /// Maximum number of streams that move at the same time to improve the balance. Streams whose
+    /// worker is gone do not count. If absent, there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 30_000), extend("format" = "int32"))]
     pub max_moves: Option<u32>,
 
-    /// Weights that Prometheus measures, in place of those of streams.
+    /// Weights of the streams as measured by Prometheus, in place of the weights in streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<Weights>,
 
-    /// The name of a TrafficWatch in the same namespace: streams leave workers on nodes that it marks
-    /// unfit, as long as there are others.
+    /// Name of a TrafficWatch in the same namespace. Streams leave workers on nodes that it marks
+    /// unfit, while workers on other nodes are available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("fitnessRef must be the name of a TrafficWatch in the same namespace"))]
     pub fitness_ref: Option<String>,
 
-    /// Scales the workload by the weight of the streams. Off if absent.
+    /// Scales the workload by the total weight of the streams. If absent, the workload is not
+    /// scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<Autoscale>,
 
-    /// Stops deciding and writing; the file stays as it is.
+    /// Stops deciding and writing. The file stays as it is.
     #[serde(default)]
     pub paused: bool,
 
-    /// Enforce writes the file and refreshes workers; Observe only computes status, metrics and
-    /// events.
+    /// Enforce writes the file and refreshes workers. Observe only computes status, metrics and
+    /// events. Defaults to Enforce.
     #[serde(default)]
     pub mode: Mode,
 }
 
 impl Swarm {
-    /// The name of the ConfigMap with the shares.
+    /// The name of the ConfigMap with the streams of each worker.
     #[must_use]
     pub fn config_map(&self) -> String {
         let named = self.spec.config_map.name.clone();
         named.unwrap_or_else(|| format!("{}-config", self.spec.workload.name))
     }
 
-    /// The names of the parts of a divided file; none if it stands in one `ConfigMap`.
+    /// The names of the parts of a divided file; empty if the file is in one `ConfigMap`.
     #[must_use]
     pub fn parts(&self) -> Vec<String> {
         let name = self.config_map();
@@ -182,7 +188,7 @@ impl Swarm {
         (0..parts).filter(|_| parts > 1).map(|part| format!("{name}-part-{part}")).collect()
     }
 
-    /// How workers are brought to their new share.
+    /// The strategy by which workers load their new streams.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.spec.refresh.strategy.unwrap_or(match self.spec.workload.kind {

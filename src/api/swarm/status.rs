@@ -1,87 +1,87 @@
-//! What the controller last saw and did.
+//! The state that the controller last observed and decided.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which worker has how many streams, which of them are on their way, and which have no worker.
+/// The assignment of streams to workers, the streams that are moving, and those without a worker.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmStatus {
-    /// The generation this status was computed from.
+    /// Generation of the spec that this status was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The version of the file that is published; it never goes backwards.
+    /// Version of the published file. It never decreases.
     #[serde(default)]
     pub epoch: i64,
-    /// How many streams and workers there are.
+    /// Number of streams and workers in each state.
     #[serde(default)]
     pub summary: Summary,
-    /// How many streams are on their way: their old worker has not stopped them yet, or nobody has
-    /// them yet.
+    /// Number of streams that are moving: their old worker has not stopped them yet, or no worker
+    /// has them yet.
     #[serde(default)]
     pub moving: i64,
-    /// The workers: the first 100.
+    /// Workers with their streams, at most 100.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub workers: Vec<WorkerStatus>,
-    /// Streams that have no worker, and why: the first 100.
+    /// Streams without a worker, and the reason. At most 100.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub unassigned: Vec<UnassignedStream>,
-    /// Ready (the streams are placed and the file is written), Converged (every worker runs exactly its
-    /// share) and, with weights or fitnessRef, MetricsAvailable.
+    /// Standard conditions: Ready (the streams are assigned and the file is written), Converged
+    /// (every worker runs exactly its streams) and, with weights or fitnessRef, MetricsAvailable.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// Counts.
+/// The number of streams and workers in each state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Streams of the spec.
+    /// Number of streams in the spec.
     #[serde(default)]
     pub streams: i64,
-    /// Streams that stand in a worker's list.
+    /// Number of streams in the lists of workers.
     #[serde(default)]
     pub owned: i64,
-    /// Streams that a worker is to stop and has not been seen to.
+    /// Number of streams that a worker has to stop and has not yet acknowledged.
     #[serde(default)]
     pub releasing: i64,
-    /// Streams that nobody runs and that have a worker to go to.
+    /// Number of streams that no worker runs and that have a worker to go to.
     #[serde(default)]
     pub free: i64,
-    /// Streams that no worker can take.
+    /// Number of streams that no worker can take.
     #[serde(default)]
     pub unassigned: i64,
-    /// Workers that are to have streams.
+    /// Number of workers that the Swarm assigns streams to.
     #[serde(default)]
     pub workers: i64,
-    /// Those of them with a ready pod.
+    /// Number of workers with a ready pod.
     #[serde(default)]
     pub ready: i64,
-    /// Those of them whose pod does not sign what it answers: whoever gets hold of its address can answer in
-    /// its place.
+    /// Number of workers whose pod does not sign its answers. Whoever takes over the address of
+    /// such a pod can answer in its place.
     #[serde(default)]
     pub unsigned: i64,
 }
 
-/// One worker.
+/// The state of one worker.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerStatus {
-    /// Its name: that of its pod.
+    /// Name of the worker, which is the name of its pod.
     pub name: String,
-    /// How many streams stand in its list.
+    /// Number of streams in its list.
     #[serde(default)]
     pub streams: i64,
-    /// What they weigh together, in the unit of the weights; to three significant digits.
+    /// Total weight of its streams in the unit of the weights, rounded to three significant digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<String>,
-    /// The version at which its list last changed.
+    /// Version of the file at which its list last changed.
     #[serde(default)]
     pub wanted: i64,
-    /// The version it has acknowledged; absent while its pod has acknowledged none.
+    /// Version of the file that it acknowledged. Absent while its pod has acknowledged none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<i64>,
 }
@@ -89,8 +89,8 @@ pub struct WorkerStatus {
 /// A stream without a worker.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct UnassignedStream {
-    /// The stream.
+    /// Id of the stream.
     pub id: String,
-    /// Why: `NoWorker`, `PinnedWorkerAbsent`, `NoDedicatedWorker`, `NoCapacity`.
+    /// Reason: `NoWorker`, `PinnedWorkerAbsent`, `NoDedicatedWorker` or `NoCapacity`.
     pub reason: String,
 }

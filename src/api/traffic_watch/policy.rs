@@ -1,4 +1,4 @@
-//! The words and small structures of a `TrafficWatch`'s policies.
+//! The enumerations and nested structures of a `TrafficWatch` spec.
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -8,36 +8,36 @@ use crate::api::Duration;
 
 use super::defaults;
 
-/// Which direction of a link counts.
+/// Direction of traffic that is compared with the threshold.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Direction {
-    /// Bytes the node sends.
+    /// Bytes that the node sends.
     #[default]
     Transmit,
-    /// Bytes the node receives.
+    /// Bytes that the node receives.
     Receive,
-    /// The larger of the two.
+    /// The larger of the two directions.
     Busiest,
 }
 
 /// How strongly the Deployment avoids unfit nodes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Placement {
-    /// Required node affinity: a pod is never started on an unfit node.
+    /// Required node affinity: no pod starts on an unfit node.
     #[default]
     Required,
-    /// Preferred node affinity of weight 100.
+    /// Preferred node affinity with weight 100.
     Preferred,
 }
 
-/// How many judgements in a row must agree.
+/// Number of consecutive judgements that must agree.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct Consecutive {
-    /// Judgements above the threshold before a fit node is marked unfit.
+    /// Consecutive judgements above the threshold that mark a fit node as unfit.
     #[serde(default = "defaults::consecutive")]
     #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
     pub unfit: u32,
-    /// Judgements at or below the recovery threshold before an unfit node is marked fit.
+    /// Consecutive judgements at or below the recovery threshold that mark an unfit node as fit.
     #[serde(default = "defaults::consecutive")]
     #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
     pub fit: u32,
@@ -49,41 +49,44 @@ impl Default for Consecutive {
     }
 }
 
-/// A further measure: any of them may say that a node is unfit.
+/// An additional measure, which alone can make a node unfit.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Criterion {
-    /// What it is called in status, events and metrics: "loss".
+    /// Name of the measure in status, events and metrics, for example "loss".
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue() && self != 'bandwidth'").message("name must be a DNS label (lower case letters, digits and '-', at most 63 characters) other than \"bandwidth\", which is the measure of maxBandwidthPercent and maxBandwidth"))]
     pub name: String,
 
-    /// PromQL that gives an instant vector of one element per node. Labels name the node, as for the
-    /// node exporter's series. How old its samples are is not known: presence is the evidence.
+    /// PromQL query that returns an instant vector with one element per node. The labels identify
+    /// the node in the same way as those of the node exporter's series. The age of its samples is
+    /// unknown, so any element counts as current.
     #[schemars(length(min = 1, max = 16384))]
     pub query: String,
 
-    /// A node is unfit while its value is above this. A quantity that is not negative: 5, "0.01",
-    /// "200m", "1.5G".
+    /// Threshold: a node is unfit while its value is greater. A quantity that is not negative, for
+    /// example 5, "0.01", "200m" or "1.5G".
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : (isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0)").message("max must be a quantity that is not negative, e.g. \"0.01\""))]
     pub max: Quantity,
 
-    /// Fit again at or below this percent of max; spec.recoverPercent if absent.
+    /// Percentage of max at or below which a node becomes fit again. Defaults to
+    /// spec.recoverPercent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100), extend("format" = "int32"))]
     pub recover_percent: Option<u32>,
 }
 
-/// What happens to a single node whose evidence stays away.
+/// What to do with a single node that has no evidence for a long time.
 #[derive(Clone, Copy, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 pub struct OnUnknown {
-    /// How long evidence about the node must stay away. The clock stands still while the request
-    /// fails or too few nodes have data: then the measurement is in trouble, not the node.
+    /// Time without evidence after which the action applies, at most 168h. The clock stands still
+    /// while the request to Prometheus fails or too few nodes have data, because then the
+    /// measurement is at fault, not the node. Defaults to 10m.
     #[serde(default = "defaults::unknown_after")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) <= duration('168h')").message("after must be a duration of at most 168h, e.g. \"10m\""))]
     pub after: Duration,
-    /// What is done then.
+    /// Action to take then. Defaults to Hold.
     #[serde(default)]
     pub action: UnknownAction,
 }
@@ -94,31 +97,31 @@ impl Default for OnUnknown {
     }
 }
 
-/// What is done with a node whose evidence stayed away.
+/// Action for a node without evidence.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum UnknownAction {
-    /// The label stays as it is.
+    /// Keep the label as it is.
     #[default]
     Hold,
-    /// The node is marked fit.
+    /// Mark the node as fit.
     Fit,
-    /// The node is marked unfit, as far as maxUnfit and minFit allow.
+    /// Mark the node as unfit, as far as maxUnfit and minFit allow.
     Unfit,
-    /// The label goes, as if the node had never been judged.
+    /// Remove the label, as if the node had never been judged.
     RemoveLabel,
 }
 
-/// The effect of the taint on unfit nodes.
+/// Effect of the taint on unfit nodes.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum TaintEffect {
-    /// The scheduler avoids the node when there is other room.
+    /// The scheduler avoids the node if another node has room.
     PreferNoSchedule,
-    /// No pod that does not tolerate the taint is started on the node.
+    /// The scheduler places no pod on the node unless the pod tolerates the taint.
     NoSchedule,
 }
 
 impl TaintEffect {
-    /// The word of the Kubernetes API.
+    /// The spelling of the Kubernetes API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -132,12 +135,13 @@ impl TaintEffect {
 #[derive(Clone, Copy, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Eviction {
-    /// How long a node must have been unfit.
+    /// Time for which a node must have been unfit before its pods are evicted, at most 168h.
+    /// Defaults to 10m.
     #[serde(default = "defaults::unknown_after")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) <= duration('168h')").message("after must be a duration of at most 168h, e.g. \"10m\""))]
     pub after: Duration,
-    /// How many pods are evicted in one judgement at most.
+    /// Maximum number of pods to evict in one judgement. Defaults to 1.
     #[serde(default = "defaults::max_per_pass")]
     #[schemars(range(min = 1, max = 100), extend("format" = "int32"))]
     pub max_per_pass: u32,

@@ -1,4 +1,4 @@
-//! What the controller last saw and decided.
+//! The state that the controller last observed and decided.
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -6,26 +6,27 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The state of one node in the eyes of one `TrafficWatch`.
+/// The state of a node as judged by one `TrafficWatch`.
 #[derive(
     Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
 )]
 pub enum NodeState {
-    /// Marked unfit.
+    /// The node is marked unfit.
     Unfit,
-    /// Would be unfit, but too many nodes are already; the label stays "false".
+    /// The node exceeds the threshold, but maxUnfit or minFit does not allow another mark. The
+    /// label stays "false".
     Suppressed,
-    /// There is no evidence now; a label that exists stays.
+    /// There is currently no evidence. An existing label stays.
     Unknown,
-    /// Fit.
+    /// The node is fit.
     Fit,
 }
 
 impl NodeState {
-    /// All states, in the order of the status list: what needs attention first.
+    /// All states in the order of the status list: those that need attention come first.
     pub const ALL: [Self; 4] = [Self::Unfit, Self::Suppressed, Self::Unknown, Self::Fit];
 
-    /// The word used in status, metrics and events.
+    /// The spelling in status, metrics and events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,37 +38,39 @@ impl NodeState {
     }
 }
 
-/// What was last known of one node. The first four fields are the original's.
+/// The last known state of a node. The first four fields are those of the original.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Percent of link capacity in use, as text in scientific notation ("1.06976e-04"); "NaN" if it
-    /// was never measured.
+    /// Percentage of link capacity in use, as text in scientific notation ("1.06976e-04"). "NaN" if
+    /// it was never measured.
     pub current_bandwidth_percent: String,
-    /// Bytes sent since the node's counters began, over the devices that count.
+    /// Bytes sent since the node's counters started, summed over the selected devices.
     pub current_transmit_total: i64,
-    /// When the values were taken, in Unix seconds; 0 if never.
+    /// Time of the measurement, in Unix seconds. 0 if the node was never measured.
     pub time: i64,
-    /// Whether the node counts as unfit: what its label says (in mode Observe: what it would say).
+    /// True if the node counts as unfit, as its label says. In mode Observe, as its label would
+    /// say.
     pub unfit: bool,
-    /// Fit, Unfit, Unknown or Suppressed.
+    /// State of the node: Fit, Unfit, Unknown or Suppressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<NodeState>,
-    /// Why it is so, in one word; where spec.criteria are set, the measures that say unfit.
+    /// Reason for the state, in one word. With spec.criteria, the measures that exceed their
+    /// thresholds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The busiest link, when the link speeds are known.
+    /// The busiest link, if the link speeds are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// When the state was entered.
+    /// Time at which the node entered the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// For how many seconds evidence about this node has stayed away while others had it: the clock
+    /// Seconds for which this node has had no evidence while other nodes had it. This is the clock
     /// of spec.onUnknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(extend("format" = "int32"))]
     pub unknown_seconds: u32,
-    /// What each measure says, unless the percentage above is the only one.
+    /// Result of each measure. Empty if the percentage above is the only measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub criteria: Vec<CriterionStatus>,
@@ -78,69 +81,71 @@ fn is_zero(x: &u32) -> bool {
     *x == 0
 }
 
-/// What one measure says of one node.
+/// The result of one measure for one node.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 pub struct CriterionStatus {
-    /// The measure: "bandwidth", or a name in spec.criteria.
+    /// Name of the measure: "bandwidth", or a name in spec.criteria.
     pub name: String,
-    /// The value last measured, as text in scientific notation; absent if there never was one.
+    /// Last measured value, as text in scientific notation. Absent if there was never a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What its own hysteresis says; absent until it was judged.
+    /// True if this measure exceeds its threshold, hysteresis included. Absent until it was judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit: Option<bool>,
-    /// Why there is no evidence now.
+    /// Reason why there is currently no evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How many nodes are in which state; always complete.
+/// Number of nodes in each state. It always counts all nodes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct Summary {
-    /// Nodes that are judged.
+    /// Number of nodes that are judged.
     #[schemars(extend("format" = "int32"))]
     pub nodes: u32,
-    /// Nodes that are fit.
+    /// Number of nodes that are fit.
     #[schemars(extend("format" = "int32"))]
     pub fit: u32,
-    /// Nodes marked unfit.
+    /// Number of nodes that are marked unfit.
     #[schemars(extend("format" = "int32"))]
     pub unfit: u32,
-    /// Nodes without evidence.
+    /// Number of nodes without evidence.
     #[schemars(extend("format" = "int32"))]
     pub unknown: u32,
-    /// Nodes that would be unfit, had the limit not been reached.
+    /// Number of nodes that exceed the threshold but are not marked, because maxUnfit or minFit
+    /// does not allow it.
     #[schemars(extend("format" = "int32"))]
     pub suppressed: u32,
 }
 
-/// What the controller last saw and decided.
+/// The state that the controller last observed and decided.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficWatchStatus {
-    /// Every judged node with data has been judged once.
+    /// True once every judged node with data has been judged once.
     #[serde(default)]
     pub ready: bool,
-    /// The nodes by name; at most 100: Unfit, Suppressed, then Unknown, then Fit, each by name.
+    /// Nodes by name, at most 100: Unfit first, then Suppressed, Unknown and Fit, each sorted by
+    /// name.
     #[serde(default)]
     #[x_kube(merge_strategy = MapMerge::Atomic)]
     pub nodes: BTreeMap<String, NodeStatus>,
-    /// There are more nodes than are listed; the summary counts them all.
+    /// True if there are more nodes than are listed. The summary counts them all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nodes_truncated: bool,
-    /// How many nodes are in which state.
+    /// Number of nodes in each state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// The thresholds, for a person: "60 %", "800M, loss 0.01".
+    /// The thresholds in readable form, for example "60 %" or "800M, loss 0.01".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
-    /// The key of the node label.
+    /// Key of the node label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The generation this status was computed from.
+    /// Generation of the spec that this status was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Standard conditions: Ready, MetricsAvailable, PlacementLimited.
+    /// Standard conditions: Ready, MetricsAvailable and PlacementLimited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

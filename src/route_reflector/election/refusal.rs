@@ -54,7 +54,7 @@ pub enum Refusal {
     #[error("spec.peersPerClient: must be at least 2")]
     PeersPerClient,
     /// Nothing says what the zones are.
-    #[error("spec.zoneLabel: topology Zonal needs one")]
+    #[error("spec.zoneLabel: required for topology Zonal")]
     NoZoneLabel,
     /// No node says which zone it is in.
     #[error(

@@ -12,7 +12,10 @@ fn bug_14_mistakes_are_refused_with_a_reason() {
         let cases: &[(Value, &str)] = &[
             (json!({"podSelector": {}}), "an empty selector selects every pod"),
             (json!({"podSelector": {"matchLabels": {}}}), "an empty selector selects every pod"),
-            (json!({"podSelector": app(), "selectAll": true}), "excludes a selector"),
+            (
+                json!({"podSelector": app(), "selectAll": true}),
+                "cannot be combined with a selector",
+            ),
             (json!({"podSelector": app(), "httpPort": "http"}), "httpPort must be a port"),
             (json!({"podSelector": app(), "httpPort": 0}), "httpPort must be a port"),
             (json!({"podSelector": app(), "httpPort": "65536"}), "httpPort must be a port"),

@@ -37,7 +37,7 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
             (count(json!({"ratio": 0.005})), "must be of type string"),
             (
                 count(json!({"steps": [{"nodes": 9, "count": 1}, {"nodes": 9, "count": 2}]})),
-                "count.steps: each number of nodes may stand once",
+                "count.steps: each number of nodes may appear only once",
             ),
             (json!({"clusterID": {"pool": "224.0.0.256"}}), pool),
             (json!({"clusterID": {"pool": "fd00::/64"}}), pool),
@@ -48,14 +48,14 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
             (json!({"zoneLabel": "a/b/c"}), zone),
             (
                 json!({"topology": "Zonal", "zoneLabel": ""}),
-                "spec.zoneLabel: topology Zonal needs one",
+                "spec.zoneLabel: required for topology Zonal",
             ),
             (
                 json!({"zoneLabel": "", "count": {"scope": "PerZone"}}),
-                "spec.zoneLabel: count.scope PerZone needs one",
+                "spec.zoneLabel: required for count.scope PerZone",
             ),
             (json!({"topology": "Zonal", "clusterID": {"per": "Set"}}), "use Zone"),
-            (json!({"peersPerClient": 2}), "spec.peersPerClient: belongs to topology Multi"),
+            (json!({"peersPerClient": 2}), "spec.peersPerClient: applies only to topology Multi"),
             (
                 json!({"topology": "Multi", "peersPerClient": 1}),
                 "should be greater than or equal to 2",
@@ -68,21 +68,21 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
             ),
             (
                 transition(json!({"gate": "Wait", "query": "up"})),
-                "transition.query: belongs to gate Prometheus",
+                "transition.query: applies only to gate Prometheus",
             ),
             (transition(json!({"prometheus": "http://x"})), "not a URL"),
             (transition(json!({"maxPerZone": 0})), "should be greater than or equal to 1"),
             (
                 etcd(json!({"type": "etcd"})),
-                "datastore.etcd: needed with, and only with, type etcd",
+                "datastore.etcd: required with type etcd, and allowed only then",
             ),
-            (etcd(json!({"etcd": {"endpoints": ["http://x"]}})), "only with, type etcd"),
+            (etcd(json!({"etcd": {"endpoints": ["http://x"]}})), "required with type etcd"),
             // S5: an author does not choose where a password goes.
             (
                 etcd(json!({
                     "type": "etcd", "etcd": {"endpoints": ["https://x:1"], "secretRef": "s"},
                 })),
-                "datastore.etcd.endpoints: with secretRef the endpoints belong into the Secret too",
+                "datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret too",
             ),
             (etcd(json!({"type": "etcd", "etcd": {}})), "datastore.etcd: needs a secretRef, or"),
             (etcd(json!({"type": "etcd", "etcd": {"endpoints": []}})), "at least 1 items"),
@@ -92,7 +92,7 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
                     "datastore": {"type": "etcd", "etcd": {"endpoints": ["http://x:1"]}},
                     "transition": {"gate": "NodeStatus"},
                 }),
-                "CalicoNodeStatus is not there with datastore etcd",
+                "CalicoNodeStatus does not exist with datastore etcd",
             ),
             (json!({"replicas": 3}), "unknown field"),
             (json!({"topology": "Ring"}), "Unsupported value"),

@@ -55,7 +55,7 @@ pub const RULES: &[(&str, Option<Change>)] = &[
     ("metadata.name: too long", None),
     ("spec: at least one of maxBandwidthPercent", Some(without_measures)),
     (
-        "spec.maxBandwidth: excludes",
+        "spec.maxBandwidth: cannot be set together",
         Some(|spec| {
             spec.insert("maxBandwidth".into(), json!("1G"));
             spec.insert("maxBandwidthPercent".into(), json!("60"));

@@ -73,7 +73,7 @@ impl Etcd {
             (None, [_, ..]) => Source::Spec(spec.endpoints.clone()),
             (Some(name), _) => {
                 return Err(Error::Invalid(format!(
-                    "spec.datastore.etcd.endpoints: with secretRef the endpoints belong into the Secret \
+                    "spec.datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret \
                      {name} too, as its key endpoints: credentials are sent nowhere else"
                 )));
             }

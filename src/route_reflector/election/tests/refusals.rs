@@ -33,7 +33,7 @@ fn whatever_the_nodes_are() {
         ),
         (
             refused(nodes().topology(Topology::Zonal), |r| r.zone_label = "".into()),
-            "spec.zoneLabel: topology Zonal needs one",
+            "spec.zoneLabel: required for topology Zonal",
         ),
         (
             refused(nodes().topology(Topology::Zonal), |r| r.ids.per = Some(IdScope::Set)),
