@@ -1,4 +1,4 @@
-//! `agent`: the processes that run in the pods. Its variables are what the webhook writes into them,
+//! `agent`: the processes that run in the pods. The webhook writes their environment variables,
 //! three of which are the original's.
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -17,16 +17,16 @@ mod reload;
 mod share;
 mod worker;
 
-/// What an agent does.
+/// The processes of an agent.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum AgentCommand {
-    /// Probe the other pods of a NetworkProber, answer their probes, and export what was measured.
+    /// Probe the other pods of a NetworkProber, answer their probes, and export the results.
     Probe(Box<ProbeArgs>),
-    /// Run the streams that a Swarm gives this worker, and say which version of the file it has come up
-    /// to.
+    /// Run the streams that a Swarm assigns to this worker, and report the version of the file that
+    /// it has applied.
     Worker(Box<WorkerArgs>),
-    /// Reload an application when its share of a Swarm changed, and say for it which version of the file
-    /// it has come up to.
+    /// Reload an application when its streams in a Swarm change, and report the version of the file
+    /// that it has applied.
     Reload(Box<ReloadArgs>),
 }
 
@@ -37,10 +37,10 @@ pub(super) struct AgentArgs {
     command: AgentCommand,
 }
 
-/// Where the list of peers comes from.
+/// Source of the list of peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Delivery {
-    /// From the operator, by long polls.
+    /// From the operator, by long polling.
     #[value(name = "Pull")]
     Pull,
     /// From the configuration file.
@@ -65,37 +65,40 @@ pub(super) struct ProbeArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     http_prometheus_port: u16,
 
-    /// The members of the prober, read again when it changes (delivery `ConfigMap`).
+    /// File with the members of the prober, read again when it changes (delivery `ConfigMap`).
     #[arg(long, env = "NET_PROBER_CONFIG_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/config.json")]
     config_file: PathBuf,
 
-    /// Where the list of peers comes from.
+    /// Source of the list of peers.
     #[arg(long, env = "NET_PROBER_DELIVERY", value_name = "DELIVERY")]
     #[arg(value_enum, default_value_t = Delivery::ConfigMap)]
     delivery: Delivery,
 
-    /// Where the operator serves lists; https only (delivery Pull).
+    /// URL at which the operator serves the lists; https only (delivery Pull).
     #[arg(long, env = "NET_PROBER_PINGLIST_URL", value_name = "URL", value_parser = https)]
     #[arg(required_if_eq("delivery", "Pull"))]
     pinglist_url: Option<Url>,
 
-    /// The NetworkProber this agent belongs to (needed by delivery Pull).
+    /// NetworkProber that this agent belongs to (required for delivery Pull).
     #[arg(long, env = "NET_PROBER_PROBER", value_name = "NAMESPACE/NAME", value_parser = prober)]
     #[arg(required_if_eq("delivery", "Pull"))]
     prober: Option<String>,
 
-    /// The certificates that may have signed the operator's, in PEM form, read again when they change.
+    /// PEM file of the CA certificates that verify the operator's certificate, read again when it
+    /// changes.
     #[arg(long, env = "NET_PROBER_CA_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/ca.crt")]
     ca_file: PathBuf,
 
-    /// The token this agent shows to the operator, read again for every request.
+    /// File of the token that authenticates this agent to the operator, read again for every
+    /// request.
     #[arg(long, env = "NET_PROBER_TOKEN_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/token")]
     token_file: PathBuf,
 
-    /// How long a list is good that nobody confirms, then probing stops; ten periods at least.
+    /// How long a list stays valid without confirmation by the operator; then probing stops. At
+    /// least ten polling periods.
     #[arg(long, env = "NET_PROBER_PINGLIST_TTL", value_name = "DURATION")]
     #[arg(default_value = "10m", value_parser = duration)]
     pinglist_ttl: Duration,
@@ -108,26 +111,26 @@ pub(super) struct ProbeArgs {
     #[arg(long, env = "NET_PROBER_POD_NAME", value_name = "NAME", default_value = "")]
     pod_name: String,
 
-    /// Addresses of this pod, with commas between them [default: those of the interfaces].
+    /// Addresses of this pod, separated by commas [default: those of the interfaces].
     #[arg(long, env = "NET_PROBER_POD_IPS", value_name = "ADDRESSES", default_value = "")]
     #[arg(value_parser = addresses, hide_default_value = true)]
     pod_ips: Addresses,
 
-    /// The node this pod runs on.
+    /// Node that this pod runs on.
     #[arg(long, env = "NET_PROBER_NODE", value_name = "NODE", default_value = "")]
     node: String,
 
-    /// How log lines are written.
+    /// Format of log lines.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
     #[arg(value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 
-    /// Which log lines are written: a level, or a filter such as `info,traffic_operator=debug`.
+    /// Level of log lines, or a filter such as `info,traffic_operator=debug`.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
 }
 
-/// Runs an agent until it is told to stop.
+/// Runs an agent until it receives a signal to stop.
 pub(super) fn run(args: AgentArgs) -> anyhow::Result<()> {
     match args.command {
         AgentCommand::Probe(args) => {
@@ -145,8 +148,8 @@ pub(super) fn run(args: AgentArgs) -> anyhow::Result<()> {
     }
 }
 
-/// One thread: agents wait, and each thread costs memory in every pod. Files are read by at most two
-/// more.
+/// A runtime with one thread: agents wait, and each thread costs memory in every pod. Files are
+/// read by at most two more.
 fn block_on(agent: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -188,7 +191,7 @@ impl ProbeArgs {
     }
 }
 
-/// The token goes there.
+/// Accepts only https, because the token is sent there.
 fn https(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     if url.scheme() == "https" { Ok(url) } else { Err("must begin with https://".into()) }
@@ -205,7 +208,7 @@ fn prober(text: &str) -> Result<String, String> {
     }
 }
 
-/// None is allowed: a pod may be started before it has addresses.
+/// An empty list is allowed: a pod may start before it has addresses.
 fn addresses(text: &str) -> Result<Addresses, String> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let parse = |part: &str| part.parse().map_err(|_| format!("{part:?} is no IP address"));

@@ -1,4 +1,4 @@
-//! `backtest`: what would have been judged?
+//! `backtest`: judges a history.
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, ensure};
@@ -28,13 +28,13 @@ pub struct BacktestArgs {
     #[command(flatten)]
     documents: DocumentArgs,
 
-    /// Where history begins: a time before now (-24h), a moment (2026-01-31T12:00:00Z) or Unix
+    /// Start of the history: a time before now (-24h), a timestamp (2026-01-31T12:00:00Z) or Unix
     /// seconds.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     #[arg(default_value = "-24h")]
     from: Moment,
 
-    /// Where it ends.
+    /// End of the history.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     #[arg(default_value = "now")]
     to: Moment,
@@ -43,19 +43,19 @@ pub struct BacktestArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     step: Option<Duration>,
 
-    /// Other thresholds to try, in the unit of the spec's own; comma-separated [default: 50, 75, 90,
-    /// 110 and 125 percent of the spec's own].
+    /// Other thresholds to try, in the unit of the spec's threshold; comma-separated [default: 50,
+    /// 75, 90, 110 and 125 percent of the spec's threshold].
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     thresholds: Vec<f64>,
 
-    /// Write a timeline into this HTML file too; for one document only.
+    /// Also write a timeline to this HTML file; for one document only.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
     #[command(flatten)]
     nodes: NodeArgs,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     output: TableOrJson,
 

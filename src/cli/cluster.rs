@@ -1,4 +1,4 @@
-//! Flags about the cluster, and where in it the operator is.
+//! Flags that select the cluster, and locate the operator in it.
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -8,14 +8,14 @@ use crate::{
     manifests,
 };
 
-/// Which cluster.
+/// The cluster.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterArgs {
-    /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod's service account].
+    /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod's service account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig [default: its current one].
+    /// Context of the kubeconfig [default: the current context].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
@@ -26,23 +26,23 @@ impl ClusterArgs {
     }
 }
 
-/// Where the operator is.
+/// The location of the operator.
 #[derive(Args, Clone, Debug)]
 pub struct OperatorArgs {
-    /// The operator's namespace.
+    /// Namespace of the operator.
     #[arg(long, value_name = "NAMESPACE", default_value = manifests::NAMESPACE)]
     operator_namespace: String,
 
-    /// Name of its Lease, whose holder is the pod that leads.
+    /// Name of the operator's Lease, whose holder is the leading pod.
     #[arg(long, value_name = "NAME", default_value = manifests::NAME)]
     lease_name: String,
 
-    /// Port of its status page, on the loopback of its pod.
+    /// Port of the operator's status page, on the loopback address of its pod.
     #[arg(long, value_name = "PORT", default_value_t = 8082)]
     operator_port: u16,
 
-    /// Address of the leader's status page, for example of a port-forward to it: asked directly and
-    /// not through the API server.
+    /// Address of the leader's status page, for example of a port-forward to it. The command
+    /// connects to it directly instead of through the API server.
     #[arg(long, value_name = "URL")]
     operator_url: Option<String>,
 }
@@ -58,20 +58,20 @@ impl OperatorArgs {
     }
 }
 
-/// How an answer is written, where it is prose.
+/// Format of output that is prose.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TextOrJson {
-    /// For a person.
+    /// For people.
     Text,
-    /// For a program.
+    /// For programs.
     Json,
 }
 
-/// How an answer is written, where it is a table.
+/// Format of output that is a table.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TableOrJson {
-    /// For a person.
+    /// For people.
     Table,
-    /// For a program.
+    /// For programs.
     Json,
 }

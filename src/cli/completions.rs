@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete commands and flags.
+//! `completions`: the script that completes commands and flags in a shell.
 use clap::Args;
 use clap_complete::{Shell, generate};
 
@@ -7,7 +7,7 @@ use super::output;
 /// Flags of `completions`.
 #[derive(Args, Clone, Debug)]
 pub struct CompletionsArgs {
-    /// The shell.
+    /// Shell to print the script for.
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -1,4 +1,4 @@
-//! `doctor`: is everything there that the operator needs?
+//! `doctor`: checks that everything the operator needs is available.
 use std::process::ExitCode;
 
 use clap::Args;
@@ -20,12 +20,12 @@ use crate::{
 /// Flags of `doctor`.
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
-    /// Whose rights to look at, for example
+    /// Account whose permissions to check, for example
     /// system:serviceaccount:traffic-operator-system:traffic-operator [default: your own].
     #[arg(long = "as", value_name = "USER")]
     user: Option<String>,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     output: TableOrJson,
 
@@ -45,7 +45,7 @@ pub struct DoctorArgs {
     operator: OperatorArgs,
 }
 
-/// Looks at everything; fails if anything does not work.
+/// Runs all checks; fails if any of them fails.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let checks = output::block_on(async {
         let kinds = args.kinds.kinds()?;

@@ -9,26 +9,26 @@ use clap::Args;
 
 use crate::{api::TrafficWatch, inspect::spec};
 
-/// The largest file that is read: the API server takes no larger object than 1.5 MiB, and this is
+/// The size limit of a file: the API server accepts no object larger than 1.5 MiB, and this has
 /// room for several.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Which objects.
+/// The objects to read.
 #[derive(Args, Clone, Debug)]
 pub struct DocumentArgs {
-    /// YAML or JSON file with one or more TrafficWatch documents; `-` is standard input.
+    /// YAML or JSON file with one or more TrafficWatch documents; `-` reads standard input.
     #[arg(short, long = "file", value_name = "FILE")]
     file: String,
 }
 
 impl DocumentArgs {
-    /// The objects, checked.
+    /// Reads and checks the objects.
     pub(super) fn read(&self) -> anyhow::Result<Vec<TrafficWatch>> {
         spec::read(&read(&self.file)?).with_context(|| self.file.clone())
     }
 }
 
-/// The text of a file, or of standard input.
+/// Reads a file, or standard input.
 pub(super) fn read(file: &str) -> anyhow::Result<String> {
     let mut text = String::new();
     let source: Box<dyn Read> = if file == "-" {

@@ -1,4 +1,4 @@
-//! `evaluate`: what would be judged now?
+//! `evaluate`: judges once, with current data.
 use clap::Args;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub struct EvaluateArgs {
     #[command(flatten)]
     nodes: NodeArgs,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
     output: TableOrJson,
 
@@ -35,11 +35,11 @@ pub struct EvaluateArgs {
     series: SeriesArgs,
 }
 
-/// Which nodes are judged.
+/// The nodes to judge.
 #[derive(Args, Clone, Debug)]
 pub struct NodeArgs {
-    /// Read the nodes from the API server (names, addresses, labels, capacities), instead of taking
-    /// those that the series speak of. Changes nothing.
+    /// Read the nodes (names, addresses, labels, capacities) from the API server, instead of taking
+    /// those that appear in the series. Changes nothing.
     #[arg(long)]
     cluster: bool,
 

@@ -1,4 +1,4 @@
-//! `explain`: why is it so?
+//! `explain`: shows the reasons for the current state.
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
@@ -25,42 +25,43 @@ pub struct ExplainArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Why a node is fit, unfit, unknown or suppressed, and what would change it.
+    /// Explain why a node is fit, unfit, unknown or suppressed, and which measurement changes that.
     ///
-    /// Reads the Node and every TrafficWatch from the API server, and the judgement of this moment
-    /// from the operator's leader, through the API server. Changes nothing.
+    /// Reads the Node and every TrafficWatch from the API server, and the current judgement from
+    /// the operator's leader, through the API server. Changes nothing.
     Node(NodeArgs),
 
-    /// Which pods of a NetworkProber have an agent, which have none and why, which paths are bad, and which
-    /// nodes are to blame.
+    /// Show which pods of a NetworkProber have an agent, why others have none, which paths are bad,
+    /// and which nodes cause it.
     ///
-    /// Reads the object from the API server, and pods, lists and figures from the operator. Changes
-    /// nothing.
+    /// Reads the object from the API server, and pods, lists and measurements from the operator.
+    /// Changes nothing.
     Prober(ProbingArgs),
 
-    /// Why a pod has no agent; or whom its agent probes, and why its paths are bad.
+    /// Explain why a pod has no agent, or show the peers of its agent and the reasons for bad
+    /// paths.
     ///
-    /// Reads the Pod, its Namespace and every NetworkProber from the API server, and its list and figures
-    /// from the operator. Changes nothing.
+    /// Reads the Pod, its Namespace and every NetworkProber from the API server, and its list and
+    /// measurements from the operator. Changes nothing.
     Pod(ProbingArgs),
 
-    /// Which worker of a Swarm has a stream, since which version, whether it is known to run it, and what it
-    /// waits for.
+    /// Show which worker of a Swarm has a stream, since which version, whether it is known to run
+    /// it, and what the stream waits for.
     ///
-    /// Reads the Swarms, the workload, its pods and the lists from the API server, and what workers
-    /// acknowledged from the operator's leader. Changes nothing.
+    /// Reads the Swarms, the workload, its pods and the lists from the API server, and the
+    /// acknowledgements of workers from the operator's leader. Changes nothing.
     Stream(StreamArgs),
 
-    /// Which streams a worker of a Swarm has, which it has still to stop, and whether it is known to run its
-    /// list.
+    /// Show the streams of a worker of a Swarm, those that it still has to stop, and whether it is
+    /// known to run its list.
     ///
-    /// Reads what `explain stream` reads. Changes nothing.
+    /// Reads the same sources as `explain stream`. Changes nothing.
     Worker(WorkerArgs),
 }
 
 #[derive(Args, Clone, Debug)]
 struct StreamArgs {
-    /// Its id.
+    /// Id of the stream.
     id: String,
 
     #[command(flatten)]
@@ -69,7 +70,7 @@ struct StreamArgs {
 
 #[derive(Args, Clone, Debug)]
 struct WorkerArgs {
-    /// Its name: that of its pod.
+    /// Name of the worker, which is the name of its pod.
     #[arg(value_parser = name)]
     name: String,
 
@@ -79,15 +80,15 @@ struct WorkerArgs {
 
 #[derive(Args, Clone, Debug)]
 struct OfSwarm {
-    /// Only Swarms of this namespace [default: all namespaces].
+    /// Search only the Swarms of this namespace [default: all namespaces].
     #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
     namespace: Option<String>,
 
-    /// Only the Swarm of this name.
+    /// Search only the Swarm with this name.
     #[arg(long, value_name = "NAME", value_parser = name)]
     swarm: Option<String>,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     output: TextOrJson,
 
@@ -106,20 +107,20 @@ impl OfSwarm {
 
 #[derive(Args, Clone, Debug)]
 struct ProbingArgs {
-    /// Its name.
+    /// Name of the object.
     #[arg(value_parser = name)]
     name: String,
 
-    /// Its namespace [default: that of the kubeconfig's context].
+    /// Namespace of the object [default: the namespace of the kubeconfig's context].
     #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
     namespace: Option<String>,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     output: TextOrJson,
 
-    /// The endpoint `default` of these is asked for figures, in place of the operator, where one of them
-    /// is given.
+    /// The endpoints, of which `default` replaces the operator as the source of measurements, if
+    /// one is given.
     #[command(flatten)]
     prometheus: PrometheusArgs,
 
@@ -131,7 +132,7 @@ struct ProbingArgs {
 }
 
 impl ProbingArgs {
-    /// The Prometheus that this command asks itself, if one was named.
+    /// The Prometheus that this command queries directly, if one was given.
     fn asked(&self) -> anyhow::Result<probing::Asked> {
         let PrometheusArgs { prometheus_url, prometheus_config, .. } = &self.prometheus;
         if prometheus_url.is_none() && prometheus_config.is_none() {
@@ -142,7 +143,7 @@ impl ProbingArgs {
     }
 }
 
-/// A name as Kubernetes has them; others would change the path of a request.
+/// Accepts a valid Kubernetes name; any other text would change the path of a request.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if text.is_empty() || text.len() > 253 || !text.chars().all(allowed) {
@@ -153,14 +154,14 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 
 #[derive(Args, Clone, Debug)]
 struct NodeArgs {
-    /// The node.
+    /// Name of the node.
     name: String,
 
-    /// Only this TrafficWatch.
+    /// Show only this TrafficWatch.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced)]
     watch: Option<Namespaced>,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     output: TextOrJson,
 
@@ -186,7 +187,7 @@ fn namespaced(text: &str) -> Result<Namespaced, String> {
     }
 }
 
-/// Explains.
+/// Prints the explanation.
 pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
     match args.what {
         What::Node(args) => node(&args),

@@ -1,10 +1,10 @@
-//! By which name this process was called: its own, or as a plugin of kubectl.
+//! The name by which this process was called: its own, or that of the kubectl plugin.
 use std::{ffi::OsStr, path::Path};
 
-/// kubectl runs an executable of this name for `kubectl traffic …`.
+/// The name of the executable that kubectl runs for `kubectl traffic …`.
 const PLUGIN: &str = "kubectl-traffic";
 
-/// What a person types to get here, for usage and help texts; `None` is the name of the binary.
+/// The command as the user typed it, for usage and help texts; `None` is the name of the binary.
 pub(super) fn typed(program: Option<&OsStr>) -> Option<&'static str> {
     let name = Path::new(program?).file_stem()?;
     (name == PLUGIN).then_some("kubectl traffic")

@@ -1,4 +1,4 @@
-//! Which kinds run.
+//! The flag that selects kinds.
 use clap::Args;
 
 use crate::runtime::kinds::{Choice, Kinds};
@@ -6,8 +6,9 @@ use crate::runtime::kinds::{Choice, Kinds};
 /// The kinds that an operator runs.
 #[derive(Args, Clone, Debug)]
 pub struct KindsArgs {
-    /// The kinds that run: `TrafficWatch,Swarm` only these, `-Swarm` all but this one. May be repeated. What
-    /// serves the others is not started, and their rights are not needed [default: all].
+    /// Kinds to run: `TrafficWatch,Swarm` runs only these, `-Swarm` runs all but this one. May be
+    /// repeated. Controllers of other kinds do not start, and their permissions are not required
+    /// [default: all].
     #[arg(
         long = "kinds",
         env = "TRAFFIC_OPERATOR_KINDS",
@@ -19,7 +20,7 @@ pub struct KindsArgs {
 }
 
 impl KindsArgs {
-    /// The kinds.
+    /// The selected kinds.
     pub(super) fn kinds(&self) -> anyhow::Result<Kinds> {
         Kinds::of(&self.kinds).map_err(anyhow::Error::msg)
     }

@@ -1,4 +1,4 @@
-//! `manifests`: what `deploy/` is generated from.
+//! `manifests`: the sources of the generated files in `deploy/`.
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -13,22 +13,25 @@ pub struct ManifestsArgs {
     #[command(subcommand)]
     of: Option<Of>,
 
-    /// Write the files into this directory instead (`crds/`, `rbac/` and `monitoring/` below it).
+    /// Write the files to this directory (`crds/`, `rbac/` and `monitoring/` below it) instead of
+    /// printing them.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }
 
-/// Of what, if not of the operator itself.
+/// Manifests other than the operator's own.
 #[derive(Clone, Debug, Subcommand)]
 enum Of {
-    /// Print the RouteReflectorSet that does what calico-route-reflector-operator did.
+    /// Print the RouteReflectorSet that replaces an installation of
+    /// calico-route-reflector-operator.
     RouteReflectorSet(FromArgs),
 }
 
 /// Flags of `manifests route-reflector-set`.
 #[derive(Args, Clone, Debug)]
 struct FromArgs {
-    /// Take what the original's variables mean: `ROUTE_REFLECTOR_*`, `DATASTORE_TYPE` and `ETCD_*`.
+    /// Read the settings from the original's environment variables: `ROUTE_REFLECTOR_*`,
+    /// `DATASTORE_TYPE` and `ETCD_*`.
     #[arg(long, required = true)]
     from_env: bool,
 }

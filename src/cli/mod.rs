@@ -1,5 +1,5 @@
-//! The command line; doc comments are the help text. Every flag of `run` is an environment variable
-//! too.
+//! The command line; its doc comments are the help text. Every flag of `run` is an environment
+//! variable too.
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -27,8 +27,9 @@ pub use run::RunArgs;
 
 /// Kubernetes that acts on how its network really behaves.
 ///
-/// Judges nodes by their measured network load in Prometheus, marks them fit or unfit by a label,
-/// and keeps Deployments on the fit ones.
+/// Judges nodes by their network load as measured by Prometheus, labels them as fit or unfit, and
+/// keeps Deployments on the fit ones. Measures the network between pods, assigns streams to
+/// workers, and elects BGP route reflectors.
 #[derive(Debug, Parser)]
 #[command(name = "traffic-operator", version, max_term_width = 100)]
 pub struct Cli {
@@ -40,22 +41,23 @@ pub struct Cli {
 enum Command {
     /// Run the operator.
     Run(Box<RunArgs>),
-    /// Run one of the processes that work in the pods.
+    /// Run one of the processes for pods.
     Agent(agent::AgentArgs),
-    /// Check everything the operator needs, and say how to repair what is missing.
+    /// Check everything that the operator needs, and print how to fix what is missing.
     Doctor(doctor::DoctorArgs),
-    /// Say why something is as it is.
+    /// Explain the current state of a node, pod, prober, stream or worker.
     Explain(explain::ExplainArgs),
-    /// Judge once, by what Prometheus says now: what would a TrafficWatch decide?
+    /// Judge nodes once with current data, as a TrafficWatch does.
     ///
-    /// Reads only; with --cluster the nodes from the API server too.
+    /// Reads from Prometheus only; with --cluster, also reads the nodes from the API server.
+    /// Changes nothing.
     Evaluate(evaluate::EvaluateArgs),
-    /// Judge a history, step by step: what would a TrafficWatch have decided, and with other
-    /// thresholds?
+    /// Judge the past step by step, as a TrafficWatch does, and compare thresholds.
     ///
-    /// Reads only; with --cluster the nodes from the API server too, as they are now.
+    /// Reads from Prometheus only; with --cluster, also reads the current nodes from the API
+    /// server. Changes nothing.
     Backtest(backtest::BacktestArgs),
-    /// Say what would be done, step by step, before anything is.
+    /// Print the steps that the operator takes for an object, without taking them.
     Plan(plan::PlanArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
     Manifests(manifests::ManifestsArgs),
@@ -64,11 +66,11 @@ enum Command {
 }
 
 impl Cli {
-    /// Reads the arguments, the program's name among them: called as `kubectl-traffic` it is the
-    /// plugin `kubectl traffic`, and says so in its texts.
+    /// Parses the arguments, including the program's name: called as `kubectl-traffic`, it is the
+    /// plugin `kubectl traffic`, and its texts use that name.
     ///
     /// # Errors
-    /// What clap says of wrong arguments; `--help` and `--version` among it.
+    /// When clap refuses the arguments, or prints `--help` or `--version`.
     pub fn of(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let args: Vec<_> = args.into_iter().collect();
         let mut command = Self::command();
@@ -79,7 +81,7 @@ impl Cli {
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
-    /// Does what was asked; errors are printed, with their causes.
+    /// Runs the command; prints errors with their causes.
     #[must_use]
     pub fn execute(self) -> ExitCode {
         let done = |()| ExitCode::SUCCESS;

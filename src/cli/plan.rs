@@ -1,4 +1,4 @@
-//! `plan`: what would be done?
+//! `plan`: prints the steps that the operator takes, without taking them.
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
@@ -22,34 +22,34 @@ pub struct PlanArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Which nodes would reflect routes, every step there, and what each would cost.
+    /// Print the nodes that will reflect routes, every step on the way, and the cost of each.
     ///
-    /// Reads nodes, pods and Calico's objects from the API server (or Calico's etcd) and walks the
-    /// whole way on paper: who would lose whose routes, now, at each step and with any one reflector
-    /// down; how many paths tables would hold. Changes nothing. Ends with 1 if the way is
+    /// Reads nodes, pods and Calico's objects from the API server (or Calico's etcd) and simulates
+    /// all steps: which nodes lose which routes, now, at each step and with any single reflector
+    /// down, and how many paths the routing tables hold. Changes nothing. Exits with 1 if a step is
     /// refused.
     RouteReflectorSet(ReflectorArgs),
 
-    /// Which streams would move from which worker to which and why, whose pods would be restarted, and
-    /// which streams would have no worker.
+    /// Print which streams will move between workers and why, which pods will restart, and which
+    /// streams will have no worker.
     ///
-    /// Reads the Swarm, its workload, its pods and the lists from the API server, and what workers
-    /// acknowledged from the operator's leader, and goes the whole way on paper by the operator's own
-    /// code. Changes nothing. Ends with 1 if the operator would not come to Ready.
+    /// Reads the Swarm, its workload, its pods and the lists from the API server, and the
+    /// acknowledgements of workers from the operator's leader, and simulates all steps with the
+    /// operator's own code. Changes nothing. Exits with 1 if the Swarm does not become Ready.
     Swarm(SwarmArgs),
 }
 
 #[derive(Args, Clone, Debug)]
 struct SwarmArgs {
-    /// YAML or JSON file with one or more Swarm documents; `-` is standard input.
+    /// YAML or JSON file with one or more Swarm documents; `-` reads standard input.
     #[arg(short, long = "file", value_name = "FILE")]
     file: String,
 
-    /// The namespace of documents that name none [default: that of the kubeconfig's context].
+    /// Namespace of documents without one [default: the namespace of the kubeconfig's context].
     #[arg(short, long, value_name = "NAMESPACE", value_parser = super::explain::name)]
     namespace: Option<String>,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     output: TextOrJson,
 
@@ -62,15 +62,15 @@ struct SwarmArgs {
 
 #[derive(Args, Clone, Debug)]
 struct ReflectorArgs {
-    /// YAML or JSON file with one or more RouteReflectorSet documents; `-` is standard input.
+    /// YAML or JSON file with one or more RouteReflectorSet documents; `-` reads standard input.
     #[arg(short, long = "file", value_name = "FILE")]
     file: String,
 
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     output: TextOrJson,
 
-    /// The operator's namespace, where the Secret of datastore.etcd is.
+    /// Namespace of the operator, which contains the Secret of datastore.etcd.
     #[arg(long, value_name = "NAMESPACE", default_value = manifests::NAMESPACE)]
     operator_namespace: String,
 
@@ -78,7 +78,7 @@ struct ReflectorArgs {
     cluster: ClusterArgs,
 }
 
-/// Plans.
+/// Prints the plan.
 pub(super) fn run(args: PlanArgs) -> anyhow::Result<()> {
     match args.what {
         What::RouteReflectorSet(args) => reflectors(&args),

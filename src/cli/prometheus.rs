@@ -1,4 +1,4 @@
-//! The flags that say where Prometheus is: those of every command that asks it.
+//! The flags that locate Prometheus, shared by every command that queries it.
 use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::Args;
@@ -6,13 +6,13 @@ use clap::Args;
 use super::values::duration;
 use crate::prometheus::EndpointsConfig;
 
-/// Not a doc comment, because there a URL would be a link; and not a default of clap, because then
-/// nobody could tell whether it was given.
-const URL_HELP: &str = "Base URL of Prometheus (or of anything with its HTTP API): the endpoint \
-    `default`, unless --prometheus-config has one of that name \
+/// Help text of `--prometheus-url`. A doc comment would turn the URL into a link, and a default of
+/// clap would hide whether the flag was given.
+const URL_HELP: &str = "Base URL of Prometheus, or of a server with the same HTTP API: the endpoint \
+    `default`, unless --prometheus-config contains one of that name \
     [default: http://prometheus-k8s.monitoring.svc:9090]";
 
-/// Where Prometheus is.
+/// The Prometheus endpoints.
 #[derive(Args, Clone)]
 pub struct PrometheusArgs {
     /// Base URL of Prometheus: the endpoint `default`, unless the file has one.
@@ -21,22 +21,22 @@ pub struct PrometheusArgs {
     #[arg(hide_env_values = true)]
     pub prometheus_url: Option<String>,
 
-    /// YAML file of named endpoints with their credentials, TLS, headers and parameters; described
-    /// in docs/prometheus.md.
+    /// YAML file of named endpoints with their credentials, TLS settings, headers and parameters;
+    /// docs/prometheus.md describes it.
     #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_CONFIG", value_name = "FILE")]
     pub prometheus_config: Option<PathBuf>,
 
-    /// The longest that one request to Prometheus may take, where the file says nothing else.
+    /// Timeout of one request to Prometheus, unless the file sets another.
     #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "10s", value_parser = duration)]
     pub prometheus_timeout: Duration,
 }
 
 impl PrometheusArgs {
-    /// The endpoints, read and checked.
+    /// Reads and checks the endpoints.
     ///
     /// # Errors
-    /// When a flag or the file says something impossible.
+    /// When a flag or the file contains an invalid value.
     pub fn endpoints(&self) -> anyhow::Result<EndpointsConfig> {
         let url = self.prometheus_url.as_deref();
         EndpointsConfig::load(self.prometheus_config.as_deref(), url, self.prometheus_timeout)

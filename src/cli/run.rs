@@ -22,65 +22,65 @@ use crate::{
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// Which part of the operator this process is: controller writes and leads, webhook answers the API
-    /// server and the agents and writes nothing, all does both.
+    /// Part of the operator that this process runs: controller is the part that writes and elects a
+    /// leader, webhook answers the API server and the agents and writes nothing, all is both.
     #[arg(long, env = "TRAFFIC_OPERATOR_COMPONENT", value_name = "COMPONENT")]
     #[arg(value_enum, default_value_t)]
     pub component: Component,
 
-    /// Which kinds run.
+    /// The kinds to run.
     #[command(flatten)]
     pub kinds: KindsArgs,
 
-    /// Where Prometheus is.
+    /// The Prometheus endpoints.
     #[command(flatten)]
     pub prometheus: PrometheusArgs,
 
-    /// Whose series are believed, and how they name nodes.
+    /// The series that are accepted, and how they name nodes.
     #[command(flatten)]
     pub series: SeriesArgs,
 
-    /// Label matchers of the series of bird_exporter that the gate of a RouteReflectorSet believes; empty:
-    /// those of every job.
+    /// Label matchers of the bird_exporter series that the gate of a RouteReflectorSet accepts;
+    /// empty accepts those of every job.
     #[arg(long, env = "TRAFFIC_OPERATOR_BIRD_EXPORTER_SELECTOR", value_name = "MATCHERS")]
     #[arg(default_value = BIRD_EXPORTER)]
     pub bird_exporter_selector: Matchers,
 
-    /// Whether custom resources may bring PromQL of their own (spec.query, spec.criteria). Whoever may
-    /// create them can then read everything that the endpoint's credentials can.
+    /// Allow custom resources to contain PromQL queries (spec.query, spec.criteria). Everyone who may
+    /// create such an object can then read all data that the endpoint's credentials can read.
     #[arg(long, env = "TRAFFIC_OPERATOR_OWN_QUERIES", value_name = "BOOL")]
     #[arg(default_value_t = true, action = clap::ArgAction::Set)]
     pub own_queries: bool,
 
-    /// How many nodes may be marked unfit, whichever objects of kind TrafficWatch mark them: a number, or
-    /// a percentage of the nodes that can take ordinary pods. Marks that are there stay, unless it is 0.
+    /// Maximum number of nodes that all TrafficWatches together may mark as unfit: a number, or a
+    /// percentage of the nodes that can take ordinary pods. Existing marks stay, unless it is 0.
     #[arg(long, env = "TRAFFIC_OPERATOR_MAX_UNFIT", value_name = "NUMBER|PERCENT")]
     #[arg(default_value_t = ceiling::DEFAULT)]
     pub max_unfit: Share,
 
-    /// Where /metrics is served.
+    /// Address of /metrics.
     #[arg(long, env = "TRAFFIC_OPERATOR_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:8080")]
     pub admin_address: SocketAddr,
 
-    /// Whether /metrics is served over TLS, to those only whom the API server lets get the nonResourceURL
-    /// /metrics. If false, --admin-address serves metrics, probes and status page to everybody in plain HTTP.
+    /// Serve /metrics over TLS, and only to clients that may get the nonResourceURL /metrics. If
+    /// false, --admin-address serves metrics, probes and the status page to everyone in plain HTTP.
     #[arg(long, env = "TRAFFIC_OPERATOR_METRICS_AUTH", value_name = "BOOL")]
     #[arg(default_value_t = true, action = clap::ArgAction::Set)]
     pub metrics_auth: bool,
 
-    /// Where /livez and /readyz are served.
+    /// Address of /livez and /readyz.
     #[arg(long, env = "TRAFFIC_OPERATOR_PROBE_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:8081")]
     pub probe_address: SocketAddr,
 
-    /// Where the status page is served, in plain HTTP to everybody who reaches it: on loopback those who
-    /// may port-forward to the pod.
+    /// Address of the status page, served in plain HTTP to everyone who can reach it. On loopback,
+    /// these are the users who may port-forward to the pod.
     #[arg(long, env = "TRAFFIC_OPERATOR_PAGE_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "127.0.0.1:8082")]
     pub page_address: SocketAddr,
 
-    /// Namespace of the Lease that elects the writing replica.
+    /// Namespace of the Lease that elects the leader.
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     #[arg(default_value = manifests::NAMESPACE)]
     pub lease_namespace: String,
@@ -90,65 +90,65 @@ pub struct RunArgs {
     #[arg(default_value = manifests::NAME)]
     pub lease_name: String,
 
-    /// How long the Lease stands without renewal: the longest time without a writer after one was
-    /// killed; at least 5s.
+    /// Time for which the Lease is valid without renewal, which is the longest time without a
+    /// leader after one was killed. At least 5s.
     #[arg(long, env = "TRAFFIC_OPERATOR_LEASE_DURATION", value_name = "DURATION")]
     #[arg(default_value = "15s", value_parser = lease_duration)]
     pub lease_duration: Duration,
 
-    /// Who this replica is in the Lease; must differ between replicas [default: host name and
+    /// Identity of this replica in the Lease; must differ between replicas [default: host name and
     /// process ID].
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
 
-    /// Where the webhook is served, over TLS.
+    /// Address of the webhook, over TLS.
     #[arg(long, env = "TRAFFIC_OPERATOR_WEBHOOK_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:9443")]
     pub webhook_address: SocketAddr,
 
-    /// Where the API server reaches it, for an operator that runs outside of the cluster
+    /// URL at which the API server reaches the webhook, for an operator outside the cluster
     /// [default: the Service traffic-operator-webhook].
     #[arg(long, env = "TRAFFIC_OPERATOR_WEBHOOK_URL", value_name = "URL", value_parser = https_url)]
     pub webhook_url: Option<Url>,
 
-    /// Where agents get their pinglists, over TLS.
+    /// Address at which agents get their lists of peers, over TLS.
     #[arg(long, env = "TRAFFIC_OPERATOR_PINGLIST_ADDRESS", value_name = "ADDRESS:PORT")]
     #[arg(default_value = "0.0.0.0:9444")]
     pub pinglist_address: SocketAddr,
 
-    /// Where agents reach them, for an operator that runs outside of the cluster [default: with
+    /// URL at which agents get their lists, for an operator outside the cluster [default: with
     /// --webhook-url its host and the port of --pinglist-address, else the Service
     /// traffic-operator-pinglists].
     #[arg(long, env = "TRAFFIC_OPERATOR_PINGLIST_URL", value_name = "URL", value_parser = https_url)]
     pub pinglist_url: Option<Url>,
 
-    /// The image of agents whose NetworkProber names none [default: that of this operator's own pod].
+    /// Image of agents whose NetworkProber names none [default: the image of this operator's pod].
     #[arg(long, env = "TRAFFIC_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
-    /// How long the webhook's authority is valid; another takes its place after two thirds of it. At
-    /// least 1m, and at least three halves of the certificate's.
+    /// Lifetime of the webhook's CA certificate, which is replaced after two thirds of it. At least
+    /// 1m, and at least one and a half times the lifetime of the webhook's certificate.
     #[arg(long, env = "TRAFFIC_OPERATOR_AUTHORITY_LIFETIME", value_name = "DURATION")]
     #[arg(default_value = "365d", value_parser = lifetime)]
     pub authority_lifetime: Duration,
 
-    /// How long the webhook's certificate is valid; another takes its place after two thirds of it. At
-    /// least 1m.
+    /// Lifetime of the webhook's certificate, which is replaced after two thirds of it. At least
+    /// 1m.
     #[arg(long, env = "TRAFFIC_OPERATOR_CERTIFICATE_LIFETIME", value_name = "DURATION")]
     #[arg(default_value = "90d", value_parser = lifetime)]
     pub certificate_lifetime: Duration,
 
-    /// How log lines are written.
+    /// Format of log lines.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
     #[arg(value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// Which log lines are written: a level, or a filter such as `info,traffic_operator=debug`.
+    /// Level of log lines, or a filter such as `info,traffic_operator=debug`.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
     pub log: String,
 }
 
-/// Runs the operator until it is told to stop.
+/// Runs the operator until it receives a signal to stop.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     runtime::log::init(args.log_format, &args.log)?;
     // Passes wait for the network; two threads serve 5,000 nodes with room to spare, and each

@@ -1,29 +1,28 @@
-//! The flags that say whose series are believed, and how they name nodes: those of every command that
-//! reads them.
+//! The flags that select series and map them to nodes, shared by every command that reads series.
 use clap::Args;
 
 use super::values::label_name;
 use crate::prometheus::{Exporters, exporters::NODE_EXPORTER, promql::Matchers};
 
-/// How series name nodes.
+/// The mapping of series to nodes.
 #[derive(Args, Clone, Debug)]
 pub struct SeriesArgs {
-    /// Labels of the node exporter's series that may name the node, tried in this order before
-    /// `instance`; comma-separated.
+    /// Labels of the node exporter's series that may contain the node's name, tried in this order
+    /// before `instance`; comma-separated.
     #[arg(long = "node-label", env = "TRAFFIC_OPERATOR_NODE_LABEL", value_name = "LABELS")]
     #[arg(value_delimiter = ',', default_value = "node,nodename,kubernetes_node")]
     #[arg(value_parser = label_name)]
     pub node_labels: Vec<String>,
 
-    /// Label matchers of the series of the node exporter that the built-in measurement believes; empty:
-    /// those of every job.
+    /// Label matchers of the node exporter series that the built-in measurement accepts; empty
+    /// accepts those of every job.
     #[arg(long, env = "TRAFFIC_OPERATOR_NODE_EXPORTER_SELECTOR", value_name = "MATCHERS")]
     #[arg(default_value = NODE_EXPORTER)]
     pub node_exporter_selector: Matchers,
 }
 
 impl SeriesArgs {
-    /// What is believed of node exporters; of others everything.
+    /// The node exporters that are accepted; other exporters are not restricted.
     #[must_use]
     pub fn exporters(&self) -> Exporters {
         Exporters {

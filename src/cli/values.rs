@@ -1,21 +1,22 @@
-//! How the values of flags are read; an error says what would be right.
+//! Parsers of flag values; each error describes a valid value.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// A duration that is more than none.
+/// Parses a duration greater than zero.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration.is_zero() { Err("must be more than zero".into()) } else { Ok(duration) }
 }
 
-/// How long a certificate lives: a minute is long enough for every replica to read the next one.
+/// Parses the lifetime of a certificate: a minute is long enough for every replica to read the next
+/// one.
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration < Duration::from_mins(1) { Err("must be at least 1m".into()) } else { Ok(duration) }
 }
 
-/// The API server speaks TLS to webhooks, and nothing else.
+/// Accepts only https, because the API server calls webhooks only over TLS.
 pub(super) fn https_url(text: &str) -> Result<reqwest::Url, String> {
     let url = reqwest::Url::parse(text).map_err(|error| error.to_string())?;
     if url.scheme() == "https" && url.host_str().is_some() && url.path() == "/" {
@@ -25,7 +26,8 @@ pub(super) fn https_url(text: &str) -> Result<reqwest::Url, String> {
     }
 }
 
-/// Whole seconds, because that is what a Lease can say; five, because a renewal may take one.
+/// Parses a lease duration: whole seconds, the unit of a Lease; at least five, because a renewal
+/// may take one.
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration < Duration::from_secs(5) || duration.subsec_nanos() != 0 {
@@ -34,19 +36,19 @@ pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// A label name enters the text of a query, so it must be one.
+/// Accepts a valid label name, because it becomes part of the text of a query.
 pub(super) fn label_name(text: &str) -> Result<String, String> {
     let ok = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if ok { Ok(text.to_owned()) } else { Err("must match [a-zA-Z_][a-zA-Z0-9_]*".into()) }
 }
 
-/// A point in time, as it was written.
+/// A point in time as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// That long before now; zero is now.
+    /// A time before now; zero is now.
     Before(Duration),
-    /// At this millisecond since the Unix epoch.
+    /// A time in milliseconds since the Unix epoch.
     At(i64),
 }
 
@@ -62,7 +64,7 @@ impl Moment {
     }
 }
 
-/// `now`, `-24h`, a date with a time, or Unix seconds.
+/// Parses `now`, `-24h`, a date with a time, or Unix seconds.
 pub(super) fn moment(text: &str) -> Result<Moment, String> {
     if text == "now" {
         return Ok(Moment::Before(Duration::ZERO));

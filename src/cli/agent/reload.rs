@@ -17,12 +17,12 @@ pub(in crate::cli) struct ReloadArgs {
     #[command(flatten)]
     pub(super) share: ShareArgs,
 
-    /// Reload the application by POST to this address: 2xx says that it runs by the file.
+    /// Reload the application by POST to this URL; a 2xx response confirms that it runs the file.
     #[arg(long, env = "SWARM_RELOAD_URL", value_name = "URL", value_parser = http)]
     #[arg(required_unless_present = "signal", conflicts_with = "signal")]
     url: Option<Url>,
 
-    /// How long the answer may take.
+    /// Timeout of that request.
     #[arg(long, env = "SWARM_RELOAD_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "30s", value_parser = duration)]
     timeout: Duration,
@@ -32,12 +32,12 @@ pub(in crate::cli) struct ReloadArgs {
     #[arg(requires = "process")]
     signal: Option<Signal>,
 
-    /// The name of the application's process, or of its program file.
+    /// Name of the application's process, or of its executable.
     #[arg(long, env = "SWARM_RELOAD_PROCESS", value_name = "NAME")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     process: Option<String>,
 
-    /// How long the application needs to follow a signal: nobody answers one.
+    /// Time that the application needs to apply the file after a signal, which has no response.
     #[arg(long, env = "SWARM_RELOAD_SETTLE", value_name = "DURATION")]
     #[arg(default_value = "1s", value_parser = duration)]
     settle: Duration,
@@ -66,7 +66,7 @@ impl ReloadArgs {
     }
 }
 
-/// Those by which programs are told to read their files again; the others end them.
+/// Accepts only the signals by which programs read their files again; the others end them.
 fn signal(text: &str) -> Result<Signal, String> {
     match text.to_ascii_uppercase().trim_start_matches("SIG") {
         "HUP" => Ok(Signal::SIGHUP),

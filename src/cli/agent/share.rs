@@ -1,4 +1,4 @@
-//! The flags of whoever reads a worker's share of a Swarm; the variables without a prefix are the
+//! The flags that locate a worker's streams in a Swarm; the variables without a prefix are the
 //! original's.
 use std::path::PathBuf;
 
@@ -12,25 +12,26 @@ use crate::{
     runtime::log::{self, LogFormat},
 };
 
-/// Flags that `agent worker` and `agent reload` have in common.
+/// Flags that `agent worker` and `agent reload` share.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ShareArgs {
     /// Directory of the file, where the `ConfigMap` is mounted.
     #[arg(long, env = "CONFIG_PATH", value_name = "DIRECTORY", default_value = "/app/config")]
     config_path: PathBuf,
 
-    /// Name of the file: the key in the `ConfigMap`.
+    /// Name of the file, which is the key in the `ConfigMap`.
     #[arg(long, env = "SWARM_CONFIG_KEY", value_name = "KEY", default_value = "config.yml")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     config_key: String,
 
-    /// Among how many `ConfigMap`s the file is divided (`configMap.files` of the Swarm): above 1 the file is
-    /// DIRECTORY/part-N/KEY, where N is CRC-32 of our name modulo this number.
+    /// Number of `ConfigMap`s over which the file is divided (`configMap.files` of the Swarm).
+    /// Above 1, the file is DIRECTORY/part-N/KEY, where N is the CRC-32 of this worker's name
+    /// modulo this number.
     #[arg(long, env = "SWARM_CONFIG_FILES", value_name = "NUMBER", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=32))]
     config_files: u32,
 
-    /// Which entry of the file is ours: the name of the pod.
+    /// Name of this worker in the file, which is the name of the pod.
     #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "swarm-worker-0")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(super) hostname: String,
@@ -40,17 +41,17 @@ pub(super) struct ShareArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) http_port: u16,
 
-    /// Which pod of this name it is, as `metadata.uid` says: what it says of itself is signed for this pod
-    /// and no other [default: not known, nothing is signed].
+    /// UID of this pod (`metadata.uid`), for which its answers are signed [default: unknown,
+    /// answers are not signed].
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub(super) pod_uid: Option<String>,
 
-    /// How log lines are written.
+    /// Format of log lines.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
     #[arg(value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 
-    /// Which log lines are written: a level, or a filter such as `info,traffic_operator=debug`.
+    /// Level of log lines, or a filter such as `info,traffic_operator=debug`.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
 }
@@ -63,7 +64,7 @@ impl ShareArgs {
         }
     }
 
-    /// Which part of a divided file is ours, and of how many.
+    /// The index of this worker's part of a divided file, and the number of parts.
     pub(super) fn part(&self) -> Option<(u32, u32)> {
         let files = self.config_files;
         (files > 1).then(|| (part::of(&self.hostname, files), files))
@@ -79,7 +80,7 @@ impl ShareArgs {
     }
 }
 
-/// What is posted there is no secret, and who answers is near.
+/// Accepts http as well: the posted data is not secret, and the server is close.
 pub(super) fn http(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     let good = url.scheme() == "http" && url.has_host();

@@ -19,23 +19,23 @@ pub(in crate::cli) struct WorkerArgs {
     #[command(flatten)]
     pub(super) share: ShareArgs,
 
-    /// Let each stream report that it runs, by POST to this address, and do nothing else.
+    /// Report for each stream that it runs, by POST to this URL, instead of running a command.
     #[arg(long, env = "SWARM_REPORT_URL", value_name = "URL", value_parser = http)]
     #[arg(conflicts_with = "command")]
     report: Option<Url>,
 
-    /// How often it reports.
+    /// Interval between reports.
     #[arg(long, env = "SWARM_REPORT_INTERVAL", value_name = "DURATION")]
     #[arg(default_value = "200ms", value_parser = duration)]
     report_interval: Duration,
 
-    /// How long a stream's process may take to end after SIGTERM; then it is killed.
+    /// Time for a stream's process to end after SIGTERM; then it is killed.
     #[arg(long, env = "SWARM_STOP_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "5s", value_parser = duration)]
     stop_timeout: Duration,
 
-    /// What runs for each stream: `{}` in an argument is the stream; `STREAM`, `SWARM_WORKER` and
-    /// `SWARM_EPOCH` are in the environment.
+    /// Command to run for each stream. `{}` in an argument is replaced by the stream; `STREAM`,
+    /// `SWARM_WORKER` and `SWARM_EPOCH` are in the environment.
     #[arg(last = true, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     command: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl WorkerArgs {
     }
 }
 
-/// Another one at each start.
+/// A random id, different at each start.
 fn some_id() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
