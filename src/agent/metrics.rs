@@ -369,23 +369,35 @@ impl Inner {
         r.register_collector(Box::new(Process));
         r.register("rtt_seconds", "Round-trip time of answered probes", self.rtt.clone());
         r.register("probes", "Probes by result; each ends in exactly one", self.probes.clone());
-        r.register("udp_duplicates", "Echoes that came again", self.duplicates.clone());
-        r.register("udp_reordered", "Echoes that came after a later one", self.reordered.clone());
+        r.register(
+            "udp_duplicates",
+            "UDP echoes that arrived more than once",
+            self.duplicates.clone(),
+        );
+        r.register(
+            "udp_reordered",
+            "UDP echoes that arrived after a later one",
+            self.reordered.clone(),
+        );
         let help = "The kernel's smoothed round-trip time of the last answered TCP probe";
         r.register("tcp_srtt_seconds", help, self.srtt.clone());
-        let help = "How long after its time a probe could begin";
+        let help = "Delay between the scheduled and the actual start of a probe";
         r.register("scheduling_delay_seconds", help, self.delay.clone());
         let skipped = Family::<Why, Counter>::default();
         self.starved = skipped.get_or_create_owned(&Why { reason: "starved" });
         self.busy = skipped.get_or_create_owned(&Why { reason: "busy" });
         self.local = skipped.get_or_create_owned(&Why { reason: "local" });
-        r.register("skipped_probes", "Slots without a result, and why", skipped);
+        r.register("skipped_probes", "Scheduled probes that were skipped, by reason", skipped);
         r.register("peers", "Peers that are probed", self.peers.clone());
         let help = "Addresses that probed this agent within the last three periods";
         r.register("incoming_peers", help, self.incoming.clone());
-        let help = "Time since the list of peers was last known to be right";
+        let help = "Time since the list of peers was last confirmed";
         r.register("pinglist_age_seconds", help, self.age.clone());
-        r.register("pinglist_refreshes", "Looks for a new list", self.refreshes.clone());
+        r.register(
+            "pinglist_refreshes",
+            "Refreshes of the list of peers by result",
+            self.refreshes.clone(),
+        );
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         r.register("build", "The version of this agent", version);
         let help = "Histogram of inter-Pod HTTP probe latencies";

@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::state::ClusterState;
 
-/// What the leader tells of each `NetworkProber`.
+/// The leader's metrics of each `NetworkProber`.
 pub struct Gauges(pub ClusterState);
 
 impl fmt::Debug for Gauges {
@@ -74,7 +74,7 @@ impl Collector for Gauges {
         let estimated: Vec<_> = estimated.iter().map(|(l, count)| (&l[..], *count)).collect();
         family(
             "traffic_operator_networkprober_estimated_series",
-            "About how many time series the agents of a NetworkProber export",
+            "Estimated number of time series that the agents of a NetworkProber export",
             &estimated,
         )
     }

@@ -224,7 +224,7 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
             expr: starved(job),
             // Longer than what a node does when many pods start at once.
             wait: "10m",
-            summary: format!("Agents of NetworkProber {prober} lack processor time."),
+            summary: format!("Agents of NetworkProber {prober} lack CPU time."),
             description: format!(
                 "For 10 minutes agents of NetworkProber {prober} have skipped more than every twentieth probe, \
                  because they were not scheduled in time (agents now: {{{{ $value }}}}). What they measure is not the \
@@ -248,9 +248,9 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
             name: "NetworkProberSilent",
             expr: silent(job, pace.period),
             wait: "10m",
-            summary: format!("Agents of NetworkProber {prober} probe nobody."),
+            summary: format!("Agents of NetworkProber {prober} probe no peer."),
             description: format!(
-                "For 10 minutes agents of NetworkProber {prober} have been scraped and have probed nobody, although \
+                "For 10 minutes agents of NetworkProber {prober} have been scraped and have probed no peer, although \
                  they should (agents now: {{{{ $value }}}}). Their nodes are measured less, or not at all."
             ),
         },

@@ -14,7 +14,7 @@ use super::{
     plan::seconds,
 };
 
-/// What the leader tells of each `RouteReflectorSet`.
+/// The leader's metrics of each `RouteReflectorSet`.
 pub struct Gauges(pub Memories);
 
 impl fmt::Debug for Gauges {
@@ -54,7 +54,7 @@ const GAUGES: [Gauge; 10] = [
     ),
     (
         "traffic_operator_routereflector_desired",
-        "Reflectors that there are to be, by zone",
+        "Number of reflectors that the set should have, by zone",
         |figures, _| {
             let desired = figures.desired.iter();
             desired.map(|(zone, number)| (vec![("zone", &**zone)], count(*number))).collect()
@@ -67,7 +67,7 @@ const GAUGES: [Gauge; 10] = [
     ),
     (
         "traffic_operator_routereflector_routes_missing",
-        "Ordered pairs of nodes of which the first has no route of the second, by the sessions that are configured: now, and with the one reflector down that costs most",
+        "Ordered pairs of nodes in which the first has no route to the second, by the configured sessions: now, and with the most important reflector down",
         |figures, _| {
             vec![
                 (vec![("down", "none")], large(figures.missing)),
@@ -87,7 +87,7 @@ const GAUGES: [Gauge; 10] = [
     ),
     (
         "traffic_operator_routereflector_foreign_bgppeers",
-        "BGPPeers that are not ours",
+        "BGPPeers of other owners",
         |figures, _| vec![(vec![], count(figures.foreign))],
     ),
     (
@@ -97,12 +97,12 @@ const GAUGES: [Gauge; 10] = [
     ),
     (
         "traffic_operator_routereflector_steps_left",
-        "Steps that are left to be done",
+        "Steps that are left until the set has converged",
         |figures, _| vec![(vec![], count(figures.steps_left))],
     ),
     (
         "traffic_operator_routereflector_waiting_seconds",
-        "For how long the next step has been waiting for its sessions",
+        "Time for which the next step has been waiting for its sessions",
         |figures, now| {
             let waited = figures.waiting_since.map_or(0.0, |since| (now - seconds(since)).max(0.0));
             vec![(vec![], waited)]
@@ -143,7 +143,7 @@ impl Collector for Gauges {
         counter(
             &mut encoder,
             "traffic_operator_routereflector_transitions",
-            "Steps that were taken, by kind and result",
+            "Steps by kind and result",
             &|counters| {
                 let steps = counters.steps.iter();
                 let series = steps.map(|((kind, result), number)| {
@@ -155,7 +155,7 @@ impl Collector for Gauges {
         counter(
             &mut encoder,
             "traffic_operator_routereflector_plan_oracle_failures",
-            "Plans that were refused because they would have cost routes or made too many paths",
+            "Plans that were refused because they would lose routes or create too many paths",
             &|counters| vec![(vec![], counters.refusals)],
         )
     }

@@ -10,7 +10,7 @@ use prometheus_client::{
 
 use super::memory::Memories;
 
-/// What the leader tells of each `Swarm`.
+/// The leader's metrics of each `Swarm`.
 pub struct Gauges(pub Memories);
 
 impl fmt::Debug for Gauges {
@@ -74,7 +74,7 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_duplicate_owners",
-            "Streams that two workers say they run",
+            "Streams that two workers report to run",
             &|snapshot| vec![(vec![], count(snapshot.duplicates.len()))],
         )?;
         gauge(
@@ -97,13 +97,13 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_epoch",
-            "The version of the file with the shares",
+            "Version of the file with the lists of streams",
             &|snapshot| vec![(vec![], epoch(snapshot.epoch))],
         )?;
         gauge(
             &mut encoder,
             "traffic_operator_swarm_worker_acked_epoch",
-            "The version that a worker has acknowledged",
+            "Version that a worker has acknowledged",
             &|snapshot| {
                 let each = snapshot.workers.iter();
                 let each =
@@ -114,13 +114,13 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_worker_load_ratio",
-            "How many times the mean the heaviest worker carries",
+            "Weight of the heaviest worker divided by the mean",
             &|snapshot| vec![(vec![], snapshot.ratio)],
         )?;
         gauge(
             &mut encoder,
             "traffic_operator_swarm_oldest_release_seconds",
-            "For how long a worker has been waited for to let go of a stream",
+            "Longest time for which a worker has not confirmed that it released a stream",
             &|snapshot| {
                 let oldest = snapshot.releasing.iter().map(|(.., since)| *since).min();
                 let age = oldest.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
@@ -138,7 +138,7 @@ impl Gauges {
             ("traffic_operator_swarm_moves", "Streams that left a worker", "reason"),
             (
                 "traffic_operator_swarm_refreshes",
-                "Pods of workers that were evicted, reloaded, or whose eviction was refused",
+                "Refreshes of workers: evicted, reloaded, or refused evictions",
                 "action",
             ),
         ] {
@@ -155,7 +155,7 @@ impl Gauges {
         }
         let mut family = encoder.encode_descriptor(
             "traffic_operator_swarm_stream_unowned_seconds",
-            "From when nobody had a stream any more until its new worker acknowledged it",
+            "Time from when no worker had a stream until its new worker acknowledged it",
             None,
             MetricType::Histogram,
         )?;

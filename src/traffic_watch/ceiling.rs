@@ -137,7 +137,7 @@ impl Collector for Gauges {
             ),
             (
                 "traffic_operator_unfit_nodes_limit",
-                "How many of the nodes that can take ordinary pods may carry a mark: --max-unfit",
+                "Maximum number of marked nodes among those that can take ordinary pods: --max-unfit",
                 self.ceiling.0.max.at_most(open.nodes),
             ),
         ] {

@@ -237,17 +237,17 @@ impl Decisions {
             ),
             (
                 "traffic_operator_trafficwatch_limit",
-                "Nodes that may be marked unfit at once",
+                "Maximum number of nodes that may be marked unfit",
                 |object, _| Some(count(object.memory.limit)),
             ),
             (
                 "traffic_operator_trafficwatch_nodes_not_exported",
-                "Nodes without series of their own, because the page has its limit",
+                "Nodes without separate series, because the number of series is limited",
                 |object, share| Some(count(object.memory.nodes.iter().skip(share).count())),
             ),
             (
                 "traffic_operator_trafficwatch_last_success_timestamp_seconds",
-                "When nodes were last judged, in Unix seconds",
+                "Time of the last judgement, in Unix seconds",
                 |object, _| Some(object.memory.last_success?.as_duration().as_secs_f64()),
             ),
         ];
@@ -305,7 +305,7 @@ impl Decisions {
         let by_result: [(&'static str, &str, Counts); 2] = [
             (
                 "traffic_operator_trafficwatch_evaluations",
-                "Judgements by what became of the measurement",
+                "Judgements by result of the measurement",
                 |counters| &counters.evaluations,
             ),
             (

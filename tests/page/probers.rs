@@ -195,7 +195,7 @@ pub async fn three_nodes_are_a_matrix_with_numbers(browser: PathBuf) -> Result<(
     ensure!(rows.contains(&expected), "{rows:?}");
     let why = rows.iter().find(|row| row[0] == "HostNetwork").context("no reason")?;
     ensure!(why[3] == "leave it, or measure nodes with mode: DaemonSet", "{why}");
-    let silent = "! Silent agents: 1 have probed nobody for five minutes: shop/web-7";
+    let silent = "! Silent agents: 1 have probed no peer for five minutes: shop/web-7";
     ensure!(section["problems"][0] == silent, "{}", section["problems"]);
     Ok(())
 }

@@ -176,22 +176,36 @@ impl Inner {
     fn register(&mut self, role: Role) {
         self.registry.register_collector(Box::new(Process));
         let r = self.registry.sub_registry_with_prefix("swarm_worker");
-        r.register("streams", "Streams that it has: told to run and not yet gone", {
-            self.streams.clone()
-        });
-        r.register("loaded_version", "Version of the file that is reported", self.loaded.clone());
+        r.register(
+            "streams",
+            "Streams of this worker, including those that have not stopped yet",
+            self.streams.clone(),
+        );
+        r.register(
+            "loaded_version",
+            "Version of the file that this worker acknowledges",
+            self.loaded.clone(),
+        );
         r.register("file_version", "Version of the newest file", self.file.clone());
-        r.register("file_looks", "Looks at the file", self.looks.clone());
+        r.register("file_looks", "Reads of the file", self.looks.clone());
         match role {
             Role::Worker => {
-                r.register("processes", "Processes of streams that run", self.processes.clone());
-                r.register("starts", "Processes that were started", self.starts.clone());
-                r.register("stops", "Streams that were told to end and did", self.stops.clone());
-                r.register("kills", "Processes that did not end by SIGTERM", self.kills.clone());
-                let help = "Processes that could not be started, or ended by themselves";
+                r.register("processes", "Running processes of streams", self.processes.clone());
+                r.register("starts", "Started processes", self.starts.clone());
+                r.register("stops", "Processes that stopped on request", self.stops.clone());
+                r.register(
+                    "kills",
+                    "Processes that were killed because they did not end after SIGTERM",
+                    self.kills.clone(),
+                );
+                let help = "Processes that failed to start, or exited without a request";
                 r.register("failures", help, self.failures.clone());
-                r.register("reports", "Reports of what ran when", self.reports.clone());
-                let help = "Intervals that were not reported: too many ended meanwhile";
+                r.register(
+                    "reports",
+                    "Reports of the intervals in which streams ran",
+                    self.reports.clone(),
+                );
+                let help = "Intervals that were discarded before they could be reported";
                 r.register("lost_intervals", help, self.lost.clone());
             }
             Role::Reload => {

@@ -220,7 +220,7 @@ fn of_figures(made: &Explanation, namespace: &str, name: &str) -> Vec<Advice> {
         next.push(Advice::of(what, fix));
     }
     if let Some(agent) = figures.silent.first() {
-        let what = format!("{} agents have probed nobody for five minutes", figures.silent_agents);
+        let what = format!("{} agents have probed no peer for five minutes", figures.silent_agents);
         let fix = format!("explain pod -n {} {}", agent.namespace, agent.pod);
         next.push(Advice::of(what, fix));
     }

@@ -82,7 +82,7 @@ fn in_tables(figures: &Measurement) -> String {
         text.push_str(&paths(figures.worst.iter()));
     }
     if !figures.silent.is_empty() {
-        let _ = writeln!(text, "\nSilent agents: {} probe nobody", figures.silent_agents);
+        let _ = writeln!(text, "\nSilent agents: {} probe no peer", figures.silent_agents);
         let silent = figures.silent.iter();
         let rows: Vec<_> = silent
             .map(|agent| [format!("{}/{}", agent.namespace, agent.pod), agent.peers.to_string()])

@@ -151,7 +151,7 @@ function problems(prober) {
   }
   if (figures?.silentAgents > 0) {
     const names = figures.silent.map((agent) => `${agent.namespace}/${agent.pod}${agent.peers > 0 ? "" : " (no peers)"}`);
-    say("Silent agents", `${rounded(figures.silentAgents, 0)} have probed nobody for five minutes: ${names.join(", ")}`);
+    say("Silent agents", `${rounded(figures.silentAgents, 0)} have probed no peer for five minutes: ${names.join(", ")}`);
   }
   return made;
 }

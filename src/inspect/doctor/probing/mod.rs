@@ -300,7 +300,7 @@ fn agents(probing: &Probing, prober: &NetworkProber) -> Check {
             .map(|agent| format!("{}/{}", agent.namespace, agent.pod))
             .collect();
         let message =
-            format!("{name}: {} agents probe nobody: {}", figures.silent_agents, some(&silent));
+            format!("{name}: {} agents probe no peer: {}", figures.silent_agents, some(&silent));
         let fix = figures.silent.first().map_or_else(
             || format!("explain prober -n {namespace} {own}"),
             |agent| format!("explain pod -n {} {}", agent.namespace, agent.pod),

@@ -187,7 +187,7 @@ fn what_is_broken_is_found_and_says_what_next() {
                 p.measured =
                     measured(Measurement { silent_agents: 1, silent: vec![agent], ..figures() });
             },
-            &["1 agents probe nobody: shop/web-1", "explain pod -n shop web-1"],
+            &["1 agents probe no peer: shop/web-1", "explain pod -n shop web-1"],
         ),
         (
             "coverage",
