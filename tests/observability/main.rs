@@ -6,6 +6,7 @@
 mod agreement;
 mod alerts;
 mod dashboards;
+mod english;
 mod examples;
 mod features;
 mod files;

@@ -1,0 +1,160 @@
+//! What users and newcomers read is plain English: none of these phrases stands in it.
+use crate::files::{files_in, read, root};
+use clap::CommandFactory;
+use std::path::{Path, PathBuf};
+use traffic_operator::cli::Cli;
+
+/// Phrases that read as if translated, in lower case. Each has a plain equivalent: "is reported",
+/// "reports", "must", "should", "this many", "separate", "if … is unsafe", "is missing", "moves",
+/// "is unavailable".
+const BANNED: [&str; 22] = [
+    "is told",
+    "are told",
+    "was told",
+    "tells of",
+    "tell of",
+    "told of",
+    "is to be",
+    "are to be",
+    "so many",
+    "of one's own",
+    "what would",
+    "that there is none",
+    "who comes",
+    "whoever comes",
+    "gives it on",
+    "give it on",
+    "is given on",
+    "are given on",
+    "cannot be had",
+    "can be had",
+    "belongs into",
+    "belong into",
+];
+
+/// Doc comments of the code: those phrases that are never right in them.
+const BANNED_IN_CODE: [&str; 7] = [
+    "tells of",
+    "what would",
+    "of one's own",
+    "who comes",
+    "gives it on",
+    "is given on",
+    "cannot be had",
+];
+
+/// The lines with a phrase, which may begin on one line and end on the next: their number, the phrase.
+fn found(lines: &[&str], banned: &[&'static str]) -> Vec<(usize, &'static str)> {
+    let mut text = String::new();
+    // Where each line begins in the text.
+    let mut begins = Vec::new();
+    for line in lines {
+        begins.push(text.len());
+        for word in line.split_whitespace() {
+            text.extend(word.chars().map(|c| c.to_ascii_lowercase()));
+            text.push(' ');
+        }
+    }
+    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let mut all = Vec::new();
+    for phrase in banned {
+        for (at, _) in text.match_indices(phrase) {
+            let before = text[..at].chars().next_back();
+            let after = text[at + phrase.len()..].chars().next();
+            if !is_word(before) && !is_word(after) {
+                all.push((begins.partition_point(|begin| *begin <= at), *phrase));
+            }
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Fails with every place where one of the texts holds a phrase.
+fn assert_plain<'a>(
+    texts: impl IntoIterator<Item = (String, Vec<&'a str>)>,
+    banned: &[&'static str],
+) {
+    let mut wrong = Vec::new();
+    for (name, lines) in texts {
+        let places = found(&lines, banned);
+        wrong.extend(places.iter().map(|(line, phrase)| format!("{name}:{line}: \"{phrase}\"")));
+    }
+    assert!(wrong.is_empty(), "phrases to put into plain English:\n{}", wrong.join("\n"));
+}
+
+/// The files below a directory with one of these extensions.
+fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let mut all = Vec::new();
+    for path in entries.map(|entry| entry.expect("a directory entry").path()) {
+        if path.is_dir() {
+            all.extend(below(&path, extensions));
+        } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+fn name(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+#[test]
+fn a_phrase_is_found_with_its_line_also_across_two_lines_and_not_within_a_word() {
+    let lines = ["fine", "it Is told here", "there are so", "  many of them", "a_what would_be"];
+    let all = found(&lines, &BANNED);
+    assert_eq!(all, [(2, "is told"), (3, "so many")]);
+    let crossing = found(&["kubectl", "`this told`", "is to bend"], &BANNED);
+    assert!(crossing.is_empty(), "{crossing:?}");
+}
+
+#[test]
+fn documents_manifests_alerts_and_dashboards_are_in_plain_english() {
+    let mut files: Vec<PathBuf> = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .map(|file| root().join(file))
+        .into();
+    files.extend(below(&root().join("docs"), &["md"]));
+    files.extend(below(&root().join("deploy"), &["yaml"]));
+    files.extend(files_in("monitoring", "yaml"));
+    files.extend(files_in("grafana", "json"));
+    assert!(files.len() > 80, "{files:?}");
+    let texts: Vec<_> = files.iter().map(|file| (name(file), read(file))).collect();
+    let lines = texts.iter().map(|(name, text)| (name.clone(), text.lines().collect()));
+    assert_plain(lines, &BANNED);
+}
+
+#[test]
+fn help_is_in_plain_english() {
+    fn texts(command: &mut clap::Command, path: &str, all: &mut Vec<(String, String)>) {
+        let path = format!("{path} {}", command.get_name());
+        let help = command.clone().term_width(1000).render_long_help().to_string();
+        all.push((format!("{} --help", path.trim()), help));
+        for command in command.get_subcommands_mut() {
+            texts(command, &path, all);
+        }
+    }
+    let mut all = Vec::new();
+    texts(&mut Cli::command(), "", &mut all);
+    assert!(all.len() > 20, "{all:?}");
+    let lines = all.iter().map(|(name, text)| (name.clone(), text.lines().collect()));
+    assert_plain(lines, &BANNED);
+}
+
+#[test]
+fn doc_comments_are_in_plain_english() {
+    let files = below(&root().join("src"), &["rs"]);
+    assert!(files.len() > 100, "{files:?}");
+    let texts: Vec<_> = files.iter().map(|file| (name(file), read(file))).collect();
+    // Other lines count as empty, so that numbers are those of the file.
+    let commented = texts.iter().map(|(name, text)| {
+        let lines = text.lines().map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).unwrap_or_default()
+        });
+        (name.clone(), lines.collect())
+    });
+    assert_plain(commented, &BANNED_IN_CODE);
+}
