@@ -16,7 +16,7 @@ pub(super) fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, notices
     }
 }
 
-/// Tells of a failed pass where its owner looks: the condition and an event, both best effort.
+/// Reports a failed pass to its owner: the condition and an event, both best effort.
 pub(super) async fn complain<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, error: &Error) {
     announce(object, ctx, error);
     let status = object.status().cloned().unwrap_or_default();

@@ -68,7 +68,7 @@ pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leaders
 /// What the leader says about one node.
 ///
 /// # Errors
-/// Why it cannot be had, and what would help.
+/// The reason why it is unavailable, with a remedy.
 pub async fn view(client: &Client, place: &Place, node: &str) -> Result<Overview, String> {
     let (view, whom) =
         ask::<Overview>(client, place, &format!("/api/v1/trafficwatches?node={node}")).await?;
@@ -82,7 +82,7 @@ pub async fn view(client: &Client, place: &Place, node: &str) -> Result<Overview
 /// What the leader's status page answers to a path, and who that was.
 ///
 /// # Errors
-/// Why it cannot be had, and what would help.
+/// The reason why it is unavailable, with a remedy.
 pub async fn ask<T: DeserializeOwned>(
     client: &Client,
     place: &Place,

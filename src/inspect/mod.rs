@@ -6,9 +6,9 @@
 //! - [`doctor`]: is everything there that the operator needs?
 //! - [`explain`]: why is this node what it is?
 //! - [`probing`]: why has this pod no agent, why is this path bad?
-//! - [`streams`]: who has this stream, what does this worker have, and what would change it?
-//! - [`evaluate`]: what would be judged now?
-//! - [`backtest`]: what would have been judged, and with other thresholds?
+//! - [`streams`]: the owner of a stream, the streams of a worker, and what they wait for.
+//! - [`evaluate`]: judges once with current data.
+//! - [`backtest`]: judges a history, also with other thresholds.
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
 //! - [`cluster`], [`leader`]: the API server, and the replica that decides.
 //! - [`measures`], [`figures`], [`reasons`], [`table`]: as a person reads them.

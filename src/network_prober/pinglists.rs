@@ -129,7 +129,7 @@ impl Pinglists {
     }
 
     /// The lists of all agents: the members' from the ring; a pod that does not take part probes
-    /// nobody. None of a full mesh that is refused: its lists are what would be too much. `now` is the
+    /// nobody. Empty for a refused full mesh, whose lists are too large. `now` is the
     /// time since the Unix epoch: where a list has a bound, its peers take turns.
     #[must_use]
     pub fn of_members(settings: &Settings, members: &Members, now: Duration) -> Self {

@@ -1,4 +1,4 @@
-//! The whole way, gone on paper: what would be done, step by step, and what each step would cost.
+//! Simulates all steps, and the cost of each.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,

@@ -161,7 +161,7 @@ impl RouteReflectorReconciler {
     }
 }
 
-/// What would be done on this cluster, step by step. Reads only.
+/// Simulates the steps on this cluster. Reads only.
 ///
 /// # Errors
 /// What is wrong with the spec, or why the cluster cannot be read.

@@ -76,7 +76,7 @@ fn one(memories: &Memories, namespace: String, name: String) -> Response {
     (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
 }
 
-/// One `Swarm`, as the leader tells of it and commands read it.
+/// One `Swarm`, as the leader publishes it and commands read it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {

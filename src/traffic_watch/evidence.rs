@@ -9,7 +9,7 @@ use crate::api::traffic_watch::Direction;
 
 /// The speed that a link of unknown speed is taken to have when its traffic is weighed, in bits per
 /// second: 100 Mbit/s, the slowest that network cards and management ports of servers still have.
-/// What would not matter for the threshold on such a link matters on no faster one.
+/// Traffic below the threshold on such a link is below it on any faster link.
 const SLOWEST_LINK: f64 = 100e6;
 
 /// What a measurement proves about one node.

@@ -1,4 +1,4 @@
-//! `backtest`: what would the operator have done?
+//! `backtest`: judges a history as the operator does.
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 

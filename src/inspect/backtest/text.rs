@@ -10,7 +10,7 @@ use crate::inspect::{
 /// How many transitions and nodes are printed; the JSON has them all.
 const LISTED: usize = 50;
 
-/// What would have happened, node by node, and with other thresholds.
+/// Prints the judged history, node by node, and with other thresholds.
 #[must_use]
 pub fn text(backtest: &Backtest) -> String {
     let Backtest { watch, from, to, run, .. } = backtest;

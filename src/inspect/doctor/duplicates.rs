@@ -31,7 +31,7 @@ pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Ch
     }
     let message = format!(
         "{message}, which differ in {labels} ({for_whom}): the built-in measurement counts each \
-         device once, queries of your own may not"
+         device once, custom queries may not"
     );
     let fix = "scrape each exporter once, and deduplicate replicas: docs/prometheus.md, Duplicates";
     Check::warn(check, message, fix).with(details)

@@ -148,7 +148,7 @@ fn measured(m: &Measured, verdict: &NodeJudgement) -> String {
     text
 }
 
-/// What would change the state.
+/// The measurements that change the state.
 fn next(verdict: &NodeJudgement) -> String {
     let against: Vec<_> = verdict.measures.iter().filter(|m| m.unfit.unwrap_or(true)).collect();
     let in_a_row = |m: &Measured| match m.needed {

@@ -29,7 +29,7 @@ pub use explain::{
 pub use gather::{Scope, gather_stream, gather_worker};
 pub use text::{stream_text, worker_text};
 
-/// What the leader tells of a `Swarm`, and who that is; or why it cannot be asked.
+/// The leader's state of a `Swarm` and its identity, or the reason why it is unavailable.
 pub type Live = Result<(Page, String), String>;
 
 /// What is known before explaining.
@@ -81,7 +81,7 @@ async fn dry_run_with(
     Ok((dry_run::dry_run(swarm, &around).await, live))
 }
 
-/// What the leader tells of one `Swarm`.
+/// The leader's state of one `Swarm`.
 async fn live(client: &Client, place: &Place, swarm: &Swarm) -> Live {
     let (namespace, name) = swarm.key();
     // Names in Kubernetes need no escapes.

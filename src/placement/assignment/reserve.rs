@@ -121,7 +121,7 @@ impl Dedication {
         }
     }
 
-    /// Who comes first: as with all others, those that run on a worker that stays, then those that run nowhere, and
+    /// The order of precedence: as with all others, those that run on a worker that stays, then those that run nowhere, and
     /// last those whose worker is leaving, for they can also stay. First of all those that are alone already.
     fn claim(&self, market: &Market, unit: usize) -> u8 {
         match market.owner(unit) {

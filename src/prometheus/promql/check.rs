@@ -165,7 +165,7 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
     Ok(words.filter(|word| word.kind != T_EOF).collect())
 }
 
-/// Refuses what would end the process.
+/// Refuses queries that would end the process.
 fn limits(text: &str, words: &[Word]) -> Result<(), (Word, String)> {
     if let Some(word) = words.get(MAX_LEXEMES) {
         return Err((*word, format!("has more than {MAX_LEXEMES} words and signs")));

@@ -122,7 +122,7 @@ impl Peer {
 /// What a reflector does with a route whose list of cluster ids holds its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Drops it, whoever it is from: RFC 4456 to the letter. Never tells of fewer missing routes than BIRD has, so it
+    /// Drops it, whoever it is from: RFC 4456 to the letter. Never reports fewer missing routes than BIRD has, so it
     /// decides.
     Rfc,
     /// Drops it if it is from its own client, and does not pass it to a client: what BIRD 1.6 and 2.0

@@ -34,7 +34,7 @@ pub struct Decision {
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
 }
 
-/// Decides who reflects. What the spec asks for and cannot be had never stops repair: the topology in use is
+/// Decides which nodes reflect. An impossible spec never stops repair: the topology in use is
 /// then kept up.
 ///
 /// # Errors

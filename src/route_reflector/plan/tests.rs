@@ -383,7 +383,7 @@ fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
     }
 }
 
-/// The spec asks for what cannot be had: the topology in use is kept up, and its dead are replaced.
+/// The spec is impossible: the topology in use is kept up, and its dead are replaced.
 #[test]
 fn r02_a_topology_that_is_refused_stops_no_repair() {
     let (mut set, mut stage) = converged(&json!({}));

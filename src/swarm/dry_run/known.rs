@@ -22,7 +22,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// By what the leader tells of them.
+    /// By the leader's state.
     #[must_use]
     pub fn of_page(page: &Page) -> Self {
         let voice =

@@ -230,7 +230,7 @@ impl<'a> Round<'a> {
         moves.then_some(Cause::Moved)
     }
 
-    /// Whether a worker that is to gain from another is not ready, and what would leave for the balance
+    /// Whether a worker that is to gain from another is not ready, and streams that would leave for the balance
     /// waits for it.
     fn awaits(&self) -> bool {
         let World { target, workers, rules, .. } = self.world;
