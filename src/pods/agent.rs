@@ -1,18 +1,8 @@
 //! What a pod shows of the prober's agent in it.
-use super::resource::{Container, PodObject};
-
-/// The name of the agent's container, the original operator's.
-pub const AGENT_CONTAINER: &str = "net-prober";
-/// The variable that tells an agent how it learns whom to probe.
-pub const DELIVERY_VARIABLE: &str = "NET_PROBER_DELIVERY";
-/// After so many seconds of running the kubelet forgets that a container has ended before.
-pub const SOUND_SECONDS: i64 = 10 * 60;
-/// The name of the agent's volume, the original operator's.
-pub const AGENT_VOLUME: &str = "net-prober-vol";
-/// The name of the port that answers probes.
-pub const PING_PORT: &str = "np-ping";
-/// The name of the port that serves the agent's metrics.
-pub const METRICS_PORT: &str = "np-prometheus";
+use super::{
+    names::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT},
+    resource::{Container, PodObject},
+};
 
 /// The agent in a pod.
 #[expect(

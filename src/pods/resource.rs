@@ -3,35 +3,19 @@ use std::net::IpAddr;
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::core::NamespaceResourceScope;
-use serde::Deserialize;
 
 use super::{
+    names::MIRROR_ANNOTATION,
     qos::{Qos, Resources},
-    wire,
 };
 use crate::partial_resource::partial_resource;
-
-/// Written by the injection with the value `true`, as the original operator did; an author who sets
-/// it to anything opts out.
-pub const DEPLOYED_ANNOTATION: &str = "netprober-container-deployed";
-/// `"false"` opts out.
-pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
-/// Whose agent was injected: `<namespace>/<name>`.
-pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
-/// What was injected: the hash of the recipe.
-pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
-/// Set by the kubelet on the mirror of a static pod, which nobody can change.
-pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// Set by `OpenShift` before webhooks are asked: the security context constraint that admits the pod.
-pub const CONSTRAINT_ANNOTATION: &str = "openshift.io/scc";
 
 /// A Pod without what the operator never looks at.
 ///
 /// It serves an admission request, whose object may lack anything, and a watch of thousands of
 /// pods. A Pod in full is 5 to 50 kB; text that is skipped is never allocated. What is absent or
 /// null is empty.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(from = "wire::Pod")]
+#[derive(Clone, Debug, Default)]
 pub struct PodObject {
     /// Names, uid, resource version, times, labels; of the annotations only those named in this
     /// module, of the owner references only the controller (its kind, name and uid).
@@ -273,7 +257,7 @@ partial_resource!(PodObject as Pod, NamespaceResourceScope);
 mod tests {
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::names::DEPLOYED_ANNOTATION, *};
 
     fn pod(value: Value) -> PodObject {
         serde_json::from_value(value).unwrap()

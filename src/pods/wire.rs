@@ -5,13 +5,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::{Deserialize, Deserializer};
 
 use super::{
-    agent::{AGENT_CONTAINER, DELIVERY_VARIABLE, SOUND_SECONDS},
+    names::{self, AGENT_CONTAINER, DELIVERY_VARIABLE, SOUND_SECONDS},
     qos::Resources,
     resource::{self, PodObject},
 };
 
 #[derive(Deserialize)]
-pub(super) struct Pod {
+struct Pod {
     metadata: Option<Metadata>,
     #[serde(default, deserialize_with = "nullable")]
     spec: Spec,
@@ -34,7 +34,7 @@ struct Metadata {
     owner_references: Option<Vec<Option<Owner>>>,
 }
 
-/// The keys are those of the constants in [`resource`]; a test compares them.
+/// The keys are those of the constants in [`names`]; a test compares them.
 #[derive(Deserialize)]
 struct Annotations {
     #[serde(default, rename = "netprober-container-deployed", deserialize_with = "present")]
@@ -243,14 +243,15 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
     nullable(deserializer).map(Some)
 }
 
-impl From<Pod> for PodObject {
-    fn from(pod: Pod) -> Self {
-        Self {
+impl<'de> Deserialize<'de> for PodObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pod = Pod::deserialize(deserializer)?;
+        Ok(Self {
             has_metadata: pod.metadata.is_some(),
             metadata: pod.metadata.map(ObjectMeta::from).unwrap_or_default(),
             spec: pod.spec.into(),
             status: pod.status.into(),
-        }
+        })
     }
 }
 
@@ -258,12 +259,12 @@ impl From<Metadata> for ObjectMeta {
     fn from(metadata: Metadata) -> Self {
         let annotations = metadata.annotations.map(|found| {
             let known = [
-                (resource::DEPLOYED_ANNOTATION, found.deployed),
-                (resource::INJECT_ANNOTATION, found.inject),
-                (resource::INJECTED_BY_ANNOTATION, found.by),
-                (resource::HASH_ANNOTATION, found.hash),
-                (resource::MIRROR_ANNOTATION, found.mirror),
-                (resource::CONSTRAINT_ANNOTATION, found.constraint),
+                (names::DEPLOYED_ANNOTATION, found.deployed),
+                (names::INJECT_ANNOTATION, found.inject),
+                (names::INJECTED_BY_ANNOTATION, found.by),
+                (names::HASH_ANNOTATION, found.hash),
+                (names::MIRROR_ANNOTATION, found.mirror),
+                (names::CONSTRAINT_ANNOTATION, found.constraint),
             ];
             known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
         });

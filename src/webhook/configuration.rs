@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use super::certificates;
 use crate::api::network_prober::FailurePolicy;
 
-/// The name of the one configuration. The operator may neither create nor delete it, and touch no
-/// other.
-pub const OBJECT: &str = "traffic-operator";
+pub use crate::api::network_prober::WEBHOOK_OBJECT as OBJECT;
 
 /// What brings that object back; for messages.
 pub const RESTORE: &str =

@@ -13,13 +13,13 @@ struct Role {
 
 /// The parts that every kind has, in the order in which one reads them.
 const ROLES: &[Role] = &[
-    Role { name: "observe", files: &["observe.rs"], holds: &["async fn observe"] },
+    Role { name: "observe", files: &["observe.rs"], holds: &["async fn"] },
     Role {
         name: "plan",
         files: &["plan.rs", "plan/mod.rs"],
         holds: &["Observed", "struct Desired"],
     },
-    Role { name: "apply", files: &["apply.rs"], holds: &["async fn apply"] },
+    Role { name: "apply", files: &["apply.rs"], holds: &["async fn"] },
     Role { name: "conflict", files: &["conflict.rs"], holds: &[] },
     Role { name: "memory", files: &["memory.rs", "memory/mod.rs"], holds: &[] },
     Role { name: "metrics", files: &["metrics.rs", "metrics/mod.rs"], holds: &["Collector"] },
@@ -27,8 +27,7 @@ const ROLES: &[Role] = &[
 ];
 
 /// What a kind has beside it if its objects carry a finalizer.
-const CLEANUP: Role =
-    Role { name: "cleanup", files: &["cleanup.rs"], holds: &["async fn cleanup"] };
+const CLEANUP: Role = Role { name: "cleanup", files: &["cleanup.rs"], holds: &["async fn"] };
 
 /// The folder of a kind below `src`.
 fn folder(kind: &KindInfo) -> String {

@@ -16,6 +16,10 @@ pub use options::{
 };
 pub use status::{NetworkProberStatus, NotInjected, Paused};
 
+/// The name of the one configuration. The operator may neither create nor delete it, and touch no
+/// other.
+pub const WEBHOOK_OBJECT: &str = "traffic-operator";
+
 /// The API group of the original.
 pub const GROUP: &str = "probes.bigmikes.io";
 
@@ -86,7 +90,7 @@ pub const NAMED: &[NamedPermission] = &[NamedPermission {
         resources: &["mutatingwebhookconfigurations"],
         verbs: &["list", "watch", "patch"],
     },
-    names: &[crate::webhook::configuration::OBJECT],
+    names: &[WEBHOOK_OBJECT],
 }];
 
 /// Permissions of the controller in the operator's own namespace, in addition to those of the

@@ -1,0 +1,28 @@
+//! Names in pods that the operator and its agents agree on.
+
+/// The name of the agent's container, the original operator's.
+pub const AGENT_CONTAINER: &str = "net-prober";
+/// The variable that tells an agent how it learns whom to probe.
+pub const DELIVERY_VARIABLE: &str = "NET_PROBER_DELIVERY";
+/// After so many seconds of running the kubelet forgets that a container has ended before.
+pub const SOUND_SECONDS: i64 = 10 * 60;
+/// The name of the agent's volume, the original operator's.
+pub const AGENT_VOLUME: &str = "net-prober-vol";
+/// The name of the port that answers probes.
+pub const PING_PORT: &str = "np-ping";
+/// The name of the port that serves the agent's metrics.
+pub const METRICS_PORT: &str = "np-prometheus";
+
+/// Written by the injection with the value `true`, as the original operator did; an author who sets
+/// it to anything opts out.
+pub const DEPLOYED_ANNOTATION: &str = "netprober-container-deployed";
+/// `"false"` opts out.
+pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
+/// Whose agent was injected: `<namespace>/<name>`.
+pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
+/// What was injected: the hash of the recipe.
+pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
+/// Set by the kubelet on the mirror of a static pod, which nobody can change.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Set by `OpenShift` before webhooks are asked: the security context constraint that admits the pod.
+pub const CONSTRAINT_ANNOTATION: &str = "openshift.io/scc";
