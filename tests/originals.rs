@@ -56,7 +56,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         9,
         "errors of writes were swallowed",
-        "tests/reconcile/faults.rs",
+        "tests/reconcile/traffic_watch/faults.rs",
         "a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed",
     ),
     (
@@ -80,7 +80,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         13,
         "nodes and endpoints that were not there were panics",
-        "tests/reconcile/faults.rs",
+        "tests/reconcile/traffic_watch/faults.rs",
         "one_node_without_evidence_is_unknown_and_the_others_go_on",
     ),
     (
@@ -110,7 +110,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         18,
         "every node was written every pass",
-        "tests/reconcile/judging.rs",
+        "tests/reconcile/traffic_watch/judging.rs",
         "twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_nothing_changes",
     ),
     (

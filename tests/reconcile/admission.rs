@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{Bench, run},
-    judging::{KEY, deployment, three_nodes},
+    traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
 /// A TrafficWatch with exactly this spec.

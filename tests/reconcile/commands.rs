@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{ACCOUNT, Bench, eventually, run},
-    judging::{KEY, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 pub struct Outcome {

@@ -17,8 +17,8 @@ use traffic_operator::api::Swarm;
 
 use crate::{
     bench::{Bench, Operator, eventually, run},
-    judging::{KEY, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 /// What the Deployment allows the controllers' container.

@@ -18,8 +18,8 @@ use traffic_operator::{
 
 use crate::{
     bench::{ACCOUNT, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run},
-    judging::{KEY, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 /// Takes the definitions and bindings of all kinds but one away, and gives them back.
@@ -158,7 +158,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
             assert!(std::time::Instant::now() < end, "not found again:\n{}", operator.log());
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        bench.prober("np", crate::probing::selector()).await;
+        bench.prober("np", crate::network_prober::selector()).await;
         bench.intercepted("default").await;
         operator.ready().await;
     });

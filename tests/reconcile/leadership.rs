@@ -7,8 +7,8 @@ use traffic_operator::manifests;
 
 use crate::{
     bench::{Bench, eventually, run},
-    judging::{KEY, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 async fn holder(bench: &Bench) -> Option<String> {

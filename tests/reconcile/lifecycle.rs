@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::{
     bench::{Bench, eventually, run},
-    judging::{KEY, deployment, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
 async fn patch_spec(bench: &Bench, name: &str, spec: serde_json::Value) {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{Bench, eventually, run},
-    judging::{deployment, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{deployment, three_nodes},
 };
 
 /// The longest name of an object, and the longest prefix of a label key.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{eventually, run},
-    judging::three_nodes,
+    traffic_watch::judging::three_nodes,
 };
 
 /// The objects of one of our kinds in every sample, each with its file.

@@ -7,7 +7,7 @@ use traffic_operator::api::TrafficWatch;
 use crate::{
     admission::object,
     bench::run,
-    judging::{deployment, three_nodes},
+    traffic_watch::judging::{deployment, three_nodes},
 };
 
 mod forms;

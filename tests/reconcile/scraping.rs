@@ -26,8 +26,8 @@ use crate::{
     bench::{
         ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
     },
-    judging::{KEY, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 /// What kube-prometheus installs: the account and its rights are its own, word for word.

@@ -2,7 +2,7 @@
 use serde_json::json;
 
 use super::{Author, WATCH, kinds, refused, rule};
-use crate::{bench::run, judging::deployment};
+use crate::{bench::run, traffic_watch::judging::deployment};
 
 #[test]
 fn s09_who_may_create_no_deployment_has_none_created() {

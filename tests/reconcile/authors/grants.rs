@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Author, Kind, PROBER, SET, SWARM, WATCH, bind_everywhere, cluster_role, kinds, rule};
 use crate::{
     bench::{Bench, eventually, run},
-    judging::deployment,
+    traffic_watch::judging::deployment,
 };
 
 /// A shell would end a word here, and the name of a binding may have neither of the others.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{Bench, eventually},
-    probing::with,
+    network_prober::with,
 };
 
 mod deployments;

@@ -3,7 +3,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Author, WATCH, kinds, refused, rule};
-use crate::{bench::run, judging::deployment};
+use crate::{bench::run, traffic_watch::judging::deployment};
 
 const FLUX: &str = "system:serviceaccount:flux:flux";
 

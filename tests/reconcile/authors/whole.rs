@@ -8,8 +8,8 @@ use serde_json::json;
 use super::{Author, LABEL, TENANT, WATCH, refused};
 use crate::{
     bench::{eventually, run},
-    judging::{deployment, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{deployment, three_nodes},
 };
 
 /// For so long nothing is written: many judgements, and less than the minute between two refreshes

@@ -7,8 +7,8 @@ use super::{Pair, owner, refused, stranger, without_the_guard_of_owners};
 use crate::{
     authors::{self, Author, rule},
     bench::{ACCOUNT, Bench, eventually, run},
-    judging,
-    probing::with,
+    network_prober::with,
+    traffic_watch::judging,
 };
 
 const MANAGED: &str = "app.kubernetes.io/managed-by";

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use traffic_operator::api::KINDS;
 
 use super::forms::{Dice, FORMS, Form, key};
-use crate::judging::deployment;
+use crate::traffic_watch::judging::deployment;
 
 /// A place in the schema.
 pub struct Node {

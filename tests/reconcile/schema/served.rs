@@ -17,8 +17,8 @@ use super::{
 use crate::{
     admission::object,
     bench::{Bench, Operator, eventually, eventually_or, run},
-    judging::deployment,
     prometheus::Sample,
+    traffic_watch::judging::deployment,
 };
 
 /// How many specs are served of each kind: invalid, paused, without a node, and others.

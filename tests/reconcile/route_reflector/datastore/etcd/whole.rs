@@ -18,8 +18,8 @@ use traffic_operator::route_reflector::bgp_model::Fabric;
 use super::{ROOT, SECRET, Stage, TOR, connect, node};
 use crate::{
     bench::run,
-    reflecting::{
-        self, birds,
+    route_reflector::{
+        self, bgp_daemons,
         datastore::installed,
         stage::{SLOT, two},
     },
@@ -41,7 +41,7 @@ async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
     let calico = values(raw, "nodes").await?;
     let own =
         |name: &str| calico.iter().find(|node| node["spec"]["orchRefs"][0]["nodeName"] == name);
-    let mut nodes = birds::nodes(client).await?;
+    let mut nodes = bgp_daemons::nodes(client).await?;
     for node in &mut nodes {
         let own = own(&node.name);
         let id = own.and_then(|own| own["spec"]["bgp"]["routeReflectorClusterID"].as_str());
@@ -51,20 +51,20 @@ async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
         node.labels = labels.map(|(k, v)| (k.as_str(), v.as_str().unwrap_or(""))).collect();
     }
     let (peers, all) = (values(raw, "bgppeers").await?, values(raw, "bgpconfigurations").await?);
-    Some(birds::fabric(nodes, &peers, &all))
+    Some(bgp_daemons::fabric(nodes, &peers, &all))
 }
 
 /// BIRDs that are configured by what is in etcd.
-fn birds(client: &kube::Client, raw: &Client) -> birds::Birds {
+fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
     let (client, raw) = (client.clone(), raw.clone());
-    birds::Birds::seeing(move || {
+    bgp_daemons::Birds::seeing(move || {
         let (client, raw) = (client.clone(), raw.clone());
         async move { look(&client, &raw).await }
     })
 }
 
 /// Four nodes, with Calico's Nodes for them, which have other names.
-async fn nodes(stage: &reflecting::Stage, store: &Stage<'_>) {
+async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
     stage.nodes(4).await;
     for number in 1..=4 {
         let bgp = json!({"ipv4Address": format!("10.0.0.{number}/16")});
@@ -119,7 +119,7 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
         let etcd = Etcd::start().await.expect("etcd");
         let raw = connect(&etcd).await;
         let birds = birds(&bench.client, &raw);
-        let stage = reflecting::Stage::of(bench, Group::V1, birds);
+        let stage = route_reflector::Stage::of(bench, Group::V1, birds);
         let store = Stage::of(&stage.bench, etcd, raw.clone()).await;
         nodes(&stage, &store).await;
         let late = Duration::from_secs(8);
@@ -158,7 +158,7 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         let etcd = Etcd::start().await.expect("etcd");
         let raw = connect(&etcd).await;
         let birds = birds(&bench.client, &raw);
-        let stage = reflecting::Stage::of(bench, Group::V1, birds);
+        let stage = route_reflector::Stage::of(bench, Group::V1, birds);
         let store = Stage::of(&stage.bench, etcd, raw).await;
         nodes(&stage, &store).await;
         store.put("bgppeers/tor", TOR).await;

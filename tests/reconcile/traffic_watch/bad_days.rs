@@ -22,9 +22,9 @@ use traffic_operator::api::TrafficWatch;
 
 use crate::{
     bench::{ACCOUNT, Bench, eventually, run},
-    judging::{KEY, deployment, three_nodes},
-    policies::{bind_and_ready, leaving},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, deployment, three_nodes},
+    traffic_watch::policies::{bind_and_ready, leaving},
 };
 
 /// What these tests put in the operator's way.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Stage, proxy::Proxy, puppet::Delivery, streams};
+use super::{Stage, fake_kubelet::Delivery, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
 
 /// That a pod is absent frees its streams. One that the watch has not brought yet was taken for absent.

@@ -9,47 +9,47 @@ use traffic_operator::api::RouteReflectorSet;
 const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "candidates",
-        "tests/reconcile/reflecting/fitness.rs",
+        "tests/reconcile/route_reflector/fitness.rs",
         "an_unfit_reflector_is_replaced_and_none_while_nothing_is_measured",
     ),
     (
         "clusterID",
-        "tests/reconcile/reflecting/mistakes.rs",
+        "tests/reconcile/route_reflector/invalid_specs.rs",
         "what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written",
     ),
     (
         "count",
-        "tests/reconcile/reflecting/deleting.rs",
+        "tests/reconcile/route_reflector/deleting.rs",
         "of_two_sets_the_older_is_served_and_the_younger_takes_over_when_it_goes",
     ),
     (
         "datastore",
-        "tests/reconcile/reflecting/datastore/etcd.rs",
+        "tests/reconcile/route_reflector/datastore/etcd.rs",
         "a_cluster_id_is_written_to_calicos_own_node",
     ),
     (
         "deletionPolicy",
-        "tests/reconcile/reflecting/deleting.rs",
+        "tests/reconcile/route_reflector/deleting.rs",
         "r13_restore_mesh_brings_the_mesh_back_before_anything_goes",
     ),
     (
         "mesh",
-        "tests/reconcile/reflecting/migrating.rs",
+        "tests/reconcile/route_reflector/migrating.rs",
         "bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silence",
     ),
     (
         "mode",
-        "tests/reconcile/reflecting/frozen.rs",
+        "tests/reconcile/route_reflector/no_writes.rs",
         "who_observes_or_pauses_writes_nothing_but_its_status",
     ),
     (
         "nodeLabel",
-        "tests/reconcile/reflecting/labels.rs",
+        "tests/reconcile/route_reflector/labels.rs",
         "label_and_zone_have_the_names_that_the_spec_says",
     ),
     (
         "paused",
-        "tests/reconcile/reflecting/frozen.rs",
+        "tests/reconcile/route_reflector/no_writes.rs",
         "who_observes_or_pauses_writes_nothing_but_its_status",
     ),
     (
@@ -59,17 +59,17 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ),
     (
         "topology",
-        "tests/reconcile/reflecting/zonal.rs",
+        "tests/reconcile/route_reflector/zonal.rs",
         "bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_without_a_peer_changing",
     ),
     (
         "transition",
-        "tests/reconcile/reflecting/killed.rs",
+        "tests/reconcile/route_reflector/killed.rs",
         "r09_killed_after_a_promotion_the_wait_before_the_demotion_begins_again",
     ),
     (
         "zoneLabel",
-        "tests/reconcile/reflecting/labels.rs",
+        "tests/reconcile/route_reflector/labels.rs",
         "label_and_zone_have_the_names_that_the_spec_says",
     ),
 ];

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::{Bench, Operator, eventually, run},
-    judging::{KEY, deployment, three_nodes},
     prometheus::{Prometheus, Sample},
+    traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
 const SLOT: &str = "route-reflectors.traffic.example.com/slot";

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Stage, proxy::Proxy, puppet::Delivery, sample, streams};
+use super::{Stage, fake_kubelet::Delivery, proxy::Proxy, sample, streams};
 use crate::bench::{eventually, run};
 
 /// The shape of a handover: how many streams each worker has.

@@ -7,7 +7,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::puppet::Inner;
+use super::fake_kubelet::Inner;
 use traffic_operator::acknowledgement::{Key, Question, Statement};
 
 /// What is asked to be signed.

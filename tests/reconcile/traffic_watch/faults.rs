@@ -11,8 +11,8 @@ use traffic_operator::manifests;
 
 use crate::{
     bench::{Bench, Operator, run},
-    judging::{KEY, three_nodes},
     prometheus::{Mode, Sample},
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 /// node-2 is unfit, the others are fit, all of it written.

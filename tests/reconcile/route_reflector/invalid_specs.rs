@@ -121,7 +121,7 @@ fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
         let since = Timestamp::now();
         let zonal = |more: Value| {
             let base = json!({"topology": "Zonal", "count": {"min": 4, "max": 4}});
-            crate::probing::with(base, &more)
+            crate::network_prober::with(base, &more)
         };
         stage.set("main", zonal(json!({}))).await;
         let refused = async |text: &str| {

@@ -7,8 +7,8 @@ use traffic_operator::api::TrafficWatch;
 
 use crate::{
     bench::{eventually, run},
-    judging::{KEY, deployment, three_nodes},
     prometheus::Sample,
+    traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
 /// Each field, and the scenario that would see it ignored: file and function.

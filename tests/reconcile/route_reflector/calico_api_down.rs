@@ -10,7 +10,7 @@ use lab::calico::{self, Group};
 use serde_json::json;
 
 use super::{
-    Stage, birds,
+    Stage, bgp_daemons,
     datastore::{installed, kind, store},
     stage::two,
 };
@@ -53,15 +53,15 @@ fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
         installed(&bench, &[Group::V3]).await;
         // Calico's nodes go by what they know, too.
         let (client, known) = (bench.client.clone(), Arc::new(Mutex::new(None)));
-        let birds = birds::Birds::seeing(move || {
+        let birds = bgp_daemons::Birds::seeing(move || {
             let (client, known) = (client.clone(), Arc::clone(&known));
             async move {
-                let nodes = birds::nodes(&client).await?;
-                if let Some(objects) = birds::objects(&client, Group::V3).await {
+                let nodes = bgp_daemons::nodes(&client).await?;
+                if let Some(objects) = bgp_daemons::objects(&client, Group::V3).await {
                     *known.lock().expect("lock") = Some(objects);
                 }
                 let (peers, configurations) = known.lock().expect("lock").clone()?;
-                Some(birds::fabric(nodes, &peers, &configurations))
+                Some(bgp_daemons::fabric(nodes, &peers, &configurations))
             }
         });
         let stage = Stage::of(bench, Group::V3, birds);

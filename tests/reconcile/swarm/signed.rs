@@ -7,7 +7,7 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::acknowledgement::KEY_FILE;
 
-use super::{Stage, puppet::Delivery, streams};
+use super::{Stage, fake_kubelet::Delivery, streams};
 use crate::bench::{eventually, run};
 
 /// What makes a worker ours: the API server says which program runs, and that it knows its UID.

@@ -171,7 +171,7 @@ fn a_stateless_policy_ends_where_it_began() {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
         stage.stateful_set("pure", 2, json!({})).await;
-        let spec = crate::probing::with(hot(&sample()), &json!({"policy": "Stateless"}));
+        let spec = crate::network_prober::with(hot(&sample()), &json!({"policy": "Stateless"}));
         stage.swarm("pure", spec).await;
         let before = stage.settled("pure", 2, &sample()).await;
         stage.scale("pure", 3).await;

@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::{
     Stage,
+    fake_kubelet::Delivery,
     proxy::Proxy,
-    puppet::Delivery,
     streams,
-    trouble::{hot, passes},
+    unreachable_workers::{hot, passes},
 };
 use crate::bench::{eventually, run};
 

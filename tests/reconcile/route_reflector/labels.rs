@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     bench::{eventually, run},
-    probing::with,
+    network_prober::with,
 };
 
 #[test]

@@ -19,12 +19,12 @@ use tokio::task::AbortHandle;
 use traffic_operator::api::RouteReflectorSet;
 
 use super::{
-    birds::Birds,
+    bgp_daemons::Birds,
     datastore::{Kind, kind},
 };
 use crate::{
     bench::{Bench, Operator, eventually_or},
-    probing::with,
+    network_prober::with,
 };
 
 pub const LABEL: &str = "calico-route-reflector";

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     bench::{Bench, eventually, run},
-    reflecting::documented::{documented, shell},
+    route_reflector::documented::{documented, shell},
 };
 
 const SECRET: &str = "calico-etcd-secrets";

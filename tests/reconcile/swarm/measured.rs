@@ -22,7 +22,7 @@ fn weighed(more: &Value) -> Value {
         "jobs": streams(4), "refresh": {"strategy": "HotReload"},
         "weights": {"query": "sum by (stream) (x)", "interval": "1s", "for": "1s"},
     });
-    crate::probing::with(base, more)
+    crate::network_prober::with(base, more)
 }
 
 #[test]

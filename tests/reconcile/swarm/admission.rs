@@ -6,7 +6,7 @@ use crate::bench::run;
 
 /// Two streams, and more.
 fn jobs(more: &Value) -> Value {
-    crate::probing::with(json!({"jobs": ["a", "b"]}), more)
+    crate::network_prober::with(json!({"jobs": ["a", "b"]}), more)
 }
 
 async fn refused(stage: &Stage, cases: Vec<(Value, &str)>) {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Stage, stage::two};
 use crate::{
     bench::{Operator, run},
-    swarming::proxy::{Kill, Proxy},
+    swarm::proxy::{Kill, Proxy},
 };
 
 /// More lives than any transition here has writes.

@@ -2,7 +2,7 @@
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Stage, puppet::Delivery, sample, streams};
+use super::{Stage, fake_kubelet::Delivery, sample, streams};
 use crate::bench::{eventually, run};
 
 fn hot(jobs: &[String]) -> Value {

@@ -16,33 +16,33 @@ use traffic_operator::api::Swarm;
 
 use crate::{
     bench::{Bench, Operator, eventually, eventually_or},
-    probing::with,
+    network_prober::with,
 };
+use fake_kubelet::Puppet;
 use file::File;
-use puppet::Puppet;
 
-mod absent;
 mod admission;
+mod at_rest;
 mod bounds;
-mod chaos;
+mod concurrent_faults;
+mod fake_kubelet;
 mod file;
 mod immutable;
 mod instance;
 mod killed;
-mod lagging;
 mod ledger;
 mod measured;
 mod parts;
 mod planning;
 pub mod proxy;
-mod puppet;
-mod quiet;
 mod record;
 mod refreshing;
 mod rights;
 mod scaling;
 mod signed;
-mod trouble;
+mod stale_watch;
+mod unreachable_workers;
+mod unscheduled_workers;
 mod version;
 
 /// The original's 27 streams in their order.

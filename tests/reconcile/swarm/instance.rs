@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use traffic_operator::placement::part;
 
 use super::{
+    fake_kubelet::{Delivery, Inner, NAMESPACE, State},
     file::File,
-    puppet::{Delivery, Inner, NAMESPACE, State},
 };
 
 /// What is known of a pod.

@@ -1,22 +1,22 @@
 //! RouteReflectorSet: whole passes against a real API server that has Calico's kinds, with nodes that stay
 //! alive, and BIRDs that a puppet has for them. The puppet also knows at each instant who has whose routes.
-mod birds;
+mod bgp_daemons;
 mod datastore;
 mod stage;
 
-mod blind;
+mod at_rest;
+mod calico_api_down;
 mod deleting;
 mod documented;
 mod fields;
 mod fitness;
-mod frozen;
 mod groups;
+mod invalid_specs;
 mod killed;
 mod labels;
 mod migrating;
-mod mistakes;
-mod silence;
-mod unserved;
+mod missing_measurements;
+mod no_writes;
 mod zonal;
 
 pub use stage::Stage;
