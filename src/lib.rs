@@ -6,32 +6,34 @@
 //! - [`api`]: the custom resources. Types only; one file per kind, and the registry
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, and the one table of errors.
-//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (where it leaves something
-//!   outside of its owner tree), `conflict` (other objects of the kind), `memory`, `metrics`, `report`. Their
-//!   `mod.rs` lists what else they have.
-//!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit ones. Its pure
-//!     core leads from `findings` (what each measure proves) through `judgement` to `plan`; `replay` runs the
-//!     same core over a history.
-//!   - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps one snapshot of the
-//!     cluster on every replica, from which webhook and agents are answered too.
+//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (where it leaves
+//!   something outside of its owner tree), `conflict` (other objects of the kind), `memory`,
+//!   `metrics`, `report`. Their `mod.rs` lists what else they have.
+//!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit
+//!     ones. Its pure core leads from `findings` (what each measure proves) through `judgement` to
+//!     `plan`; `replay` runs the same core over a history.
+//!   - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps one
+//!     snapshot of the cluster on every replica, from which webhook and agents are answered too.
 //!   - [`swarm`]: gives each stream to exactly one worker. `handover` is the protocol (pure).
-//!   - [`route_reflector`]: elects Calico's route reflectors (`election`) and replaces them without losing a
-//!     route (`bgp_model` says which routes arrive where). Both are pure.
-//! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches (pure),
-//!   `server`, `review` and `certificates` are how the API server reaches it.
-//! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams of a
-//!   Swarm. They need no API server.
+//!   - [`route_reflector`]: elects Calico's route reflectors (`election`) and replaces them without
+//!     losing a route (`bgp_model` says which routes arrive where). Both are pure.
+//! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches
+//!   (pure), `server`, `review` and `certificates` are how the API server reaches it.
+//! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams
+//!   of a Swarm. They need no API server.
 //! - [`acknowledgement`]: how workers sign what they say to the operator.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
 //! - [`nodes`]: what is known of the nodes, and which node a series is about.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: what is known of the pods, read in part.
-//! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server, shutdown.
+//! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server,
+//!   shutdown.
 //! - [`serving`]: HTTP servers with limits for all clients and for each.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: what `deploy/` is generated from.
-//! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before them.
+//! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before
+//!   them.
 //! - [`cli`]: the command line; its doc comments are the help text.
 pub mod acknowledgement;
 pub mod agent;

@@ -127,8 +127,8 @@ impl Error {
     /// When to try again after `failures` failures in a row; `None` waits for the object to change.
     ///
     /// A claim is looked at again every 10 s, because the holder may go away without touching the
-    /// claimant. After a refusal the rest goes on, and the same is not tried again. API errors back off to 30 s only: an API server that is back after an outage
-    /// should find us back too.
+    /// claimant. After a refusal the rest goes on, and the same is not tried again. API errors back
+    /// off to 30 s only: an API server that is back after an outage should find us back too.
     #[must_use]
     pub fn requeue_after(&self, failures: u32) -> Option<Duration> {
         let backoff = Duration::from_secs(1 << failures.min(5));

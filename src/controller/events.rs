@@ -23,8 +23,8 @@ use crate::metrics::Metrics;
 /// How many events wait at most. A judgement has some dozens at most, each below 2 kB.
 const WAITING: usize = 1000;
 
-/// How long after it happened an event is still worth writing: all those of a judgement have this long
-/// together.
+/// How long after it happened an event is still worth writing: all those of a judgement have this
+/// long together.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Where events are handed over.
@@ -127,8 +127,8 @@ async fn write(client: Client, events: Events) {
 /// time in 16 digits, and a name ends at 253.
 const LONGEST_NAME: usize = 236;
 
-/// Publishes an event about an object whose name is too long to begin the event's name with: one that
-/// counts no repetitions.
+/// Publishes an event about an object whose name is too long to begin the event's name with: one
+/// that counts no repetitions.
 async fn publish_shortened(
     client: &Client,
     event: &Event,

@@ -126,7 +126,8 @@ impl<R: Reconciler> Context<R> {
     }
 }
 
-/// Runs one kind's loop until `shutdown`; `triggers` name objects to look at though they did not change.
+/// Runs one kind's loop until `shutdown`; `triggers` name objects to look at though they did not
+/// change.
 pub async fn run<R: Reconciler>(
     client: Client,
     reconciler: R,

@@ -1,9 +1,9 @@
 //! When passes happen: ticks that objects with the same period share.
 use std::time::{Duration, Instant};
 
-/// A clock whose ticks are aligned: everything with a period of 10 s happens at 0, 10, 20, … s after
-/// `epoch`, so that objects that need the same measurement need it in the same moment and share one
-/// request.
+/// A clock whose ticks are aligned: everything with a period of 10 s happens at 0, 10, 20, … s
+/// after `epoch`, so that objects that need the same measurement need it in the same moment and
+/// share one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     epoch: Instant,

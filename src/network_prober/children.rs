@@ -31,12 +31,13 @@ pub const OWNER_UID: &str = "probes.bigmikes.io/owner-uid";
 /// The annotation with its namespace and name.
 pub const OWNER: &str = "probes.bigmikes.io/owner";
 
-/// The largest `config.json`, in bytes: an object is at most 1 MiB in the API server, base64 takes a
-/// third more, and names and `ca.crt` have to fit beside it.
+/// The largest `config.json`, in bytes: an object is at most 1 MiB in the API server, base64 takes
+/// a third more, and names and `ca.crt` have to fit beside it.
 pub const LARGEST_FILE: usize = 700_000;
 
-/// What one scrape may bring: twice what an agent of a full mesh of 100 pods exports, 10,831 series. An image of
-/// the author's, the original's for one, may probe everybody, at 28 series each: it may have five times this.
+/// What one scrape may bring: twice what an agent of a full mesh of 100 pods exports, 10,831
+/// series. An image of the author's, the original's for one, may probe everybody, at 28 series
+/// each: it may have five times this.
 const SAMPLES: u32 = 20_000;
 
 /// As text: 400 bytes a sample, which is twice what names of usual length take.
@@ -141,7 +142,8 @@ pub struct Child {
     pub key: ChildKey,
     /// The whole object, for server-side apply.
     pub object: Value,
-    /// The same without the fields that older definitions of the kind do not have, if there are any.
+    /// The same without the fields that older definitions of the kind do not have, if there are
+    /// any.
     pub fallback: Option<Value>,
     /// Changes exactly when the object does.
     pub hash: u64,
@@ -274,8 +276,8 @@ impl Family<'_> {
                 "interval": rules::interval(settings.monitoring.interval.into()),
                 "honorLabels": false,
                 "relabelings": [
-                    // Another's agents may have the same labels and the same port, and so may anything
-                    // else: who is scraped names this prober.
+                    // Another's agents may have the same labels and the same port, and so may
+                    // anything else: who is scraped names this prober.
                     {
                         "action": "keep",
                         "sourceLabels": [
@@ -289,8 +291,8 @@ impl Family<'_> {
                     {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "src_node"},
                 ],
                 "metricRelabelings": [
-                    // What a pod serves is its owner's choice; nothing but probes is believed. Not what is
-                    // recorded of them either: those names have a colon.
+                    // What a pod serves is its owner's choice; nothing but probes is believed. Not
+                    // what is recorded of them either: those names have a colon.
                     {"action": "keep", "sourceLabels": ["__name__"], "regex": "netprober_.*"},
                     {"action": "labeldrop", "regex": "exported_.*"},
                 ],

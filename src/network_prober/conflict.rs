@@ -1,5 +1,5 @@
-//! Several `NetworkProber`s at once: a pod that two select belongs to the older one, and the older ones
-//! come first in the one object that holds the webhooks of all.
+//! Several `NetworkProber`s at once: a pod that two select belongs to the older one, and the older
+//! ones come first in the one object that holds the webhooks of all.
 use super::{
     scope::{Scope, Standing},
     settings::Settings,

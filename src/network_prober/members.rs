@@ -1,4 +1,5 @@
-//! Which of the selected pods have an agent, which of those take part, and why the others have none.
+//! Which of the selected pods have an agent, which of those take part, and why the others have
+//! none.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -58,8 +59,8 @@ impl Member {
         !self.ips.is_empty() && !self.node.is_empty()
     }
 
-    /// What the original's file and metric call it: its name, with its namespace before it if that is
-    /// not the `NetworkProber`'s, because two pods of one name were one there.
+    /// What the original's file and metric call it: its name, with its namespace before it if that
+    /// is not the `NetworkProber`'s, because two pods of one name were one there.
     #[must_use]
     pub fn key(&self, home: &str) -> String {
         if self.namespace == home {
@@ -99,7 +100,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Whether agents cannot start in a namespace: one more would be one more pod that never starts.
+    /// Whether agents cannot start in a namespace: one more would be one more pod that never
+    /// starts.
     #[must_use]
     pub fn is_paused(&self, namespace: &str) -> bool {
         self.paused.contains_key(namespace)
@@ -323,8 +325,8 @@ impl Members {
         }
     }
 
-    /// That all agents end at one moment says more of whoever reports it than of the agents: who was
-    /// probed before and is still there is probed on, and what is lost is seen.
+    /// That all agents end at one moment says more of whoever reports it than of the agents: who
+    /// was probed before and is still there is probed on, and what is lost is seen.
     fn hold(&mut self, last: Option<&Self>) {
         if !self.members.is_empty() {
             return;

@@ -1,4 +1,5 @@
-//! The metrics that are read from the snapshot at scrape time, so that series vanish with their object.
+//! The metrics that are read from the snapshot at scrape time, so that series vanish with their
+//! object.
 use std::fmt;
 
 use prometheus_client::{

@@ -1,4 +1,5 @@
-//! Serves [`NetworkProber`]: agents in pods that measure round-trip time and loss between each other.
+//! Serves [`NetworkProber`]: agents in pods that measure round-trip time and loss between each
+//! other.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Reads what a plan rests on: the snapshot, the objects that exist, the certificates. Decides nothing.
+//! Reads what a plan rests on: the snapshot, the objects that exist, the certificates. Decides
+//! nothing.
 use std::{
     collections::BTreeSet,
     sync::{Arc, PoisonError},
@@ -109,8 +110,8 @@ impl NetworkProberReconciler {
         }
     }
 
-    /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and go:
-    /// they are looked at.
+    /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and
+    /// go: they are looked at.
     async fn look_at_monitoring(
         &self,
         prober: &NetworkProber,

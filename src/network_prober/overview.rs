@@ -1,7 +1,8 @@
-//! What can be seen of the `NetworkProber`s from outside: the answers of `/api/v1/networkprobers`, read by
-//! the status page and by the commands that explain. Every replica knows it.
+//! What can be seen of the `NetworkProber`s from outside: the answers of `/api/v1/networkprobers`,
+//! read by the status page and by the commands that explain. Every replica knows it.
 //!
-//! Nothing of namespaces that do not consent is in it: it is made of what the webhook and the agents get.
+//! Nothing of namespaces that do not consent is in it: it is made of what the webhook and the
+//! agents get.
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
@@ -20,7 +21,8 @@ use crate::{
     api::network_prober::Mode,
 };
 
-/// How many nodes with agents are listed, those with the fewest agents first: who has 5,000 asks for one.
+/// How many nodes with agents are listed, those with the fewest agents first: who has 5,000 asks
+/// for one.
 const LISTED: usize = 200;
 
 /// One replica and what it knows.

@@ -28,8 +28,9 @@ mod tests;
 
 /// The lists of one `NetworkProber`.
 ///
-/// Each member stands in the lists of all of its probers: it is written once, and a list is put together
-/// when its agent asks. So a change costs work and memory for each member, not for each edge.
+/// Each member stands in the lists of all of its probers: it is written once, and a list is put
+/// together when its agent asks. So a change costs work and memory for each member, not for each
+/// edge.
 #[derive(Clone, Debug, Default)]
 pub struct Pinglists {
     /// A fingerprint of all lists.
@@ -226,8 +227,8 @@ fn fragment(settings: &Settings, member: &Member) -> Fragment {
     Fragment { print: hash::of(&peer), json: peer.into() }
 }
 
-/// How many series an agent exports: for each protocol and peer's node a histogram and the counters of
-/// success and of each way to fail, for each peer's address the original's histogram.
+/// How many series an agent exports: for each protocol and peer's node a histogram and the counters
+/// of success and of each way to fail, for each peer's address the original's histogram.
 struct Series {
     /// The node of each member, as a number.
     nodes: Vec<usize>,
@@ -289,8 +290,8 @@ impl Series {
     }
 }
 
-/// The original's `config.json`: pods with address and port (as text), the period in nanoseconds; and
-/// beside it what our own agent needs to probe no more than its share.
+/// The original's `config.json`: pods with address and port (as text), the period in nanoseconds;
+/// and beside it what our own agent needs to probe no more than its share.
 #[must_use]
 pub fn config_json(settings: &Settings, members: &[Member]) -> Vec<u8> {
     let endpoints: BTreeMap<_, _> = members

@@ -23,15 +23,16 @@ use std::time::Duration;
 /// How often an object is looked at though nothing changed: for the kinds that are not watched.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// How fast the file of delivery `ConfigMap` is written at most, in bytes a second over all namespaces:
-/// the API server keeps every version for some minutes, and kubelets look once a minute.
+/// How fast the file of delivery `ConfigMap` is written at most, in bytes a second over all
+/// namespaces: the API server keeps every version for some minutes, and kubelets look once a
+/// minute.
 const WRITE_RATE: usize = 20_000;
 
 /// The longest pause between two writes of it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Up to so many namespaces get their `ConfigMap` before the first of their pods comes; beyond, one that
-/// has pods: an administrator's `NetworkProber` may select thousands of namespaces.
+/// Up to so many namespaces get their `ConfigMap` before the first of their pods comes; beyond, one
+/// that has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
 /// What `apply` has to bring about.
@@ -73,8 +74,8 @@ pub fn plan(
         children(prober, &settings, view, observed);
     let keys: BTreeSet<_> = wanted.iter().map(|child| child.key.clone()).collect();
     let delete = observed.existing.iter().filter(|key| {
-        // Without a certificate nothing is known of what holds it: the webhook's object and the agents'
-        // ca.crt stay.
+        // Without a certificate nothing is known of what holds it: the webhook's object and the
+        // agents' ca.crt stay.
         let holds_it = matches!(key.kind, ChildKind::Webhook | ChildKind::ConfigMap);
         !keys.contains(key) && (observed.bundle.is_some() || !holds_it)
     });
@@ -126,7 +127,8 @@ fn without_pods(
     }
 }
 
-/// How long after a write of a file of so many bytes (in all namespaces together) the next one waits.
+/// How long after a write of a file of so many bytes (in all namespaces together) the next one
+/// waits.
 fn pause(bytes: usize) -> Duration {
     Duration::from_secs((bytes / WRITE_RATE) as u64).min(LONGEST_PAUSE)
 }

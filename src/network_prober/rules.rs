@@ -1,23 +1,25 @@
 //! What Prometheus makes of the agents' measurements: the rules that each `NetworkProber` owns.
 //!
-//! **Pairs.** Everything is told for pairs of nodes, whatever the number of pods on them, and for the
-//! worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is lost and HTTP with
-//! it. A pair with fewer than half of the probes that it should have has no value, unless they
-//! are ten.
+//! **Pairs.** Everything is told for pairs of nodes, whatever the number of pods on them, and for
+//! the worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is lost
+//! and HTTP with it. A pair with fewer than half of the probes that it should have has no value,
+//! unless they are ten.
 //!
-//! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more than
-//! half* of the paths to it, or of those from it, whichever is worse: the lower median. One bad peer among
-//! three spoils a third of the paths of the two others, and all of its own. The usual median is not
-//! enough: of two paths, one bad, it makes a half, and in a cluster of three nodes one bad node would
-//! blame everybody. Between two nodes alone the blame is shared: nothing could tell them apart. Paths
-//! from a node to itself leave no node and are no evidence about it.
+//! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more
+//! than half* of the paths to it, or of those from it, whichever is worse: the lower median. One
+//! bad peer among three spoils a third of the paths of the two others, and all of its own. The
+//! usual median is not enough: of two paths, one bad, it makes a half, and in a cluster of three
+//! nodes one bad node would blame everybody. Between two nodes alone the blame is shared: nothing
+//! could tell them apart. Paths from a node to itself leave no node and are no evidence about it.
 //!
-//! **Absence is never a verdict.** Who is not probed has no value, neither 0 nor 1. Who is probed and never
-//! answers has a loss of 1, although it has no round-trip time and may not be scraped itself.
+//! **Absence is never a verdict.** Who is not probed has no value, neither 0 nor 1. Who is probed
+//! and never answers has a loss of 1, although it has no round-trip time and may not be scraped
+//! itself.
 //!
-//! **Limits stand on the bounds of buckets.** A percentile of a classic histogram is known to lie between two
-//! bounds and no better; what `histogram_quantile` says between them is a guess. It is above a bound exactly
-//! when more than one answer in a hundred is, so a comparison with a bound is a fact.
+//! **Limits stand on the bounds of buckets.** A percentile of a classic histogram is known to lie
+//! between two bounds and no better; what `histogram_quantile` says between them is a guess. It is
+//! above a bound exactly when more than one answer in a hundred is, so a comparison with a bound is
+//! a fact.
 //!
 //! Everything is said twice: over five minutes for people and alerts, over one for who has to act
 //! (criteria of a `TrafficWatch`), which needs scrapes at most 30 seconds apart.
@@ -45,31 +47,32 @@ pub const NAMES: &[&str] = &[
 /// The windows, each also as PromQL writes it; so end the names of what is recorded over it.
 const WINDOWS: [(Duration, &str); 2] = [(LONG, "5m"), (Duration::from_mins(1), "1m")];
 
-/// What people and alerts look back on: ten scrapes 30 seconds apart, thirty probes 10 seconds apart.
+/// What people and alerts look back on: ten scrapes 30 seconds apart, thirty probes 10 seconds
+/// apart.
 const LONG: Duration = Duration::from_mins(5);
 
 /// What a pair is.
 const PAIR: &str = "src_node, src_zone, dst_node, dst_zone";
 
-/// A node loses too much: every twentieth probe on more than half of its paths. A healthy network loses one in
-/// ten thousand or less (Pingmesh), TCP slows down from one in a hundred; one lost probe of the 30 in the
-/// window of one pair must not be enough.
+/// A node loses too much: every twentieth probe on more than half of its paths. A healthy network
+/// loses one in ten thousand or less (Pingmesh), TCP slows down from one in a hundred; one lost
+/// probe of the 30 in the window of one pair must not be enough.
 pub(super) const LOSS: f64 = 0.05;
 
-/// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one second. In
-/// seconds, and a bound of a bucket.
+/// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one
+/// second. In seconds, and a bound of a bucket.
 const LATENCY: f64 = 0.1;
 
-/// The longest time from one evaluation to the next. Prometheus forgets a value that is five minutes old,
-/// and an alert that is looked at less often than this is late.
+/// The longest time from one evaluation to the next. Prometheus forgets a value that is five
+/// minutes old, and an alert that is looked at less often than this is late.
 const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
 
-/// An agent does not get the processor time it needs: every twentieth probe is not sent in time. What it
-/// does measure then says more about its own node than about the network.
+/// An agent does not get the processor time it needs: every twentieth probe is not sent in time.
+/// What it does measure then says more about its own node than about the network.
 const STARVED: f64 = 0.05;
 
-/// An agent cannot probe: every twentieth probe is not sent because its host refuses it. One in twenty is what
-/// makes a node bad ([`LOSS`]), and here it is not measured at all.
+/// An agent cannot probe: every twentieth probe is not sent because its host refuses it. One in
+/// twenty is what makes a node bad ([`LOSS`]), and here it is not measured at all.
 const REFUSED: f64 = 0.05;
 
 /// Agents keep the last list of peers for so long, or for as many periods.
@@ -81,8 +84,8 @@ const RUNBOOKS: &str = "https://traffic.example.com/docs/runbooks";
 /// The times that the rules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// From one probe of a peer to the next. Probes that are more than half a window apart leave that
-    /// window empty.
+    /// From one probe of a peer to the next. Probes that are more than half a window apart leave
+    /// that window empty.
     pub period: Duration,
     /// A probe without an answer for this long has failed.
     pub timeout: Duration,
@@ -131,8 +134,8 @@ pub fn interval(duration: Duration) -> String {
     humantime::format_duration(Duration::from_millis(millis)).to_string().replace(' ', "")
 }
 
-/// The latency that is alerted on, in seconds: a bound of a bucket, and no more than half of the timeout,
-/// because a probe that takes longer than that is lost and not slow.
+/// The latency that is alerted on, in seconds: a bound of a bucket, and no more than half of the
+/// timeout, because a probe that takes longer than that is lost and not slow.
 pub(super) fn latency_limit(timeout: Duration) -> f64 {
     let most = LATENCY.min(timeout.as_secs_f64() / 2.0);
     let bound = RTT_BOUNDS.into_iter().rev().find(|bound| *bound <= most);
@@ -161,8 +164,8 @@ fn loss(job: &str, range: &str, enough: u64) -> String {
     format!("max by ({PAIR}) (({failed} or 0 * {all}) / ({all} >= {enough}))")
 }
 
-/// A pair's 99th percentile in its slowest protocol. Only answers have a round-trip time, so that enough of
-/// them are needed, and not only enough probes.
+/// A pair's 99th percentile in its slowest protocol. Only answers have a round-trip time, so that
+/// enough of them are needed, and not only enough probes.
 ///
 /// Of the classic buckets: every Prometheus has them, if it also keeps native histograms then by
 /// `scrapeClassicHistograms`.
@@ -178,12 +181,14 @@ fn latency(job: &str, range: &str, enough: u64) -> String {
 /// What a node is to blame for, given a series of pairs.
 fn blame(pairs: &str) -> String {
     let of = |end: &str| {
-        // Between two nodes, not from a node to itself: dst_node is set to src_node, and what matches is left out.
+        // Between two nodes, not from a node to itself: dst_node is set to src_node, and what
+        // matches is left out.
         let between = format!(
             "({pairs} unless on (src_node, dst_node) \
              label_replace(group by (src_node) ({pairs}), \"dst_node\", \"$1\", \"src_node\", \"(.*)\"))"
         );
-        // The greatest value that is not above the median: the median itself, or the lower of the two.
+        // The greatest value that is not above the median: the median itself, or the lower of the
+        // two.
         let median = format!(
             "max by ({end}) ({between} <= on ({end}) group_left () quantile by ({end}) (0.5, {between}))"
         );
@@ -285,9 +290,9 @@ fn skipping(job: &str, reason: &str, share: f64) -> String {
 ///
 /// - Only our own agents count their probes and have `netprober_build_info`.
 /// - Who just started has no rate yet; in a long rollout there is always somebody who just started.
-/// - A list without peers is right for an agent that is alone, or on no circle of the ring. When none of
-///   several agents has a peer, no list is right. When the list is too old, there are no peers either: that
-///   is the silence that is meant.
+/// - A list without peers is right for an agent that is alone, or on no circle of the ring. When
+///   none of several agents has a peer, no list is right. When the list is too old, there are no
+///   peers either: that is the silence that is meant.
 fn silent(job: &str, period: Duration) -> String {
     format!("count({}) > 0", silent_agents(job, period))
 }

@@ -1,14 +1,15 @@
 //! In which namespaces a `NetworkProber` may touch pods.
 //!
-//! Nobody puts a container into somebody else's pods: a namespace that is not the object's own has to
-//! consent, unless the object stands in the operator's namespace, where only administrators write.
+//! Nobody puts a container into somebody else's pods: a namespace that is not the object's own has
+//! to consent, unless the object stands in the operator's namespace, where only administrators
+//! write.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{settings::Settings, tenancy::Tenancy};
 
-/// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in: their
-/// `<namespace>/<name>`, separated by commas, or `*`. With `@sha256:<digest>` behind one of these it
-/// lets in agents of the image of that digest, and no other.
+/// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in:
+/// their `<namespace>/<name>`, separated by commas, or `*`. With `@sha256:<digest>` behind one of
+/// these it lets in agents of the image of that digest, and no other.
 pub const ALLOW: &str = "probes.bigmikes.io/allow";
 
 /// The annotation, of a namespace or of a pod, that keeps agents out with the value `false`.

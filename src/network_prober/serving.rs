@@ -1,7 +1,7 @@
 //! Gives each agent its pinglist, from any replica of the webhook, when it changes.
 //!
-//! An agent shows the token of its pod; the API server says whose it is. Nobody gets another's list, and
-//! nobody who has none makes us ask the API server.
+//! An agent shows the token of its pod; the API server says whose it is. Nobody gets another's
+//! list, and nobody who has none makes us ask the API server.
 use std::{
     net::IpAddr,
     sync::Arc,
@@ -47,18 +47,19 @@ pub const PATH: &str = "/pinglist";
 /// Whom the tokens of agents are for: they are worth nothing to the API server.
 pub const AUDIENCE: &str = "traffic-operator";
 
-/// The longest an agent may wait for a change: below the minute after which proxies and load balancers
-/// cut idle connections.
+/// The longest an agent may wait for a change: below the minute after which proxies and load
+/// balancers cut idle connections.
 const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
 /// For how long a pod that is not known yet is waited for: its agent may be quicker than our watch.
 const UNKNOWN_POD: Duration = Duration::from_secs(5);
 
-/// For agents. In all: 5,000 that came here because the other replica restarts, and half as many of theirs
-/// that are not closed yet; a waiting agent takes 41 to 45 kB (`prober_bench`), and all of them fit in the
-/// memory limit of the webhook's Deployment. Of one address: agents may come from behind that of their node, which runs
-/// 250 pods at most, each with a connection and one that is not closed yet. Strangers lose their places to
-/// whoever comes; an agent's next request follows its last one at once, or after a pause of ten seconds.
+/// For agents. In all: 5,000 that came here because the other replica restarts, and half as many of
+/// theirs that are not closed yet; a waiting agent takes 41 to 45 kB (`prober_bench`), and all of
+/// them fit in the memory limit of the webhook's Deployment. Of one address: agents may come from
+/// behind that of their node, which runs 250 pods at most, each with a connection and one that is
+/// not closed yet. Strangers lose their places to whoever comes; an agent's next request follows
+/// its last one at once, or after a pause of ten seconds.
 pub const LIMITS: Limits = Limits {
     connections: 7_500,
     of_one_source: 512,
@@ -66,8 +67,8 @@ pub const LIMITS: Limits = Limits {
     lasts: Lasts::WhileUsed(Pace {
         // A handshake over a bad network, and a packet.
         head: Duration::from_secs(8),
-        // A pod that is not known yet is waited for, and then the turn of its token, for 5 s each; an
-        // answer of the API server may take as long.
+        // A pod that is not known yet is waited for, and then the turn of its token, for 5 s each;
+        // an answer of the API server may take as long.
         answer: Duration::from_secs(20),
         // The longest wait for a change is 50 s, and Go's clients keep a connection for 90 s.
         idle: Duration::from_secs(100),
@@ -97,8 +98,8 @@ enum Refusal {
 }
 
 impl Agents {
-    /// Answers from what this replica knows. `reviews_of_one_source` tokens of an address are reviewed at a
-    /// time.
+    /// Answers from what this replica knows. `reviews_of_one_source` tokens of an address are
+    /// reviewed at a time.
     #[must_use]
     pub fn new(
         world: ClusterState,
@@ -118,8 +119,8 @@ impl Agents {
 
     /// Whose pod a token is of, by UID.
     ///
-    /// A stranger's token costs the API server nothing: it is asked only about a token that says it is for us,
-    /// and of a pod that has an agent. The agent may be quicker than our watch of pods.
+    /// A stranger's token costs the API server nothing: it is asked only about a token that says it
+    /// is for us, and of a pod that has an agent. The agent may be quicker than our watch of pods.
     async fn pod_of(
         &self,
         token: &str,

@@ -74,8 +74,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads a spec. The schema has refused what is wrong here, except in objects that are older than
-    /// the schema.
+    /// Reads a spec. The schema has refused what is wrong here, except in objects that are older
+    /// than the schema.
     ///
     /// # Errors
     /// The path of the field and what is wrong with it.
@@ -162,9 +162,9 @@ impl Settings {
         })
     }
 
-    /// `<namespace>/<name>`: how agents, annotations, the job of the `PodMonitor` and other objects name
-    /// The labels by which the API server knows its namespaces, if it needs nobody's consent; `None`
-    /// where the API server has to know them by name.
+    /// `<namespace>/<name>`: how agents, annotations, the job of the `PodMonitor` and other objects
+    /// name The labels by which the API server knows its namespaces, if it needs nobody's consent;
+    /// `None` where the API server has to know them by name.
     #[must_use]
     pub fn namespace_labels(&self, tenancy: &Tenancy) -> Option<&LabelSelector> {
         let labels = self.namespace_selector.as_ref();

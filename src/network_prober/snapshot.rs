@@ -1,5 +1,5 @@
-//! One `NetworkProber` as it stands, and all of them at one moment: what follows from specs, namespaces and
-//! pods. Pure.
+//! One `NetworkProber` as it stands, and all of them at one moment: what follows from specs,
+//! namespaces and pods. Pure.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -136,8 +136,8 @@ pub struct Surroundings<'a> {
 }
 
 impl ProberState {
-    /// What follows from an object and the pods that its selector matches. `last` is what followed the
-    /// last time.
+    /// What follows from an object and the pods that its selector matches. `last` is what followed
+    /// the last time.
     #[must_use]
     pub fn of(
         prober: &NetworkProber,

@@ -1,8 +1,8 @@
 //! What every replica knows: the `NetworkProber`s, the namespaces and the selected pods, and what
 //! follows from them, as one immutable [`Snapshot`].
 //!
-//! The webhook, the pinglists and the controller read the snapshot; none of them asks the API server.
-//! What is watched of the pods stands in [`watches`]: without a `NetworkProber` none is.
+//! The webhook, the pinglists and the controller read the snapshot; none of them asks the API
+//! server. What is watched of the pods stands in [`watches`]: without a `NetworkProber` none is.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -40,16 +40,16 @@ use crate::{
     webhook::injection::NATIVE_SIDECARS,
 };
 
-/// How long changes are collected: a rollout is many pods in a moment, and peers are to learn of each
-/// within three seconds.
+/// How long changes are collected: a rollout is many pods in a moment, and peers are to learn of
+/// each within three seconds.
 const COLLECT: Duration = Duration::from_millis(200);
 
-/// How long the controller waits after a change: a rollout is one write of the status a second, not one
-/// for each pod. (Agents do not wait for it: their lists come from the snapshot.)
+/// How long the controller waits after a change: a rollout is one write of the status a second, not
+/// one for each pod. (Agents do not wait for it: their lists come from the snapshot.)
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long changes of nodes are collected: a node that fell silent is known before its pods leave the
-/// lists, and nodes that are labelled one after the other are not one look each.
+/// How long changes of nodes are collected: a node that fell silent is known before its pods leave
+/// the lists, and nodes that are labelled one after the other are not one look each.
 const COLLECT_NODES: Duration = Duration::from_secs(2);
 
 /// How often it is looked again though no pod changed: at the
@@ -146,7 +146,8 @@ impl ClusterState {
     }
 }
 
-/// Which spec of which object: UID, generation (deletion is another one), and whether it can be read.
+/// Which spec of which object: UID, generation (deletion is another one), and whether it can be
+/// read.
 type Spec = (Option<String>, Option<i64>, bool);
 
 fn spec(prober: &DeserializeGuard<NetworkProber>) -> Spec {

@@ -349,7 +349,8 @@ fn what_is_not_wanted_any_more_goes_and_what_is_not_known_stays() {
     // Applied and untouched: not again.
     world.unchanged = decided.apply.iter().map(|child| (child.key.clone(), child.hash)).collect();
     assert!(plan(&prober, &world).unwrap().desired.apply.is_empty());
-    // Without a certificate nothing is known of the webhook nor of whom agents trust: both are left.
+    // Without a certificate nothing is known of the webhook nor of whom agents trust: both are
+    // left.
     world.bundle = None;
     let decided = plan(&prober, &world).unwrap().desired;
     assert_eq!((decided.apply, decided.delete), (vec![], vec![]));
@@ -397,7 +398,8 @@ fn the_file_has_the_shape_of_the_original() {
 
 proptest! {
     /// Everybody is probed by as many as the spec says, nobody by itself, and the lists are as many
-    /// as there are agents, whatever the order in which pods are seen; by fewer only where a list is cut.
+    /// as there are agents, whatever the order in which pods are seen; by fewer only where a list
+    /// is cut.
     #[test]
     fn lists_follow_the_neighbours(count in 1_usize..60, in_zone in 0_u32..6, other in 0_u32..4, turn in 0_usize..60) {
         let settings = settings(&json!({"neighbours": {"inZone": in_zone, "perOtherZone": other}}));
@@ -548,8 +550,8 @@ fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_say
     assert_ne!(plan(&nodes, &missing).unwrap().conditions[0].reason, "WebhookMissing");
 }
 
-/// Its pods are not known: nothing of it changes, but it says why, and no pod gets an agent without a
-/// list.
+/// Its pods are not known: nothing of it changes, but it says why, and no pod gets an agent without
+/// a list.
 #[test]
 fn s02_one_over_budget_says_so_and_injects_nothing() {
     let setup = setup(Some("operator"));
@@ -609,8 +611,8 @@ fn a_large_file_is_written_less_often() {
     assert!(maps(Some(30)).0);
 }
 
-/// A pod that is alone in its zone cannot probe a hundred others at a time: the condition says so, and how
-/// long it takes.
+/// A pod that is alone in its zone cannot probe a hundred others at a time: the condition says so,
+/// and how long it takes.
 #[test]
 fn n01_what_takes_turns_is_said() {
     let text = |spec: &Value, all: Range<usize>| {

@@ -1,9 +1,10 @@
-//! Which addresses can be a pod's: what a kubelet reports is written into its Node's pods by whoever has its
-//! credentials.
+//! Which addresses can be a pod's: what a kubelet reports is written into its Node's pods by
+//! whoever has its credentials.
 use std::net::IpAddr;
 
-/// Whether requests may be sent to this address because a pod claims it. Not to the cloud's metadata service
-/// (169.254.169.254) or anything else that is link-local, nor to everybody (multicast, broadcast).
+/// Whether requests may be sent to this address because a pod claims it. Not to the cloud's
+/// metadata service (169.254.169.254) or anything else that is link-local, nor to everybody
+/// (multicast, broadcast).
 #[must_use]
 pub fn is_askable(ip: &IpAddr) -> bool {
     match ip.to_canonical() {

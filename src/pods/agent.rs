@@ -73,7 +73,8 @@ impl PodObject {
     #[must_use]
     pub fn takes_names(&self) -> bool {
         let agent = self.agent().is_some();
-        // A volume that outlived its container (another webhook removed that) is ours by annotation.
+        // A volume that outlived its container (another webhook removed that) is ours by
+        // annotation.
         let by_us = self.annotation(super::INJECTED_BY_ANNOTATION).is_some();
         let container = self.all_containers().any(|c| &*c.name == AGENT_CONTAINER);
         let volume = self.volumes().unwrap_or_default().iter().any(|name| &**name == AGENT_VOLUME);

@@ -1,4 +1,5 @@
-//! What the operator knows of pods: what an injector and a list of peers need. Nothing else is kept.
+//! What the operator knows of pods: what an injector and a list of peers need. Nothing else is
+//! kept.
 pub mod address;
 mod agent;
 mod names;

@@ -32,7 +32,8 @@ pub(super) struct Amounts {
     pub memory: Amount,
 }
 
-/// A quantity. Zero counts as none; so does a text that is no quantity, which the API server refuses.
+/// A quantity. Zero counts as none; so does a text that is no quantity, which the API server
+/// refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Amount(f64);
 

@@ -71,7 +71,8 @@ pub struct Container {
     pub restarts_always: bool,
     /// Its own user, if it names one.
     pub run_as_user: Option<i64>,
-    /// Its declared ports, and those without a name that the kubelet checks: something listens there.
+    /// Its declared ports, and those without a name that the kubelet checks: something listens
+    /// there.
     pub ports: Box<[Port]>,
     /// Whether it says that it asks for its list of peers: an agent that does not reads a file.
     pub(super) pulls: bool,
@@ -169,7 +170,8 @@ impl PodObject {
         self.spec.host_network
     }
 
-    /// Whether a container of it sees the processes of others: `shareProcessNamespace` or `hostPID`.
+    /// Whether a container of it sees the processes of others: `shareProcessNamespace` or
+    /// `hostPID`.
     #[must_use]
     pub fn shares_processes(&self) -> bool {
         self.spec.shares_processes

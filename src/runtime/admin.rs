@@ -1,6 +1,6 @@
-//! What people, Prometheus and the kubelet reach, each on an address of its own, so that none starves
-//! another: the probes; `/metrics`, over TLS to those whom the API server lets read it; the status page,
-//! on loopback.
+//! What people, Prometheus and the kubelet reach, each on an address of its own, so that none
+//! starves another: the probes; `/metrics`, over TLS to those whom the API server lets read it; the
+//! status page, on loopback.
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -29,9 +29,10 @@ mod tests;
 
 use access::Access;
 
-/// For the kubelet, which opens a connection for each probe and is done in a millisecond: it takes the place
-/// of whoever stays, which a pod on the host network does under the kubelet's own address. A request is a
-/// packet: whoever has not sent it after two seconds is no kubelet. All of them together take 3 MB.
+/// For the kubelet, which opens a connection for each probe and is done in a millisecond: it takes
+/// the place of whoever stays, which a pod on the host network does under the kubelet's own
+/// address. A request is a packet: whoever has not sent it after two seconds is no kubelet. All of
+/// them together take 3 MB.
 const PROBES: Limits = Limits {
     connections: 256,
     of_one_source: 64,
@@ -41,8 +42,8 @@ const PROBES: Limits = Limits {
     newest_wins: true,
 };
 
-/// For Prometheus: two replicas, and people who look, perhaps behind one address. A connection in its TLS
-/// handshake takes some 40 kB. The longest scrape timeout in use is 30 s.
+/// For Prometheus: two replicas, and people who look, perhaps behind one address. A connection in
+/// its TLS handshake takes some 40 kB. The longest scrape timeout in use is 30 s.
 const SCRAPES: Limits = Limits {
     connections: 128,
     of_one_source: 8,
@@ -67,8 +68,8 @@ const PAGE: Limits = Limits {
 pub struct AdminConfig {
     /// `/metrics`.
     pub address: SocketAddr,
-    /// Whether only those read it whom the API server allows, and over TLS. If not, this address serves
-    /// everything in plain HTTP.
+    /// Whether only those read it whom the API server allows, and over TLS. If not, this address
+    /// serves everything in plain HTTP.
     pub metrics_auth: bool,
     /// `/livez` and `/readyz`.
     pub probe_address: SocketAddr,
@@ -103,8 +104,8 @@ impl Readiness {
     }
 }
 
-/// The probes. Liveness says that the process answers and nothing more: restarting it would not bring
-/// the API server or Prometheus back.
+/// The probes. Liveness says that the process answers and nothing more: restarting it would not
+/// bring the API server or Prometheus back.
 fn probes(readiness: Readiness) -> Router {
     Router::new()
         .route("/livez", get(async || "ok\n"))
@@ -173,8 +174,9 @@ pub async fn start(
     Ok(())
 }
 
-/// TLS with the webhook's certificate. Until that is there, one that nobody can verify and that is gone with
-/// this process: who does not verify, as Prometheus usually does not, can read from the start.
+/// TLS with the webhook's certificate. Until that is there, one that nobody can verify and that is
+/// gone with this process: who does not verify, as Prometheus usually does not, can read from the
+/// start.
 fn tls(certificates: &Certificates) -> anyhow::Result<ServerConfig> {
     let now = Timestamp::now().as_second();
     let names = [certificates::NAME.to_owned()];

@@ -156,7 +156,8 @@ impl Call {
             Method::GET if watches => ("watch", false),
             Method::GET if named => ("get", false),
             Method::GET => ("list", false),
-            // Who somebody is and what they may, asked by a POST: nothing is stored, and every replica may ask.
+            // Who somebody is and what they may, asked by a POST: nothing is stored, and every
+            // replica may ask.
             Method::POST if resource == "tokenreviews" || resource == "subjectaccessreviews" => {
                 ("create", false)
             }

@@ -1,8 +1,9 @@
 //! Which part of the operator a process is.
 use clap::ValueEnum;
 
-/// What a process does. As deployed each has an account of its own: every pod of the cluster can talk to the
-/// webhook, so that its account may write nothing; nobody has to talk to the controllers.
+/// What a process does. As deployed each has an account of its own: every pod of the cluster can
+/// talk to the webhook, so that its account may write nothing; nobody has to talk to the
+/// controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Component {
     /// Both of the others.

@@ -1,4 +1,5 @@
-//! Which kinds this process runs: those that are asked for, each from when its definition is served.
+//! Which kinds this process runs: those that are asked for, each from when its definition is
+//! served.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -91,8 +92,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Looks once whether the definition of a kind is served; says so in the log if it is not. Asks until the
-    /// API server answers. `None` when the kind is not asked for.
+    /// Looks once whether the definition of a kind is served; says so in the log if it is not. Asks
+    /// until the API server answers. `None` when the kind is not asked for.
     pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
         Self::find_crd(client, kinds, K::crd()).await
     }
@@ -151,7 +152,8 @@ impl Definition {
         loop {
             match self.client.list_api_group_resources(&self.group_version).await {
                 Ok(list) => return list.resources.iter().any(|r| r.name == self.plural),
-                // Of a group that nobody serves; the answer is no Status object, so that it has no reason.
+                // Of a group that nobody serves; the answer is no Status object, so that it has no
+                // reason.
                 Err(kube::Error::Api(status)) if status.code == 404 => return false,
                 Err(error) => {
                     tracing::warn!(%error, kind = self.name, "discovery failed, trying again");

@@ -41,8 +41,8 @@ use shutdown::Shutdown;
 use status_page::Live;
 use webhook::{Prober, Serving, WebhookConfig};
 
-/// How long passes under way may take to end: half of the pod's grace period, which also has to hold
-/// the release of the lease.
+/// How long passes under way may take to end: half of the pod's grace period, which also has to
+/// hold the release of the lease.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// For how long the webhook and the pinglists are served after SIGTERM: the time that a Service's
@@ -164,8 +164,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
 }
 
-/// The webhook alone. It never asks for the Lease, so that the fence stays shut: whatever it did, its client
-/// would send no write.
+/// The webhook alone. It never asks for the Lease, so that the fence stays shut: whatever it did,
+/// its client would send no write.
 async fn answer(config: Config, base: Base) -> anyhow::Result<()> {
     anyhow::ensure!(
         config.kinds.has("NetworkProber"),
@@ -275,8 +275,8 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     result
 }
 
-/// Others take some time to learn that a replica that serves `NetworkProber`s goes: until then they are
-/// answered.
+/// Others take some time to learn that a replica that serves `NetworkProber`s goes: until then they
+/// are answered.
 async fn farewell(prober: &Prober, closing: &Shutdown) {
     let serves = prober.borrow().as_ref().is_some_and(|world| !world.snapshot().views.is_empty());
     if serves {

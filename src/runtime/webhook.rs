@@ -1,5 +1,5 @@
-//! What every process does for `NetworkProber`s: it knows the pods; and what those do that are the webhook: they
-//! answer the API server and the agents.
+//! What every process does for `NetworkProber`s: it knows the pods; and what those do that are the
+//! webhook: they answer the API server and the agents.
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -64,7 +64,8 @@ impl WebhookConfig {
         }
     }
 
-    /// Where agents are sent, outside of the cluster: to the host of the webhook if nothing else is said.
+    /// Where agents are sent, outside of the cluster: to the host of the webhook if nothing else is
+    /// said.
     fn pinglists(&self) -> Option<Url> {
         if self.pinglist_url.is_some() {
             return self.pinglist_url.clone();
@@ -181,7 +182,8 @@ impl Serving {
         }
     }
 
-    /// Starts it now if the definition is served, and else when it is; never if the kind does not run.
+    /// Starts it now if the definition is served, and else when it is; never if the kind does not
+    /// run.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -248,8 +250,9 @@ impl Serving {
         tasks.spawn(async move {
             known.synced().await;
             ready.reached("networkprobers");
-            // Without a Secret no webhook points here yet; while an older version leads nobody makes one, and
-            // a replica that is never ready would keep it leading. The webhook alone leads nobody.
+            // Without a Secret no webhook points here yet; while an older version leads nobody
+            // makes one, and a replica that is never ready would keep it leading. The webhook alone
+            // leads nobody.
             let leads = component.controls() && component.answers();
             if leads && matches!(secrets.get_opt(NAME).await, Ok(None)) {
                 ready.reached("certificate");
@@ -284,9 +287,11 @@ impl Serving {
         Ok(())
     }
 
-    /// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of the API server.
+    /// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of
+    /// the API server.
     async fn serve_pinglists(&self, world: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
-        // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of agents.
+        // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of
+        // agents.
         let by_address = self.config.pinglists().is_none();
         let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };
         let of_one_source =

@@ -180,8 +180,8 @@ impl TrafficWatchReconciler {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Keeps the number of replicas when the author no longer sets one (an autoscaler is to): server-side
-    /// apply would set a field that nobody owns any more to its default, one.
+    /// Keeps the number of replicas when the author no longer sets one (an autoscaler is to):
+    /// server-side apply would set a field that nobody owns any more to its default, one.
     async fn hand_over_replicas(
         &self,
         api: &Api<PartialObjectMeta<Deployment>>,
@@ -198,8 +198,8 @@ impl TrafficWatchReconciler {
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": facts.wanted},
         });
-        // A field that two managers own stays when one of them lets go of it. Not forced: a conflict
-        // means that the number is known too late, and the next pass knows it.
+        // A field that two managers own stays when one of them lets go of it. Not forced: a
+        // conflict means that the number is known too late, and the next pass knows it.
         let params = PatchParams::apply(children::REPLICAS_MANAGER);
         let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
         applied.map(drop).map_err(Error::kube("apply replicas"))

@@ -47,8 +47,8 @@ pub fn has_heir<'a>(
     })
 }
 
-/// The keys that this object may have put on nodes: the one it has, and those it had. `written` is the
-/// last one it wrote, as far as this process knows.
+/// The keys that this object may have put on nodes: the one it has, and those it had. `written` is
+/// the last one it wrote, as far as this process knows.
 pub(super) fn keys(watch: &TrafficWatch, written: Option<&str>) -> BTreeSet<String> {
     let published = watch.status.as_ref().and_then(|status| status.label.clone());
     published.into_iter().chain(written.map(ToOwned::to_owned)).chain([watch.label_key()]).collect()

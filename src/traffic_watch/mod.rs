@@ -1,4 +1,5 @@
-//! Serves [`TrafficWatch`]: labels the nodes whose network is bad, and runs a Deployment on the others.
+//! Serves [`TrafficWatch`]: labels the nodes whose network is bad, and runs a Deployment on the
+//! others.
 //!
 //! | file | holds |
 //! |---|---|

@@ -50,8 +50,8 @@ pub(super) fn overview(subject: &Subject) -> String {
     parts.join(" or ")
 }
 
-/// The worst of each path: replicas of Prometheus record it again, and an agent may name many zones. None
-/// of them takes the places of other paths.
+/// The worst of each path: replicas of Prometheus record it again, and an agent may name many
+/// zones. None of them takes the places of other paths.
 fn per_path(series: &str) -> String {
     format!("topk by (src_node, dst_node) (1, {series})")
 }

@@ -1,8 +1,8 @@
 //! Agents that cannot start, and where for now no further pod gets one.
 //!
-//! A pod waits for its agent before its application starts, so one agent too many is a pod too few. What
-//! counts is what the kubelets say of pods of the same namespace: whoever forges annotations in a
-//! namespace pauses that one, and a registry that is gone pauses each by itself.
+//! A pod waits for its agent before its application starts, so one agent too many is a pod too few.
+//! What counts is what the kubelets say of pods of the same namespace: whoever forges annotations
+//! in a namespace pauses that one, and a registry that is gone pauses each by itself.
 use std::collections::BTreeMap;
 
 use crate::pods::{AgentFacts, SOUND_SECONDS};
@@ -10,12 +10,12 @@ use crate::pods::{AgentFacts, SOUND_SECONDS};
 /// What the kubelet says of a container that is on its way.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// After so many seconds an agent waits for long: an image that was refused by chance has been tried
-/// four times by then (after 10, 20, 40 and 80 s).
+/// After so many seconds an agent waits for long: an image that was refused by chance has been
+/// tried four times by then (after 10, 20, 40 and 80 s).
 pub const LONG_SECONDS: i64 = 2 * 60;
 
-/// So many that wait for long pause their namespace, whatever runs in it: one or two may share a node
-/// whose disk is full. Fewer do where no agent runs at all, which is all of a small namespace.
+/// So many that wait for long pause their namespace, whatever runs in it: one or two may share a
+/// node whose disk is full. Fewer do where no agent runs at all, which is all of a small namespace.
 pub const MANY: usize = 3;
 
 /// A container that ended so often, each time soon, has been given 150 s of pauses by its kubelet.

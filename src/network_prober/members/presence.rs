@@ -1,6 +1,6 @@
 //! Which pods with an agent are probed. What counts is that the agent runs, by the last word of its
-//! kubelet: an application that is not ready because the network is bad, and a node that died, are what
-//! there is to measure.
+//! kubelet: an application that is not ready because the network is bad, and a node that died, are
+//! what there is to measure.
 use std::{collections::HashMap, net::IpAddr};
 
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     pods::{PodObject, address::is_probeable},
 };
 
-/// How long a pod that is being deleted stays on a node that is not Ready, in seconds. Loss over five
-/// minutes and an alert `for: 5m` take ten; what is left is for the steps of scraping and of rules. A
-/// node that stays dead longer has had its alert, and its pods, which nobody can end, are measured no
-/// more.
+/// How long a pod that is being deleted stays on a node that is not Ready, in seconds. Loss over
+/// five minutes and an alert `for: 5m` take ten; what is left is for the steps of scraping and of
+/// rules. A node that stays dead longer has had its alert, and its pods, which nobody can end, are
+/// measured no more.
 pub const EVIDENCE_SECONDS: i64 = 15 * 60;
 
 /// What a pod is to probing.
@@ -25,11 +25,12 @@ pub enum Presence {
     There,
 }
 
-/// Looks at a pod; `node` is the state of its node, if there is such a node, `now` seconds since 1970.
+/// Looks at a pod; `node` is the state of its node, if there is such a node, `now` seconds since
+/// 1970.
 ///
-/// A pod that is being deleted leaves at once, so that a rollout costs no packet. On a node that is not
-/// Ready it has not ended: evictions begin five minutes after the node fell silent, which is before the
-/// alert on its loss.
+/// A pod that is being deleted leaves at once, so that a rollout costs no packet. On a node that is
+/// not Ready it has not ended: evictions begin five minutes after the node fell silent, which is
+/// before the alert on its loss.
 #[must_use]
 pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence {
     if pod.is_finished() {
@@ -50,9 +51,9 @@ pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence 
 
 /// Whose each address is.
 ///
-/// The network gives an address again when the kubelet no longer holds it, or thinks so: the pod on a dead
-/// node still claims it, and its successor would be measured under the name of the dead one. So an
-/// address is the newest pod's, whether that one has an agent or not.
+/// The network gives an address again when the kubelet no longer holds it, or thinks so: the pod on
+/// a dead node still claims it, and its successor would be measured under the name of the dead one.
+/// So an address is the newest pod's, whether that one has an agent or not.
 pub struct Addresses<'a>(HashMap<IpAddr, Claim<'a>>);
 
 /// When a pod was made; of those of one second, whether it is to stay, and its UID.

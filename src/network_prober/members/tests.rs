@@ -88,8 +88,8 @@ fn n02_whose_agent_runs_is_probed_whatever_its_application_says() {
     }
 }
 
-/// A rollout costs no packet; the pods of a dead node are seen to be lost for as long as it takes an
-/// alert to say so.
+/// A rollout costs no packet; the pods of a dead node are seen to be lost for as long as it takes
+/// an alert to say so.
 #[test]
 fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
     let deleted = json!({"metadata": {"deletionTimestamp": at(0)}});
@@ -146,8 +146,8 @@ fn n02_the_same_holds_for_agents_of_their_own() {
     }
 }
 
-/// The pod of a dead node still claims the address that its successor has: it must not be measured as
-/// the dead one, nor the dead one as alive.
+/// The pod of a dead node still claims the address that its successor has: it must not be measured
+/// as the dead one, nor the dead one as alive.
 #[test]
 fn n02_an_address_is_the_newest_pods() {
     let with = |name: &str, created: i64, ips: &[&str], by: Option<&str>| {
@@ -281,8 +281,8 @@ fn n03_an_agent_that_crashes_again_and_again_stays_counted() {
     assert_eq!(looping(1, 5, &waits), 1);
 }
 
-/// The hash of what is injected can be computed by anybody, and annotations can be written by anybody
-/// who may create pods.
+/// The hash of what is injected can be computed by anybody, and annotations can be written by
+/// anybody who may create pods.
 #[test]
 fn s17_forged_annotations_pause_no_other_namespace() {
     let spec = json!({"namespaceSelector": {}});

@@ -181,8 +181,8 @@ fn lopsided(count: usize, alone: usize) -> Members {
     Members { members: members.collect(), ..Members::default() }
 }
 
-/// Whatever the shape of the zones, an agent exports no more than a scrape may have, reads its list, and
-/// the estimate says what it will export.
+/// Whatever the shape of the zones, an agent exports no more than a scrape may have, reads its
+/// list, and the estimate says what it will export.
 #[test]
 fn n01_no_agent_exports_more_than_a_scrape_may_have() {
     for (count, alone) in [(3001, 1), (2002, 2), (500, 0), (40, 20)] {

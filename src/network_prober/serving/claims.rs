@@ -1,5 +1,5 @@
-//! What a token says of itself. Nothing of it is true before the API server has said so: it only tells which
-//! tokens are worth the question.
+//! What a token says of itself. Nothing of it is true before the API server has said so: it only
+//! tells which tokens are worth the question.
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 

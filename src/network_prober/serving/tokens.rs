@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use super::{AUDIENCE, Refusal};
 use crate::serving::budget::Budget;
 
-/// For how long a token is believed after the API server was asked: agents come back every 50 s, and a
-/// pod that is gone has no list whatever its token.
+/// For how long a token is believed after the API server was asked: agents come back every 50 s,
+/// and a pod that is gone has no list whatever its token.
 const BELIEVED: Duration = Duration::from_mins(5);
 
-/// For how long it is while the API server cannot be asked, or others use up the reviews: an outage is when
-/// agents measure something. A token lives an hour.
+/// For how long it is while the API server cannot be asked, or others use up the reviews: an outage
+/// is when agents measure something. A token lives an hour.
 const BELIEVED_IN_OUTAGE: Duration = Duration::from_mins(30);
 
 /// The most tokens that are remembered: twice the largest cluster.
@@ -28,8 +28,8 @@ const TOKENS: usize = 10_000;
 /// How many tokens the API server is asked about at once.
 pub const REVIEWS: usize = 16;
 
-/// How many of those are of one address. Agents may come from behind the address of their node: those of a
-/// node that starts are asked about in a quarter of a second.
+/// How many of those are of one address. Agents may come from behind the address of their node:
+/// those of a node that starts are asked about in a quarter of a second.
 pub const REVIEWS_OF_ONE_SOURCE: usize = 4;
 
 /// How long an agent waits for its turn.

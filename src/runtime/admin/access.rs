@@ -1,5 +1,5 @@
-//! Who may read `/metrics`: the API server says whose token it is (TokenReview) and whether that account
-//! may `get` the URL (SubjectAccessReview), as controller-runtime does it.
+//! Who may read `/metrics`: the API server says whose token it is (TokenReview) and whether that
+//! account may `get` the URL (SubjectAccessReview), as controller-runtime does it.
 //!
 //! An answer stands for a short time. Tokens are remembered by their digest, and appear nowhere.
 use std::{
@@ -19,19 +19,21 @@ use kube::{Api, Client, api::PostParams};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use tokio::{sync::Semaphore, time::timeout};
 
-/// For how long a token is let in without asking again: a right that was taken away ends within this.
+/// For how long a token is let in without asking again: a right that was taken away ends within
+/// this.
 const ALLOWED: Duration = Duration::from_mins(1);
 
-/// For how long a token that was let in still is while the API server does not answer: an outage of it
-/// is when somebody wants to see these metrics.
+/// For how long a token that was let in still is while the API server does not answer: an outage of
+/// it is when somebody wants to see these metrics.
 const ALLOWED_IN_OUTAGE: Duration = Duration::from_mins(10);
 
-/// For how long a refused token is refused without asking again: shorter, because somebody may just be
-/// granting the right.
+/// For how long a refused token is refused without asking again: shorter, because somebody may just
+/// be granting the right.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// The most tokens remembered that were let in, and that were refused: apart, so that refused ones displace
-/// nobody. A cluster has a handful of Prometheus servers, each with a new token every hour.
+/// The most tokens remembered that were let in, and that were refused: apart, so that refused ones
+/// displace nobody. A cluster has a handful of Prometheus servers, each with a new token every
+/// hour.
 const REMEMBERED: usize = 256;
 
 /// How many tokens are reviewed at once.
@@ -40,7 +42,8 @@ const REVIEWS: usize = 4;
 /// How long a request waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
-/// How long both reviews of a token may take: within the 10 s after which Prometheus gives a scrape up.
+/// How long both reviews of a token may take: within the 10 s after which Prometheus gives a scrape
+/// up.
 const DEADLINE: Duration = Duration::from_secs(6);
 
 /// How long a source of a refused token brings no other one to the API server.

@@ -19,8 +19,8 @@ pub const PATH: &str = "/metrics";
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Pages that are read at a time, in all and by one source: two replicas of Prometheus, and people who
-/// look, perhaps all behind one address. A slow reader has a thread and two pieces of 32 KiB.
+/// Pages that are read at a time, in all and by one source: two replicas of Prometheus, and people
+/// who look, perhaps all behind one address. A slow reader has a thread and two pieces of 32 KiB.
 const READERS: (usize, usize) = (16, 4);
 
 #[derive(Clone)]

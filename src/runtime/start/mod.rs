@@ -1,4 +1,5 @@
-//! Starts each kind on the leader: one file per kind builds its reconciler from what the process has.
+//! Starts each kind on the leader: one file per kind builds its reconciler from what the process
+//! has.
 use futures::{Stream, future::BoxFuture};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
@@ -14,7 +15,8 @@ mod traffic_watch;
 pub(super) trait Start: Reconciler + Sized {
     /// Facts that have to be there first; `()` if the definition is enough.
     type Needs: Send + 'static;
-    /// The name of the controller's task, for the error with which the process ends if the task does.
+    /// The name of the controller's task, for the error with which the process ends if the task
+    /// does.
     const TASK: &'static str;
 
     /// Facts that are there already; `None` if the kind has to wait for them.

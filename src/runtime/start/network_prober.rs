@@ -12,7 +12,8 @@ use crate::{
     webhook::certificates::CertificateKeeper,
 };
 
-/// How long the controller waits for the webhook's certificate: a deadline of the API server's calls.
+/// How long the controller waits for the webhook's certificate: a deadline of the API server's
+/// calls.
 const CERTIFICATE: Duration = Duration::from_secs(10);
 
 impl Start for NetworkProberReconciler {
@@ -69,7 +70,8 @@ impl Start for NetworkProberReconciler {
             state.synced().await;
             owned.synced().await;
             entries.synced().await;
-            // Reports a missing CA on every object; a CA that is still being issued is not an error.
+            // Reports a missing CA on every object; a CA that is still being issued is not an
+            // error.
             let _ = tokio::time::timeout(CERTIFICATE, bundle.wait_for(Option::is_some)).await;
         };
         let (schedule, synced) = (Schedule::default(), Box::new(|| ()));
