@@ -203,12 +203,12 @@ impl Entries {
     }
 
     /// Takes out entries whose `NetworkProber` is gone, for ever.
-    pub async fn sweep(self, client: Client, world: ClusterState) {
+    pub async fn sweep(self, client: Client, cluster: ClusterState) {
         let mut ticks = tokio::time::interval(SWEEP);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let snapshot = world.snapshot();
+            let snapshot = cluster.snapshot();
             for owner in self.strays(|key| snapshot.views.contains_key(key)) {
                 if let Err(error) = self.sweep_out(&client, &owner).await {
                     tracing::warn!(%error, namespace = owner.0, name = owner.1, "entry not removed");

@@ -34,7 +34,7 @@ pub trait ProberSource: Send + Sync + 'static {
 /// What this process knows.
 pub struct LiveProbers {
     identity: String,
-    world: OnceLock<latest::Receiver<Option<ClusterState>>>,
+    cluster: OnceLock<latest::Receiver<Option<ClusterState>>>,
     endpoints: Endpoints,
     /// One request for all who look within [`FRESH`], whatever their number.
     figures: Shared<Subject, measurement::Shared<Measurement>>,
@@ -47,7 +47,7 @@ impl LiveProbers {
     pub fn new(identity: &str, endpoints: &Endpoints) -> Self {
         Self {
             identity: identity.to_owned(),
-            world: OnceLock::new(),
+            cluster: OnceLock::new(),
             endpoints: endpoints.clone(),
             figures: Shared::default(),
             agents: Shared::default(),
@@ -57,14 +57,14 @@ impl LiveProbers {
     /// Says where it is known; gives it back.
     pub fn follow(
         &self,
-        world: &latest::Receiver<Option<ClusterState>>,
+        cluster: &latest::Receiver<Option<ClusterState>>,
     ) -> latest::Receiver<Option<ClusterState>> {
-        self.world.get_or_init(|| world.clone()).clone()
+        self.cluster.get_or_init(|| cluster.clone()).clone()
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
-        let world = self.world.get().and_then(|world| world.borrow().clone());
-        world.map(|world| world.snapshot()).unwrap_or_default()
+        let cluster = self.cluster.get().and_then(|cluster| cluster.borrow().clone());
+        cluster.map(|cluster| cluster.snapshot()).unwrap_or_default()
     }
 
     async fn measured(&self, prober: &ProberView) -> Measured {

@@ -79,7 +79,7 @@ type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 /// What the controller works with.
 pub struct NetworkProberReconciler {
     client: kube::Client,
-    world: ClusterState,
+    cluster: ClusterState,
     owned: Owned,
     entries: Entries,
     bundle: signal::Receiver<Option<Bundle>>,
@@ -95,14 +95,14 @@ impl NetworkProberReconciler {
     #[must_use]
     pub fn new(
         client: kube::Client,
-        world: ClusterState,
+        cluster: ClusterState,
         owned: Owned,
         entries: Entries,
         bundle: signal::Receiver<Option<Bundle>>,
         endpoint: Endpoint,
     ) -> Self {
         let (discovered, refusals) = (Mutex::default(), Refusals::default());
-        Self { client, world, owned, entries, bundle, endpoint, discovered, refusals }
+        Self { client, cluster, owned, entries, bundle, endpoint, discovered, refusals }
     }
 
     /// The objects to look at though they did not change: their pods, their children or the
@@ -111,14 +111,14 @@ impl NetworkProberReconciler {
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<>
     {
-        let world = self.world.clone();
+        let cluster = self.cluster.clone();
         let all = select(happens(self.bundle.clone()), happens(self.entries.presence()));
         let all = all.flat_map(move |()| {
-            let keys: Vec<_> = world.snapshot().views.keys().cloned().collect();
+            let keys: Vec<_> = cluster.snapshot().views.keys().cloned().collect();
             futures::stream::iter(keys)
         });
         let changes = select(self.owned.changes(), self.entries.changes());
-        select(select(self.world.changes(), changes), all)
+        select(select(self.cluster.changes(), changes), all)
             .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn observe(
     unchanged.extend(reconciler.entries.unchanged(&key));
     Ok(Observed {
         view,
-        setup: reconciler.world.setup().clone(),
+        setup: reconciler.cluster.setup().clone(),
         bundle: reconciler.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
         endpoint: reconciler.endpoint.clone(),
         configuration: reconciler.entries.is_there(),
@@ -86,7 +86,7 @@ impl NetworkProberReconciler {
             let known = view.is_of(prober) && (view.synced || view.over.is_some());
             known.then(|| Arc::clone(view))
         };
-        let mut snapshots = self.world.subscribe();
+        let mut snapshots = self.cluster.subscribe();
         let known = snapshots.wait_for(|snapshot| find(snapshot).is_some());
         let known = tokio::time::timeout(CATCH_UP, known).await;
         known.ok().and_then(Result::ok).and_then(|snapshot| find(&snapshot))

@@ -82,7 +82,7 @@ pub const LIMITS: Limits = Limits {
 pub struct Agents(Arc<Inner>);
 
 struct Inner {
-    world: ClusterState,
+    cluster: ClusterState,
     metrics: Metrics,
     shutdown: Shutdown,
     tokens: Tokens,
@@ -102,14 +102,14 @@ impl Agents {
     /// reviewed at a time.
     #[must_use]
     pub fn new(
-        world: ClusterState,
+        cluster: ClusterState,
         client: Client,
         metrics: Metrics,
         shutdown: Shutdown,
         reviews_of_one_source: usize,
     ) -> Self {
         let tokens = Tokens::new(client, reviews_of_one_source);
-        Self(Arc::new(Inner { world, metrics, shutdown, tokens }))
+        Self(Arc::new(Inner { cluster, metrics, shutdown, tokens }))
     }
 
     /// The route.
@@ -131,7 +131,7 @@ impl Agents {
             return Ok(uid);
         }
         let claimed = claims::pod(token, Timestamp::now().as_second())?;
-        let mut snapshots = self.0.world.subscribe();
+        let mut snapshots = self.0.cluster.subscribe();
         let known = async {
             let stranger = |snapshot: &Snapshot| {
                 let found = find(snapshot, prober, &claimed);
@@ -142,7 +142,7 @@ impl Agents {
         };
         // Whether or not it came to be known: the snapshot says what is the matter.
         let _ = timeout(UNKNOWN_POD, known).await;
-        find(&self.0.world.snapshot(), prober, &claimed).map(drop)?;
+        find(&self.0.cluster.snapshot(), prober, &claimed).map(drop)?;
         self.0.tokens.review(token, source, claimed).await
     }
 
@@ -164,7 +164,7 @@ impl Agents {
         drop((headers, query));
         let _waiting = Waiting::new(&self.0.metrics);
         let (end, patience) = (Instant::now() + request.wait, Instant::now() + UNKNOWN_POD);
-        let mut snapshots = self.0.world.subscribe();
+        let mut snapshots = self.0.cluster.subscribe();
         loop {
             let found = match find(&snapshots.borrow_and_update(), &request.prober, &uid) {
                 Ok(served) if known != Some(served.print()) => return Ok(list(served)),

@@ -67,7 +67,7 @@ struct Inner {
 }
 
 impl ClusterState {
-    /// A world that knows nothing yet.
+    /// A state that knows nothing yet.
     #[must_use]
     pub fn new(setup: Setup, nodes: NodeStore) -> Self {
         Self(Arc::new(Inner { setup, nodes, snapshot: signal::Sender::default() }))
@@ -79,12 +79,12 @@ impl ClusterState {
         &self.0.setup
     }
 
-    /// A world that knows this, without a cluster.
+    /// A state that knows this, without a cluster.
     #[cfg(test)]
     pub(super) fn knowing(setup: Setup, snapshot: Snapshot) -> Self {
-        let world = Self::new(setup, NodeStore::default());
-        world.0.snapshot.send_replace(Arc::new(snapshot));
-        world
+        let cluster = Self::new(setup, NodeStore::default());
+        cluster.0.snapshot.send_replace(Arc::new(snapshot));
+        cluster
     }
 
     /// What is known now.
@@ -156,7 +156,7 @@ fn spec(prober: &DeserializeGuard<NetworkProber>) -> Spec {
 
 /// The one task that keeps the snapshot.
 struct Follower {
-    world: ClusterState,
+    cluster: ClusterState,
     client: Client,
     metrics: Metrics,
     probers: Store<DeserializeGuard<NetworkProber>>,
@@ -197,12 +197,12 @@ fn seen<K>(
 
 impl Follower {
     fn new(
-        world: ClusterState,
+        cluster: ClusterState,
         client: Client,
         metrics: Metrics,
         constraints: signal::Receiver<Arc<ByNamespace>>,
     ) -> Self {
-        let nodes = world.0.nodes.changes();
+        let nodes = cluster.0.nodes.changes();
         let (probers, prober_writer) = reflector::store();
         let (namespaces, namespace_writer) = reflector::store();
         let mut objects = SelectAll::new();
@@ -213,7 +213,7 @@ impl Follower {
         let events = reflector::reflector(namespace_writer, events);
         objects.push(seen(events, "namespaces", Seen::Namespaces));
         Self {
-            world,
+            cluster,
             client,
             metrics,
             probers,
@@ -277,9 +277,9 @@ impl Follower {
             return;
         }
         let probers = self.probers.state();
-        let mut setup = self.world.setup().clone();
+        let mut setup = self.cluster.setup().clone();
         // A kubelet that does not know them would wait for the agent to end.
-        let oldest = self.world.0.nodes.oldest_kubelet();
+        let oldest = self.cluster.0.nodes.oldest_kubelet();
         setup.native_sidecars &= oldest.is_none_or(|version| version >= NATIVE_SIDECARS);
         let mut read: Vec<_> = probers
             .iter()
@@ -301,7 +301,7 @@ impl Follower {
             reach.demand(prober.namespace().as_deref().unwrap_or_default(), &setup.tenancy)
         });
         self.watch_pods(demands.collect());
-        let before = self.world.snapshot();
+        let before = self.cluster.snapshot();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let constraints = Arc::clone(&self.constraints.borrow_and_update());
         let mut snapshot =
@@ -311,8 +311,8 @@ impl Follower {
                 before: &snapshot,
                 constraints: &constraints,
                 nodes: Nodes {
-                    zone: &|node| self.world.0.nodes.zone(node),
-                    readiness: &|node| self.world.0.nodes.readiness(node),
+                    zone: &|node| self.cluster.0.nodes.zone(node),
+                    readiness: &|node| self.cluster.0.nodes.readiness(node),
                 },
                 now,
             };
@@ -344,7 +344,7 @@ impl Follower {
                 .iter()
                 .all(|(key, view)| before.views.get(key).is_some_and(|old| Arc::ptr_eq(old, view)));
         if !same {
-            self.world.0.snapshot.send_replace(Arc::new(snapshot));
+            self.cluster.0.snapshot.send_replace(Arc::new(snapshot));
         }
     }
 

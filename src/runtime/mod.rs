@@ -278,7 +278,8 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
 /// Others take some time to learn that a replica that serves `NetworkProber`s goes: until then they
 /// are answered.
 async fn farewell(prober: &Prober, closing: &Shutdown) {
-    let serves = prober.borrow().as_ref().is_some_and(|world| !world.snapshot().views.is_empty());
+    let serves =
+        prober.borrow().as_ref().is_some_and(|cluster| !cluster.snapshot().views.is_empty());
     if serves {
         tokio::time::sleep(LAME_DUCK).await;
         closing.begin();

@@ -217,24 +217,24 @@ impl Serving {
     async fn start(&self, tasks: &mut Tasks) -> anyhow::Result<ClusterState> {
         Self::expect(self.component, &self.readiness);
         let setup = self.config.setup(&self.client, &self.namespace).await;
-        let world = ClusterState::new(setup, self.nodes.clone());
+        let cluster = ClusterState::new(setup, self.nodes.clone());
         tracing::info!(
-            agent_image = world.setup().own_image.as_deref().unwrap_or("unknown"),
-            native_sidecars = world.setup().native_sidecars,
+            agent_image = cluster.setup().own_image.as_deref().unwrap_or("unknown"),
+            native_sidecars = cluster.setup().native_sidecars,
             "knowing NetworkProbers"
         );
-        self.know(&world, tasks);
+        self.know(&cluster, tasks);
         if self.component.answers() {
-            self.serve_pinglists(&world, tasks).await?;
-            self.serve_webhook(&world, tasks).await?;
+            self.serve_pinglists(&cluster, tasks).await?;
+            self.serve_webhook(&cluster, tasks).await?;
         }
-        Ok(world)
+        Ok(cluster)
     }
 
     /// Follows the pods and the certificates, and says so to the kubelet.
-    fn know(&self, world: &ClusterState, tasks: &mut Tasks) {
+    fn know(&self, cluster: &ClusterState, tasks: &mut Tasks) {
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let follow = world.clone().follow(client.clone(), metrics.clone());
+        let follow = cluster.clone().follow(client.clone(), metrics.clone());
         tasks.spawn(async move {
             follow.await;
             Ok("watch of NetworkProbers")
@@ -246,7 +246,7 @@ impl Serving {
             match never {}
         });
         let (ready, mut bundle) = (self.readiness.clone(), self.certificates.bundle());
-        let (known, told, component) = (world.clone(), self.metrics.clone(), self.component);
+        let (known, told, component) = (cluster.clone(), self.metrics.clone(), self.component);
         tasks.spawn(async move {
             known.synced().await;
             ready.reached("networkprobers");
@@ -271,8 +271,8 @@ impl Serving {
     }
 
     /// Starts the server that the API server asks.
-    async fn serve_webhook(&self, world: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
-        let injector = Arc::new(ClusterInjector(world.clone()));
+    async fn serve_webhook(&self, cluster: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
+        let injector = Arc::new(ClusterInjector(cluster.clone()));
         let router = server::router(injector, Arc::new(Counted(self.metrics.clone())));
         let address = self.config.address;
         let refused = self.metrics.refused_connections("webhook");
@@ -289,7 +289,11 @@ impl Serving {
 
     /// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of
     /// the API server.
-    async fn serve_pinglists(&self, world: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
+    async fn serve_pinglists(
+        &self,
+        cluster: &ClusterState,
+        tasks: &mut Tasks,
+    ) -> anyhow::Result<()> {
         // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of
         // agents.
         let by_address = self.config.pinglists().is_none();
@@ -297,9 +301,9 @@ impl Serving {
         let of_one_source =
             if by_address { PINGLIST_LIMITS.of_one_source } else { PINGLIST_LIMITS.connections };
         let limits = Limits { of_one_source, ..PINGLIST_LIMITS };
-        let (world, client) = (world.clone(), self.client.clone());
+        let (cluster, client) = (cluster.clone(), self.client.clone());
         let agents =
-            Agents::new(world, client, self.metrics.clone(), self.closing.clone(), reviews);
+            Agents::new(cluster, client, self.metrics.clone(), self.closing.clone(), reviews);
         // HTTP/1 is what agents speak; a connection of HTTP/2 would be many of them.
         let tls = self.certificates.server_config(&[HTTP1]).context("TLS for pinglists")?;
         let address = self.config.pinglist_address;

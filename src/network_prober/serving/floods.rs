@@ -96,13 +96,13 @@ struct Running {
 async fn start(limits: Limits) -> Running {
     let view = view(&json!({}), &PODS.map(|name| pod(name, Some("team/np"), &json!({}))));
     let views = [(("team".to_owned(), "np".to_owned()), Arc::new(view))].into();
-    let world = ClusterState::knowing(
+    let cluster = ClusterState::knowing(
         setup(Some("operator")),
         Snapshot { views, synced: true, ..Snapshot::default() },
     );
     let (reviews, refused) = (Arc::<Reviews>::default(), Counter::default());
     let (client, shutdown) = (reviews.client(), Shutdown::default());
-    let agents = Agents::new(world, client, Metrics::new(), shutdown, REVIEWS_OF_ONE_SOURCE);
+    let agents = Agents::new(cluster, client, Metrics::new(), shutdown, REVIEWS_OF_ONE_SOURCE);
     let server = Server::bind(([127, 0, 0, 1], 0).into(), limits, None, refused.clone());
     let server = server.await.unwrap();
     let address = server.address().unwrap();
