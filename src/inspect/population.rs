@@ -61,11 +61,12 @@ impl Population {
 
     /// What the nodes are called.
     #[must_use]
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> Arc<Identity> {
         match self {
             Self::Cluster(store) => store.identity(),
             Self::Series(names) => {
-                Identity::new(names.keys().map(|name| (Arc::clone(name), [].as_slice())).collect())
+                let names = names.keys().map(|name| (Arc::clone(name), [].as_slice()));
+                Arc::new(Identity::new(names.collect()))
             }
         }
     }

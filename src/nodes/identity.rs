@@ -8,6 +8,7 @@
 //! says nobody of ours, and a short name counts only where nothing else can be meant.
 use std::{
     collections::{HashMap, HashSet},
+    hash::{BuildHasherDefault, Hasher},
     sync::Arc,
 };
 
@@ -15,9 +16,43 @@ use std::{
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     names: Arc<[Arc<str>]>,
-    index: HashMap<Arc<str>, u32>,
+    index: Index,
     /// The nodes whose domain nobody knows, by their short name.
-    short: HashMap<Arc<str>, u32>,
+    short: Index,
+}
+
+/// Every series of an answer is looked up twice, and what is in here comes from the API server: it
+/// needs no hash that withstands an attacker.
+type Index = HashMap<Arc<str>, u32, BuildHasherDefault<Words>>;
+
+/// A hash of eight bytes at a time, as rustc's own.
+#[derive(Default)]
+struct Words(u64);
+
+impl Words {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+impl Hasher for Words {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            self.add(u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        }
+        let rest = words.remainder().iter().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
+        self.add(rest);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.add(byte.into());
+    }
+
+    fn finish(&self) -> u64 {
+        // Its upper bits are the better ones, and tables look at both ends.
+        self.0.rotate_left(26)
+    }
 }
 
 /// Two nodes share this address: it identifies neither.
@@ -42,7 +77,7 @@ impl Identity {
     #[must_use]
     pub fn new(mut nodes: Vec<(Arc<str>, &[Arc<str>])>) -> Self {
         nodes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut index = HashMap::with_capacity(nodes.len() * 2);
+        let mut index = Index::with_capacity_and_hasher(nodes.len() * 2, Default::default());
         // A node's own name wins over another node's address.
         for (place, (name, _)) in (0..MANY).zip(&nodes) {
             index.insert(Arc::clone(name), place);
@@ -59,7 +94,7 @@ impl Identity {
                 }
             }
         }
-        let mut short = HashMap::new();
+        let mut short = Index::default();
         for (place, (name, addresses)) in (0..MANY).zip(&nodes) {
             let all = || addresses.iter().chain([name]);
             // Of a node whose domain is known every other domain is somebody else's.

@@ -1,12 +1,14 @@
 //! What the operator knows of the nodes: names, labels, taints, addresses, whether they are Ready, and
 //! what Calico keeps on them. Nothing else of a Node is kept.
 mod facts;
+mod finger;
 mod identity;
 mod resource;
 mod state;
 mod store;
 
 pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Speaker, Taint, Texts};
+pub use finger::Finger;
 pub use identity::{Identity, Resolution, ShortNames, host};
 pub use resource::{NodeObject, Readiness};
 pub use store::NodeStore;

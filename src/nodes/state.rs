@@ -1,13 +1,15 @@
 //! What is kept of all nodes, and how a watch changes it.
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use kube::{core::ObjectMeta, runtime::watcher::Event};
 
-use super::{Incarnation, NodeObject, Readiness, Taint, Texts, facts::is_untainted};
+use super::{
+    Census, Identity, Incarnation, NodeObject, Readiness, Taint, Texts, facts::is_untainted,
+};
 use crate::api::{
     BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION,
     UNFIT_SUFFIX,
@@ -18,13 +20,18 @@ const FEW_TEXTS: usize = 128;
 
 #[derive(Default)]
 pub(super) struct State {
-    pub nodes: HashMap<Arc<str>, Stored>,
+    /// By name, so that nobody who lists them has to sort.
+    nodes: BTreeMap<Arc<str>, Stored>,
+    /// Counted as nodes change: each mark that is written asks for it.
+    census: Census,
+    /// Made when somebody asks, and kept until a name or an address changes.
+    identity: OnceLock<Arc<Identity>>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,
     /// How many texts the last sweep left.
     texts_in_use: usize,
     /// Nodes of a list that is not complete yet.
-    listing: Option<HashMap<Arc<str>, Stored>>,
+    listing: Option<BTreeMap<Arc<str>, Stored>>,
 }
 
 pub(super) struct Stored {
@@ -88,6 +95,42 @@ impl Stored {
 }
 
 impl State {
+    /// The nodes, by name.
+    pub fn nodes(&self) -> &BTreeMap<Arc<str>, Stored> {
+        &self.nodes
+    }
+
+    /// How many there are, and how many carry a mark.
+    pub fn census(&self) -> Census {
+        self.census
+    }
+
+    /// The index of what the nodes are called.
+    pub fn identity(&self) -> Arc<Identity> {
+        let identity = self.identity.get_or_init(|| {
+            let nodes = self.nodes.iter().map(|(name, node)| (Arc::clone(name), &*node.addresses));
+            Arc::new(Identity::new(nodes.collect()))
+        });
+        Arc::clone(identity)
+    }
+
+    /// Takes the answer to a write of labels or annotations, unless something newer is known.
+    pub fn wrote(&mut self, metadata: &ObjectMeta) {
+        let (labels, calico) = (self.labels(metadata), self.calico(metadata));
+        let version = version(metadata);
+        let node = metadata.name.as_deref().and_then(|name| self.nodes.get_mut(name));
+        if let Some(node) = node
+            && node.version <= version
+        {
+            count(&mut self.census, node, usize::wrapping_sub);
+            node.unfit = is_unfit(&labels);
+            node.labels = labels;
+            node.calico = calico;
+            node.version = version;
+            count(&mut self.census, node, usize::wrapping_add);
+        }
+    }
+
     /// How many texts are stored.
     #[cfg(test)]
     pub fn texts_kept(&self) -> usize {
@@ -152,7 +195,7 @@ impl State {
     pub fn apply(&mut self, event: Event<NodeObject>) -> bool {
         match event {
             Event::Init => {
-                self.listing = Some(HashMap::new());
+                self.listing = Some(BTreeMap::new());
                 false
             }
             Event::InitApply(node) => {
@@ -164,14 +207,19 @@ impl State {
             Event::InitDone => {
                 let mut listed = self.listing.take().unwrap_or_default();
                 // A write of ours may be newer than the list.
-                for (name, old) in self.nodes.drain() {
+                for (name, old) in std::mem::take(&mut self.nodes) {
                     if let Some(new) = listed.get_mut(&name)
                         && old.version > new.version
                     {
                         *new = old;
                     }
                 }
+                self.census = Census::default();
+                for node in listed.values() {
+                    count(&mut self.census, node, usize::wrapping_add);
+                }
                 self.nodes = listed;
+                self.identity = OnceLock::new();
                 self.forget_unused_texts();
                 true
             }
@@ -182,14 +230,23 @@ impl State {
                     return false;
                 }
                 let changed = old.is_none_or(|old| !old.is_same(&stored));
-                self.nodes.insert(name, stored);
+                if old.is_none_or(|old| old.addresses != stored.addresses) {
+                    self.identity = OnceLock::new();
+                }
+                count(&mut self.census, &stored, usize::wrapping_add);
+                if let Some(old) = self.nodes.insert(name, stored) {
+                    count(&mut self.census, &old, usize::wrapping_sub);
+                }
                 self.forget_some_texts();
                 changed
             }
             Event::Delete(node) => {
                 let removed = node.metadata.name.and_then(|name| self.nodes.remove(name.as_str()));
                 let changed = removed.is_some();
-                drop(removed);
+                if let Some(node) = removed {
+                    count(&mut self.census, &node, usize::wrapping_sub);
+                    self.identity = OnceLock::new();
+                }
                 self.forget_unused_texts();
                 changed
             }
@@ -207,6 +264,15 @@ impl State {
         if self.texts.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
             self.forget_unused_texts();
         }
+    }
+}
+
+/// Adds a node to a census, or takes it out.
+fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
+    let open = node.is_open().then_some(&mut census.open);
+    for marked in [Some(&mut census.all), open].into_iter().flatten() {
+        marked.nodes = step(marked.nodes, 1);
+        marked.unfit = step(marked.unfit, usize::from(node.unfit));
     }
 }
 

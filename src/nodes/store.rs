@@ -6,8 +6,8 @@ use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Census, Identity, Marked, NodeFacts, NodeObject, Readiness, Speaker,
-    state::{State, Stored, is_unfit, version},
+    Carrier, Census, Identity, NodeFacts, NodeObject, Readiness, Speaker,
+    state::{State, Stored},
 };
 use crate::{metrics::Metrics, runtime::watch, selector::Selector};
 
@@ -78,18 +78,7 @@ impl NodeStore {
     /// Takes the answer to a write of ours, so that the next pass sees it though the watch may not
     /// have brought it yet.
     pub fn wrote(&self, metadata: &ObjectMeta) {
-        let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        let (labels, calico) = (state.labels(metadata), state.calico(metadata));
-        let version = version(metadata);
-        let node = metadata.name.as_deref().and_then(|name| state.nodes.get_mut(name));
-        if let Some(node) = node
-            && node.version <= version
-        {
-            node.unfit = is_unfit(&labels);
-            node.labels = labels;
-            node.calico = calico;
-            node.version = version;
-        }
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner).wrote(metadata);
     }
 
     /// The same, with the taints.
@@ -97,7 +86,7 @@ impl NodeStore {
         let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
         // One that was deleted in the meantime must not come back.
         let known =
-            node.metadata.name.as_deref().is_some_and(|name| state.nodes.contains_key(name));
+            node.metadata.name.as_deref().is_some_and(|name| state.nodes().contains_key(name));
         if known {
             state.apply(Event::Apply(node.clone()));
         }
@@ -106,7 +95,7 @@ impl NodeStore {
     /// How many nodes there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.read().nodes.len()
+        self.read().nodes().len()
     }
 
     /// Whether there are none.
@@ -119,16 +108,15 @@ impl NodeStore {
     #[must_use]
     pub fn any(&self, selector: &Selector) -> bool {
         let state = self.read();
-        state.nodes.values().any(|node| selector.matches(|key| node.label(key).map(|v| &**v)))
+        state.nodes().values().any(|node| selector.matches(|key| node.label(key).map(|v| &**v)))
     }
 
     /// The nodes of a selection, by name, with their value of the label `key`.
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
         let state = self.read();
-        let mut nodes: Vec<_> = state
-            .nodes
-            .iter()
+        let nodes = state.nodes().iter();
+        nodes
             .filter(|(_, node)| selector.matches(|key| node.label(key).map(|v| &**v)))
             .map(|(name, node)| NodeFacts {
                 name: Arc::clone(name),
@@ -141,41 +129,28 @@ impl NodeStore {
                 taints: Arc::clone(&node.taints),
                 unfit: node.unfit,
             })
-            .collect();
-        nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        nodes
+            .collect()
     }
 
     /// How many nodes there are, and how many of them any `TrafficWatch` marks.
     #[must_use]
     pub fn census(&self) -> Census {
-        let mut census = Census::default();
-        for node in self.read().nodes.values() {
-            let count = |marked: &mut Marked| {
-                marked.nodes += 1;
-                marked.unfit += usize::from(node.unfit);
-            };
-            count(&mut census.all);
-            if node.is_open() {
-                count(&mut census.open);
-            }
-        }
-        census
+        self.read().census()
     }
 
     /// Whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.
     #[must_use]
     pub fn standing(&self, node: &str) -> Option<(bool, bool)> {
         let state = self.read();
-        state.nodes.get(node).map(|node| (node.unfit, node.is_open()))
+        state.nodes().get(node).map(|node| (node.unfit, node.is_open()))
     }
 
     /// All nodes as speakers of BGP, by name.
     #[must_use]
     pub fn speakers(&self) -> Vec<Speaker> {
         let state = self.read();
-        let nodes = state.nodes.iter();
-        let mut speakers: Vec<_> = nodes
+        let nodes = state.nodes().iter();
+        nodes
             .map(|(name, node)| Speaker {
                 name: Arc::clone(name),
                 created: node.incarnation.created,
@@ -185,23 +160,21 @@ impl NodeStore {
                 cordoned: node.cordoned,
                 calico: Arc::clone(&node.calico),
             })
-            .collect();
-        speakers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        speakers
+            .collect()
     }
 
     /// The zone of a node; "" if it has none or is not known.
     #[must_use]
     pub fn zone(&self, node: &str) -> String {
         let state = self.read();
-        let zone = state.nodes.get(node).and_then(|node| node.label(ZONE_LABEL));
+        let zone = state.nodes().get(node).and_then(|node| node.label(ZONE_LABEL));
         zone.map(ToString::to_string).unwrap_or_default()
     }
 
     /// Whether a node is Ready; `None` if there is no such node.
     #[must_use]
     pub fn readiness(&self, node: &str) -> Option<Readiness> {
-        self.read().nodes.get(node).map(|node| node.readiness)
+        self.read().nodes().get(node).map(|node| node.readiness)
     }
 
     /// The oldest version among the kubelets that may run an agent: neither those of Windows nor
@@ -212,7 +185,7 @@ impl NodeStore {
         let is = |node: &Stored, key: &str, value: &str| {
             node.label(key).is_some_and(|carried| **carried == *value)
         };
-        let real = state.nodes.values().filter(|node| {
+        let real = state.nodes().values().filter(|node| {
             !is(node, OS_LABEL, "windows") && !is(node, TYPE_LABEL, "virtual-kubelet")
         });
         real.filter_map(|node| node.kubelet).min()
@@ -221,16 +194,23 @@ impl NodeStore {
     /// The nodes that carry `key` as a label or taint, by name.
     #[must_use]
     pub fn carriers(&self, key: &str) -> Vec<Carrier> {
+        self.carriers_except(key, &[])
+    }
+
+    /// The same without the nodes of a selection, which is sorted by name as well.
+    #[must_use]
+    pub fn carriers_except(&self, key: &str, selected: &[NodeFacts]) -> Vec<Carrier> {
         let state = self.read();
-        let carrier = |(name, node): (&Arc<str>, &Stored)| Carrier {
-            node: Arc::clone(name),
-            label: node.label(key).is_some(),
-            taint: node.taint(key).is_some(),
+        let mut selected = selected.iter().peekable();
+        let mut include = |name: &Arc<str>| {
+            while selected.next_if(|facts| facts.name < *name).is_some() {}
+            selected.next_if(|facts| facts.name == *name).is_none()
         };
-        let all = state.nodes.iter().map(carrier);
-        let mut carriers: Vec<_> = all.filter(|c| c.label || c.taint).collect();
-        carriers.sort_unstable_by(|a, b| a.node.cmp(&b.node));
-        carriers
+        let carrier = |(name, node): (&Arc<str>, &Stored)| {
+            let (label, taint) = (node.label(key).is_some(), node.taint(key).is_some());
+            (label || taint).then(|| Carrier { node: Arc::clone(name), label, taint })
+        };
+        state.nodes().iter().filter(|(name, _)| include(name)).filter_map(carrier).collect()
     }
 
     /// The nodes whose label `key` has that value, by name.
@@ -238,18 +218,14 @@ impl NodeStore {
     pub fn carriers_of(&self, key: &str, value: &str) -> Vec<Arc<str>> {
         let state = self.read();
         let carries = |node: &Stored| node.label(key).is_some_and(|carried| **carried == *value);
-        let nodes = state.nodes.iter().filter(|(_, node)| carries(node));
-        let mut nodes: Vec<_> = nodes.map(|(name, _)| Arc::clone(name)).collect();
-        nodes.sort_unstable();
-        nodes
+        let nodes = state.nodes().iter().filter(|(_, node)| carries(node));
+        nodes.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// The index of what the nodes are called.
     #[must_use]
-    pub fn identity(&self) -> Identity {
-        let state = self.read();
-        let nodes = state.nodes.iter().map(|(name, node)| (Arc::clone(name), &*node.addresses));
-        Identity::new(nodes.collect())
+    pub fn identity(&self) -> Arc<Identity> {
+        self.read().identity()
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {

@@ -206,7 +206,7 @@ impl Source<'_> {
         &self,
         grid: Grid,
         population: &mut Population,
-    ) -> Result<(Vec<Recording>, Identity), QueryError> {
+    ) -> Result<(Vec<Recording>, Arc<Identity>), QueryError> {
         let mut answers = Vec::new();
         for measure in self.measures {
             let client = evaluate::client(self.endpoints, &measure.endpoint)?;

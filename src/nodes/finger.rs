@@ -1,0 +1,47 @@
+//! Names looked up in the order of a list.
+use std::sync::Arc;
+
+/// Finds names in a list that is sorted by name. A name that follows the last one costs nothing, as
+/// long as both are one text; every other one a binary search.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Finger(usize);
+
+impl Finger {
+    /// The place of a name.
+    pub fn find<T>(
+        &mut self,
+        list: &[T],
+        name_of: impl Fn(&T) -> &Arc<str>,
+        name: &Arc<str>,
+    ) -> Option<usize> {
+        let found = match list.get(self.0) {
+            Some(next) if name_of(next) == name => Ok(self.0),
+            _ => list.binary_search_by(|other| name_of(other).cmp(name)),
+        };
+        self.0 = found.map_or_else(|place| place, |place| place + 1);
+        found.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_names_in_every_order_and_misses_those_that_are_not_there() {
+        let list = ["b", "d", "f"].map(Arc::<str>::from);
+        let mut finger = Finger::default();
+        for (name, place) in [
+            ("a", None),
+            ("b", Some(0)),
+            ("c", None),
+            ("d", Some(1)),
+            ("f", Some(2)),
+            ("g", None),
+            ("f", Some(2)),
+            ("b", Some(0)),
+        ] {
+            assert_eq!(finger.find(&list, |name| name, &name.into()), place, "{name}");
+        }
+    }
+}
