@@ -1,5 +1,6 @@
 //! Asking one endpoint.
 use std::{
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,13 +9,14 @@ use std::{
 };
 
 use http::{Method, header};
-
+use reqwest::Response;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Class, QueryError, Seat,
     budget::{self, Limits},
     config::{EndpointConfig, shown},
+    decode::{Pieces, Series},
     transport::{Ready, Transport},
 };
 use crate::metrics::Metrics;
@@ -133,6 +135,34 @@ impl Client {
         self.ask(Question::instant(promql), self.timeout(), &seat.limits, read).await
     }
 
+    /// The same for an instant vector whose elements go to `take` while it arrives. Returns what the
+    /// server warned of.
+    ///
+    /// # Errors
+    /// As for [`Self::query_seated`], or when it is no vector, or `take` refuses an element. Then what
+    /// `take` was given is no answer.
+    pub async fn query_vector(
+        &self,
+        promql: &str,
+        seat: Seat,
+        take: impl FnMut(Series<'_>) -> Result<(), QueryError>,
+    ) -> Result<Vec<String>, QueryError> {
+        let (question, deadline) = self.within(Question::instant(promql), self.timeout());
+        let read = async {
+            let mut response = self.response(&question).await?;
+            let (status, content_type) = head(&response);
+            let mut pieces = Pieces::new(status, content_type, take);
+            let mut size = Size::new(&seat.limits);
+            while let Some(piece) = self.piece(&mut response).await? {
+                size.take(piece.len())?;
+                pieces.feed(&piece);
+                size.hold(pieces.kept()).await;
+            }
+            pieces.end()
+        };
+        self.timed(deadline, read).await
+    }
+
     /// Counts a request that was not made.
     pub fn not_asked(&self, error: &QueryError) {
         self.0.metrics.prometheus_request(self.name(), error.class.reason(), Duration::ZERO);
@@ -165,43 +195,60 @@ impl Client {
 
     async fn ask<T>(
         &self,
-        mut question: Question,
+        question: Question,
         deadline: Duration,
         limits: &Limits,
         read: impl FnOnce(&Answer) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
+        let (question, deadline) = self.within(question, deadline);
+        let whole = async {
+            let (answer, _large) = self.whole(self.response(&question).await?, limits).await?;
+            read(&answer)
+        };
+        self.timed(deadline, whole).await
+    }
+
+    /// The question with the deadline of the server in it, and our own.
+    fn within(&self, mut question: Question, deadline: Duration) -> (Question, Duration) {
         let deadline = deadline.min(self.timeout());
         let server = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
         question.parameters.push(("timeout", format!("{}ms", server.as_millis())));
+        (question, deadline)
+    }
+
+    /// Asks and reads within a deadline, and counts what became of it.
+    async fn timed<T>(
+        &self,
+        deadline: Duration,
+        read: impl Future<Output = Result<T, QueryError>>,
+    ) -> Result<T, QueryError> {
         let started = Instant::now();
-        let result = tokio::time::timeout(deadline, self.answer(&question, limits))
-            .await
-            .unwrap_or_else(|_| {
-                let message = format!("{}: no answer within {deadline:?}", self.0.url);
-                Err(QueryError::new(Class::Timeout, message))
-            })
-            .and_then(|(answer, _large)| read(&answer));
+        let result = tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| {
+            let message = format!("{}: no answer within {deadline:?}", self.0.url);
+            Err(QueryError::new(Class::Timeout, message))
+        });
         let label = result.as_ref().map_or_else(|error| error.class.reason(), |_| "success");
         self.0.metrics.prometheus_request(self.name(), label, started.elapsed());
         result
     }
 
-    async fn answer(&self, question: &Question, limits: &Limits) -> Result<Read, QueryError> {
+    /// The answer, of which only the head has been read.
+    async fn response(&self, question: &Question) -> Result<Response, QueryError> {
         let ready = self.0.transport.ready().await?;
         if self.0.use_get.load(Ordering::Relaxed) {
-            return self.send(&ready, Method::GET, question, limits).await;
+            return self.send(&ready, Method::GET, question).await;
         }
-        let answer = self.send(&ready, Method::POST, question, limits).await?;
+        let response = self.send(&ready, Method::POST, question).await?;
         // What Prometheus' own clients do: a proxy that allows only reading refuses POST.
-        if matches!(answer.0.status, 403 | 405 | 501) {
-            drop(answer);
-            let second = self.send(&ready, Method::GET, question, limits).await?;
-            if second.0.status == 200 {
+        if matches!(response.status().as_u16(), 403 | 405 | 501) {
+            drop(response);
+            let second = self.send(&ready, Method::GET, question).await?;
+            if second.status().as_u16() == 200 {
                 self.0.use_get.store(true, Ordering::Relaxed);
             }
             return Ok(second);
         }
-        Ok(answer)
+        Ok(response)
     }
 
     async fn send(
@@ -209,56 +256,91 @@ impl Client {
         ready: &Ready<'_>,
         method: Method,
         question: &Question,
-        limits: &Limits,
-    ) -> Result<Read, QueryError> {
+    ) -> Result<Response, QueryError> {
         let own = question.parameters.iter().map(|(name, value)| (*name, value.as_str()));
         let configured = self.0.config.parameters.iter();
         let configured = configured.map(|(name, value)| (name.as_str(), value.as_str()));
         let parameters: Vec<_> = own.chain(configured).collect();
-        let mut response = ready.send(method, question.path, &parameters).await?;
+        let response = ready.send(method, question.path, &parameters).await?;
         if let Some(target) = self.redirect(&response) {
             let message = format!("redirects to {target}: is this URL the Prometheus API?");
             return Err(QueryError::new(Class::BadAnswer, format!("{}: {message}", self.0.url)));
         }
-        let status = response.status().as_u16();
-        let content_type = response
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-            .to_owned();
-        let (mut body, mut large) = (Vec::new(), None);
-        let failed = |error| self.0.transport.failed(&error);
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            let size = body.len() + chunk.len();
-            if size > limits.max {
-                return Err(limits.exceeded());
-            }
-            if size > limits.small
-                && large.is_none()
-                && let Some(permits) = &limits.large
-            {
-                // The server waits meanwhile, and so do its bytes.
-                large = Some(budget::permit(Arc::clone(permits)).await);
-            }
+        Ok(response)
+    }
+
+    /// The answer with its body, and the permit to hold it if it is large.
+    async fn whole(&self, mut response: Response, limits: &Limits) -> Result<Read, QueryError> {
+        let (status, content_type) = head(&response);
+        let (mut body, mut held) = (Vec::new(), Size::new(limits));
+        while let Some(piece) = self.piece(&mut response).await? {
+            let size = held.take(piece.len())?;
+            held.hold(size).await;
             if size > body.capacity() {
                 // Twice as much, as ever, but never more than may be used.
                 let wanted = (body.capacity() * 2).clamp(size, limits.max);
                 body.reserve_exact(wanted - body.len());
             }
-            body.extend_from_slice(&chunk);
+            body.extend_from_slice(&piece);
         }
-        Ok((Answer { status, content_type, body }, large))
+        Ok((Answer { status, content_type, body }, held.large))
+    }
+
+    async fn piece(
+        &self,
+        response: &mut Response,
+    ) -> Result<Option<impl Deref<Target = [u8]>>, QueryError> {
+        response.chunk().await.map_err(|error| self.0.transport.failed(&error))
     }
 
     /// Where a redirect leads: scheme, host and port only, because the rest may carry tokens.
-    fn redirect(&self, response: &reqwest::Response) -> Option<String> {
+    fn redirect(&self, response: &Response) -> Option<String> {
         if !response.status().is_redirection() {
             return None;
         }
         let location = response.headers().get(header::LOCATION)?.to_str().ok()?;
         let target = self.0.config.url.join(location).ok()?;
         Some(target.origin().ascii_serialization())
+    }
+}
+
+/// Status and content type.
+fn head(response: &Response) -> (u16, String) {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    (response.status().as_u16(), content_type.to_owned())
+}
+
+/// How large an answer is so far, and the permit to hold what is large.
+struct Size<'a> {
+    limits: &'a Limits,
+    read: usize,
+    large: Option<OwnedSemaphorePermit>,
+}
+
+impl<'a> Size<'a> {
+    fn new(limits: &'a Limits) -> Self {
+        Self { limits, read: 0, large: None }
+    }
+
+    /// Counts some bytes more, and says how many there are now.
+    fn take(&mut self, bytes: usize) -> Result<usize, QueryError> {
+        self.read += bytes;
+        if self.read > self.limits.max {
+            return Err(self.limits.exceeded());
+        }
+        Ok(self.read)
+    }
+
+    /// Waits for a permit when so many bytes are large. The server waits meanwhile, and so do its
+    /// bytes.
+    async fn hold(&mut self, bytes: usize) {
+        if bytes > self.limits.small
+            && self.large.is_none()
+            && let Some(permits) = &self.limits.large
+        {
+            self.large = Some(budget::permit(Arc::clone(permits)).await);
+        }
     }
 }
 

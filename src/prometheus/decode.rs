@@ -6,10 +6,18 @@ use std::{borrow::Cow, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{IgnoredAny, SeqAccess, Visitor},
 };
 
 use super::{Class, QueryError, shortened};
+
+mod element;
+mod labels;
+mod pieces;
+
+use element::Stop;
+pub use labels::Labels;
+pub use pieces::Pieces;
 
 /// How many warnings of an answer are kept, and of how many bytes each: Prometheus itself sends ten
 /// at most; they stand in a condition.
@@ -25,34 +33,6 @@ pub struct Series<'a> {
     pub labels: Labels<'a>,
     /// The value: `NaN` and infinities are values. `None` is a native histogram.
     pub value: Option<f64>,
-}
-
-/// Labels borrowed from the answer's text.
-#[derive(Debug, Default)]
-pub struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl Labels<'_> {
-    /// The value of one label; absent and empty are the same to Prometheus.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(key, _)| key == name)?;
-        (!value.is_empty()).then_some(value.as_ref())
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
-    }
-}
-
-impl std::fmt::Display for Labels<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("{")?;
-        for (i, (key, value)) in self.0.iter().enumerate() {
-            write!(f, "{}{key}={value:?}", if i == 0 { "" } else { "," })?;
-        }
-        f.write_str("}")
-    }
 }
 
 /// One series of a matrix.
@@ -79,10 +59,7 @@ pub fn vector<'a>(
     mut take: impl FnMut(Series<'a>) -> Result<(), QueryError>,
 ) -> Result<Vec<String>, QueryError> {
     let wanted = ("vector", "one value per node (an instant vector) is needed");
-    elements(status, content_type, body, wanted, |element: Element<'a>| {
-        let value = element.value.map(|v| v.1.0);
-        take(Series { labels: element.metric, value })
-    })
+    elements(status, content_type, body, wanted, |element: Element<'a>| take(element.into()))
 }
 
 /// Reads the body of a range query's answer like [`vector`], one series at a time.
@@ -110,8 +87,7 @@ fn elements<'a, E: Deserialize<'a>>(
     wanted: (&str, &str),
     mut take: impl FnMut(E) -> Result<(), QueryError>,
 ) -> Result<Vec<String>, QueryError> {
-    let json = content_type.trim_start().to_ascii_lowercase().starts_with("application/json");
-    if !json {
+    if !is_json(content_type) {
         return Err(not_json(status, content_type));
     }
     let bad = |message| QueryError::new(Class::BadAnswer, message);
@@ -147,6 +123,10 @@ fn elements<'a, E: Deserialize<'a>>(
     list.deserialize_seq(Each(each, PhantomData))
         .map_err(|error| bad(format!("{kind} is not readable: {error}")))?;
     refused.map_or(Ok(warnings), Err)
+}
+
+fn is_json(content_type: &str) -> bool {
+    content_type.trim_start().to_ascii_lowercase().starts_with("application/json")
 }
 
 /// Visits the elements of a list without keeping them.
@@ -266,6 +246,12 @@ struct Element<'a> {
     value: Option<(IgnoredAny, Number)>,
 }
 
+impl<'a> From<Element<'a>> for Series<'a> {
+    fn from(element: Element<'a>) -> Self {
+        Self { labels: element.metric, value: element.value.map(|(_, value)| value.0) }
+    }
+}
+
 #[derive(Deserialize)]
 struct RangeElement<'a> {
     #[serde(borrow)]
@@ -294,28 +280,6 @@ impl<'de> Deserialize<'de> for Number {
             }
         }
         deserializer.deserialize_str(Text)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Map;
-        impl<'de> Visitor<'de> for Map {
-            type Value = Labels<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a map of labels")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels<'de>, A::Error> {
-                let mut labels = Vec::with_capacity(map.size_hint().unwrap_or(4));
-                while let Some((key, value)) = map.next_entry::<Text<'de>, Text<'de>>()? {
-                    labels.push((key.0, value.0));
-                }
-                Ok(Labels(labels))
-            }
-        }
-        deserializer.deserialize_map(Map)
     }
 }
 

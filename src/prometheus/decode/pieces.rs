@@ -1,0 +1,366 @@
+//! An instant vector, read piece by piece as it arrives.
+//!
+//! An answer about 5,000 nodes is three megabytes: read like this none of it is kept, and hardly
+//! anything is left to do when its last byte is there. An answer that does not begin as Prometheus,
+//! Thanos, Mimir and VictoriaMetrics begin it is kept and read as a whole.
+use super::{Element, Series, Stop, element, vector};
+use crate::prometheus::{Class, QueryError};
+
+/// How the answers begin that are read in pieces.
+const HEADS: [&[u8]; 2] = [
+    br#"{"status":"success","data":{"resultType":"vector","result":["#,
+    br#"{"status":"success","isPartial":false,"data":{"resultType":"vector","result":["#,
+];
+
+/// How many bytes of the next piece are tried first when an element continues in it: most elements
+/// are shorter.
+const STEP: usize = 512;
+
+/// The reader of one answer.
+pub struct Pieces<F> {
+    status: u16,
+    content_type: String,
+    take: F,
+    place: Place,
+    /// The answer without its elements; all of it where it is read as a whole.
+    envelope: Vec<u8>,
+    /// The beginning of an element that continues in the next piece.
+    begun: Vec<u8>,
+}
+
+/// What the next byte is part of.
+enum Place {
+    Head,
+    /// The list, and what may follow.
+    List(Next),
+    Tail,
+    Whole,
+    /// Nothing that is read any more.
+    Refused(QueryError),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Next {
+    /// An element, or the end of a list that has none.
+    First,
+    Element,
+    CommaOrEnd,
+}
+
+/// What was found at the beginning of some bytes of the list.
+enum Found {
+    /// So many bytes are read; what may follow them.
+    Read(usize, Next),
+    /// The end of the list, after so many bytes.
+    End(usize),
+    /// The bytes end within an element.
+    Incomplete,
+}
+
+impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
+    /// Begins to read an answer; its elements go to `take`.
+    pub fn new(status: u16, content_type: String, take: F) -> Self {
+        let json = super::is_json(&content_type);
+        let place = if status == 200 && json { Place::Head } else { Place::Whole };
+        Self { status, content_type, take, place, envelope: Vec::new(), begun: Vec::new() }
+    }
+
+    /// How many bytes of the answer are kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.envelope.len() + self.begun.len()
+    }
+
+    /// Takes the next piece. What is wrong with it says [`Self::end`].
+    pub fn feed(&mut self, mut piece: &[u8]) {
+        if let Place::Head = self.place {
+            piece = self.head(piece);
+        }
+        while let (Place::List(next), false) = (&self.place, piece.is_empty()) {
+            piece = self.list(*next, piece);
+        }
+        if matches!(self.place, Place::Tail | Place::Whole) {
+            self.envelope.extend_from_slice(piece);
+        }
+    }
+
+    /// What the server warned of, when the answer is complete.
+    ///
+    /// # Errors
+    /// As for [`vector`].
+    pub fn end(mut self) -> Result<Vec<String>, QueryError> {
+        match self.place {
+            Place::Refused(error) => return Err(error),
+            Place::List(_) => {
+                return Err(unreadable("answer is not readable: it ends within its list"));
+            }
+            Place::Head | Place::Tail | Place::Whole => {}
+        }
+        vector(self.status, &self.content_type, &self.envelope, &mut self.take)
+    }
+
+    /// Reads to the beginning of the list, and returns what follows it.
+    fn head<'p>(&mut self, piece: &'p [u8]) -> &'p [u8] {
+        let before = self.envelope.len();
+        self.envelope.extend_from_slice(piece);
+        if HEADS.iter().any(|head| head.starts_with(&self.envelope)) {
+            return &[];
+        }
+        let Some(head) = HEADS.iter().find(|head| self.envelope.starts_with(head)) else {
+            self.place = Place::Whole;
+            return &[];
+        };
+        self.envelope.truncate(head.len());
+        self.place = Place::List(Next::First);
+        &piece[head.len() - before..]
+    }
+
+    /// Reads some of the list, and returns what follows it.
+    fn list<'p>(&mut self, next: Next, piece: &'p [u8]) -> &'p [u8] {
+        if self.begun.is_empty() {
+            let (end, rest) = self.elements(next, piece);
+            if let Place::List(_) = self.place {
+                self.begun.extend_from_slice(&piece[end..]);
+            }
+            return rest;
+        }
+        // As much again each time, so that no element is read over and over.
+        let (before, more) = (self.begun.len(), piece.len().min(STEP.max(self.begun.len())));
+        self.begun.extend_from_slice(&piece[..more]);
+        let mut begun = std::mem::take(&mut self.begun);
+        let found = self.one(next, &begun);
+        let after = |end: usize| piece.get(end.saturating_sub(before)..).unwrap_or_default();
+        let rest = match found {
+            Ok(Found::Incomplete) => {
+                self.begun = begun;
+                return &piece[more..];
+            }
+            Ok(Found::Read(end, next)) => {
+                self.place = Place::List(next);
+                after(end)
+            }
+            Ok(Found::End(end)) => self.ended(after(end)),
+            Err(error) => {
+                self.place = Place::Refused(error);
+                &[]
+            }
+        };
+        begun.clear();
+        self.begun = begun;
+        rest
+    }
+
+    /// Reads what is complete. Returns where that ends, and what is left to be read now.
+    fn elements<'p>(&mut self, mut next: Next, piece: &'p [u8]) -> (usize, &'p [u8]) {
+        let mut at = 0;
+        loop {
+            match self.one(next, &piece[at..]) {
+                Ok(Found::Read(len, then)) => (at, next) = (at + len, then),
+                Ok(Found::End(len)) => return (at, self.ended(&piece[at + len..])),
+                Ok(Found::Incomplete) => {
+                    self.place = Place::List(next);
+                    return (at, &[]);
+                }
+                Err(error) => {
+                    self.place = Place::Refused(error);
+                    return (at, &[]);
+                }
+            }
+        }
+    }
+
+    fn ended<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
+        self.place = Place::Tail;
+        self.envelope.push(b']');
+        rest
+    }
+
+    /// Reads what the list continues with.
+    fn one(&mut self, next: Next, bytes: &[u8]) -> Result<Found, QueryError> {
+        match (next, bytes.first()) {
+            (_, None) => Ok(Found::Incomplete),
+            (_, Some(b' ' | b'\t' | b'\n' | b'\r')) => Ok(Found::Read(1, next)),
+            (Next::First | Next::CommaOrEnd, Some(b']')) => Ok(Found::End(1)),
+            (Next::CommaOrEnd, Some(b',')) => Ok(Found::Read(1, Next::Element)),
+            (Next::First | Next::Element, Some(b'{')) => self.element(bytes),
+            _ => Err(unreadable("vector is not readable: an element or its end is missing")),
+        }
+    }
+
+    fn element(&mut self, bytes: &[u8]) -> Result<Found, QueryError> {
+        let len = match element::read(bytes) {
+            Ok((series, len)) => {
+                (self.take)(series)?;
+                len
+            }
+            Err(Stop::Incomplete) => return Ok(Found::Incomplete),
+            Err(Stop::Unusual) => {
+                let Some(len) = object(bytes) else { return Ok(Found::Incomplete) };
+                let element = serde_json::from_slice::<Element<'_>>(&bytes[..len]);
+                let element = element
+                    .map_err(|error| unreadable(&format!("vector is not readable: {error}")))?;
+                (self.take)(element.into())?;
+                len
+            }
+        };
+        Ok(Found::Read(len, Next::CommaOrEnd))
+    }
+}
+
+/// How long the object is that `bytes` begin with; `None` if they end within it.
+fn object(bytes: &[u8]) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for (at, byte) in bytes.iter().enumerate() {
+        match (quoted, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => quoted = !quoted,
+            (false, b'{' | b'[') => depth += 1,
+            (false, b'}' | b']') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn unreadable(message: &str) -> QueryError {
+    QueryError::new(Class::BadAnswer, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Read = Result<(Vec<(String, Option<String>)>, Vec<String>), Class>;
+
+    /// What is read in pieces that end at multiples of `size`.
+    fn pieces(body: &[u8], size: usize) -> Read {
+        let mut all = Vec::new();
+        let mut reader = Pieces::new(200, "application/json".into(), |one: Series<'_>| {
+            all.push((one.labels.to_string(), one.value.map(|value| value.to_string())));
+            Ok(())
+        });
+        body.chunks(size).for_each(|piece| reader.feed(piece));
+        let warnings = reader.end().map_err(|error| error.class)?;
+        Ok((all, warnings))
+    }
+
+    /// What is read as a whole.
+    fn whole(body: &[u8]) -> Read {
+        let mut all = Vec::new();
+        let warnings = vector(200, "application/json", body, |one| {
+            all.push((one.labels.to_string(), one.value.map(|value| value.to_string())));
+            Ok(())
+        });
+        Ok((all, warnings.map_err(|error| error.class)?))
+    }
+
+    fn answer(elements: &str) -> String {
+        format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}},"warnings":["w"]}}"#
+        )
+    }
+
+    const USUAL: &str =
+        r#"{"metric":{"instance":"10.0.0.1:9100","measure":"age"},"value":[1700000000.123,"3.2"]}"#;
+
+    #[test]
+    fn pieces_of_every_size_give_what_the_whole_gives() {
+        let elements = [
+            USUAL,
+            r#"{"metric":{},"value":[1,"NaN"]}"#,
+            r#"{"metric":{"a":"\u0030\"}"},"value":[1,"+Inf"]}"#,
+            r#" { "metric" : {"ä":"ö"}, "value":[-1e3, "-8"], "future": [{}] } "#,
+            r#"{"metric":{"a":"1","b":"2","c":"3","d":"4","e":"5","f":"6","g":"7","h":"8","i":"9"},"value":[1,"1"]}"#,
+            r#"{"metric":{"h":"x"},"histogram":[1,{"count":"1"}]}"#,
+        ];
+        let partial = answer(USUAL).replace("\"data\"", "\"isPartial\":false,\"data\"");
+        let other = answer(USUAL).replace("{\"status\"", "{ \"status\"");
+        for body in [answer(&elements.join(",")), answer(""), answer(" "), partial, other] {
+            let expected = whole(body.as_bytes());
+            assert!(expected.is_ok(), "{body}");
+            for size in (1..200).chain([1 << 20]) {
+                assert_eq!(pieces(body.as_bytes(), size), expected, "{size} of {body}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_as_a_whole_is_none_in_pieces() {
+        let truncated = answer(USUAL).replace("[\"w\"]", "[\"results truncated\"]");
+        let bodies = [
+            truncated,
+            answer(&format!("{USUAL},")),
+            answer(&format!(",{USUAL}")),
+            answer(&format!("{USUAL}{USUAL}")),
+            answer("1"),
+            answer("{}"),
+            answer(r#"{"metric":{"a":"b"},"value":[1,"x"]}"#),
+            answer(r#"{"metric":{"a":1},"value":[1,"1"]}"#),
+            answer("{\"metric\":{\"a\":\"\n\"},\"value\":[1,\"1\"]}"),
+            answer(USUAL).replace("]},", "],"),
+            answer(USUAL) + "}",
+            "{\"status\":\"succ".into(),
+        ];
+        for body in bodies {
+            assert_eq!(whole(body.as_bytes()), Err(Class::BadAnswer), "{body}");
+            for size in [1, 7, 64, 1 << 20] {
+                assert_eq!(pieces(body.as_bytes(), size), Err(Class::BadAnswer), "{body}");
+            }
+        }
+        let body = answer(USUAL);
+        for cut in 0..body.len() {
+            assert_eq!(pieces(&body.as_bytes()[..cut], 50), Err(Class::BadAnswer), "{cut}");
+        }
+    }
+
+    #[test]
+    fn p17_an_element_without_an_end_is_not_read_over_and_over() {
+        let started = std::time::Instant::now();
+        let head = r#"{"status":"success","data":{"resultType":"vector","result":["#;
+        for begun in [r#"{"metric":{"a":""#, r#"{"metric":{"a":"\n"#, r#"{ "metric":{"a":""#] {
+            let body = format!("{head}{begun}{}", "x".repeat(8 << 20));
+            assert_eq!(pieces(body.as_bytes(), 16 << 10), Err(Class::BadAnswer));
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn only_what_is_not_complete_is_kept() {
+        let body = answer(&vec![USUAL; 10_000].join(","));
+        let mut reader = Pieces::new(200, "application/json".into(), |_: Series<'_>| Ok(()));
+        for piece in body.as_bytes().chunks(1000) {
+            reader.feed(piece);
+            assert!(reader.kept() < 1000, "{}", reader.kept());
+        }
+        assert_eq!(reader.end(), Ok(vec!["w".to_owned()]));
+    }
+
+    proptest! {
+        #[test]
+        fn mutated_answers_are_read_alike(
+            cut in 0usize..200, insert in ".{0,4}", size in 1usize..80,
+        ) {
+            let body = answer(USUAL);
+            let cut = body.floor_char_boundary(cut.min(body.len()));
+            let mutated = format!("{}{insert}{}", &body[..cut], &body[cut..]);
+            prop_assert_eq!(pieces(mutated.as_bytes(), size), whole(mutated.as_bytes()));
+        }
+
+        #[test]
+        fn never_panics_on_any_bytes(bytes: Vec<u8>, size in 1usize..40) {
+            let mut body = answer("").into_bytes();
+            body.truncate(body.len() - 18);
+            body.extend(&bytes);
+            let _ = pieces(&body, size);
+            let _ = pieces(&bytes, size);
+        }
+    }
+}
