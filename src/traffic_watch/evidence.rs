@@ -135,7 +135,7 @@ impl Rules {
             Value::One(age, _) if age.is_finite() => Some(age.max(0.0)),
             _ => None,
         };
-        Ok(Evidence { value, percent, device, total: None, age })
+        Ok(Evidence { value, percent, device: device.cloned(), total: None, age })
     }
 
     fn built_in(
@@ -144,7 +144,7 @@ impl Rules {
         reading: &NodeReading,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
-        let mut worst: Option<(f64, Option<f64>, Option<Arc<str>>)> = None;
+        let mut worst: Option<(f64, Option<f64>, Option<&Arc<str>>)> = None;
         let mut hidden = false;
         let (max, fit) = self.thresholds;
         for (percent, bytes, without_speed) in directions(direction) {
@@ -195,7 +195,7 @@ impl Rules {
         }
         let total = number(reading.get(Measure::Total)).ok().flatten().map(|(total, _)| total);
         let percent = percent.filter(|percent| percent.is_finite());
-        Ok(Evidence { value, percent, device, total, age: Some(age.max(0.0)) })
+        Ok(Evidence { value, percent, device: device.cloned(), total, age: Some(age.max(0.0)) })
     }
 
     /// Whether the answer has data about this node at all; what coverage counts.
@@ -224,14 +224,14 @@ fn directions(direction: Direction) -> &'static [(Measure, Measure, Measure)] {
 }
 
 /// A number, and the device it is about.
-type Number = (f64, Option<Arc<str>>);
+type Number<'a> = (f64, Option<&'a Arc<str>>);
 
 /// A usable number, or none, or one that proves nothing.
-fn number(value: &Value) -> Result<Option<Number>, NoEvidence> {
+fn number(value: &Value) -> Result<Option<Number<'_>>, NoEvidence> {
     match value {
         Value::Absent => Ok(None),
         Value::One(number, device) if number.is_finite() && *number >= 0.0 => {
-            Ok(Some((*number, device.clone())))
+            Ok(Some((*number, device.as_ref())))
         }
         Value::One(..) | Value::Unusable => Err(NoEvidence::InvalidSample),
     }

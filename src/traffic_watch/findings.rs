@@ -88,10 +88,11 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
         return Gathered { findings, evaluation, with_evidence: 0, warned: false };
     };
     let rules = settings.criteria[place].rules;
+    let mut of_node = reading.in_turn();
     let mut findings: Vec<Finding> = seen
         .nodes
         .iter()
-        .map(|facts| rules.evidence(reading.get(&facts.name), settings.capacity(facts)))
+        .map(|facts| rules.evidence(of_node(&facts.name), settings.capacity(facts)))
         .collect();
     let warned = !reading.warnings.is_empty();
     let covered = findings.iter().filter(|finding| is_covered(finding)).count();

@@ -75,8 +75,9 @@ impl<'a> Judgement<'a> {
     pub(super) fn of(watch: &'a TrafficWatch, seen: &'a Observed, settings: &'a Settings) -> Self {
         let gathered: Vec<_> =
             (0..settings.criteria.len()).map(|place| gather(seen, settings, place)).collect();
-        let nodes: Vec<_> =
-            seen.nodes.iter().map(|node| remember(watch, seen, settings, node)).collect();
+        let mut known = seen.memory.nodes.in_turn();
+        let remember = |node| remember(watch, seen, settings, node, known(&node.name));
+        let nodes: Vec<_> = seen.nodes.iter().map(remember).collect();
         let mut judgement = Self {
             before: nodes.iter().map(|node| node.marked).collect(),
             expired: vec![false; nodes.len()],
@@ -281,14 +282,15 @@ impl<'a> Judgement<'a> {
 
     /// States, their reasons, and what changed.
     fn settle(&mut self) {
+        let seen = self.seen;
+        let mut known = seen.memory.nodes.in_turn();
         for i in 0..self.nodes.len() {
             let (state, mut reason) = state(&self.nodes[i]);
             if state == NodeState::Suppressed && self.above_ceiling.binary_search(&i).is_ok() {
                 reason = Some("OperatorLimitReached");
             }
-            let why = reason.map_or_else(|| self.why(i), Arc::from);
-            let name = &self.seen.nodes[i].name;
-            let before = self.seen.memory.nodes.get(name);
+            let name = &seen.nodes[i].name;
+            let before = known(name);
             let before = before.filter(|before| before.uid == self.nodes[i].uid);
             let transition = before.map(|old| old.state).filter(|from| *from != state);
             let transition = transition.map(|from| Transition {
@@ -296,7 +298,7 @@ impl<'a> Judgement<'a> {
                 node: Arc::clone(name),
                 from,
                 to: state,
-                reason: why,
+                reason: reason.map_or_else(|| self.why(i), Arc::from),
             });
             // A node that is found fit at first is no news.
             let flip = match (self.before[i], self.nodes[i].marked) {
@@ -366,8 +368,8 @@ fn remember(
     seen: &Observed,
     settings: &Settings,
     facts: &NodeFacts,
+    known: Option<&NodeMemory>,
 ) -> NodeMemory {
-    let known = seen.memory.nodes.get(&facts.name);
     if let Some(known) = known.filter(|known| known.uid == facts.incarnation.uid) {
         let (old, new) = (&*seen.memory.criteria, &*settings.criteria);
         let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.name == b.name);

@@ -19,14 +19,14 @@ use super::{
     observed::{Observed, Stray},
     plan,
     query::Request,
-    reading::{Names, Reading},
+    reading::{Names, Sorter},
     settings::Settings,
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::Mode},
     controller::Error,
-    nodes::NodeFacts,
-    prometheus::{Class, Client, Late, QueryError, Seat},
+    nodes::{Identity, NodeFacts, NodeStore},
+    prometheus::{Class, Client, Late, QueryError, Seat, decode::Series},
 };
 
 /// Reads everything that the plan for one object rests on.
@@ -44,13 +44,13 @@ pub(super) async fn observe(
     // Another's unreadable spec claims nothing.
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
     let claim = conflict::claim(watch, all());
-    let nodes = reconciler.nodes.select(&settings.selector, &watch.label_key());
     let decides = claim == Claim::Ours && !watch.spec.paused;
-    let readings = if decides && !nodes.is_empty() {
-        Some(reconciler.measure(&namespace, &settings).await)
-    } else {
-        None
-    };
+    let any = reconciler.nodes.any(&settings.selector);
+    let readings =
+        if decides && any { Some(reconciler.measure(&namespace, &settings).await) } else { None };
+    // After the answer: the objects that wait for it together hold no copy of the nodes each.
+    let nodes =
+        if any { reconciler.nodes.select(&settings.selector, &watch.label_key()) } else { vec![] };
     let memory = reconciler.decisions.get(&namespace, &name);
     let deployment = reconciler.owned_deployment(watch);
     let now = Timestamp::now();
@@ -77,6 +77,13 @@ pub(super) async fn observe(
         deployment,
         pods,
     })
+}
+
+/// Begins to sort an answer by the nodes as they are called now.
+fn begin(nodes: &NodeStore) -> (Arc<Identity>, Sorter) {
+    let identity = nodes.identity();
+    let sorter = Sorter::new(&identity);
+    (identity, sorter)
 }
 
 impl TrafficWatchReconciler {
@@ -128,13 +135,16 @@ impl TrafficWatchReconciler {
             let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
             let client = client.ok_or_else(gone)?;
             let promql = request.question.promql(&exporters);
-            let result = client.query_seated(&promql, seat, |answer| {
-                let identity = nodes.identity();
-                let names = Names { identity: &identity, labels: &exporters.node_labels };
-                let (status, content_type) = (answer.status, answer.content_type.as_str());
-                Reading::read(status, content_type, &answer.body, &request.question, names)
-            });
-            let reading = result.await.map(Arc::new);
+            // What nodes are called is looked up when the answer begins.
+            let mut sorting = None;
+            let take = |series: Series<'_>| {
+                let (identity, sorter) = sorting.get_or_insert_with(|| begin(&nodes));
+                let names = Names { identity, labels: &exporters.node_labels };
+                sorter.take(&request.question, names, &series)
+            };
+            let warnings = client.query_vector(&promql, seat, take).await;
+            let (_, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
+            let reading = warnings.map(|warnings| Arc::new(sorter.end(warnings)));
             match &reading {
                 Ok(reading) => metrics.samples_rejected("unmapped", reading.unmapped.0),
                 Err(error) => tracing::warn!(
@@ -160,15 +170,11 @@ impl TrafficWatchReconciler {
             return vec![];
         }
         let current = watch.label_key();
-        let is_selected =
-            |node: &Arc<str>| selected.binary_search_by(|facts| facts.name.cmp(node)).is_ok();
         let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
         let keys = keys.filter(|key| *key == current || !has_heir(key));
         keys.flat_map(|key| {
-            let mut carriers = self.nodes.carriers(&key);
-            if key == current {
-                carriers.retain(|carrier| !is_selected(&carrier.node));
-            }
+            let theirs = if key == current { selected } else { &[] };
+            let carriers = self.nodes.carriers_except(&key, theirs);
             carriers.into_iter().map(move |carrier| Stray { carrier, key: key.clone() })
         })
         .collect()

@@ -1,23 +1,26 @@
 //! One answer of Prometheus, sorted by node.
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use super::query::{MEASURE, Measure, OWN_AGE, Question, SCRAPES};
+use super::query::Question;
 use crate::{
-    nodes::{Identity, Resolution, ShortNames},
+    nodes::{Finger, Identity, Resolution, ShortNames},
     prometheus::{
-        Class, QueryError,
-        decode::{self, Labels},
-        exporters::{job_of, note_job},
+        QueryError,
+        decode::{self, Series},
+        exporters::note_job,
         shortened,
     },
 };
 
+mod names;
+mod numbers;
+
+use names::unmapped;
+pub use names::{Devices, Names, Subject};
+pub use numbers::{NodeReading, Value};
+
 /// How many series that belong to no node are named, and by how many bytes.
 const NAMED_UNMAPPED: (usize, usize) = (3, 100);
-
-/// The longest name of a device that is kept, in bytes: the kernel's have 15, labels of an author's
-/// query may be anything. It stands in status and metrics.
-const DEVICE: usize = 64;
 
 /// What one request said, shared by everybody who asked the same.
 #[derive(Debug, Default, PartialEq)]
@@ -37,61 +40,18 @@ pub struct Reading {
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
 
-/// The numbers of one node. Those of the built-in query take no memory in the answer to another one:
-/// authors may write as many as they like.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeReading {
-    built_in: Option<Box<[Value; BUILT_IN]>>,
-    own: Value,
-    own_age: Value,
-}
-
-/// How many measures the built-in query has: all but [`Measure::Own`] and [`Measure::OwnAge`], the last.
-const BUILT_IN: usize = Measure::ALL.len() - 2;
-
-static ABSENT: Value = Value::Absent;
-
-/// One number of one node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Value {
-    /// There was none.
-    #[default]
-    Absent,
-    /// This one; `device` where the series names one.
-    One(f64, Option<Arc<str>>),
-    /// Two series claim to be it, or it is no number at all.
-    Unusable,
-}
-
-impl NodeReading {
-    /// One number.
-    #[must_use]
-    pub fn get(&self, measure: Measure) -> &Value {
-        match &self.built_in {
-            _ if measure == Measure::Own => &self.own,
-            _ if measure == Measure::OwnAge => &self.own_age,
-            Some(values) => &values[measure.index()],
-            None => &ABSENT,
-        }
-    }
-
-    /// Sets one number; a second one makes it unusable.
-    pub fn put(&mut self, measure: Measure, value: Value) {
-        let slot = match measure {
-            Measure::Own => &mut self.own,
-            Measure::OwnAge => &mut self.own_age,
-            measure => &mut self.built_in.get_or_insert_default()[measure.index()],
-        };
-        *slot = if *slot == Value::Absent { value } else { Value::Unusable };
-    }
-}
-
 impl Reading {
     /// The numbers of one node; all absent if nothing is about it.
     #[must_use]
     pub fn get(&self, node: &str) -> Option<&NodeReading> {
         let place = self.names.binary_search_by(|name| (**name).cmp(node)).ok()?;
         self.nodes.get(place)
+    }
+
+    /// The same for one node after the other, by name.
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeReading> {
+        let mut finger = Finger::default();
+        move |node| self.nodes.get(finger.find(&self.names, |name| name, node)?)
     }
 
     /// A reading without any number, to be filled by [`Self::take`].
@@ -113,17 +73,10 @@ impl Reading {
         question: &Question,
         names: Names<'_>,
     ) -> Result<Self, QueryError> {
-        let mut reading = Self::empty(names.identity);
-        // A handful of names on thousands of nodes.
-        let mut devices = Devices::default();
-        reading.warnings = decode::vector(status, content_type, body, |series| {
-            let subject = names.subject(question, &series.labels)?;
-            let device = series.labels.get("device").map(|device| devices.get(device));
-            reading.take(&subject, series.value, device);
-            Ok(())
-        })?;
-        reading.settle();
-        Ok(reading)
+        let mut sorter = Sorter::new(names.identity);
+        let take = |series: Series<'_>| sorter.take(question, names, &series);
+        let warnings = decode::vector(status, content_type, body, take)?;
+        Ok(sorter.end(warnings))
     }
 
     /// Decides about short names, after the last number.
@@ -178,84 +131,42 @@ impl Reading {
     }
 }
 
-/// A series of no node, by what it is called.
-fn unmapped(measure: Measure, name: &str) -> Subject {
-    // By the measure that every exporter has.
-    if matches!(measure, Measure::Age | Measure::Own) {
-        Subject::Unmapped(name.to_owned())
-    } else {
-        Subject::Counted
+/// Sorts the series of one answer by node, as they come.
+#[derive(Debug)]
+pub struct Sorter {
+    reading: Reading,
+    devices: Devices,
+}
+
+impl Sorter {
+    /// An answer of which nothing was read yet.
+    #[must_use]
+    pub fn new(identity: &Identity) -> Self {
+        Self { reading: Reading::empty(identity), devices: Devices::default() }
     }
-}
 
-/// Names of devices, each stored once.
-#[derive(Debug, Default)]
-pub struct Devices(HashMap<String, Arc<str>>);
-
-impl Devices {
-    /// The shared text of a name.
-    pub fn get(&mut self, device: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(device) {
-            return Arc::clone(known);
-        }
-        let new: Arc<str> = shortened(device.to_owned(), DEVICE).into();
-        self.0.insert(device.to_owned(), Arc::clone(&new));
-        new
-    }
-}
-
-/// What a series is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// The node at this place among the names, and which of its numbers.
-    Node(usize, Measure),
-    /// Perhaps the node at this place, by this host name: the whole answer decides.
-    Short(usize, Measure, Box<str>),
-    /// How many scrapes the window holds.
-    Scrapes,
-    /// A job that nobody believes.
-    OtherJob(Box<str>),
-    /// No node that is known; what the series calls it.
-    Unmapped(String),
-    /// The same, but the exporter was counted by another series.
-    Counted,
-}
-
-/// How series are mapped to nodes.
-#[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
-    /// What the nodes are called.
-    pub identity: &'a Identity,
-    /// Labels that may name a node, beside `instance`.
-    pub labels: &'a [String],
-}
-
-impl Names<'_> {
-    /// What a series of the answer to `question` is about.
+    /// Takes one series of the answer to `question`.
     ///
     /// # Errors
     /// When it was not asked for.
-    pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
-        let measure = match question {
-            Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Measure::OwnAge,
-            Question::Own(_) => Measure::Own,
-            Question::BuiltIn { .. } => match labels.get(MEASURE) {
-                Some(SCRAPES) => return Ok(Subject::Scrapes),
-                Some(name) if let Some(measure) = Measure::from_name(name) => measure,
-                _ if let Some(job) = job_of(labels) => return Ok(Subject::OtherJob(job.into())),
-                _ => {
-                    let message = format!("answer has a series that was not asked for: {labels}");
-                    return Err(QueryError::new(Class::BadAnswer, message));
-                }
-            },
-        };
-        Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
-            Resolution::Node(place) => Subject::Node(place, measure),
-            Resolution::Short(place, host) => Subject::Short(place, measure, host.into()),
-            Resolution::Ambiguous | Resolution::Unknown => {
-                unmapped(measure, labels.get("instance").unwrap_or("(no instance label)"))
-            }
-        })
+    pub fn take(
+        &mut self,
+        question: &Question,
+        names: Names<'_>,
+        series: &Series<'_>,
+    ) -> Result<(), QueryError> {
+        let subject = names.subject(question, &series.labels)?;
+        let device = series.labels.get("device").map(|device| self.devices.get(device));
+        self.reading.take(&subject, series.value, device);
+        Ok(())
+    }
+
+    /// The whole answer, and what the server warned of.
+    #[must_use]
+    pub fn end(self, warnings: Vec<String>) -> Reading {
+        let mut reading = Reading { warnings, ..self.reading };
+        reading.settle();
+        reading
     }
 }
 
@@ -270,7 +181,8 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::query::Measure, *};
+    use crate::prometheus::Class;
 
     fn read(result: &serde_json::Value) -> Result<Reading, QueryError> {
         let addresses = [Arc::from("10.0.0.1")];

@@ -12,7 +12,10 @@ use super::super::{
     retries::FailedWrites,
     settings::Criterion,
 };
-use crate::api::traffic_watch::{NodeState, NodeStatus, Summary};
+use crate::{
+    api::traffic_watch::{NodeState, NodeStatus, Summary},
+    nodes::Finger,
+};
 
 /// One `TrafficWatch`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,6 +74,15 @@ impl NodeTable {
     pub fn get(&self, name: &str) -> Option<&NodeMemory> {
         let place = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         self.0.get(place).map(|(_, node)| node)
+    }
+
+    /// The same for one node after the other, by name.
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMemory> {
+        let mut finger = Finger::default();
+        move |name| {
+            let place = finger.find(&self.0, |(known, _)| known, name)?;
+            self.0.get(place).map(|(_, node)| node)
+        }
     }
 
     /// All of them.

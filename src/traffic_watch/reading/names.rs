@@ -1,0 +1,103 @@
+//! Which node, and which of its numbers, a series is.
+use std::{collections::HashMap, sync::Arc};
+
+use super::super::query::{MEASURE, Measure, OWN_AGE, Question, SCRAPES};
+use crate::{
+    nodes::{Identity, Resolution},
+    prometheus::{Class, QueryError, decode::Labels, exporters::job_of, shortened},
+};
+
+/// The longest name of a device that is kept, in bytes: the kernel's have 15, labels of an author's
+/// query may be anything. It stands in status and metrics.
+const DEVICE: usize = 64;
+
+/// Names of devices, each stored once: a handful on thousands of nodes.
+#[derive(Debug, Default)]
+pub struct Devices {
+    known: HashMap<String, Arc<str>>,
+    /// The last one that was asked for: most nodes have the same.
+    last: Option<(String, Arc<str>)>,
+}
+
+impl Devices {
+    /// The shared text of a name.
+    pub fn get(&mut self, device: &str) -> Arc<str> {
+        if let Some((name, text)) = &self.last
+            && name == device
+        {
+            return Arc::clone(text);
+        }
+        let text = self.known.get(device).cloned().unwrap_or_else(|| {
+            let new: Arc<str> = shortened(device.to_owned(), DEVICE).into();
+            self.known.insert(device.to_owned(), Arc::clone(&new));
+            new
+        });
+        self.last = Some((device.to_owned(), Arc::clone(&text)));
+        text
+    }
+}
+
+/// A series of no node, by what it is called.
+pub(super) fn unmapped(measure: Measure, name: &str) -> Subject {
+    // By the measure that every exporter has.
+    if matches!(measure, Measure::Age | Measure::Own) {
+        Subject::Unmapped(name.to_owned())
+    } else {
+        Subject::Counted
+    }
+}
+
+/// What a series is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The node at this place among the names, and which of its numbers.
+    Node(usize, Measure),
+    /// Perhaps the node at this place, by this host name: the whole answer decides.
+    Short(usize, Measure, Box<str>),
+    /// How many scrapes the window holds.
+    Scrapes,
+    /// A job that nobody believes.
+    OtherJob(Box<str>),
+    /// No node that is known; what the series calls it.
+    Unmapped(String),
+    /// The same, but the exporter was counted by another series.
+    Counted,
+}
+
+/// How series are mapped to nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// What the nodes are called.
+    pub identity: &'a Identity,
+    /// Labels that may name a node, beside `instance`.
+    pub labels: &'a [String],
+}
+
+impl Names<'_> {
+    /// What a series of the answer to `question` is about.
+    ///
+    /// # Errors
+    /// When it was not asked for.
+    pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
+        let measure = match question {
+            Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Measure::OwnAge,
+            Question::Own(_) => Measure::Own,
+            Question::BuiltIn { .. } => match labels.get(MEASURE) {
+                Some(SCRAPES) => return Ok(Subject::Scrapes),
+                Some(name) if let Some(measure) = Measure::from_name(name) => measure,
+                _ if let Some(job) = job_of(labels) => return Ok(Subject::OtherJob(job.into())),
+                _ => {
+                    let message = format!("answer has a series that was not asked for: {labels}");
+                    return Err(QueryError::new(Class::BadAnswer, message));
+                }
+            },
+        };
+        Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
+            Resolution::Node(place) => Subject::Node(place, measure),
+            Resolution::Short(place, host) => Subject::Short(place, measure, host.into()),
+            Resolution::Ambiguous | Resolution::Unknown => {
+                unmapped(measure, labels.get("instance").unwrap_or("(no instance label)"))
+            }
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! The numbers of one node.
+use std::sync::Arc;
+
+use super::super::query::Measure;
+
+/// The numbers of one node. Only those that are there take memory: the built-in query gives four of
+/// its eight, and that of an author one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeReading {
+    /// Which numbers there are: a bit for each, by [`Measure::index`].
+    there: u16,
+    /// In the order of the bits.
+    values: Vec<Value>,
+}
+
+/// How many numbers most nodes have of the built-in query: share, rate, total and age.
+const USUAL: usize = 4;
+
+static ABSENT: Value = Value::Absent;
+
+/// One number of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    /// There was none.
+    #[default]
+    Absent,
+    /// This one; `device` where the series names one.
+    One(f64, Option<Arc<str>>),
+    /// Two series claim to be it, or it is no number at all.
+    Unusable,
+}
+
+impl NodeReading {
+    /// One number.
+    #[must_use]
+    pub fn get(&self, measure: Measure) -> &Value {
+        match self.place(measure) {
+            Ok(place) => self.values.get(place).unwrap_or(&ABSENT),
+            Err(_) => &ABSENT,
+        }
+    }
+
+    /// Sets one number; a second one makes it unusable.
+    pub fn put(&mut self, measure: Measure, value: Value) {
+        match self.place(measure) {
+            Ok(place) => self.values[place] = Value::Unusable,
+            Err(_) if value == Value::Absent => {}
+            Err(place) => {
+                let built_in = !matches!(measure, Measure::Own | Measure::OwnAge);
+                if self.there == 0 && built_in {
+                    self.values.reserve_exact(USUAL);
+                } else if self.values.len() == self.values.capacity() {
+                    self.values.reserve_exact(1);
+                }
+                self.values.insert(place, value);
+                self.there |= 1 << measure.index();
+            }
+        }
+    }
+
+    /// Where a number is among the values, or where it would be.
+    fn place(&self, measure: Measure) -> Result<usize, usize> {
+        let bit = 1 << measure.index();
+        let place = (self.there & (bit - 1)).count_ones() as usize;
+        if self.there & bit == 0 { Err(place) } else { Ok(place) }
+    }
+}
