@@ -70,7 +70,7 @@ run: protoc ## Run the operator against the cluster of the current kubeconfig.
 
 .PHONY: bench
 bench: image ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
-	cargo run --example bench -- $(BINARY)
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY)
 	cargo run --example prober_bench -- $(BINARY)
 	cargo run --example flood_bench -- $(BINARY)
 	cargo run --example reflecting_bench -- $(BINARY)

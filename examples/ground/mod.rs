@@ -107,6 +107,14 @@ impl Operator {
         Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
     }
 
+    /// How much of the resident memory are pages of the binary, in MiB.
+    #[allow(dead_code, reason = "each bench reads what it prints")]
+    pub fn binary_pages(&self) -> anyhow::Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|l| l.strip_prefix("RssFile:")).context("RssFile")?;
+        Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()? / 1024.0)
+    }
+
     /// Processor time so far, in milliseconds (the kernel counts in steps of ten).
     pub fn cpu(&self) -> anyhow::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;

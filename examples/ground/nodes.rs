@@ -7,10 +7,14 @@ use kube::{
 };
 use serde_json::json;
 
+/// What it is called.
+pub fn name(i: usize) -> String {
+    format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256)
+}
+
 /// A node of a usual size: the labels of a cloud provider, and 5 kB that the operator skips.
 pub fn node(i: usize) -> serde_json::Value {
-    let name =
-        format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256);
+    let name = name(i);
     let images: Vec<_> = (0..50)
         .map(|n| json!({"names": [format!("registry.example.com/team/image-{n}@sha256:{n:064}")], "sizeBytes": 1}))
         .collect();

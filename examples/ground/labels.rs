@@ -1,0 +1,86 @@
+//! When labels of nodes change, as anybody who watches them sees it.
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::{WatchStreamExt, metadata_watcher, watcher},
+};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::nodes;
+
+/// How many nodes the operator patches at once, and so does the bare loop.
+const AT_ONCE: usize = 8;
+
+/// The values of one label, since when, by node.
+type Seen = HashMap<String, (bool, Instant)>;
+
+/// Follows a label until it is dropped.
+pub struct Labels {
+    seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+impl Labels {
+    pub fn follow(client: &Client, key: &'static str) -> Self {
+        let seen = Arc::<Mutex<Seen>>::default();
+        let (told, nodes) = (Arc::clone(&seen), Api::<Node>::all(client.clone()));
+        let task = tokio::spawn(async move {
+            let events = metadata_watcher(nodes, watcher::Config::default());
+            let mut events = events.default_backoff().applied_objects().boxed();
+            while let Some(event) = events.next().await {
+                let Ok(node) = event else { continue };
+                let Some(value) = node.labels().get(key) else { continue };
+                let (unfit, now) = (value == "true", Instant::now());
+                let mut seen = lock(&told);
+                if seen.get(&node.name_any()).is_none_or(|(before, _)| *before != unfit) {
+                    seen.insert(node.name_any(), (unfit, now));
+                }
+            }
+        });
+        Self { seen, task }
+    }
+
+    /// How many nodes carry the label with this value.
+    pub fn count(&self, unfit: bool) -> usize {
+        lock(&self.seen).values().filter(|(value, _)| *value == unfit).count()
+    }
+
+    /// When a node was marked.
+    pub fn marked(&self, node: usize) -> Option<Instant> {
+        let seen = lock(&self.seen);
+        seen.get(&nodes::name(node)).filter(|(unfit, _)| *unfit).map(|(_, at)| *at)
+    }
+}
+
+impl Drop for Labels {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long nothing but the patches takes: a label on each of so many nodes, by as many requests at once
+/// as the operator makes.
+pub async fn bare_loop(client: &Client, count: usize, value: &str) -> anyhow::Result<Duration> {
+    let nodes = &Api::<Node>::all(client.clone());
+    let patch = &Patch::Merge(json!({"metadata": {"labels": {"bench.example.com/bare": value}}}));
+    let started = Instant::now();
+    stream::iter((0..count).map(Ok))
+        .try_for_each_concurrent(AT_ONCE, |node| async move {
+            nodes.patch_metadata(&nodes::name(node), &PatchParams::default(), patch).await.map(drop)
+        })
+        .await?;
+    Ok(started.elapsed())
+}

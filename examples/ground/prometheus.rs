@@ -1,0 +1,135 @@
+//! A Prometheus whose answers are prepared, so that its own work does not count.
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::header,
+    response::IntoResponse,
+};
+use futures::stream;
+
+/// The bytes that are handed over at once: what Prometheus' own server writes.
+const PIECE: usize = 32 << 10;
+
+/// Share of the link of a node that is fit, and of one that is not; of the same length.
+const SHARES: [&[u8; 2]; 2] = [b"10", b"90"];
+
+/// The measures of the built-in query with what each says of a node, in the order of the query: all
+/// series of one, then all of the next.
+const MEASURES: [(&str, &str); 4] = [
+    ("transmit_percent", "10"),
+    ("transmit_bytes", "100000000.5"),
+    ("total", "1000000000000"),
+    ("age", "3.25"),
+];
+
+/// The server; clones share it.
+#[derive(Clone)]
+pub struct Prometheus(Arc<Mutex<Inner>>);
+
+struct Inner {
+    body: Vec<u8>,
+    /// Where the share of each node is in the body.
+    shares: Vec<usize>,
+    /// How many nodes are unfit: the first ones.
+    unfit: usize,
+    /// How many more are with each answer.
+    step: usize,
+    /// How many were in each answer, and when its last byte was handed over.
+    answers: Vec<(usize, Instant)>,
+}
+
+impl Prometheus {
+    /// Serves answers about nodes that are all fit.
+    pub async fn start(nodes: usize) -> anyhow::Result<(Self, String)> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let (body, shares) = answer(nodes);
+        let inner = Inner { body, shares, unfit: 0, step: 0, answers: vec![] };
+        let prometheus = Self(Arc::new(Mutex::new(inner)));
+        let router = Router::new().fallback(serve).with_state(prometheus.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok((prometheus, url))
+    }
+
+    /// From the next answer on so many nodes are unfit, and with each answer after it so many more.
+    pub fn set(&self, unfit: usize, step: usize) {
+        let mut inner = self.lock();
+        inner.paint(unfit);
+        inner.step = step;
+    }
+
+    /// Every answer so far: how many nodes were unfit in it, and when its last byte was handed over.
+    pub fn answers(&self) -> Vec<(usize, Instant)> {
+        self.lock().answers.clone()
+    }
+
+    /// How many answers there were.
+    pub fn requests(&self) -> u32 {
+        u32::try_from(self.lock().answers.len()).unwrap_or(u32::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn paint(&mut self, unfit: usize) {
+        for (node, place) in self.shares.iter().enumerate() {
+            self.body[*place..place + 2].copy_from_slice(SHARES[usize::from(node < unfit)]);
+        }
+        self.unfit = unfit;
+    }
+}
+
+/// The answer, and where the share of each node is in it.
+fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>) {
+    let mut body = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
+    let mut shares = vec![];
+    for (measure, value) in MEASURES {
+        for i in 0..nodes {
+            let device = if measure == "transmit_percent" { r#""device":"eth0","# } else { "" };
+            let host = format!("10.{}.{}.{}:9100", i / 65536, i / 256 % 256, i % 256);
+            let comma = if body.ends_with(b"[") { "" } else { "," };
+            let labels = format!(r#"{device}"instance":"{host}","measure":"{measure}""#);
+            let element = format!(r#"{comma}{{"metric":{{{labels}}},"value":[1700000000.123,""#);
+            body.extend_from_slice(element.as_bytes());
+            if !device.is_empty() {
+                shares.push(body.len());
+            }
+            body.extend_from_slice(value.as_bytes());
+            body.extend_from_slice(br#""]}"#);
+        }
+    }
+    body.extend_from_slice(b"]}}");
+    (body, shares)
+}
+
+async fn serve(State(this): State<Prometheus>) -> impl IntoResponse {
+    let (body, unfit) = {
+        let mut inner = this.lock();
+        let step = inner.unfit + inner.step;
+        if inner.step > 0 {
+            inner.paint(step);
+        }
+        (Bytes::copy_from_slice(&inner.body), inner.unfit)
+    };
+    let pieces = stream::unfold(body, move |mut body| {
+        let this = this.clone();
+        async move {
+            let piece = body.split_to(PIECE.min(body.len()));
+            if body.is_empty() && !piece.is_empty() {
+                this.lock().answers.push((unfit, Instant::now()));
+            }
+            (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), body))
+        }
+    });
+    ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces))
+}
