@@ -12,10 +12,6 @@ const HEADS: [&[u8]; 2] = [
     br#"{"status":"success","isPartial":false,"data":{"resultType":"vector","result":["#,
 ];
 
-/// How many bytes of the next piece are tried first when an element continues in it: most elements
-/// are shorter.
-const STEP: usize = 512;
-
 /// The reader of one answer.
 pub struct Pieces<F> {
     status: u16,
@@ -24,8 +20,9 @@ pub struct Pieces<F> {
     place: Place,
     /// The answer without its elements; all of it where it is read as a whole.
     envelope: Vec<u8>,
-    /// The beginning of an element that continues in the next piece.
+    /// The beginning of an element that continues in the next piece, and where it stands.
     begun: Vec<u8>,
+    nesting: Nesting,
 }
 
 /// What the next byte is part of.
@@ -62,7 +59,8 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
     pub fn new(status: u16, content_type: String, take: F) -> Self {
         let json = super::is_json(&content_type);
         let place = if status == 200 && json { Place::Head } else { Place::Whole };
-        Self { status, content_type, take, place, envelope: Vec::new(), begun: Vec::new() }
+        let (envelope, begun, nesting) = (Vec::new(), Vec::new(), Nesting::default());
+        Self { status, content_type, take, place, envelope, begun, nesting }
     }
 
     /// How many bytes of the answer are kept.
@@ -121,33 +119,25 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
             let (end, rest) = self.elements(next, piece);
             if let Place::List(_) = self.place {
                 self.begun.extend_from_slice(&piece[end..]);
+                self.nesting = Nesting::default();
+                // It does not end here.
+                self.nesting.end(&self.begun);
             }
             return rest;
         }
-        // As much again each time, so that no element is read over and over.
-        let (before, more) = (self.begun.len(), piece.len().min(STEP.max(self.begun.len())));
-        self.begun.extend_from_slice(&piece[..more]);
-        let mut begun = std::mem::take(&mut self.begun);
-        let found = self.one(next, &begun);
-        let after = |end: usize| piece.get(end.saturating_sub(before)..).unwrap_or_default();
-        let rest = match found {
-            Ok(Found::Incomplete) => {
-                self.begun = begun;
-                return &piece[more..];
-            }
-            Ok(Found::Read(end, next)) => {
-                self.place = Place::List(next);
-                after(end)
-            }
-            Ok(Found::End(end)) => self.ended(after(end)),
-            Err(error) => {
-                self.place = Place::Refused(error);
-                &[]
-            }
+        let Some(end) = self.nesting.end(piece) else {
+            self.begun.extend_from_slice(piece);
+            return &[];
         };
-        begun.clear();
-        self.begun = begun;
-        rest
+        self.begun.extend_from_slice(&piece[..end]);
+        let mut element = std::mem::take(&mut self.begun);
+        self.place = match self.element(&element) {
+            Ok(()) => Place::List(Next::CommaOrEnd),
+            Err(error) => Place::Refused(error),
+        };
+        element.clear();
+        self.begun = element;
+        &piece[end..]
     }
 
     /// Reads what is complete. Returns where that ends, and what is left to be read now.
@@ -182,50 +172,66 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
             (_, Some(b' ' | b'\t' | b'\n' | b'\r')) => Ok(Found::Read(1, next)),
             (Next::First | Next::CommaOrEnd, Some(b']')) => Ok(Found::End(1)),
             (Next::CommaOrEnd, Some(b',')) => Ok(Found::Read(1, Next::Element)),
-            (Next::First | Next::Element, Some(b'{')) => self.element(bytes),
+            (Next::First | Next::Element, Some(b'{')) => match element::read(bytes) {
+                Ok((series, len)) => {
+                    (self.take)(series)?;
+                    Ok(Found::Read(len, Next::CommaOrEnd))
+                }
+                Err(Stop::Incomplete) => Ok(Found::Incomplete),
+                Err(Stop::Unusual) => {
+                    let Some(len) = Nesting::default().end(bytes) else {
+                        return Ok(Found::Incomplete);
+                    };
+                    self.element(&bytes[..len])?;
+                    Ok(Found::Read(len, Next::CommaOrEnd))
+                }
+            },
             _ => Err(unreadable("vector is not readable: an element or its end is missing")),
         }
     }
 
-    fn element(&mut self, bytes: &[u8]) -> Result<Found, QueryError> {
-        let len = match element::read(bytes) {
-            Ok((series, len)) => {
-                (self.take)(series)?;
-                len
-            }
-            Err(Stop::Incomplete) => return Ok(Found::Incomplete),
-            Err(Stop::Unusual) => {
-                let Some(len) = object(bytes) else { return Ok(Found::Incomplete) };
-                let element = serde_json::from_slice::<Element<'_>>(&bytes[..len]);
-                let element = element
-                    .map_err(|error| unreadable(&format!("vector is not readable: {error}")))?;
-                (self.take)(element.into())?;
-                len
-            }
-        };
-        Ok(Found::Read(len, Next::CommaOrEnd))
+    /// Reads an element that is there as a whole, in whatever form.
+    fn element(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
+        if let Ok((series, len)) = element::read(bytes)
+            && len == bytes.len()
+        {
+            return (self.take)(series);
+        }
+        let element = serde_json::from_slice::<Element<'_>>(bytes);
+        let element =
+            element.map_err(|error| unreadable(&format!("vector is not readable: {error}")))?;
+        (self.take)(element.into())
     }
 }
 
-/// How long the object is that `bytes` begin with; `None` if they end within it.
-fn object(bytes: &[u8]) -> Option<usize> {
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    for (at, byte) in bytes.iter().enumerate() {
-        match (quoted, byte) {
-            (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
-            (_, b'"') => quoted = !quoted,
-            (false, b'{' | b'[') => depth += 1,
-            (false, b'}' | b']') => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return Some(at + 1);
+/// How deep a place is within an object, piece by piece.
+#[derive(Clone, Copy, Default)]
+struct Nesting {
+    depth: usize,
+    quoted: bool,
+    escaped: bool,
+}
+
+impl Nesting {
+    /// How many of these bytes belong to the object; `None` if it goes on after them.
+    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            match (self.quoted, byte) {
+                (true, _) if self.escaped => self.escaped = false,
+                (true, b'\\') => self.escaped = true,
+                (_, b'"') => self.quoted = !self.quoted,
+                (false, b'{' | b'[') => self.depth += 1,
+                (false, b'}' | b']') => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at + 1);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
+        None
     }
-    None
 }
 
 fn unreadable(message: &str) -> QueryError {
