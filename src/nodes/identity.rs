@@ -41,7 +41,7 @@ impl Hasher for Words {
         for word in &mut words {
             self.add(u64::from_le_bytes(word.try_into().unwrap_or_default()));
         }
-        let rest = words.remainder().iter().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
+        let rest = words.remainder().iter().fold(0, |rest, byte| (rest << 8) | u64::from(*byte));
         self.add(rest);
     }
 
@@ -77,7 +77,8 @@ impl Identity {
     #[must_use]
     pub fn new(mut nodes: Vec<(Arc<str>, &[Arc<str>])>) -> Self {
         nodes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut index = Index::with_capacity_and_hasher(nodes.len() * 2, Default::default());
+        let mut index =
+            Index::with_capacity_and_hasher(nodes.len() * 2, BuildHasherDefault::default());
         // A node's own name wins over another node's address.
         for (place, (name, _)) in (0..MANY).zip(&nodes) {
             index.insert(Arc::clone(name), place);

@@ -20,7 +20,7 @@ pub(super) enum Stop {
 pub(super) fn read(bytes: &[u8]) -> Result<(Series<'_>, usize), Stop> {
     let mut cursor = Cursor { bytes, at: 0 };
     cursor.literal(b"{\"metric\":{")?;
-    let mut places: [(Range<usize>, Range<usize>); FEW] = Default::default();
+    let mut places: [(Range<usize>, Range<usize>); FEW] = std::array::from_fn(|_| (0..0, 0..0));
     let mut count = 0;
     if !cursor.takes(b'}')? {
         loop {

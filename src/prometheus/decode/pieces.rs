@@ -56,6 +56,7 @@ enum Found {
 
 impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
     /// Begins to read an answer; its elements go to `take`.
+    #[must_use]
     pub fn new(status: u16, content_type: String, take: F) -> Self {
         let json = super::is_json(&content_type);
         let place = if status == 200 && json { Place::Head } else { Place::Whole };
