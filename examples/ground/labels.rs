@@ -71,8 +71,8 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long nothing but the patches takes: a label on each of so many nodes, by as many requests at once
-/// as the operator makes.
+/// Measures nothing but the patches: a label on each of `count` nodes, with as many requests at once as
+/// the operator makes.
 pub async fn bare_loop(client: &Client, count: usize, value: &str) -> anyhow::Result<Duration> {
     let nodes = &Api::<Node>::all(client.clone());
     let patch = &Patch::Merge(json!({"metadata": {"labels": {"bench.example.com/bare": value}}}));

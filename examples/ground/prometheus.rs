@@ -58,7 +58,7 @@ impl Prometheus {
         Ok((prometheus, url))
     }
 
-    /// From the next answer on so many nodes are unfit, and with each answer after it so many more.
+    /// From the next answer on `unfit` nodes are unfit, and with each answer after it `step` more.
     pub fn set(&self, unfit: usize, step: usize) {
         let mut inner = self.lock();
         inner.paint(unfit);

@@ -332,7 +332,7 @@ impl<'a> Size<'a> {
         Ok(self.read)
     }
 
-    /// Waits for a permit when so many bytes are large. The server waits meanwhile, and so do its
+    /// Waits for a permit when this many bytes are large. The server waits meanwhile, and so do its
     /// bytes.
     async fn hold(&mut self, bytes: usize) {
         if bytes > self.limits.small

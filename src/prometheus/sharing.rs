@@ -150,7 +150,7 @@ impl<T: Clone + Send + Sync + 'static> Slot<T> {
         if let Some(running) = running.filter(|running| running.peek().is_none()) {
             return running;
         }
-        // Whoever comes now waits for what is under way: the old answer takes memory for nobody.
+        // Callers wait for the request under way from now on: nobody needs the old answer.
         state.answer = None;
         let (slot, began) = (Arc::clone(self), Instant::now());
         let request = async move {

@@ -46,9 +46,9 @@ enum Next {
 
 /// What was found at the beginning of some bytes of the list.
 enum Found {
-    /// So many bytes are read; what may follow them.
+    /// This many bytes are read, and this may follow them.
     Read(usize, Next),
-    /// The end of the list, after so many bytes.
+    /// The end of the list, after this many bytes.
     End(usize),
     /// The bytes end within an element.
     Incomplete,
