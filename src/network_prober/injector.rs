@@ -46,7 +46,7 @@ pub(super) fn decide(
         return Decision::Unknown("the spec of the NetworkProber is invalid");
     };
     let Some(recipe) = &view.recipe else {
-        return Decision::Unknown("the image of agents is not known");
+        return Decision::Unknown("the image of agents is unknown");
     };
     // The API server's own filter is older than ours by as long as a watch takes.
     let matches = settings.pods.matches(|key| pod.label(key));
@@ -56,7 +56,7 @@ pub(super) fn decide(
         Some(Standing::Excluded) => return Decision::Skip(SkipReason::NamespaceExcluded),
         Some(Standing::OptedOut) => return Decision::Skip(SkipReason::OptedOut),
         Some(Standing::Allowed) => {
-            return Decision::Unknown("the pod is not selected any more");
+            return Decision::Unknown("the pod is no longer selected");
         }
         // Its labels may be as new as the pod.
         None => return Decision::NotYet("the namespace is not selected"),

@@ -119,7 +119,7 @@ fn fresh() -> Instant {
 }
 
 fn answered<T>(answer: Result<measurement::Shared<T>, Late>) -> Result<Arc<T>, String> {
-    let late = |_| QueryError::new(Class::Timeout, "Prometheus has not answered yet");
+    let late = |_| QueryError::new(Class::Timeout, "Prometheus has not responded yet");
     answer.map_err(late).flatten().map_err(|error| error.message)
 }
 
@@ -196,6 +196,6 @@ mod tests {
     #[test]
     fn what_does_not_answer_in_time_says_so() {
         let late: Result<Arc<()>, _> = answered(Err(Late::Answer));
-        assert_eq!(late.unwrap_err(), "Prometheus has not answered yet");
+        assert_eq!(late.unwrap_err(), "Prometheus has not responded yet");
     }
 }

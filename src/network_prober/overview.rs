@@ -277,7 +277,7 @@ impl Filter {
             let place = match &*key {
                 "namespace" => &mut filter.namespace,
                 "name" => &mut filter.name,
-                _ => return Err(format!("{key}: no such parameter; there are namespace, name")),
+                _ => return Err(format!("{key}: unknown parameter; known are namespace, name")),
             };
             if place.is_some() {
                 return Err(format!("{key}: given twice; give it once"));
@@ -309,7 +309,7 @@ mod tests {
     fn bad_parameters_are_named() {
         let long = format!("name={}", "x".repeat(254));
         for (query, error) in [
-            ("node=a", "node: no such parameter; there are namespace, name"),
+            ("node=a", "node: unknown parameter; known are namespace, name"),
             ("name=", "name: empty; leave it out to get all"),
             ("name=a&name=b", "name: given twice; give it once"),
             (&long, "name: 254 characters; a name has at most 253"),

@@ -26,25 +26,25 @@ fn known(reason: &str) -> Option<(SkipReason, &'static str, &'static str)> {
 const fn words(reason: SkipReason) -> (&'static str, &'static str) {
     match reason {
         SkipReason::HostNetwork => (
-            "it uses its node's network: two agents of one node would share their ports",
-            "leave it, or measure nodes with mode: DaemonSet",
+            "it uses the network of its node, where two agents would share their ports",
+            "leave it as it is, or measure nodes with mode: DaemonSet",
         ),
         SkipReason::OptedOut => (
             "an annotation of the pod or its namespace keeps agents out",
             "nothing, or remove probes.bigmikes.io/inject: \"false\" or netprober-container-deployed",
         ),
         SkipReason::PortTaken => (
-            "a container of it declares, or is checked on, a port of the agent",
-            "set spec.httpPort and spec.httpPrometheusPort to ports that nobody uses",
+            "one of its containers declares a port of the agent, or is probed on it",
+            "set spec.httpPort and spec.httpPrometheusPort to unused ports",
         ),
         SkipReason::NameTaken => (
-            "a container or volume of it has the name net-prober or net-prober-vol",
+            "one of its containers or volumes is named net-prober or net-prober-vol",
             "rename that container or volume",
         ),
         SkipReason::SharedProcesses => (
-            "its containers share their processes, and the NetworkProber is another namespace's: its \
+            "its containers share their processes, and the NetworkProber is in another namespace: its \
              container could read what the application reads",
-            "leave it, or measure it by a NetworkProber of its own namespace",
+            "leave it as it is, or measure it by a NetworkProber in its namespace",
         ),
         SkipReason::Windows => ("it runs on Windows, the agent on Linux", "leave it"),
         SkipReason::MirrorPod => ("the kubelet runs it from a file", "leave it"),
@@ -57,11 +57,11 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
         }
         SkipReason::AlreadyInjected => ("it has an agent", "nothing"),
         SkipReason::AgentFailing => (
-            "agents of this spec do not start, so that no further pod gets one",
-            "repair the image (kubectl describe pod says why it does not start); then restart the pod",
+            "agents of this spec do not start, so no further pod gets one",
+            "repair the image (kubectl describe pod shows why it does not start); then restart the pod",
         ),
         SkipReason::NamespaceExcluded => (
-            "its namespace is the system's or the operator's, which are never touched",
+            "its namespace is kube-system or the operator's, which are never selected",
             "select it not",
         ),
         SkipReason::NamespaceNotConsenting => (
@@ -71,7 +71,7 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
         ),
         SkipReason::ResourcesRefused => (
             "a LimitRange or ResourceQuota of its namespace would refuse it with the agent",
-            "set spec.injection.resources to what they allow, or make room: the condition Covered of \
+            "set spec.injection.resources within their limits, or make room: the condition Covered of \
              the NetworkProber names the object",
         ),
         SkipReason::OverBudget => (
@@ -79,9 +79,9 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
             "kubectl describe networkprober: the condition Ready names the limit and what to do",
         ),
         SkipReason::CreatedBefore => (
-            "nothing shows that the webhook was asked: it is older than the NetworkProber, or no \
+            "nothing shows that the webhook was called: it is older than the NetworkProber, or no \
              replica answered",
-            "restart it when it suits you: kubectl rollout restart; if it is new, `doctor` looks at the webhook",
+            "restart it at a convenient time: kubectl rollout restart; if it is new, `doctor` checks the webhook",
         ),
         SkipReason::Stripped => (
             "another webhook has removed the agent, or its restartPolicy",

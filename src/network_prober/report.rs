@@ -132,7 +132,7 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
         return verdict("Ready", None, "CertificatePending", text);
     }
     if settings.mode == Mode::Sidecar && view.scope.allowed().is_empty() {
-        let text = "no namespace is in scope: see spec.namespaceSelector and the annotation \
+        let text = "no namespace is selected: see spec.namespaceSelector and the annotation \
                     probes.bigmikes.io/allow";
         return verdict("Ready", Some(false), "NoNamespace", text.into());
     }
@@ -227,7 +227,7 @@ fn monitored(settings: &Settings, observed: &Observed) -> Verdict {
     let absent: Vec<_> =
         wanted.iter().filter(|(_, kind, _)| !observed.monitoring.contains(kind)).collect();
     if absent.is_empty() {
-        let text = "Prometheus is told by a PodMonitor and a PrometheusRule of this name";
+        let text = "a PodMonitor and a PrometheusRule of this name configure Prometheus";
         return verdict("Monitored", Some(true), "Applied", text.into());
     }
     let kinds: Vec<_> = absent.iter().map(|(_, kind, _)| kind.as_str()).collect();

@@ -232,7 +232,7 @@ fn find<'a>(
         return Err(Refusal::Unavailable("its pods are not listed yet\n".into()));
     }
     if view.pinglists.refused {
-        return Err(Refusal::Unavailable("a full mesh of so many pods is refused\n".into()));
+        return Err(Refusal::Unavailable("a full mesh of this many pods is refused\n".into()));
     }
     view.pinglists.of(uid).ok_or(Refusal::Forbidden)
 }
@@ -256,7 +256,7 @@ impl IntoResponse for Refusal {
         match self {
             Self::Unauthorized(text) => (StatusCode::UNAUTHORIZED, close, text).into_response(),
             Self::Forbidden => {
-                let text = "the NetworkProber has no agent in this pod\n";
+                let text = "this pod has no agent of the NetworkProber\n";
                 (StatusCode::FORBIDDEN, close, text).into_response()
             }
             Self::NoProber => {

@@ -215,7 +215,7 @@ fn port(path: &str, port: &IntOrString) -> Result<u16, Error> {
         IntOrString::String(text) => format!("{text:?}"),
     };
     read.filter(|port| *port > 0)
-        .ok_or_else(|| invalid(path, format!("{shown} is no port from 1 to 65535")))
+        .ok_or_else(|| invalid(path, format!("{shown} is not a port from 1 to 65535")))
 }
 
 fn duration(path: &str, value: crate::api::Duration, least: Duration) -> Result<Duration, Error> {

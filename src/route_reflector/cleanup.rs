@@ -53,7 +53,7 @@ impl RouteReflectorReconciler {
         let text = match next {
             Next::Done => {
                 self.write(set, &datastore, desired).await?;
-                let note = "the mesh carries every route; reflectors and peers are removed".into();
+                let note = "the mesh carries every route; removing reflectors and peers".into();
                 return Ok(vec![Notice {
                     warning: false,
                     reason: "MeshRestored",

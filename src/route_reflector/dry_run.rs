@@ -245,7 +245,7 @@ pub fn simulate(
         if let Some(peer) = taken {
             refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
         } else if decision.target.freeze.is_some() {
-            refused = Some("no node can be a reflector now".into());
+            refused = Some("no node is eligible as a reflector".into());
         } else if steps.len() >= MOST_STEPS {
             refused = Some(format!("no end after {MOST_STEPS} steps"));
         }

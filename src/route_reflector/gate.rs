@@ -171,7 +171,7 @@ impl Shut {
 impl fmt::Display for Shut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Waiting(_) => f.write_str("the time after the last step is not over"),
+            Self::Waiting(_) => f.write_str("the waiting time after the last step has not passed"),
             Self::Unavailable(text) => write!(f, "sessions cannot be counted: {text}"),
             Self::Missing(nodes) => {
                 f.write_str("sessions are not established: ")?;

@@ -75,7 +75,7 @@ pub struct Observed {
     pub memory: Memory,
 }
 
-/// Why Calico's objects are not known.
+/// Why the state of Calico's objects is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calico {
     /// The reason of the condition.
@@ -140,7 +140,7 @@ pub fn plan(
     };
     if settings.migrate && snapshot.mesh && !snapshot.only_of_mesh.is_empty() {
         let text = format!(
-            "spec.mesh: the mesh has what no BGPPeer can have, and Migrate would lose it: spec.{} of \
+            "spec.mesh: the mesh has settings that no BGPPeer can have, and Migrate would lose them: spec.{} of \
              BGPConfiguration default; remove it there, or use mesh: Leave",
             snapshot.only_of_mesh.join(", spec.")
         );

@@ -62,7 +62,7 @@ pub(super) fn paused(
     standing(set, Some(memory.clone()), "Paused", conditions)
 }
 
-/// Calico's objects are not known.
+/// the state of Calico's objects is unknown.
 pub(super) fn unknown(
     set: &RouteReflectorSet,
     calico: &Calico,
@@ -70,8 +70,8 @@ pub(super) fn unknown(
     let known = ["CalicoNotFound", "SecretInvalid"].contains(&calico.reason);
     let conditions = vec![
         verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
-        verdict("Converged", None, calico.reason, "Calico's objects are not known"),
-        verdict("RoutesSafe", None, calico.reason, "Calico's objects are not known"),
+        verdict("Converged", None, calico.reason, "the state of Calico's objects is unknown"),
+        verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
     ];
     standing(set, None, "Frozen", conditions)
 }
@@ -134,7 +134,7 @@ pub(super) fn report(
             notices.push(Notice {
                 warning: true,
                 reason: "GateTimeout",
-                note: format!("{step} waits for its gate: {shut}; it is tried on"),
+                note: format!("{step} waits for its gate: {shut}; the operator keeps checking"),
                 node: None,
             });
         }
@@ -293,14 +293,14 @@ fn readiness(view: &View<'_>) -> Verdict {
         );
     }
     if view.snapshot.locked {
-        let text = "Calico is migrating its datastore; nothing is written until that is over";
+        let text = "Calico is migrating its datastore; nothing is written until the migration ends";
         return no("DatastoreLocked", text.into());
     }
     if let Some(stale) = &view.snapshot.stale {
         return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
     }
     if let Some(freeze) = view.target.freeze {
-        let text = "no node can be a reflector now; everything stays as it is";
+        let text = "no node is eligible as a reflector; everything stays as it is";
         return no(freeze.as_str(), text.into());
     }
     if let Next::Refuse(step, why) = &view.next {
@@ -319,7 +319,7 @@ fn readiness(view: &View<'_>) -> Verdict {
         text.push_str("; mode Observe: nothing is written");
     }
     if let Some(frozen) = view.observed.fitness.as_ref().and_then(|f| f.frozen.as_deref()) {
-        text.push_str("; nobody is replaced for being unfit: ");
+        text.push_str("; no reflector is replaced for being unfit: ");
         text.push_str(frozen);
     }
     if !view.target.guests.is_empty() {
@@ -335,12 +335,12 @@ fn readiness(view: &View<'_>) -> Verdict {
     }
     if !view.bgp.differing.is_empty() {
         text.push_str(
-            "; labels that Kubernetes and Calico's Nodes have differently are written again: ",
+            "; labels that differ between Kubernetes and Calico's Nodes are written again: ",
         );
         text.push_str(&some(&view.bgp.differing));
     }
     if !view.bgp.unreadable.is_empty() {
-        text.push_str("; BGPPeers that cannot be read, and are not followed: ");
+        text.push_str("; BGPPeers that cannot be read and are ignored: ");
         text.push_str(&view.bgp.unreadable.join(", "));
     }
     for remark in plan::remarks(view.bgp, view.observed.measured.as_ref()) {
@@ -369,11 +369,13 @@ fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
         return no("Frozen", "nothing is written; see Ready".into());
     }
     match &view.next {
-        Next::Done => verdict("Converged", Some(true), "Converged", "everything is as it is to be"),
+        Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
         Next::Take(_) => no("InProgress", format!("{} steps are left", view.left.len())),
         Next::Wait(step, shut) if timed_out(view, memory) => no(
             "GateTimeout",
-            format!("{step} has waited longer than transition.timeout: {shut}; it is tried on"),
+            format!(
+                "{step} has waited longer than transition.timeout: {shut}; the operator keeps checking"
+            ),
         ),
         Next::Wait(step, shut) => no(shut.reason(), format!("{step}: {shut}")),
         Next::Refuse(step, why) => no("PlanRefused", plan::refusal(step.as_ref(), why)),
@@ -385,14 +387,14 @@ fn safe(view: &View<'_>) -> Verdict {
     let no = |reason, text: String| verdict("RoutesSafe", Some(false), reason, text);
     let missing = fabric.missing(Rule::Bird);
     if let Some((who, whose)) = missing.examples.first() {
-        let text = format!("{who} has no route of {whose} ({} such pairs of nodes)", missing.pairs);
+        let text = format!("{who} has no route to {whose} ({} such pairs of nodes)", missing.pairs);
         return no("RoutesMissing", text);
     }
     if let Some((reflector, missing)) = fabric.worst_without_one(Rule::Bird)
         && let Some((who, whose)) = missing.examples.first()
     {
         let text = format!(
-            "{who} would lose the routes of {whose} if {reflector} failed ({} such pairs of nodes)",
+            "{who} would lose the routes to {whose} if {reflector} failed ({} such pairs of nodes)",
             missing.pairs
         );
         return no("NoRedundancy", text);
@@ -400,7 +402,7 @@ fn safe(view: &View<'_>) -> Verdict {
     let letter = fabric.missing(Rule::Rfc);
     if let Some((who, whose)) = letter.examples.first() {
         let text = format!(
-            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route of {whose} \
+            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route to {whose} \
              ({} such pairs of nodes)",
             letter.pairs
         );
@@ -410,7 +412,7 @@ fn safe(view: &View<'_>) -> Verdict {
         "RoutesSafe",
         Some(true),
         "Redundant",
-        "by the sessions that are configured, no single reflector's loss costs a route",
+        "with the configured sessions, the loss of any single reflector costs no route",
     )
 }
 
@@ -424,7 +426,7 @@ fn changes(view: &View<'_>) -> Vec<Notice> {
         notices.push(Notice {
             warning: true,
             reason: freeze.as_str(),
-            note: "no node can be a reflector now; everything stays as it is".into(),
+            note: "no node is eligible as a reflector; everything stays as it is".into(),
             node: None,
         });
     }

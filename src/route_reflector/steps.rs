@@ -261,7 +261,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LabelClients { nodes, .. } => {
-                write!(f, "giving {} nodes their group", nodes.len())
+                write!(f, "assigning {} nodes to their group", nodes.len())
             }
             Self::Peers { write, delete, .. } => {
                 let list = |f: &mut fmt::Formatter<'_>, verb: &str, all: Vec<&str>| match &*all {
@@ -283,7 +283,7 @@ impl fmt::Display for Step {
                 let word = match why {
                     Why::Adopt => "adopting",
                     Why::Repair | Why::Promote => "promoting",
-                    Why::Renumber => "giving another cluster id to",
+                    Why::Renumber => "changing the cluster id of",
                 };
                 write!(f, "{word} {}", names(slots.iter().map(|slot| &*slot.node)))
             }

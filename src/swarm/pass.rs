@@ -227,7 +227,7 @@ pub(super) async fn write(
         let (notice, counted) = match &refresh {
             Refresh::Evict { worker, uid } => match cluster.evict(worker, uid).await? {
                 Eviction::Done => {
-                    let note = format!("evicted pod {worker}, so that it reads its new list");
+                    let note = format!("evicted pod {worker} so that it reads its new list");
                     (Some((false, "WorkerRefreshed", note)), Some("evicted"))
                 }
                 // Another pod of that name, or none: this one is gone already.

@@ -133,7 +133,7 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
         return Err(Error::Conflict(held.clone()));
     }
     let Some(view) = &observed.view else {
-        let text = "what it depends on is not listed yet";
+        let text = "the objects that it depends on are not listed yet";
         return Ok(still(swarm, verdict("Ready", None, "Starting", text.into())));
     };
     if let Some(share) = &view.share {

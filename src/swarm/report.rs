@@ -160,7 +160,7 @@ fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
         return verdict("Ready", Some(true), "NotMounted", text.clone());
     }
     if swarm.spec.mode == Mode::Observe {
-        let text = "spec.mode Observe: this is what would be written";
+        let text = "spec.mode Observe: these decisions are not written";
         return verdict("Ready", Some(true), "Observing", text.into());
     }
     verdict("Ready", Some(true), "Placed", "every stream has a worker".into())
@@ -168,7 +168,7 @@ fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
 
 fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     if !snapshot.duplicates.is_empty() {
-        let text = format!("two workers say that they run {:?}", snapshot.duplicates[0]);
+        let text = format!("two workers report to run {:?}", snapshot.duplicates[0]);
         return verdict("Converged", Some(false), "DuplicateOwner", text);
     }
     if let Some((worker, epoch, why)) = facts.stuck.first() {
@@ -187,17 +187,17 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
         return verdict("Converged", Some(false), "OtherStreams", text);
     }
     if facts.barrier {
-        let text = "it is not known what workers have read: all of them are to acknowledge a new \
+        let text = "it is unknown what workers have read: all of them must acknowledge a new \
                     file before anything is given to another";
         return verdict("Converged", Some(false), "HistoryUnknown", text.into());
     }
     let counts = snapshot.counts;
     if counts.releasing > 0 || counts.free > 0 {
-        let text = "streams are on their way to another worker";
+        let text = "streams are moving to another worker";
         return verdict("Converged", Some(false), "Moving", text.into());
     }
     if facts.awaiting {
-        let text = "streams wait for a worker that is to have them and has no ready pod";
+        let text = "streams wait for their new worker, which has no ready pod";
         return verdict("Converged", Some(false), "AwaitingWorkers", text.into());
     }
     if snapshot.workers.iter().any(Worker::is_behind) {
@@ -219,7 +219,12 @@ fn metrics(swarm: &Swarm, facts: &Facts<'_>) -> Verdict {
         );
         return verdict("MetricsAvailable", Some(false), "FitnessNotFound", text);
     }
-    verdict("MetricsAvailable", Some(true), "Available", "what is asked for is there".into())
+    verdict(
+        "MetricsAvailable",
+        Some(true),
+        "Available",
+        "every requested measurement is available".into(),
+    )
 }
 
 /// One event.

@@ -158,7 +158,7 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
             let namespace = swarm.namespace().unwrap_or_default();
             let path = format!("spec.streamsFrom: ConfigMap {namespace}/{name}");
             if *name == swarm.config_map() || swarm.parts().contains(name) {
-                let text = "is the one that the shares are written to; name another";
+                let text = "is the one to which the lists of streams are written; name another";
                 return Err(Error::Invalid(format!("{path} {text}")));
             }
             let Some(source) = source else {
@@ -191,7 +191,7 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
     }
     if let Some((id, count)) = seen.iter().find(|(_, count)| **count > 1) {
         let text =
-            format!("{path}: {id:?} is listed {count} times; each stream must stand there once");
+            format!("{path}: {id:?} is listed {count} times; each stream may appear only once");
         return Err(Error::Invalid(text));
     }
     Ok(streams)
@@ -389,7 +389,10 @@ mod tests {
     fn the_list_does_not_stand_where_the_shares_are_written() {
         let same = swarm(json!({"streamsFrom": {"configMapKeyRef": {"name": "w-config"}}}));
         let error = Settings::of(&same, Some(&map("jobs: [a]"))).unwrap_err().to_string();
-        assert!(error.contains("n/w-config is the one that the shares are written to"), "{error}");
+        assert!(
+            error.contains("n/w-config is the one to which the lists of streams are written"),
+            "{error}"
+        );
     }
 
     #[test]

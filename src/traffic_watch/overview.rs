@@ -185,7 +185,7 @@ impl Filter {
                 "limit" => filter.limit = Self::number(&value)?,
                 _ => {
                     let known = "namespace, name, node, limit";
-                    return Err(format!("{key}: no such parameter; there are {known}"));
+                    return Err(format!("{key}: unknown parameter; known are {known}"));
                 }
             }
             seen.push(key);
@@ -250,7 +250,7 @@ mod tests {
             ("limit=", "limit: \"\" is not a whole number from 1 to 5000"),
             ("node=", "node: empty; leave it out to get all"),
             ("name=a&name=b", "name: given twice; give it once"),
-            ("nodes=a", "nodes: no such parameter; there are namespace, name, node, limit"),
+            ("nodes=a", "nodes: unknown parameter; known are namespace, name, node, limit"),
             (&long, "node: 254 characters; a name has at most 253"),
         ] {
             assert_eq!(Filter::parse(query), Err(error.to_owned()), "{query}");

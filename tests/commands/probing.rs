@@ -144,7 +144,7 @@ fn a_pod_without_an_agent_says_why_and_one_with_a_bad_path_which_end_is_to_blame
         &[
             "shop/shared on node-1 has no agent",
             "SharedProcesses: its containers share their processes",
-            "try: leave it, or measure it by a NetworkProber of its own namespace",
+            "try: leave it as it is, or measure it by a NetworkProber in its namespace",
         ],
     );
     expect(

@@ -104,7 +104,7 @@ pub async fn two_hundred_nodes_unless_more_are_asked_for() -> Result<()> {
 pub async fn a_bad_parameter_is_refused_by_name() -> Result<()> {
     for (query, error) in [
         ("limit=0", "limit: \"0\" is not a whole number from 1 to 5000\n"),
-        ("nodes=a", "nodes: no such parameter; there are namespace, name, node, limit\n"),
+        ("nodes=a", "nodes: unknown parameter; known are namespace, name, node, limit\n"),
         ("node=", "node: empty; leave it out to get all\n"),
     ] {
         let path = format!("{STATE_PATH}?{query}");

@@ -166,7 +166,7 @@ pub async fn figures_are_given_for_one_prober_at_a_time() -> Result<()> {
     ensure!(one.probers == [mesh()], "{body}");
     let (status, _, body) = ask(&format!("{PROBERS_PATH}?limit=1")).await?;
     ensure!(status == StatusCode::BAD_REQUEST, "{status}");
-    ensure!(body == "limit: no such parameter; there are namespace, name\n", "{body}");
+    ensure!(body == "limit: unknown parameter; known are namespace, name\n", "{body}");
     Ok(())
 }
 
@@ -194,7 +194,7 @@ pub async fn three_nodes_are_a_matrix_with_numbers(browser: PathBuf) -> Result<(
     let expected = serde_json::json!(["node-02", "node-01", "▲ 20 %", "▲ 140 ms", "node-02"]);
     ensure!(rows.contains(&expected), "{rows:?}");
     let why = rows.iter().find(|row| row[0] == "HostNetwork").context("no reason")?;
-    ensure!(why[3] == "leave it, or measure nodes with mode: DaemonSet", "{why}");
+    ensure!(why[3] == "leave it as it is, or measure nodes with mode: DaemonSet", "{why}");
     let silent = "! Silent agents: 1 have probed no peer for five minutes: shop/web-7";
     ensure!(section["problems"][0] == silent, "{}", section["problems"]);
     Ok(())

@@ -73,7 +73,7 @@ pub struct StreamExplanation {
     pub weight: Option<u32>,
     /// The only worker that may have it.
     pub pin: Option<String>,
-    /// Whether it has a worker of its own.
+    /// Whether it has a dedicated worker.
     pub dedicated: bool,
     /// What was last done to the worker's pod.
     pub refreshed: Option<LastRefresh>,

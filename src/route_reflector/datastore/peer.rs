@@ -80,7 +80,7 @@ impl TryFrom<Value> for AsNumber {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, String> {
-        let bad = || format!("{value} is no AS number");
+        let bad = || format!("{value} is not an AS number");
         let number = match &value {
             Value::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
             Value::String(text) => match text.split_once('.') {

@@ -66,7 +66,7 @@ pub enum Refusal {
     },
     /// A zone without redundancy.
     #[error(
-        "spec.topology: Zonal needs two nodes in each zone that can be reflectors (ready, open, selected by spec.candidates), and zone \"{zone}\" has {}; use topology Simple", few(*.candidates)
+        "spec.topology: Zonal needs two eligible nodes in each zone (ready, schedulable, selected by spec.candidates), and zone \"{zone}\" has {}; use topology Simple", few(*.candidates)
     )]
     SmallZone {
         /// The zone.

@@ -76,7 +76,7 @@ pub fn remarks(bgp: &BgpTopology, measured: Option<&Counts>) -> Vec<String> {
     if !silent.is_empty() {
         let few = few(&silent);
         remarks
-            .push(format!("Ready nodes without any BGP session, which are not waited for: {few}"));
+            .push(format!("Ready nodes without any BGP session, for which no step waits: {few}"));
     }
     remarks
 }

@@ -41,11 +41,11 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost { pairs, example: (who, whose) } => {
-                write!(f, "{who} would lose the routes of {whose} ({pairs} such pairs)")
+                write!(f, "{who} would lose the routes to {whose} ({pairs} such pairs)")
             }
             Self::Fragile { reflector, pairs, example: (who, whose) } => write!(
                 f,
-                "{who} would lose the routes of {whose} if {reflector} failed ({pairs} such pairs)"
+                "{who} would lose the routes to {whose} if {reflector} failed ({pairs} such pairs)"
             ),
             Self::Alone => f.write_str(
                 "spec.count.min: without the mesh one reflector alone is no redundancy; set count.min to 2, \

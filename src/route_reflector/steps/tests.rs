@@ -351,7 +351,7 @@ fn what_would_cut_somebody_off_is_refused_and_named() {
     let world = World::mesh(4, 1);
     let before = world.bgp().fabric;
     let refused = step.admit(&before, &step.after(&before, KEY, "")).unwrap_err();
-    assert_eq!(refused.to_string(), "n00 would lose the routes of n01 (12 such pairs)");
+    assert_eq!(refused.to_string(), "n00 would lose the routes to n01 (12 such pairs)");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Compared<'_> {
                     reason: "added",
                     why: match stream.pin.as_deref() {
                         Some(pin) if *pin == **to => format!("it is pinned to {to}"),
-                        _ if stream.dedicated => "it has a worker of its own".into(),
+                        _ if stream.dedicated => "it has a dedicated worker".into(),
                         _ => "nobody has it".into(),
                     },
                 }),
@@ -110,7 +110,7 @@ impl Compared<'_> {
         to: Option<&Name>,
     ) -> (Cause, String) {
         if !index.wanted.contains(&**from) {
-            return (Cause::Unwanted, format!("{from} is not among the workers any more"));
+            return (Cause::Unwanted, format!("{from} is no longer a worker"));
         }
         let Some(to) = to else {
             let reason = index.unassigned.get(stream.id.as_str());
@@ -125,13 +125,13 @@ impl Compared<'_> {
             return format!("it is pinned to {to}");
         }
         if stream.dedicated {
-            return "it has a worker of its own".into();
+            return "it has a dedicated worker".into();
         }
         if let Some(node) = self.unfit(from) {
             return format!("node {node} of {from} is unfit");
         }
         if let Some(other) = index.own.get(&**from) {
-            return format!("{from} is the own worker of {other}");
+            return format!("{from} is dedicated to {other}");
         }
         let had = self.before.shares.get(from).map_or(0, |share| share.streams.len());
         if let Some(most) = self.settings.max_per_worker.filter(|most| had > *most) {

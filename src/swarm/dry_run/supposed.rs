@@ -15,12 +15,10 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     let mut all = Vec::new();
     let spec = &swarm.spec;
     if spec.paused {
-        all.push(
-            "spec.paused is lifted: as long as it stands, nothing is decided or written".into(),
-        );
+        all.push("spec.paused is false: while it is true, nothing is decided or written".into());
     }
     if spec.mode == Mode::Observe {
-        all.push("spec.mode is Enforce: with Observe nothing of this is written".into());
+        all.push("spec.mode is Enforce: with Observe, none of this is written".into());
     }
     let pods = |which: &dyn Fn(&PodFacts) -> bool| {
         let pods = around.view.pods.iter().filter(|pod| which(pod));
@@ -48,7 +46,7 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
         );
     }
     if spec.refresh.strategy == Some(Strategy::None) {
-        all.push("spec.refresh.strategy None: somebody brings each worker to its new list".into());
+        all.push("spec.refresh.strategy None: someone makes each worker load its new list".into());
     }
     let workload = around.view.workload.as_ref();
     if spec.workload.kind == WorkloadKind::Deployment
@@ -77,7 +75,7 @@ fn voices(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
     }
     for pod in running().take(NAMED) {
         if let Voice::Silent(why) = around.known.voice(&pod.name) {
-            all.push(format!("{}: goes on to answer nothing ({why})", pod.name));
+            all.push(format!("{}: still does not answer ({why})", pod.name));
         }
     }
 }

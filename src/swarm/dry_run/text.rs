@@ -108,7 +108,7 @@ fn summary(text: &mut String, run: &DryRun) {
         ("version of the file", now.epoch, then.epoch),
         ("streams in a worker's list", now.owned as u64, then.owned as u64),
         ("streams that a worker has to stop", now.releasing as u64, then.releasing as u64),
-        ("streams on their way to a worker", now.free as u64, then.free as u64),
+        ("streams that move to a worker", now.free as u64, then.free as u64),
         ("streams that no worker can take", now.unassigned as u64, then.unassigned as u64),
         ("workers", now.workers as u64, then.workers as u64),
     ] {

@@ -58,9 +58,7 @@ impl Decision<'_> {
                 "divide it with spec.configMap.files, at least {files}; that cannot change, so delete \
                  the Swarm with --cascade=orphan and apply it again"
             ),
-            None => {
-                "divide the streams among several Swarms, each with a workload of its own".into()
-            }
+            None => "divide the streams among several Swarms, each with a separate workload".into(),
         };
         Error::Invalid(format!(
             "spec: the file of {} streams would have {size} bytes in one ConfigMap, which holds \

@@ -70,15 +70,15 @@ impl Decision<'_> {
         let mut notices = Vec::new();
         match self.history.repair {
             Some(Repair::Undo) => {
-                let note = "somebody else wrote to the ConfigMap with the shares; it was put back";
+                let note = "someone else wrote to the ConfigMap with the lists of streams; it was restored";
                 notices.push(notice(true, "ForeignEdit", note.into()));
             }
             Some(Repair::Restore) => {
-                let note = "the ConfigMap with the shares was deleted; it was put back";
+                let note = "the ConfigMap with the lists of streams was deleted; it was restored";
                 notices.push(notice(true, "ConfigMapRestored", note.into()));
             }
             Some(Repair::Barrier) => {
-                let note = "it is not known what workers have read: all of them are to acknowledge a \
+                let note = "it is unknown what workers have read: all of them must acknowledge a \
                             new file before anything is given to another";
                 notices.push(notice(true, "HistoryUnknown", note.into()));
             }
@@ -95,8 +95,11 @@ impl Decision<'_> {
             notices.push(notice(false, "Revoked", note));
         }
         if !step.granted.is_empty() {
-            let note =
-                format!("version {}: {} streams given to a worker", next.epoch, step.granted.len());
+            let note = format!(
+                "version {}: {} streams assigned to a worker",
+                next.epoch,
+                step.granted.len()
+            );
             notices.push(notice(false, "Granted", note));
         }
         Ok(Some(Publish {

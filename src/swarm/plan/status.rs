@@ -256,7 +256,7 @@ impl Decision<'_> {
             None => "it has no pod; see the events of the workload",
         };
         Some(format!(
-            "nobody runs {streams} streams: they are in the list of worker {}{more}, and for longer than \
+            "no worker runs {streams} streams: they are in the list of worker {}{more}, and for longer than \
              spec.refresh.timeout {why}",
             worker.name
         ))
@@ -277,7 +277,7 @@ impl Decision<'_> {
             };
         }
         if why == Some(Why::Ahead) {
-            return format!("pod {} says that it runs a version that was not published", pod.name);
+            return format!("pod {} reports a version that was not published", pod.name);
         }
         if pod.terminating {
             return format!(
@@ -308,9 +308,9 @@ impl Decision<'_> {
             );
         }
         match self.memory.evictions.in_vain(name) {
-            0 => format!("pod {} says that it runs an older version", pod.name),
+            0 => format!("pod {} reports an older version", pod.name),
             times => format!(
-                "pod {} says that it runs an older version, also after {times} evictions: the next \
+                "pod {} reports an older version, also after {times} evictions: the next \
                  ones come at longer and longer intervals",
                 pod.name
             ),

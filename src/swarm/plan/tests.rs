@@ -132,7 +132,7 @@ fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
     assert_eq!(counts(&plan), [3, 1], "what w-1 has stays its own");
     let (status, reason, message) = ready(&plan);
     assert_eq!((status, reason), (Some(false), "WorkerAbsent"));
-    assert!(message.starts_with("nobody runs 1 streams: they are in the list of"), "{message}");
+    assert!(message.starts_with("no worker runs 1 streams: they are in the list of"), "{message}");
     assert!(message.contains("its pod has no node"), "{message}");
     let snapshot = &plan.desired.memory.as_ref().unwrap().snapshot;
     assert_eq!((snapshot.counts.owned, snapshot.stranded), (4, 1));

@@ -51,7 +51,7 @@ pub(in super::super) fn conditions(
         verdict("Ready", true, "Judged", "every node with data has been judged".into())
     } else {
         let message = format!(
-            "waiting until every node with data was judged fit {} or unfit {} times in a row",
+            "waiting until every node with data has been judged fit {} or unfit {} times in a row",
             consecutive.fit, consecutive.unfit
         );
         verdict("Ready", false, "Judging", message)
@@ -78,7 +78,7 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
     let verdict =
         |status, reason, message| Verdict { type_: "MetricsAvailable", status, reason, message };
     let Some(readings) = &j.seen.readings else {
-        return verdict(None, "NoNodes", "there is no node to ask about".into());
+        return verdict(None, "NoNodes", "there is no node to query".into());
     };
     let mut notes = Vec::new();
     let mut trouble = None;
@@ -121,7 +121,7 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
         notes.push("the certificate of the endpoint is not verified (insecureSkipVerify)".into());
     }
     if j.settings.has_own_queries() {
-        notes.push("how old the samples of your own queries are is not known".into());
+        notes.push("the age of the samples of custom queries is unknown".into());
     }
     verdict(Some(trouble.is_none()), trouble.unwrap_or("Available"), notes.join("; "))
 }

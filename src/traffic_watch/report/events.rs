@@ -98,8 +98,8 @@ fn expired(j: &Judgement<'_>, node: usize) -> Notice {
     let done = match (action, j.nodes[node].marked) {
         (UnknownAction::Fit, _) => "it is marked fit",
         (UnknownAction::Unfit, Some(true)) => "it is marked unfit",
-        (UnknownAction::Unfit, _) => "it would be marked unfit, but too many nodes are",
-        (UnknownAction::RemoveLabel, _) => "its label goes",
+        (UnknownAction::Unfit, _) => "it is not marked unfit, because too many nodes are",
+        (UnknownAction::RemoveLabel, _) => "its label is removed",
         (UnknownAction::Hold, _) => "its label stays as it is",
     };
     let why = j.nodes[node].reason.unwrap_or("NoSample");

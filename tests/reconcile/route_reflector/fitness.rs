@@ -43,8 +43,7 @@ fn an_unfit_reflector_is_replaced_and_none_while_nothing_is_measured() {
         stage.patch_node("node-2", json!({"metadata": {"labels": labels}})).await;
         tokio::time::sleep(Duration::from_secs(8)).await;
         let text = stage.condition("main", "Ready", "True", "Planned").await;
-        let frozen =
-            "nobody is replaced for being unfit: TrafficWatch default/load has no measurement";
+        let frozen = "no reflector is replaced for being unfit: TrafficWatch default/load has no measurement";
         assert!(text.ends_with(frozen), "{text}");
         assert_eq!(json!(stage.reflectors().await), json!({"0": "node-3", "1": "node-2"}));
         let nodes = stage.changes_since(since).into_iter().filter(|e| e.resource != "nodes");

@@ -138,10 +138,10 @@ fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
             let labels = json!({"topology.kubernetes.io/zone": zone});
             stage.patch_node(node, json!({"metadata": {"labels": labels}})).await;
         }
-        refused("two nodes in each zone that can be reflectors").await;
+        refused("two eligible nodes in each zone").await;
         // First the count: with four nodes in two zones the plan before would be carried out.
         stage.change("main", json!({"count": {"min": 3, "max": 3}})).await;
-        refused("two nodes in each zone that can be reflectors").await;
+        refused("two eligible nodes in each zone").await;
         let labels = json!({"topology.kubernetes.io/zone": "b"});
         stage.patch_node("node-4", json!({"metadata": {"labels": labels}})).await;
         refused("set count.min to 4, and count.max as well (it is 3)").await;

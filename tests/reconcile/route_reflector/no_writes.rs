@@ -27,7 +27,7 @@ fn r03_without_a_candidate_everything_stays_as_it_is() {
         let since = Timestamp::now();
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         let text = stage.condition("main", "Ready", "False", "NoCandidates").await;
-        assert_eq!(text, "no node can be a reflector now; everything stays as it is");
+        assert_eq!(text, "no node is eligible as a reflector; everything stays as it is");
         assert_eq!(stage.changes_since(since), []);
         stage.cordon("node-1", false).await;
         stage.cordon("node-2", false).await;
@@ -98,7 +98,7 @@ fn bug_01_r04_what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_las
         stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         let text = stage.condition("main", "Ready", "True", "Planned").await;
-        assert!(text.ends_with("not followed: unreadable"), "{text}");
+        assert!(text.ends_with("are ignored: unreadable"), "{text}");
         stage.cordon("node-1", true).await;
         stage.converged("main", &["node-3", "node-2"]).await;
         stage.delete("main").await;

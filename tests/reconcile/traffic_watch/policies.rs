@@ -74,7 +74,7 @@ fn a_query_of_the_authors_replaces_the_built_in_one_and_criteria_stand_beside_it
         bench.until("web", &[("/nodes/node-3/reason", json!("loss"))]).await;
         bench.until_event("web", "NodeUnfit", "has loss 0.02, above 0.01").await;
         let message = bench.condition("web", "MetricsAvailable", "True", "Available").await;
-        assert!(message.contains("how old the samples of your own queries are"), "{message}");
+        assert!(message.contains("the age of the samples of custom queries"), "{message}");
         let value = operator
             .metric("traffic_operator_trafficwatch_node_value", &["criterion=\"loss\"", "node-3"])
             .await;

@@ -151,7 +151,7 @@ impl Entry {
         let id = bgp.cluster_id.filter(|id| !id.is_empty());
         let cluster_id = id.map(|id| id.parse().map_err(|_| id)).transpose();
         let cluster_id =
-            cluster_id.map_err(|id| format!("cluster id {id:?} is no IPv4 address"))?;
+            cluster_id.map_err(|id| format!("cluster id {id:?} is not an IPv4 address"))?;
         Ok(Some(CalicoNode { kubernetes, cluster_id, addresses, as_number, labels }))
     }
 
@@ -273,7 +273,7 @@ mod tests {
             (json!(null), Ok(None)),
             (
                 json!({"orchRefs": k8s, "bgp": {"routeReflectorClusterID": "x"}}),
-                Err("cluster id \"x\" is no IPv4 address".to_owned()),
+                Err("cluster id \"x\" is not an IPv4 address".to_owned()),
             ),
         ] {
             assert_eq!(node(&spec).node(), expected, "{spec}");

@@ -54,7 +54,7 @@ fn zones_that_cannot_have_reflectors() {
     );
     let small = |zone: &str, has: &str| {
         format!(
-            "spec.topology: Zonal needs two nodes in each zone that can be reflectors (ready, open, selected by spec.candidates), and zone \"{zone}\" has {has}; use topology Simple"
+            "spec.topology: Zonal needs two eligible nodes in each zone (ready, schedulable, selected by spec.candidates), and zone \"{zone}\" has {has}; use topology Simple"
         )
     };
     assert_eq!(zonal("a:5 b:1").refused(), small("b", "1"));
