@@ -97,7 +97,7 @@ impl Question {
     }
 }
 
-/// What is said.
+/// The signed content.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a, S> {
     /// To which question.
@@ -117,7 +117,7 @@ impl<S: AsRef<str>> Statement<'_, S> {
         hex(hmac::sign(&key.0, &self.bytes()).as_ref())
     }
 
-    /// Whether that is the signature. How long it takes says nothing about the right one.
+    /// Reports whether that is the signature. How long it takes says nothing about the right one.
     #[must_use]
     pub fn is_signed(&self, key: &Key, mac: &str) -> bool {
         let mac = unhex(mac).unwrap_or_default();

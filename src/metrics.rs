@@ -60,7 +60,7 @@ struct Inner {
 /// A part of the page.
 struct Part {
     registry: Registry,
-    /// Whether encoding it holds no lock, so that it may wait for a slow reader.
+    /// True if encoding it holds no lock, so that it may wait for a slow reader.
     streams: bool,
 }
 

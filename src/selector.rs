@@ -57,13 +57,13 @@ impl Selector {
         Ok(Self(requirements))
     }
 
-    /// Whether it matches everything.
+    /// Reports whether it matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether labels match; `get` looks one up.
+    /// Reports whether labels match; `get` looks one up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => {

@@ -12,13 +12,14 @@ use kube::{Api, Client};
 /// The longest it may take, the way there included: the answer is made from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the reason is waited for after the connection has ended: both come by the same way.
+/// The time for which the reason is waited for after the connection has ended: both come by the
+/// same way.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The largest answer: about one node that a thousand objects judge, ten times over.
 const LARGEST: usize = 32 << 20;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
     /// The API server refused the way.

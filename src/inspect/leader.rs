@@ -28,19 +28,19 @@ pub struct Place {
     pub url: Option<String>,
 }
 
-/// What the Lease says.
+/// The content of the Lease.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leadership {
     /// The pod that leads.
     pub holder: String,
-    /// When it last said so.
+    /// The time when it last said so.
     pub renewed: Option<Timestamp>,
-    /// How long that stands.
+    /// The time for which that stands.
     pub seconds: Option<i32>,
 }
 
 impl Leadership {
-    /// Whether the claim has run out: nobody decides.
+    /// Reports whether the claim has run out: nobody decides.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> bool {
         let Some(renewed) = self.renewed else { return true };
@@ -136,7 +136,7 @@ async fn through_the_api_server(
     Ok((answer, format!("pod {holder}")))
 }
 
-/// Why the port-forward gave no answer, and the way around it.
+/// The reason why the port-forward gave no answer, and the way around it.
 fn unreachable(
     holder: &str,
     namespace: &str,

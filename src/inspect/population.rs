@@ -40,7 +40,7 @@ impl Population {
         Ok(Self::Cluster(store))
     }
 
-    /// Whether series may add nodes.
+    /// Reports whether series may add nodes.
     #[must_use]
     pub fn grows(&self) -> bool {
         matches!(self, Self::Series(_))

@@ -24,7 +24,7 @@ pub fn meaning(reason: &str) -> &str {
     }
 }
 
-/// What to do about it.
+/// The advice.
 #[must_use]
 pub fn remedy(reason: &str) -> Option<&'static str> {
     Some(match reason {

@@ -56,7 +56,7 @@ impl Account {
     }
 }
 
-/// Whether a role of this name is the operator's own, and not one for people.
+/// Reports whether a role of this name is the operator's own, and not one for people.
 #[must_use]
 pub fn is_operators(role: &str) -> bool {
     Account::of_role(role).is_some()

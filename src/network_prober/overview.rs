@@ -96,7 +96,7 @@ pub struct Uncovered {
     pub count: usize,
     /// What it means.
     pub meaning: String,
-    /// What to do about it.
+    /// The advice.
     pub remedy: Option<String>,
 }
 

@@ -10,7 +10,7 @@ pub fn meaning(reason: &str) -> &str {
     }
 }
 
-/// What to do about it.
+/// The advice.
 #[must_use]
 pub fn remedy(reason: &str) -> Option<&'static str> {
     let (_, _, remedy) = known(reason)?;

@@ -21,7 +21,7 @@ use tower::Service;
 
 use super::places::{Place, Places};
 
-/// How long a connection lasts.
+/// The time for which a connection lasts.
 #[derive(Clone, Copy, Debug)]
 pub enum Lasts {
     /// So long, whatever it does.

@@ -29,11 +29,11 @@ use places::Places;
 /// 400 kB for each connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// How long a TLS handshake may take: several round trips over a bad network, which is what this product
-/// is for.
+/// The time that a TLS handshake may take: several round trips over a bad network, which is what
+/// this product is for.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How long answers under way may take to end at shutdown: they are made from memory.
+/// The time that answers under way may take to end at shutdown: they are made from memory.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// What clients of a server may take.
@@ -43,14 +43,15 @@ pub struct Limits {
     pub connections: usize,
     /// Those of one address.
     pub of_one_source: usize,
-    /// How long the TLS handshake, and then the head of a request, may take; where a connection may bring
-    /// a second request, the pause before it is part of that.
+    /// The time that the TLS handshake, and then the head of a request, may take; where a
+    /// connection may bring a second request, the pause before it is part of that.
     pub head: Duration,
-    /// How long a connection may last, whoever is slow.
+    /// The time for which a connection may last, whoever is slow.
     pub lasts: Lasts,
-    /// Whether a connection may bring a second request.
+    /// True if a connection may bring a second request.
     pub keep_alive: bool,
-    /// Whether a connection above that takes the place of the oldest stranger, instead of being closed.
+    /// True if a connection above that takes the place of the oldest stranger, instead of being
+    /// closed.
     pub newest_wins: bool,
 }
 

@@ -53,7 +53,7 @@ pub struct Place {
     source: IpAddr,
     id: u64,
     end: Arc<End>,
-    /// Whether somebody lost it to this one.
+    /// True if somebody lost it to this one.
     pub replaced: bool,
 }
 
@@ -138,7 +138,7 @@ impl End {
 }
 
 impl Place {
-    /// Whether it was given to somebody else; the task is woken when it is.
+    /// Reports whether it was given to somebody else; the task is woken when it is.
     #[must_use]
     pub fn is_over(&self, cx: &Context<'_>) -> bool {
         self.end.waker.register(cx.waker());

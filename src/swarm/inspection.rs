@@ -143,12 +143,12 @@ pub struct PageWorker {
     pub signs: bool,
     /// Why it is not known what it runs.
     pub error: Option<String>,
-    /// What was last done to its pod.
+    /// The last action on its pod.
     #[serde(default)]
     pub refreshed: Option<PageRefreshed>,
 }
 
-/// What was last done to a worker's pod.
+/// The last action on a worker's pod.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PageRefreshed {
     /// `evicted`, `refused` (an eviction that was not allowed) or `reloaded`.

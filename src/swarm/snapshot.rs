@@ -43,7 +43,7 @@ pub struct Worker {
     pub node: Option<String>,
     /// The streams in its list.
     pub jobs: Vec<Arc<str>>,
-    /// What they weigh.
+    /// Their total weight.
     pub weight: f64,
     /// When its list last changed.
     pub wanted: u64,

@@ -29,8 +29,9 @@ pub const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
 /// The label that each namespace has its name in; nobody can change it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// How long the API server waits, in seconds. With `Ignore` every creation takes this long while the
-/// webhook hangs, and there is no circuit breaker; an answer takes about a millisecond.
+/// The time for which the API server waits, in seconds. With `Ignore` every creation takes this
+/// long while the webhook hangs, and there is no circuit breaker; an answer takes about a
+/// millisecond.
 const TIMEOUT_SECONDS: u32 = 2;
 
 /// The longest name of a webhook.
@@ -66,7 +67,7 @@ pub struct Interception<'a> {
     pub namespaces: Namespaces<'a>,
     /// The operator's own namespace, which is never asked about.
     pub operator_namespace: &'a str,
-    /// Where the webhook is.
+    /// The location of the webhook.
     pub endpoint: &'a Endpoint,
     /// What the API server trusts, PEM.
     pub ca_bundle: &'a str,
@@ -74,7 +75,7 @@ pub struct Interception<'a> {
     pub failure_policy: FailurePolicy,
 }
 
-/// Whether pods of this namespace are never asked about.
+/// Reports whether pods of this namespace are never asked about.
 #[must_use]
 pub fn is_excluded(namespace: &str, operator_namespace: &str) -> bool {
     NEVER.contains(&namespace) || namespace == operator_namespace

@@ -11,8 +11,8 @@ use crate::pods::PodObject;
 /// What decides: the operator's knowledge of its `NetworkProber` objects. It is asked inside of a
 /// request that holds up the creation of a pod, so it reads memory only.
 pub trait Injector: Send + Sync + 'static {
-    /// Whether this prober (`(namespace, name)`) wants its agent in a pod that is about to be created
-    /// in `namespace`. The pod may have no name, and no namespace of its own.
+    /// Reports whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
+    /// be created in `namespace`. The pod may have no name, and no namespace of its own.
     ///
     /// What the pod itself says ([`injection::skip_reason`]) is asked afterwards.
     fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision;
@@ -23,7 +23,7 @@ pub trait Injector: Send + Sync + 'static {
     }
 }
 
-/// What an [`Injector`] says.
+/// The answer of an [`Injector`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It gets this agent, unless it says otherwise itself.
@@ -36,7 +36,7 @@ pub enum Decision {
     NotYet(&'static str),
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The pod gets the agent.
@@ -76,9 +76,9 @@ impl Outcome {
 pub struct Answer {
     /// The review, JSON.
     pub body: Vec<u8>,
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
-    /// Whether another one may be due in a moment: see [`Decision::NotYet`].
+    /// True if another one may be due in a moment: see [`Decision::NotYet`].
     pub not_yet: bool,
 }
 

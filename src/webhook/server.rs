@@ -69,7 +69,7 @@ const STREAMS: u32 = 64;
 /// gives a request up. A connection that resets more is cut off.
 const RESETS: usize = 16;
 
-/// How long requests under way may take to end at shutdown: half of the pod's grace period, as
+/// The time that requests under way may take to end at shutdown: half of the pod's grace period, as
 /// everywhere in this operator.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -80,8 +80,9 @@ const HEADERS: u32 = 16 * 1024;
 /// read. The smallest window that the protocol has; all connections together have 64 MiB.
 const WINDOW: u32 = 65_535;
 
-/// How long a pod waits for news of a namespace that is as new as itself: a watch brings it in some
-/// milliseconds, and a fifth of a second later it is known. The API server waits for two seconds.
+/// The time for which a pod waits for news of a namespace that is as new as itself: a watch brings
+/// it in some milliseconds, and a fifth of a second later it is known. The API server waits for two
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often it is said that pods are admitted without agent: what keeps one from it keeps all of

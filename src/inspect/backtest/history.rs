@@ -26,7 +26,7 @@ use crate::{
 /// Prometheus refuses to answer with more than 11,000 points of a series.
 const MAX_POINTS: usize = 10_000;
 
-/// How many points are asked for before it is known how many series there are.
+/// The number of points that are asked for before it is known how many series there are.
 const FIRST_POINTS: usize = 100;
 
 /// The answer that is aimed at: a quarter of the largest that is read.
@@ -168,7 +168,7 @@ fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
     Change { transition, value }
 }
 
-/// How many steps are asked for at once.
+/// The number of steps that are asked for at once.
 struct Size {
     points: usize,
     most: usize,

@@ -36,15 +36,15 @@ pub struct Backtest {
     pub step_seconds: f64,
     /// What is measured; the thresholds vary that of the first.
     pub measures: Vec<MeasureView>,
-    /// What the answer does not take into account.
+    /// The limits of the answer.
     pub warnings: Vec<String>,
-    /// What the spec as it is would have led to.
+    /// The outcome of the unchanged spec.
     pub run: Run,
     /// The same in short for each threshold, that of the spec among them.
     pub thresholds: Vec<Summary>,
 }
 
-/// What one spec would have led to.
+/// The outcome of one spec.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -54,7 +54,7 @@ pub struct Run {
     pub transitions: Vec<Change>,
     /// The nodes by name.
     pub nodes: Vec<NodeRun>,
-    /// When too many nodes were above the threshold.
+    /// The time when too many nodes were above the threshold.
     pub breaker: Breaker,
 }
 
@@ -84,7 +84,7 @@ impl Evaluations {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// What changed.
+    /// The change.
     #[serde(flatten)]
     pub transition: TransitionView,
     /// The value of the first measure; none without evidence.
@@ -105,9 +105,9 @@ pub struct NodeRun {
     pub unknown_seconds: f64,
     /// Seconds it was fit.
     pub fit_seconds: f64,
-    /// How often it became unfit.
+    /// The number of times that it became unfit.
     pub times_unfit: u32,
-    /// How often it became unfit again within an hour.
+    /// The number of times that it became unfit again within an hour.
     pub flaps: u32,
     /// Its states in their order.
     pub spans: Vec<Span>,
@@ -124,7 +124,7 @@ pub struct Span {
     pub to: Timestamp,
 }
 
-/// When too many nodes were above the threshold.
+/// The time when too many nodes were above the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
@@ -140,7 +140,7 @@ pub struct Breaker {
 pub struct Summary {
     /// The threshold of the first measure.
     pub threshold: f64,
-    /// Whether it is the one of the spec.
+    /// True if it is the one of the spec.
     pub configured: bool,
     /// Nodes that were unfit at any time.
     pub nodes_unfit: usize,
@@ -150,7 +150,7 @@ pub struct Summary {
     pub transitions: usize,
     /// Times a node became unfit again within an hour.
     pub flaps: u32,
-    /// When the limit held nodes back.
+    /// The time when the limit held nodes back.
     pub breaker: Breaker,
 }
 

@@ -31,7 +31,7 @@ pub struct Judged<'a> {
     pub node: &'a Arc<str>,
     /// Its state.
     pub state: NodeState,
-    /// Whether it is marked unfit.
+    /// True if it is marked unfit.
     pub marked: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::inspect::{
     table::table,
 };
 
-/// How many transitions and nodes are printed; the JSON has them all.
+/// The number of transitions and nodes that are printed; the JSON has them all.
 const LISTED: usize = 50;
 
 /// Prints the judged history, node by node, and with other thresholds.

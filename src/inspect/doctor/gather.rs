@@ -32,7 +32,7 @@ use crate::{
     runtime::kinds::Kinds,
 };
 
-/// How many reviews are asked for at once.
+/// The number of reviews that are asked for at once.
 const AT_ONCE: usize = 8;
 
 /// Whose rights are looked at.

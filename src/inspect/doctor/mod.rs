@@ -29,13 +29,13 @@ pub use rights::{Right, rights};
 pub use scrape::gather as gather_endpoint;
 pub use text::text;
 
-/// How many things of a kind are named in one line.
+/// The number of things of a kind that are named in one line.
 const NAMED: usize = 5;
 
-/// What is known before judging.
+/// The facts that a check rests on.
 #[derive(Debug)]
 pub struct Facts {
-    /// When this is.
+    /// The time when this is.
     pub now: Timestamp,
     /// The API server's version.
     pub server: Result<String, String>,
@@ -62,14 +62,14 @@ pub struct Facts {
     pub probing: Option<Probing>,
     /// Whose series are believed, and how they name nodes.
     pub exporters: Exporters,
-    /// What each Prometheus says.
+    /// The report of each Prometheus.
     pub endpoints: Vec<Endpoint>,
 }
 
 /// The wanted and available replicas of a Deployment, if it is there.
 pub type Replicas = Result<Option<(i32, i32)>, String>;
 
-/// What runs the webhook.
+/// The Deployment of the webhook.
 #[derive(Debug)]
 pub struct WebhookProcess {
     /// Its Deployment.
@@ -78,14 +78,14 @@ pub struct WebhookProcess {
     pub rights: Vec<(Right, Result<bool, String>)>,
 }
 
-/// What one Prometheus says.
+/// The report of one Prometheus.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Its name in the operator's configuration.
     pub name: String,
     /// Its URL, without credentials.
     pub url: String,
-    /// Whether it answers at all.
+    /// True if it answers at all.
     pub answers: Result<(), QueryError>,
     /// The node exporters it knows.
     pub exporters: Result<Vec<Exporter>, QueryError>,
@@ -120,13 +120,13 @@ pub struct Asked {
 /// Devices whose bytes are counted by more than one series.
 #[derive(Clone, Debug, Default)]
 pub struct Duplicates {
-    /// How many exporters have such devices.
+    /// The number of exporters that have such devices.
     pub exporters: usize,
     /// Some of the series, with all their labels.
     pub series: Vec<BTreeMap<String, String>>,
 }
 
-/// What became of one check.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckResult {
@@ -141,16 +141,16 @@ pub enum CheckResult {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The subject of the check.
     pub name: &'static str,
-    /// What became of it.
+    /// The result.
     pub verdict: CheckResult,
-    /// What was found.
+    /// The findings.
     pub message: String,
-    /// What to do about it, in one line.
+    /// The advice, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// What it rests on, one thing per line.
+    /// The facts behind it, one per line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
 }

@@ -19,7 +19,8 @@ use crate::{
 /// The counter every question rests on.
 const BYTES: &str = "node_network_transmit_bytes_total";
 
-/// How many duplicate series are looked at: which labels they differ in is the same for all nodes.
+/// The number of duplicate series that are looked at: which labels they differ in is the same for
+/// all nodes.
 const DUPLICATES: usize = 50;
 
 /// The default of `spec.window`.

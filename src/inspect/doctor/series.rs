@@ -14,7 +14,7 @@ use crate::{
 /// than four intervals has one whenever a scrape or two fail.
 const MIN_SAMPLES: f64 = 4.0;
 
-/// Whether a Prometheus answers.
+/// Reports whether a Prometheus answers.
 pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
     let check = "prometheus";
     let Endpoint { name, url, .. } = endpoint;
@@ -44,7 +44,7 @@ pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
     }
 }
 
-/// Whether the operator says that it gets answers of this endpoint.
+/// Reports whether the operator says that it gets answers of this endpoint.
 fn measured(facts: &Facts, endpoint: &str) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     watches
@@ -83,7 +83,7 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
     checks
 }
 
-/// Whether the right series are believed.
+/// Reports whether the right series are believed.
 fn trust(facts: &Facts, endpoint: &Endpoint, none: bool) -> Vec<Check> {
     let (name, believed) = ("trust", &facts.exporters.node_exporter);
     let jobs = match &endpoint.other_jobs {
@@ -265,8 +265,8 @@ fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a 
     nodes.iter().filter(is_judged).collect()
 }
 
-/// Whether no object of the question needs a link speed: it says the capacity, or an absolute
-/// threshold.
+/// Reports whether no object of the question needs a link speed: it says the capacity, or an
+/// absolute threshold.
 fn capacity_given(facts: &Facts, asked: &Asked) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     let mut of_question =

@@ -20,23 +20,23 @@ mod text;
 
 pub use text::text;
 
-/// What one `TrafficWatch` would decide.
+/// The decision of one `TrafficWatch`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evaluation {
     /// `namespace/name`.
     pub watch: String,
-    /// What is measured, and against what.
+    /// The measure and its threshold.
     pub measures: Vec<MeasureView>,
-    /// How many nodes may be unfit.
+    /// The number of nodes that may be unfit.
     pub limit: usize,
-    /// How many nodes can take the pods in question: what the limit is of.
+    /// The number of nodes that can take the pods in question: what the limit is of.
     pub room: usize,
     /// The nodes, those first that need attention.
     pub nodes: Vec<NodeView>,
-    /// What the conditions would be.
+    /// The resulting conditions.
     pub conditions: Vec<Condition>,
-    /// What the answer does not take into account.
+    /// The limits of the answer.
     pub warnings: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct Condition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// For a person.
     pub message: String,
@@ -155,7 +155,7 @@ pub(super) fn warnings(watch: &TrafficWatch, population: &Population) -> Vec<Str
     warnings
 }
 
-/// Whether a node's value speaks against it, whatever hysteresis and limits made of it.
+/// Reports whether a node's value speaks against it, whatever hysteresis and limits made of it.
 fn is_above(measure: &MeasureView, node: &NodeView) -> bool {
     node.state != NodeState::Unknown
         && node

@@ -14,7 +14,7 @@ use crate::{
 /// How alike a name must be to be suggested: a letter or two of a node name apart.
 const ALIKE: f64 = 0.85;
 
-/// How many names are suggested.
+/// The number of names that are suggested.
 const SUGGESTED: usize = 3;
 
 /// Reads everything about one node, judged by all `TrafficWatch`es or by one.

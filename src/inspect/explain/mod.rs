@@ -22,7 +22,7 @@ mod told;
 pub use gather::gather;
 pub use text::text;
 
-/// What is known before explaining.
+/// The facts that an explanation rests on.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The node.
@@ -33,7 +33,7 @@ pub struct Facts {
     pub unreadable: Vec<(String, String)>,
     /// What the leader says, or why it cannot be asked.
     pub live: Result<Overview, String>,
-    /// When this is.
+    /// The time when this is.
     pub now: Timestamp,
 }
 
@@ -56,7 +56,7 @@ pub struct Explanation {
     pub node: String,
     /// Its taints.
     pub taints: Vec<String>,
-    /// Where the values are from.
+    /// The source of the values.
     pub source: Source,
     /// The `TrafficWatch`es that judge it.
     pub judged_by: Vec<NodeJudgement>,
@@ -64,7 +64,7 @@ pub struct Explanation {
     pub not_judged_by: Vec<Absence>,
 }
 
-/// Where the values are from.
+/// The source of the values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "from")]
 pub enum Source {
@@ -77,12 +77,12 @@ pub enum Source {
     },
     /// The status of the objects.
     Status {
-        /// Why the leader was not asked.
+        /// The reason why the leader was not asked.
         because: String,
     },
 }
 
-/// What one `TrafficWatch` makes of the node.
+/// The judgement of the node by one `TrafficWatch`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeJudgement {
@@ -90,13 +90,13 @@ pub struct NodeJudgement {
     pub watch: String,
     /// The state.
     pub state: NodeState,
-    /// Why it is that.
+    /// The reason why it is that.
     pub reason: Option<String>,
-    /// Since when.
+    /// The time at which this began.
     pub since: Option<Timestamp>,
     /// For how long.
     pub seconds: Option<i64>,
-    /// How old the judged sample is.
+    /// The age of the judged sample.
     pub sample_age_seconds: Option<f64>,
     /// When the shown values were taken, if that was not just now.
     pub taken: Option<Timestamp>,
@@ -114,20 +114,20 @@ pub struct NodeJudgement {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// What is measured, and against what.
+    /// The measure and its threshold.
     #[serde(flatten)]
     pub measure: MeasureView,
-    /// What was last measured.
+    /// The last measured value.
     pub value: Option<f64>,
     /// The busiest link.
     pub device: Option<String>,
-    /// What hysteresis says.
+    /// The verdict after hysteresis.
     pub unfit: Option<bool>,
     /// Judgements in a row against that; absent where only the leader knows.
     pub streak: Option<u32>,
     /// How many of them change it.
     pub needed: Option<u32>,
-    /// Why there is no evidence now.
+    /// The reason why there is no evidence now.
     pub reason: Option<String>,
 }
 
@@ -141,7 +141,7 @@ pub struct Label {
     pub value: Option<String>,
     /// The value that was decided; none if nothing was.
     pub wanted: Option<String>,
-    /// Whether the two agree.
+    /// True if the two agree.
     pub agrees: bool,
 }
 
@@ -149,13 +149,14 @@ pub struct Label {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// How many nodes can take the pods in question; all judged ones where only the leader knows.
+    /// The number of nodes that can take the pods in question; all judged ones where only the
+    /// leader knows.
     pub nodes: u32,
-    /// How many of them may be unfit; absent where only the leader knows.
+    /// The number of them that may be unfit; absent where only the leader knows.
     pub limit: Option<u32>,
-    /// Who is marked unfit.
+    /// The nodes that are marked unfit.
     pub marked: Vec<Peer>,
-    /// Who is above a threshold and not marked.
+    /// The nodes above a threshold that are not marked.
     pub waiting: Vec<Peer>,
     /// There are more than are listed.
     pub truncated: bool,
@@ -177,7 +178,7 @@ pub struct Peer {
 pub struct Absence {
     /// `namespace/name`.
     pub watch: String,
-    /// Why not.
+    /// The reason why not.
     pub because: String,
 }
 
@@ -302,7 +303,7 @@ fn selects(facts: &Facts, watch: &TrafficWatch) -> bool {
     mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels).is_empty()
 }
 
-/// Why a `TrafficWatch` says nothing of the node.
+/// The reason why a `TrafficWatch` says nothing of the node.
 fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     let missing = mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels);
     if !missing.is_empty() {

@@ -11,7 +11,7 @@ use crate::{
     traffic_watch::BANDWIDTH,
 };
 
-/// How many nodes are named in one line.
+/// The number of nodes that are named in one line.
 const NAMED: usize = 10;
 
 /// The explanation as text, with a line break at its end.

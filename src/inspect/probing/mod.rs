@@ -26,10 +26,10 @@ pub use pod_text::text as pod_text;
 pub(super) use text::source;
 pub use text::text;
 
-/// How many nodes are named in one sentence.
+/// The number of nodes that are named in one sentence.
 const NAMED: usize = 5;
 
-/// What is known of a `NetworkProber` before explaining.
+/// The facts about a `NetworkProber` that an explanation rests on.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The object.
@@ -59,15 +59,15 @@ pub struct Explanation {
     pub prober: String,
     /// How it measures, in words.
     pub how: String,
-    /// Where coverage is from.
+    /// The source of the coverage.
     pub source: Source,
-    /// How many pods are selected.
+    /// The number of pods that are selected.
     pub selected: usize,
-    /// How many of them have an agent.
+    /// The number of them that have an agent.
     pub injected: usize,
     /// How many have one of an earlier spec.
     pub need_restart: usize,
-    /// Why the others have none.
+    /// The reason why the others have none.
     pub not_injected: Vec<Uncovered>,
     /// Agents that cannot start: how many, and why.
     pub failing: Option<(usize, String)>,
@@ -75,16 +75,16 @@ pub struct Explanation {
     pub agents: Vec<NodeAgents>,
     /// Conditions that are not true.
     pub conditions: Vec<String>,
-    /// What Prometheus says.
+    /// The report of Prometheus.
     pub measured: Option<Measured>,
-    /// What to look at next, the most important first.
+    /// Advice on further checks, the most important first.
     pub next: Vec<Advice>,
 }
 
 /// Something that is not as it should be, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What was found.
+    /// The findings.
     pub what: String,
     /// The next step.
     pub next: String,

@@ -22,14 +22,14 @@ use crate::{
     webhook::injection::SkipReason,
 };
 
-/// How many of its paths are named.
+/// The number of its paths that are named.
 const PATHS: usize = 10;
 
 /// After how long without an answer a list is old: agents that wait for changes ask every 50 seconds, and
 /// the kubelet brings files within a minute or two.
 const OLD_LIST: f64 = 180.0;
 
-/// What is known before explaining.
+/// The facts that an explanation rests on.
 pub struct PodFacts {
     /// The pod, reduced to what the operator looks at.
     pub pod: PodObject,
@@ -59,7 +59,7 @@ pub struct PodExplanation {
     pub node: Option<String>,
     /// The `NetworkProber` whose agent it has.
     pub agent_of: Option<String>,
-    /// Whether it probes and is probed; absent where only the operator knows.
+    /// True if it probes and is probed; absent where only the operator knows.
     pub takes_part: Option<bool>,
     /// Whom its list names, by node.
     pub peers: BTreeMap<String, Vec<String>>,
@@ -69,9 +69,9 @@ pub struct PodExplanation {
     pub standpoints: Vec<Standpoint>,
     /// Paths from and to its node: the bad ones, else the worst.
     pub paths: Vec<PathFigures>,
-    /// Where this is from.
+    /// The source of this.
     pub source: Source,
-    /// What to do, the most important first.
+    /// Advice, the most important first.
     pub next: Vec<Advice>,
 }
 
@@ -81,9 +81,9 @@ pub struct PodExplanation {
 pub struct Standpoint {
     /// `namespace/name`.
     pub prober: String,
-    /// Whether it selects the pod and its namespace.
+    /// True if it selects the pod and its namespace.
     pub selects: bool,
-    /// Why the pod has no agent of it, by the word of status and metrics.
+    /// The reason why the pod has no agent of it, by the word of status and metrics.
     pub reason: Option<String>,
     /// In words.
     pub because: String,
@@ -245,7 +245,7 @@ fn standpoint(
 enum Found {
     NotSelected,
     HasAgent,
-    /// Why it has none, in the word of status and metrics.
+    /// The reason why it has none, in the word of status and metrics.
     Without(String),
 }
 

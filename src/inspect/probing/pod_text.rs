@@ -9,7 +9,7 @@ use super::{
 };
 use crate::inspect::figures::number;
 
-/// How many nodes of peers are named.
+/// The number of nodes of peers that are named.
 const NODES: usize = 8;
 
 /// The explanation as text, with a line break at its end.

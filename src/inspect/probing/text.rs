@@ -7,7 +7,7 @@ use crate::{
     network_prober::measurement::{Measurement, PathFigures},
 };
 
-/// How many nodes are listed with their agents.
+/// The number of nodes that are listed with their agents.
 const NODES: usize = 10;
 
 /// The explanation as text, with a line break at its end.
@@ -55,7 +55,7 @@ pub fn text(made: &Explanation) -> String {
     text
 }
 
-/// Where the answer is from.
+/// The source of the answer.
 pub(in crate::inspect) fn source(source: &Source) -> String {
     match source {
         Source::Leader { identity, version } => {

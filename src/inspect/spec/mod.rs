@@ -116,7 +116,7 @@ where
     Ok(objects)
 }
 
-/// What the API server would add.
+/// The defaults that the API server adds.
 fn complete(object: &mut Value, namespace: Option<&str>) {
     let metadata = &mut object["metadata"];
     if let Some(namespace) = namespace

@@ -26,14 +26,14 @@ pub enum State {
     Removed,
 }
 
-/// What was last done to a worker's pod.
+/// The last action on a worker's pod.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LastRefresh {
     /// The worker.
     pub worker: String,
     /// `evicted`, `refused` or `reloaded`.
     pub result: String,
-    /// How long ago.
+    /// The time since then.
     pub seconds: f64,
 }
 
@@ -53,9 +53,9 @@ pub struct StreamExplanation {
     pub stream: String,
     /// `namespace/name` of its `Swarm`.
     pub swarm: String,
-    /// Where it is.
+    /// Its location.
     pub state: State,
-    /// Who has it, or has still to stop it.
+    /// The worker that has it, or still has to stop it.
     pub worker: Option<String>,
     /// The version that says so: at which the worker's list last changed, or that took it away.
     pub since: Option<u64>,
@@ -63,25 +63,25 @@ pub struct StreamExplanation {
     pub epoch: u64,
     /// The version that the worker has proved to run.
     pub loaded: Option<u64>,
-    /// For how long it has been on its way.
+    /// The time for which it has been on its way.
     pub seconds: Option<f64>,
-    /// Why it is so.
+    /// The reason why it is so.
     pub because: String,
     /// Where it goes from here.
     pub moves: Option<Move>,
-    /// What it weighs by the spec.
+    /// Its weight in the spec.
     pub weight: Option<u32>,
     /// The only worker that may have it.
     pub pin: Option<String>,
-    /// Whether it has a dedicated worker.
+    /// True if it has a dedicated worker.
     pub dedicated: bool,
-    /// What was last done to the worker's pod.
+    /// The last action on the worker's pod.
     pub refreshed: Option<LastRefresh>,
     /// Conditions that are not true.
     pub conditions: Vec<String>,
-    /// What to do.
+    /// The advice.
     pub next: Vec<Advice>,
-    /// Where the answer is from.
+    /// The source of the answer.
     pub source: Source,
 }
 
@@ -95,11 +95,11 @@ pub struct WorkerExplanation {
     pub swarm: String,
     /// Its node.
     pub node: Option<String>,
-    /// Whether its pod is ready; absent where it is no worker that is to have streams.
+    /// True if its pod is ready; absent where it is no worker that is to have streams.
     pub ready: Option<bool>,
     /// Its list.
     pub streams: Vec<String>,
-    /// What they weigh.
+    /// Their total weight.
     pub weight: Option<f64>,
     /// The version at which its list last changed.
     pub since: u64,
@@ -107,9 +107,9 @@ pub struct WorkerExplanation {
     pub epoch: u64,
     /// The version that it has proved to run.
     pub loaded: Option<u64>,
-    /// What it has still to stop.
+    /// The streams that it still has to stop.
     pub releasing: Vec<String>,
-    /// Whether it runs its list, and why it is not known.
+    /// The state of its list, and the reason if that is unknown.
     pub because: String,
     /// The streams that are pinned to it.
     pub pinned: Vec<String>,
@@ -117,13 +117,13 @@ pub struct WorkerExplanation {
     pub dedicated: Option<String>,
     /// The streams that come and go from here on.
     pub moves: Vec<Move>,
-    /// What was last done to its pod.
+    /// The last action on its pod.
     pub refreshed: Option<LastRefresh>,
     /// Conditions that are not true.
     pub conditions: Vec<String>,
-    /// What to do.
+    /// The advice.
     pub next: Vec<Advice>,
-    /// Where the answer is from.
+    /// The source of the answer.
     pub source: Source,
 }
 
@@ -235,7 +235,7 @@ impl StreamExplanation {
     }
 }
 
-/// Whether a worker is known to run its list.
+/// Reports whether a worker is known to run its list.
 fn proof(facts: &Facts, worker: &str, since: u64) -> String {
     let Some(known) = facts.worker(worker) else {
         return format!("{worker} is not among the workers that are to have streams");

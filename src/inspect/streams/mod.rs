@@ -32,14 +32,14 @@ pub use text::{stream_text, worker_text};
 /// The leader's state of a `Swarm` and its identity, or the reason why it is unavailable.
 pub type Live = Result<(Page, String), String>;
 
-/// What is known before explaining.
+/// The facts that an explanation rests on.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The object.
     pub swarm: Swarm,
     /// What the operator would do next, on paper.
     pub run: DryRun,
-    /// What the leader tells.
+    /// The leader's report.
     pub live: Live,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     swarm::dry_run::Move,
 };
 
-/// How many streams are named in one line.
+/// The number of streams that are named in one line.
 const NAMED: usize = 10;
 
 /// One stream as text, with a line break at its end.

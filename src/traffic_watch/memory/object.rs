@@ -120,7 +120,7 @@ pub struct Side {
     pub judged: Option<bool>,
     /// Judgements in a row that contradict `judged`.
     pub against: Streak,
-    /// What was last measured.
+    /// The last measured value.
     pub last: Option<Sample>,
     /// Why this judgement had no evidence, if it had none.
     pub missing: Option<NoEvidence>,

@@ -8,7 +8,7 @@ use rcgen::{
 
 use super::{Authority, BACKDATED, Leaf, UnixSeconds, seconds};
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// A key or certificate could not be made.

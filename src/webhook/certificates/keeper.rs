@@ -22,7 +22,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The pause after a failure. The certificate has a third of its life left: there is no hurry.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// Why the Secret is not as it is to be.
+/// The reason why the Secret does not have the expected content.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// The API server refused, or did not answer.

@@ -32,7 +32,7 @@ pub type UnixSeconds = i64;
 /// than Kubernetes itself survives.
 const BACKDATED: i64 = 3600;
 
-/// How long certificates live.
+/// The time for which certificates live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     /// An authority.
@@ -59,9 +59,9 @@ pub struct Authority {
     pub certificate: String,
     /// Its private key, PEM.
     key: String,
-    /// When it entered the bundle.
+    /// The time when it entered the bundle.
     pub created: UnixSeconds,
-    /// When it ends.
+    /// The time when it ends.
     pub not_after: UnixSeconds,
 }
 
@@ -76,9 +76,9 @@ pub struct Leaf {
     pub authority: String,
     /// The host names and addresses it is for.
     pub names: Vec<String>,
-    /// When it was signed.
+    /// The time when it was signed.
     pub issued: UnixSeconds,
-    /// When it ends; never after its authority does.
+    /// The time when it ends; never after its authority does.
     pub not_after: UnixSeconds,
 }
 
@@ -98,7 +98,7 @@ fn due_at(begin: UnixSeconds, end: UnixSeconds) -> UnixSeconds {
 }
 
 impl Authority {
-    /// When a successor is due.
+    /// The time when a successor is due.
     #[must_use]
     pub fn due_at(&self) -> UnixSeconds {
         due_at(self.created, self.not_after)

@@ -30,9 +30,9 @@ pub struct Bundle {
     /// The certificates of the authorities, PEM: `caBundle` of the webhook configurations and `ca.crt`
     /// of the agents.
     pub pem: Arc<str>,
-    /// When the authority ends that signs now.
+    /// The time when the authority ends that signs now.
     pub authority_not_after: UnixSeconds,
-    /// When the server's certificate ends.
+    /// The time when the server's certificate ends.
     pub leaf_not_after: UnixSeconds,
 }
 

@@ -22,7 +22,7 @@ const KEY: &str = "tls.key";
 /// What the certificates say of names and times, which PEM hides.
 const TIMES: &str = "times.json";
 
-/// Why a Secret is no state of ours.
+/// The reason why a Secret is no state of ours.
 #[derive(Debug, thiserror::Error)]
 pub enum Defect {
     /// Something is not there.

@@ -25,8 +25,8 @@ const NONROOT: i64 = 65532;
 /// those that an administrator made among them, may hold a pod to users of their choice.
 const ANY_USER: [&str; 5] = ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"];
 
-/// How long the token that shows the pod's identity to the operator is valid, in seconds. An hour;
-/// the kubelet renews it at four fifths, and the server accepts no less than ten minutes.
+/// The time for which the token that shows the pod's identity to the operator is valid, in seconds.
+/// An hour; the kubelet renews it at four fifths, and the server accepts no less than ten minutes.
 const TOKEN_SECONDS: u32 = 3600;
 
 /// Whom the token is for: nobody else accepts it.

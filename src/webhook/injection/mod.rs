@@ -34,7 +34,7 @@ pub struct Recipe {
     pub http_port: u16,
     /// Where the agent serves metrics.
     pub prometheus_port: u16,
-    /// How the agent learns of its peers.
+    /// The way in which the agent learns of its peers.
     pub delivery: Delivery,
     /// The `ConfigMap` in the pod's namespace that is mounted (if it is there).
     pub config_map: String,
@@ -45,7 +45,7 @@ pub struct Recipe {
     pub native_sidecar: bool,
 }
 
-/// How the agent learns of its peers.
+/// The way in which the agent learns of its peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Delivery {
     /// From a mounted `ConfigMap`, as the original agent does.
@@ -69,14 +69,14 @@ impl Delivery {
 /// Requests and limits of the agent, by resource name; quantities as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Resources {
-    /// What is reserved.
+    /// The reserved resources.
     pub requests: BTreeMap<String, String>,
-    /// What is allowed.
+    /// The allowed resources.
     pub limits: BTreeMap<String, String>,
 }
 
 impl Recipe {
-    /// Whether the `NetworkProber` stands in this namespace.
+    /// Reports whether the `NetworkProber` stands in this namespace.
     fn is_at_home(&self, namespace: &str) -> bool {
         self.prober.split_once('/').is_some_and(|(home, _)| home == namespace)
     }
@@ -96,7 +96,7 @@ impl Recipe {
     }
 }
 
-/// Why a pod does not get the agent, or has none.
+/// The reason why a pod does not get the agent, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
     /// It lives in its node's network: two such pods of a node would fight for the agent's ports, and
@@ -201,9 +201,9 @@ pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
     container::standalone(recipe)
 }
 
-/// Why this pod, by itself, does not get the agent. Whether it is selected, and what its namespace
-/// says, is decided before. For a pod that exists and has no agent, no reason here means that the
-/// webhook was not asked ([`SkipReason::CreatedBefore`]), or, if its annotation
+/// The reason why this pod, by itself, does not get the agent. Whether it is selected, and what its
+/// namespace says, is decided before. For a pod that exists and has no agent, no reason here means
+/// that the webhook was not asked ([`SkipReason::CreatedBefore`]), or, if its annotation
 /// [`INJECTED_BY_ANNOTATION`] is there, that the agent was removed ([`SkipReason::Stripped`]).
 ///
 /// The agent's container decides whether it is there, not an annotation: annotations are copied with

@@ -38,7 +38,8 @@ const STEP: usize = 16 << 10;
 /// budget. An API server has as many under way as pods are created in a millisecond.
 const REQUESTS: (usize, usize) = (1024, 256);
 
-/// How long a body may take to arrive, waiting for its turn included: the API server gives up after as long.
+/// The time that a body may take to arrive, waiting for its turn included: the API server gives up
+/// after as long.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// How soon each [`SMALL`] more of a large body has to come: 256 KiB a second, after a packet that was lost
@@ -60,7 +61,7 @@ pub struct Held {
     _shares: [Share; 3],
 }
 
-/// Why a body was not read.
+/// The reason why a body was not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The source has too many requests under way, or all together have.

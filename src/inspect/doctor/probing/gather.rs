@@ -27,7 +27,7 @@ use crate::{
     webhook::configuration::OBJECT,
 };
 
-/// How many replicas are looked at: more than anybody runs.
+/// The number of replicas that are looked at: more than anybody runs.
 const REPLICAS: usize = 5;
 
 /// Reads everything but Prometheus.

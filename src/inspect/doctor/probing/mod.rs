@@ -25,12 +25,12 @@ mod tests;
 
 pub use gather::{figures, gather};
 
-/// What is known of the `NetworkProber`s.
+/// The facts about the `NetworkProber`s.
 #[derive(Clone, Debug)]
 pub struct Probing {
     /// The objects.
     pub probers: Result<Vec<NetworkProber>, String>,
-    /// Whether the object is there that holds the operator's webhooks.
+    /// True if the object is there that holds the operator's webhooks.
     pub configuration: bool,
     /// The webhooks that lead to the operator.
     pub webhooks: Result<Vec<Webhook>, String>,
@@ -58,7 +58,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Whether it is of this `NetworkProber`.
+    /// Reports whether it is of this `NetworkProber`.
     fn is_of(&self, prober: &NetworkProber) -> bool {
         let (namespace, name) = (prober.namespace().unwrap_or_default(), prober.name_any());
         self.path.ends_with(&format!("/{namespace}/{name}"))
@@ -74,11 +74,11 @@ pub struct Shown {
     pub pod: String,
     /// The configuration whose bundle it was compared with.
     pub object: String,
-    /// What came of it.
+    /// The result.
     pub result: Result<(), Trouble>,
 }
 
-/// Why a certificate was not seen, or not believed.
+/// The reason why a certificate was not seen, or not believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Nobody is behind the Service.
@@ -109,7 +109,7 @@ pub(super) fn checks(probing: &Probing) -> Vec<Check> {
     checks
 }
 
-/// Whether the API server asks us about the pods of each.
+/// Reports whether the API server asks us about the pods of each.
 fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
     let check = "webhook";
     let sidecars: Vec<_> = probers.iter().filter(|p| p.spec.mode == Mode::Sidecar).collect();
@@ -162,7 +162,7 @@ fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
     checks
 }
 
-/// Whether the replicas show certificates that the API server trusts.
+/// Reports whether the replicas show certificates that the API server trusts.
 fn certificates(probing: &Probing) -> Vec<Check> {
     let check = "webhook";
     let mut checks = Vec::new();
@@ -208,7 +208,7 @@ fn certificates(probing: &Probing) -> Vec<Check> {
     checks
 }
 
-/// Whether Prometheus is given what it needs, and takes it.
+/// Reports whether Prometheus is given what it needs, and takes it.
 fn monitoring(probing: &Probing, prober: &NetworkProber) -> Vec<Check> {
     let check = "monitoring";
     let (name, wanted) = (name_of(prober), &prober.spec.monitoring);
@@ -269,7 +269,7 @@ fn monitoring(probing: &Probing, prober: &NetworkProber) -> Vec<Check> {
     checks
 }
 
-/// Whether agents start, and probe.
+/// Reports whether agents start, and probe.
 fn agents(probing: &Probing, prober: &NetworkProber) -> Check {
     let check = "agents";
     let name = name_of(prober);
