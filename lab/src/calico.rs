@@ -13,7 +13,7 @@ use crate::wait::{Look, until};
 /// Both groups have the same kinds.
 const DEFINITIONS: &str = include_str!("../manifests/calico.yaml");
 
-/// How long definitions may take to be served, or to go.
+/// The time that definitions may take to be served, or to go.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// Where Calico keeps its objects.

@@ -136,7 +136,7 @@ enum Command {
         /// The picture to write.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// How long before now the picture begins, as -15m, -6h or -2d.
+        /// Start of the picture, before now, as -15m, -6h or -2d.
         #[arg(long, default_value = "-15m", value_parser = parse_ago, allow_hyphen_values = true)]
         from: Duration,
         /// What `$__rate_interval` stands for: four scrape intervals, as 8s or 1m.

@@ -13,7 +13,7 @@ use crate::process::{CommandLine, Lifetime, Process};
 use crate::wait::{Look, until};
 use crate::{tools, workspace};
 
-/// How long etcd may take to listen; it takes 0.3 s on an idle machine.
+/// The time that etcd may take to listen; it takes 0.3 s on an idle machine.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// A running etcd; it ends when dropped.

@@ -23,8 +23,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// How long a client pauses that has done what it wanted: it renews, and not as fast as it can, or this
-/// machine would be busy with the client and not with the server.
+/// The pause of a client that has succeeded: it renews, and not as fast as
+/// it can, or this machine would be busy with the client and not with the server.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What HTTP/2 begins with, and the client's settings: none.

@@ -43,7 +43,7 @@ pub(crate) struct Identity {
     pub organizations: Vec<String>,
     /// DNS names and addresses it may serve; empty for a mere client.
     pub names: Vec<String>,
-    /// Whether it may be shown to servers (as a user).
+    /// True if it may be shown to servers (as a user).
     pub client: bool,
 }
 

@@ -75,7 +75,7 @@ impl CommandLine {
     }
 }
 
-/// How long a process lives when nobody ends it.
+/// The time for which a process lives when nobody ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     /// The kernel kills it when the process that started it dies, even by SIGKILL.

@@ -9,7 +9,7 @@ use super::world::World;
 /// What was configured from a moment on.
 #[derive(Debug, Clone)]
 pub struct Version {
-    /// Since when.
+    /// The time at which this began.
     pub at: Instant,
     /// From what.
     pub world: World,

@@ -13,7 +13,7 @@ pub struct Event {
     pub time: Timestamp,
     /// The protocol: `Node_10_90_0_11`.
     pub protocol: String,
-    /// Whether the session is established from now on, or no more.
+    /// True if the session is established from now on.
     pub up: bool,
 }
 

@@ -17,7 +17,7 @@ use super::watch::{Seen, Watch};
 /// How often the paths in all tables are counted.
 const COUNT: Duration = Duration::from_secs(1);
 
-/// When a step began.
+/// The time when a step began.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
     /// By the clock that stretches of time are measured with.
@@ -70,7 +70,7 @@ pub struct Measure {
     ground: Arc<Ground>,
     /// Routes and probes.
     pub watch: Watch,
-    /// When how many paths were in the fullest table.
+    /// The number of paths in the fullest table, by time.
     paths: Arc<Mutex<Vec<(Instant, usize)>>>,
     counter: JoinHandle<()>,
 }

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use super::sessions::Sessions;
 
-/// When a reflector drops a route that has its own cluster id in its `CLUSTER_LIST`.
+/// The time when a reflector drops a route that has its own cluster id in its `CLUSTER_LIST`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Always: RFC 4456.

@@ -20,7 +20,7 @@ pub struct Session {
     pub passive: bool,
     /// The cluster id, if the other end is a client of this one.
     pub reflects: Option<Ipv4Addr>,
-    /// For how long routes of the other end are kept while its BIRD starts again.
+    /// The time for which routes of the other end are kept while its BIRD starts again.
     pub restart: Option<Duration>,
 }
 

@@ -65,7 +65,8 @@ pub(crate) fn sweep() -> Result<usize> {
     Ok(count)
 }
 
-/// Whether the process that a ground belongs to runs; one that is being made has not said yet whose it is.
+/// Reports whether the process that a ground belongs to runs; one that is being made has not said
+/// yet whose it is.
 fn is_owned(dir: &Path) -> bool {
     if let Ok(owner) = fs::read_to_string(dir.join(OWNER)) {
         return owner.trim().parse().is_ok_and(is_alive);

@@ -24,7 +24,7 @@ const AS_NUMBER: u32 = 64512;
 pub struct World {
     /// The one autonomous system.
     pub as_number: u32,
-    /// Whether nodes that are no reflectors peer with each other.
+    /// True if nodes that are no reflectors peer with each other.
     pub mesh: bool,
     /// By name.
     pub nodes: BTreeMap<String, Node>,
@@ -52,9 +52,9 @@ pub struct Peer {
     pub local: Local,
     /// With whom they peer.
     pub remote: Remote,
-    /// Whether the other side peers back without being told to.
+    /// True if the other side peers back without being told to.
     pub reverse: bool,
-    /// How long the other side keeps routes of a node whose BIRD starts again.
+    /// The time for which the other side keeps routes of a node whose BIRD starts again.
     pub restart: Option<Duration>,
 }
 
@@ -86,7 +86,7 @@ impl Default for World {
 }
 
 impl Local {
-    /// Whether a node's configuration is changed by it.
+    /// Reports whether a node's configuration is changed by it.
     pub(super) fn takes(&self, name: &str, node: &Node) -> bool {
         match self {
             Self::All => true,
@@ -97,7 +97,7 @@ impl Local {
 }
 
 impl Remote {
-    /// Whether a node is what is to be peered with.
+    /// Reports whether a node is what is to be peered with.
     pub(super) fn takes(&self, node: &Node) -> bool {
         match self {
             Self::Selected(selector) => selector.matches(&node.labels),

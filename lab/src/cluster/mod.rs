@@ -51,11 +51,12 @@ pub struct Options {
     pub capacity: Option<String>,
     /// Zones of the nodes, one after the other and again from the first; none = no label.
     pub zones: Vec<String>,
-    /// Whether to run a Prometheus with the names of kube-prometheus, and `node_exporter` on every node.
+    /// Runs a Prometheus with the names of kube-prometheus, and `node_exporter` on every
+    /// node.
     pub monitoring: bool,
     /// Image archives to import on every node, beside the lab's own.
     pub images: Vec<PathBuf>,
-    /// Whether it stays when this process ends.
+    /// True if it stays when this process ends.
     pub keep: bool,
 }
 
@@ -85,9 +86,9 @@ pub struct Cluster {
     kubeconfig: PathBuf,
     /// Started by this process; those of another are known by their pid files alone.
     processes: Mutex<BTreeMap<String, Process>>,
-    /// Whether dropping it takes it down.
+    /// True if dropping it takes it down.
     owned: bool,
-    /// Whether its processes outlive this one.
+    /// True if its processes outlive this one.
     detached: bool,
     /// Its other end of a pipe keeps the guard waiting.
     guard: Option<Child>,

@@ -22,7 +22,7 @@ pub(crate) struct State {
     pub nodes: usize,
     /// The process that started it.
     pub starter: u32,
-    /// Whether it is meant to outlive that process.
+    /// True if it is meant to outlive that process.
     pub keep: bool,
     /// The API server's URL outside of the cluster.
     pub server: String,

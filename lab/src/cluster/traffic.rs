@@ -14,7 +14,7 @@ use super::network;
 
 /// Bytes handed to the kernel at once: large enough for gigabits, small enough to stay even.
 const CHUNK: usize = 64 * 1024;
-/// How long the sender sleeps when it is ahead.
+/// The time for which the sender sleeps when it is ahead.
 const TICK: Duration = Duration::from_millis(1);
 /// A sender that was kept waiting longer than this does not make up for it: a burst would be another load.
 const MOST_LAG: Duration = Duration::from_millis(200);
@@ -118,7 +118,7 @@ fn send(
     Ok(())
 }
 
-/// How many bytes are due at which time.
+/// The bytes that are due, by time.
 struct Pace {
     bytes_per_second: f64,
     /// Bytes sent or given up.

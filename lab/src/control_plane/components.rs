@@ -35,7 +35,8 @@ pub(crate) struct Layout {
     pub ports: Ports,
     /// The network namespace, if it is not the caller's.
     pub network: Option<String>,
-    /// Whether there will be nodes: they need the API server among the endpoints of Service `kubernetes`.
+    /// True if there will be nodes: they need the API server among the endpoints of Service
+    /// `kubernetes`.
     pub nodes: bool,
     /// Further arguments of the API server.
     pub extra: Vec<String>,

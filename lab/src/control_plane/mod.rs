@@ -33,13 +33,15 @@ pub(crate) const NODE_GRACE: Duration = Duration::from_secs(10);
 /// What a [`ControlPlane`] consists of.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether to run kube-controller-manager (service accounts, Deployments, garbage collection, …).
+    /// Runs kube-controller-manager (service accounts, Deployments, garbage collection,
+    /// …).
     pub controller_manager: bool,
-    /// Whether to run kube-scheduler.
+    /// Runs kube-scheduler.
     pub scheduler: bool,
     /// Further arguments of kube-apiserver, such as `--feature-gates=…`.
     pub apiserver_arguments: Vec<String>,
-    /// How long a node stays Ready that sends no heartbeat: where there are no kubelets, for ever.
+    /// The time for which a node without heartbeats stays Ready: where there are no kubelets,
+    /// for ever.
     pub node_grace: Duration,
 }
 

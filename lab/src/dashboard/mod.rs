@@ -43,7 +43,7 @@ const HEADER: f64 = 40.0;
 pub struct Options {
     /// Where Prometheus is.
     pub prometheus: String,
-    /// How long before now the picture begins.
+    /// Start of the picture, before now.
     pub from: Duration,
     /// What `$__rate_interval` stands for: four scrape intervals.
     pub rate_interval: Duration,

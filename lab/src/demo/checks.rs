@@ -11,7 +11,7 @@ use crate::audit::AuditEvent;
 pub struct Check {
     /// What must hold.
     pub name: String,
-    /// Whether it did.
+    /// True if it did.
     pub pass: bool,
     /// The measured figure, with its limit.
     pub figure: String,

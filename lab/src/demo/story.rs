@@ -31,9 +31,9 @@ const INTERVAL: f64 = 2.0;
 const FULL_WINDOW: Duration = Duration::from_secs(22);
 /// A window of 20 s passes 60 % of 80 % after 15 s; two agreeing judgements and one scrape come on top.
 const LABEL_LIMIT: f64 = 30.0;
-/// How long nothing must be written while nothing changes.
+/// The time for which nothing must be written while nothing changes.
 const QUIET: Duration = Duration::from_secs(30);
-/// How long the longest act may take.
+/// The time that the longest act may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Stage<'a> {

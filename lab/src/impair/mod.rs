@@ -47,7 +47,7 @@ pub struct Config {
     /// The network of the node's own pods.
     #[arg(long)]
     pub own: String,
-    /// How long each packet is held, in microseconds; a round trip is two packets.
+    /// The time for which each packet is held, in microseconds; a round trip is two packets.
     #[arg(long)]
     pub hold_us: u64,
     /// The share of packets that are lost, 0 to 1.

@@ -17,7 +17,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 
 use super::{CONTAINERD_SOCKET, NodeConfig, files};
 
-/// How long containerd may take to listen, and the API server to come up.
+/// The time that containerd may take to listen, and the API server to come up.
 const LIMIT: Duration = Duration::from_mins(2);
 /// How often something that is coming up is looked at.
 const PERIOD: Duration = Duration::from_millis(50);

@@ -22,13 +22,13 @@ impl Stretch {
         Self { from, to }
     }
 
-    /// How long it lasts.
+    /// The time for which it lasts.
     #[must_use]
     pub const fn millis(self) -> Millis {
         self.to.saturating_sub(self.from)
     }
 
-    /// Whether there is no time in it.
+    /// Reports whether it is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.from >= self.to

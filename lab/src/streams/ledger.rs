@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// How many reports have been entered.
+    /// The number of reports that have been entered.
     #[must_use]
     pub fn reports(&self) -> usize {
         self.reports

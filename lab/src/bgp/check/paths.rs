@@ -29,7 +29,7 @@ const LAYOUTS: [(&[usize], bool); 8] = [
 const PATIENCE: Duration = Duration::from_mins(2);
 /// How often the paths are counted.
 const LOOK: Duration = Duration::from_millis(500);
-/// For how long nothing may change any more.
+/// The time for which nothing may change any more.
 const STILL: Duration = Duration::from_secs(3);
 
 /// Measures all layouts; says PASS or FAIL.

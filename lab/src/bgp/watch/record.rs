@@ -95,14 +95,14 @@ impl Record {
 pub struct Gap {
     /// Who misses whose route.
     pub pair: (String, String),
-    /// When it began.
+    /// The time when it began.
     pub from: Instant,
-    /// When it ended.
+    /// The time when it ended.
     pub to: Instant,
 }
 
 impl Gap {
-    /// How long it was.
+    /// The time for which it was.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.to - self.from

@@ -16,7 +16,8 @@ const SLOW: &str = "node-3";
 const DELAY: Duration = Duration::from_millis(300);
 /// Lost in each direction: of the round trips 19 %.
 const LOSS: f64 = 0.1;
-/// For how long what the agents count and what the link counts are compared: some 700 round trips.
+/// The time for which what the agents count and what the link counts are compared: some 700 round
+/// trips.
 const COMPARED: Duration = Duration::from_mins(2);
 /// Both criteria of the demo's `TrafficWatch`. On a machine with two cores and a load of 19, healthy links were seen with
 /// a p99 of 0.38 s: an agent that must wait for a core measures that too.

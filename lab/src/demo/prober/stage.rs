@@ -16,7 +16,8 @@ pub(super) const SAMPLE: &str = "networkprober-sample";
 pub(super) const PROBER: &str = "default/networkprober-sample";
 /// Labels of the demo's pods.
 pub(super) const PODS: &str = "app=net-prober,part=web";
-/// How long the longest step may take: the original's sample is scraped every 30 s, after Prometheus has been told.
+/// The time that the longest step may take: the original's sample is scraped every 30 s, after
+/// Prometheus has been told.
 pub(super) const PATIENCE: Duration = Duration::from_secs(110);
 /// How often is looked: a kubectl takes a tenth of that.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -13,7 +13,7 @@ use super::table::Row;
 use crate::bgp::Start;
 use crate::demo::{Check, checks};
 
-/// For how long nothing happens.
+/// The time without events.
 const IDLE: Duration = Duration::from_secs(30);
 /// Routes go in a moment, and come back after two seconds.
 const SHOWN: Duration = Duration::from_secs(3);

@@ -12,7 +12,8 @@ use super::step::Step;
 use super::{PER_ZONE, ZONES};
 use crate::bgp::Start;
 
-/// How long a BIRD is dead, and Prometheus silent: everybody has had the time to act on it.
+/// The time for which a BIRD is dead, and Prometheus silent: everybody has had the time to act on
+/// it.
 const OUTAGE: Duration = Duration::from_secs(12);
 /// Calico's BIRD is started again by its supervisor about as fast; long enough for neighbours to see it.
 const DEAD: Duration = Duration::from_secs(3);

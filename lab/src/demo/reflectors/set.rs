@@ -8,20 +8,20 @@ use serde_json::Value;
 /// The status, as far as it matters here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Set {
-    /// Whether the status is of the spec as it is now.
+    /// True if the status is of the spec as it is now.
     pub current: bool,
     /// Nothing is left to be done.
     pub converged: bool,
-    /// Why not.
+    /// The reason why not.
     pub why: String,
-    /// Whether the loss of one reflector costs no route.
+    /// True if the loss of one reflector costs no route.
     pub safe: bool,
     pub topology: String,
     /// `On` or `Off`.
     pub mesh: String,
     /// Who holds which slot.
     pub slots: BTreeMap<i64, Slot>,
-    /// How many nodes are clients, by group.
+    /// The number of nodes that are clients, by group.
     pub groups: BTreeMap<String, i64>,
 }
 
@@ -61,7 +61,7 @@ impl Set {
         }
     }
 
-    /// Whether this node reflects.
+    /// Reports whether this node reflects.
     pub fn holds(&self, node: &str) -> bool {
         self.slots.values().any(|slot| slot.node == node)
     }

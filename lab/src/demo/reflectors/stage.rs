@@ -25,7 +25,8 @@ pub(super) const NAME: &str = "route-reflectors";
 const PATIENCE: Duration = Duration::from_mins(3);
 /// How often is looked.
 const PERIOD: Duration = Duration::from_millis(200);
-/// For how long everything must have been as it should be: what a change costs shows within two seconds.
+/// The time for which everything must have been as it should be: what a change costs shows within
+/// two seconds.
 const STILL: Duration = Duration::from_secs(1);
 /// Nodes hear of a change each in its own time, as from confds that poll nothing and are busy.
 const SKEW: Duration = Duration::from_millis(200);
@@ -189,8 +190,8 @@ impl Stage {
             .map(|(who, whose)| format!("{who} has no route to {whose}"))
     }
 
-    /// Whether a table still holds what the step before has made superfluous: BIRD sends withdrawals some time
-    /// after its sessions are as they are to be.
+    /// Reports whether a table still holds what the step before has made superfluous: BIRD sends
+    /// withdrawals some time after its sessions are as they are to be.
     #[expect(clippy::cast_precision_loss, reason = "hundreds")]
     fn crowded(&self) -> Option<String> {
         let (held, expected) = (from_peers(self.measure.held()), self.operator.estimated()?);

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Step {
     pub name: String,
-    /// How many nodes have to change for it: pairs with one of these are not judged, so nobody else may change.
+    /// The number of nodes that have to change for it: pairs with one of these are not judged, so
+    /// nobody else may change.
     pub needed: usize,
     /// Nodes that the demo itself breaks or takes something from.
     pub touched: BTreeSet<String>,

@@ -17,7 +17,7 @@ pub(super) struct File {
     pub epoch: u64,
     pub shares: BTreeMap<String, Share>,
     pub releasing: Vec<Releasing>,
-    /// Whether it is not known what workers run: all of them are told their list anew.
+    /// True if it is not known what workers run: all of them are told their list anew.
     pub barrier: bool,
 }
 
@@ -97,7 +97,7 @@ impl File {
         share.into_iter().flat_map(|share| share.jobs.iter().map(String::as_str)).collect()
     }
 
-    /// Whether every share has as many streams as any other, or one more or less.
+    /// Reports whether every share has as many streams as any other, or one more or less.
     pub fn is_even(&self) -> bool {
         let sizes = self.sizes();
         let (least, most) = (sizes.values().min(), sizes.values().max());
@@ -199,7 +199,7 @@ pub(super) fn fewest_moves(before: &File, after: &File) -> usize {
     sizes.iter().enumerate().map(|(place, size)| size.saturating_sub(part(place))).sum()
 }
 
-/// How many streams have left a worker that both files have for another one.
+/// The number of streams that have left a worker that both files have for another one.
 pub(super) fn moves(before: &File, after: &File) -> usize {
     let owners = after.owners();
     let moved = |(stream, worker): &(&str, &str)| {

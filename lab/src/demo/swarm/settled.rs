@@ -53,7 +53,7 @@ pub(super) fn restarted<'a>(before: &'a Workers, after: &Workers) -> Vec<&'a str
 /// Two moments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// When that was done which has to be recovered from: what ran until then may be dead.
+    /// The time of the change that has to be recovered from: what ran until then may be dead.
     pub acted: Millis,
     pub now: Millis,
 }

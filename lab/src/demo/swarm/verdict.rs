@@ -125,7 +125,7 @@ fn listed(good: &str, bad: &[String]) -> String {
     format!("{} wrong: {}", bad.len(), first.join("; "))
 }
 
-/// When the operator has refreshed which pod.
+/// The pods that the operator refreshed, with the times.
 type Refreshes = Vec<(Timestamp, String)>;
 
 /// The pods that the operator has evicted, and those that it has written to.
