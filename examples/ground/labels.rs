@@ -10,7 +10,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::{WatchStreamExt, metadata_watcher, watcher},
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher},
 };
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -32,9 +33,10 @@ pub struct Labels {
 impl Labels {
     pub fn follow(client: &Client, key: &'static str) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
-        let (told, nodes) = (Arc::clone(&seen), Api::<Node>::all(client.clone()));
+        let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
+        let told = Arc::clone(&seen);
         let task = tokio::spawn(async move {
-            let events = metadata_watcher(nodes, watcher::Config::default());
+            let events = watcher(nodes, watcher::Config::default());
             let mut events = events.default_backoff().applied_objects().boxed();
             while let Some(event) = events.next().await {
                 let Ok(node) = event else { continue };
