@@ -10,8 +10,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-# Static, so that the image needs no C library. With --target the flag is for the binary alone: build
-# scripts and procedural macros cannot be linked statically. It aborts on a panic and needs no tables for unwinding.
+# Static, so that the image needs no C library. With --target the flag is for the binaries alone: build
+# scripts and procedural macros cannot be linked statically. They abort on a panic and need no tables for unwinding.
 ENV RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
@@ -21,12 +21,13 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
       *) echo "no image for architecture ${TARGETARCH}" >&2; exit 1 ;; \
     esac \
     && cargo build --locked --release --package traffic-operator --target "$triple" \
+    && cargo build --locked --profile agent --package traffic-operator-agent --target "$triple" \
     && mkdir -p /out/etc && mkdir -m 1777 /out/tmp \
-    && cp "target/$triple/release/traffic-operator" /out/ \
+    && cp "target/$triple/release/traffic-operator" "target/$triple/agent/traffic-operator-agent" /out/ \
     && printf '%s\n' 'root:x:0:0:root:/:/sbin/nologin' 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' > /out/etc/passwd \
     && printf '%s\n' 'root:x:0:' 'nonroot:x:65532:' > /out/etc/group
 
-# One file that runs: no shell, no package manager, no certificate authorities.
+# Two programs, the operator and what it runs in pods: no shell, no package manager, no certificate authorities.
 FROM scratch
 COPY --from=build /out/ /
 # By number: that is how Kubernetes checks runAsNonRoot.

@@ -20,6 +20,8 @@ PREFIX ?= $(HOME)/.local
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
 STATIC := RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no"
 BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
+# What runs in the pods, which has a profile of its own: the smallest.
+AGENT := target/image/$(IMAGE_TARGET)/agent/traffic-operator-agent
 ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
 
@@ -50,6 +52,10 @@ demo-reflectors: image ## Replace route reflectors under real BGP; PASS or FAIL.
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test
 
+.PHONY: quick
+quick: ## Format, and run the unit tests of what changed since the last commit (SINCE=main); no cluster.
+	hack/quick
+
 .PHONY: check
 check: fmt-check lint docs deny test ## Everything that must hold before a commit lands.
 
@@ -73,6 +79,7 @@ bench: image ## Measure kinds, admission, assignment, reflectors: memory, proces
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY)
 	cargo run --example prober_bench -- $(BINARY)
 	cargo run --example flood_bench -- $(BINARY)
+	cargo run --package traffic-operator-agent --example agent_bench -- $(AGENT)
 	cargo run --example reflecting_bench -- $(BINARY)
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench
@@ -133,7 +140,8 @@ manifests: generate ## The same as generate.
 .PHONY: image
 image: protoc ## Build the image as an OCI archive, without Docker.
 	$(STATIC) cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
-	$(LAB) image --binary $(BINARY) --ref $(IMG) --out $(ARCHIVE)
+	$(STATIC) cargo build --profile agent --package traffic-operator-agent --target $(IMAGE_TARGET) --target-dir target/image
+	$(LAB) image --binary $(BINARY) --agent $(AGENT) --ref $(IMG) --out $(ARCHIVE)
 
 .PHONY: docker-build
 docker-build: ## Build the image with Docker.

@@ -35,8 +35,6 @@
 //! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before
 //!   them.
 //! - [`cli`]: the command line; its doc comments are the help text.
-pub mod acknowledgement;
-pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod controller;
@@ -46,7 +44,6 @@ pub mod metrics;
 pub mod network_prober;
 pub mod nodes;
 mod partial_resource;
-pub mod placement;
 pub mod pods;
 pub mod prometheus;
 pub mod route_reflector;
@@ -57,5 +54,8 @@ pub mod swarm;
 pub mod traffic_watch;
 pub mod webhook;
 
-/// How this operator names itself to the API server and to Prometheus.
-pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));
+pub use traffic_operator_agent as agent;
+pub use traffic_operator_core::{acknowledgement, placement};
+
+/// How this operator names itself to the API server and to Prometheus, and its agents to the operator.
+pub use traffic_operator_agent::USER_AGENT;

@@ -14,6 +14,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
+use traffic_operator_agent::process;
 
 mod names;
 pub use names::NAMES;
@@ -414,7 +415,6 @@ impl Inner {
 }
 
 mod page;
-pub(crate) mod process;
 
 pub use page::CHUNK;
 use page::Chunks;

@@ -146,12 +146,15 @@ enum Command {
         #[arg(long)]
         allow_empty: bool,
     },
-    /// Put a static binary of the operator into an OCI image archive, and beside it into one under the name of the
-    /// original prober's agent, which runs as the agent.
+    /// Put the static binaries of the operator and of its agent into an OCI image archive, and beside it into one under
+    /// the name of the original prober's agent, which runs as the agent.
     Image {
-        /// The binary.
+        /// The binary of the operator.
         #[arg(long)]
         binary: PathBuf,
+        /// The binary of the agent.
+        #[arg(long)]
+        agent: PathBuf,
         /// The image's full name.
         #[arg(long = "ref", default_value = image::PRODUCT_REFERENCE)]
         reference: String,
@@ -211,12 +214,12 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Guard { id } => cluster::run_guard(&id)?,
         Command::BgpGuard { id } => bgp::run_guard(&id)?,
         Command::Tools { print } => ensure_tools(print)?,
-        Command::Image { binary, reference, out } => {
-            let agent = image::original_agent_archive(&out);
+        Command::Image { binary, agent, reference, out } => {
+            let original = image::original_agent_archive(&out);
             // The second one only travels from this disk to this disk.
             for archive in [
-                image::product(&binary, &reference).write(&out, Compression::Gzip)?,
-                image::original_agent(&binary).write(&agent, Compression::None)?,
+                image::product(&binary, &agent, &reference).write(&out, Compression::Gzip)?,
+                image::original_agent(&binary, &agent).write(&original, Compression::None)?,
             ] {
                 println!(
                     "{} {} {:.1} MB {}",

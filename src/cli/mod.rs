@@ -3,6 +3,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use traffic_operator_agent::cli::AgentArgs;
 
 mod agent;
 mod backtest;
@@ -42,7 +43,7 @@ enum Command {
     /// Run the operator.
     Run(Box<RunArgs>),
     /// Run one of the processes for pods.
-    Agent(agent::AgentArgs),
+    Agent(AgentArgs),
     /// Check everything that the operator needs, and print how to fix what is missing.
     Doctor(doctor::DoctorArgs),
     /// Explain the current state of a node, pod, prober, stream or worker.

@@ -2,12 +2,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-
-/// Parses a duration greater than zero.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration.is_zero() { Err("must be more than zero".into()) } else { Ok(duration) }
-}
+pub(super) use traffic_operator_agent::cli::values::duration;
 
 /// Parses the lifetime of a certificate: a minute is long enough for every replica to read the next
 /// one.

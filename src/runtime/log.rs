@@ -1,16 +1,7 @@
 //! Log lines.
 use anyhow::Context;
-use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
-
-/// How log lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
+pub use traffic_operator_agent::log::LogFormat;
 
 /// Starts logging to standard error.
 ///

@@ -18,11 +18,12 @@ use tokio::net::TcpListener;
 
 pub mod budget;
 pub mod connections;
-pub mod places;
 #[cfg(test)]
 mod tests;
 
 use connections::{Lasts, Limited};
+pub use traffic_operator_core::places;
+
 use places::Places;
 
 /// The largest head of a request, in bytes: a token of a pod is about 1 kB. The libraries' own limit is

@@ -211,11 +211,23 @@ impl Agent {
     }
 }
 
+/// The agent's own program if `AGENT` names it, else the operator's command `agent`: the same to whoever runs it.
+pub fn program() -> Command {
+    match std::env::var_os("AGENT") {
+        Some(program) => Command::new(program),
+        None => {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_traffic-operator"));
+            command.arg("agent");
+            command
+        }
+    }
+}
+
 /// An agent that is not started yet.
 pub fn command(port: u16, metrics_port: u16) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_traffic-operator"));
+    let mut command = program();
     command
-        .args(["agent", "probe"])
+        .arg("probe")
         .env_clear()
         .env("HTTP_PORT", port.to_string())
         .env("HTTP_PROMETHEUS_PORT", metrics_port.to_string())

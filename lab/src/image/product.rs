@@ -1,4 +1,4 @@
-//! The product's own image: its binary on nothing.
+//! The product's own image: its two binaries on nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,18 @@ use crate::workspace;
 pub const PRODUCT_REFERENCE: &str =
     concat!("registry.invalid/traffic-operator:", env!("CARGO_PKG_VERSION"));
 
-/// Describes the product's image around a static binary.
+/// Describes the product's image around the static binaries of the operator and of its agent.
 ///
-/// No shell and no certificates: the API server's authority is mounted into every pod, and the binary brings the
+/// No shell and no certificates: the API server's authority is mounted into every pod, and the operator brings the
 /// public ones. The user is the customary non-root one of such images.
 #[must_use]
-pub fn product(binary: &Path, reference: &str) -> Image {
+pub fn product(binary: &Path, agent: &Path, reference: &str) -> Image {
     Image {
         reference: reference.to_owned(),
         entries: vec![
             Entry::program("/traffic-operator", binary),
+            // `traffic-operator agent` becomes this one.
+            Entry::program("/traffic-operator-agent", agent),
             Entry::directory("/etc"),
             Entry::text(
                 "/etc/passwd",
@@ -39,13 +41,13 @@ pub const ORIGINAL_AGENT_REFERENCE: &str = "docker.io/bigmikes/kube-net-prober:t
 /// The same name as that sample writes it.
 pub(crate) const ORIGINAL_AGENT_SAMPLE_NAME: &str = "bigmikes/kube-net-prober:test-version-v8";
 
-/// Describes an image under the name of the original agent's: the product's binary, started as its agent.
+/// Describes an image under the name of the original agent's: the product's binaries, started as its agent.
 ///
 /// The original cannot be pulled here; under its name the original's sample runs as it was published. As there, all it
 /// is told comes by environment variables.
 #[must_use]
-pub fn original_agent(binary: &Path) -> Image {
-    let mut image = product(binary, ORIGINAL_AGENT_REFERENCE);
+pub fn original_agent(binary: &Path, agent: &Path) -> Image {
+    let mut image = product(binary, agent, ORIGINAL_AGENT_REFERENCE);
     image.entrypoint.extend(["agent", "probe"].map(str::to_owned));
     image
 }

@@ -11,10 +11,9 @@ mod defaults;
 mod options;
 mod status;
 
-pub use options::{
-    Delivery, FailurePolicy, Injection, Mode, Monitoring, Neighbours, Protocol, Resources,
-};
+pub use options::{Delivery, FailurePolicy, Injection, Mode, Monitoring, Neighbours, Resources};
 pub use status::{NetworkProberStatus, NotInjected, Paused};
+pub use traffic_operator_core::pinglist::Protocol;
 
 /// The name of the one configuration. The operator may neither create nor delete it, and touch no
 /// other.

@@ -20,37 +20,6 @@ pub enum Mode {
     DaemonSet,
 }
 
-/// The protocol of a probe.
-#[derive(
-    Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
-)]
-pub enum Protocol {
-    /// A request on a new connection, up to the headers of the response.
-    #[serde(rename = "HTTP")]
-    Http,
-    /// A connection.
-    #[serde(rename = "TCP")]
-    Tcp,
-    /// A packet and its echo.
-    #[serde(rename = "UDP")]
-    Udp,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
-
-    /// The value of the label `protocol`.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
-}
-
 /// How agents receive their list of peers.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Delivery {

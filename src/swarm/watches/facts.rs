@@ -156,7 +156,12 @@ fn signs(spec: &PodSpec) -> bool {
     let ours = |container: &Container| {
         let words: Vec<&str> =
             container.command.iter().chain(&container.args).map(AsRef::as_ref).collect();
-        words.windows(2).any(|pair| matches!(pair, ["agent", "worker" | "reload"]))
+        words.windows(2).any(|pair| match pair {
+            [program, "worker" | "reload"] => {
+                *program == "agent" || program.ends_with("traffic-operator-agent")
+            }
+            _ => false,
+        })
     };
     let knows = |container: &Container| {
         let mut uid = container.env.iter().filter(|variable| &*variable.name == "POD_UID");

@@ -109,6 +109,8 @@ fn s12_workers_of_ours_that_know_their_uid_sign() {
         (json!(["/traffic-operator"]), json!(["agent", "worker", "--", "run", "{}"])),
         (json!(["/traffic-operator", "agent"]), json!(["worker"])),
         (json!(["/traffic-operator", "agent", "worker"]), json!(null)),
+        (json!(["/traffic-operator-agent"]), json!(["worker"])),
+        (json!(["traffic-operator-agent", "reload"]), json!(["--url", "http://localhost/"])),
     ] {
         let command = || if command.is_null() { json!([]) } else { command.clone() };
         let args = || if args.is_null() { json!([]) } else { args.clone() };

@@ -15,7 +15,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::stage::{Directory, Page, Program, eventually, free_port, get};
+use crate::stage::{Directory, Page, Program, eventually, free_port, get, program};
 
 /// What a worker says of itself.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub struct Said {
 
 /// A command that is not started yet.
 pub fn command(subcommand: &str, port: u16, directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_traffic-operator"));
+    let mut command = program();
     command
-        .args(["agent", subcommand])
+        .arg(subcommand)
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .env("HTTP_PORT", port.to_string())

@@ -1,0 +1,169 @@
+//! The agent that probes: it runs beside an application in its pod, or by itself, and needs no API
+//! server.
+//!
+//! Read in this order:
+//!
+//! - [`pinglist`]: whom to probe, as the operator serves it; [`members`]: the same from a file.
+//! - [`budget`]: how many peers a list has at most.
+//! - [`source`]: how lists come here. They are all that the outside decides.
+//! - [`target`]: what a list means: addresses, protocols, labels, and which series are stale.
+//! - [`schedule`]: when each target is due.
+//! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
+//! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the packets.
+//!
+//! - [`client`]: how it asks others; [`cli`]: its flags, with the help text.
+//!
+//! Beside it stand [`worker`], which runs the streams of a Swarm, and [`reload`], which does that for an
+//! application that cannot say what it runs.
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use nix::ifaddrs::getifaddrs;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    task::JoinSet,
+};
+
+use self::{
+    members::Identity,
+    metrics::Metrics,
+    prober::Prober,
+    source::pull::{self, Pull},
+};
+
+pub mod cli;
+mod client;
+mod clock;
+mod descriptors;
+pub mod echo;
+pub mod file;
+mod incoming;
+pub mod log;
+pub mod members;
+pub mod metrics;
+pub mod probe;
+pub mod prober;
+pub mod process;
+pub mod reload;
+pub mod schedule;
+pub mod server;
+pub mod source;
+pub mod target;
+pub mod worker;
+
+pub use traffic_operator_core::{budget, pinglist};
+
+/// How it names itself to the operator and to those it probes.
+pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));
+
+/// Everything an agent is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who it is; without addresses those of the host's interfaces are taken.
+    pub who: Identity,
+    /// Where `/metrics` is served.
+    pub metrics_port: u16,
+    /// Where lists come from.
+    pub source: Source,
+    /// How long a list is good that nobody confirms.
+    pub ttl: Duration,
+}
+
+/// Where lists come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file, as the original.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The `NetworkProber`, if known.
+        prober: String,
+    },
+    /// The operator.
+    Pull(Pull),
+}
+
+/// Runs an agent until it is told to stop.
+///
+/// # Errors
+/// When a port is taken, or any of its tasks ends.
+pub async fn run(mut config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let port = config.who.port;
+    if port == config.metrics_port {
+        bail!("HTTP_PORT and HTTP_PROMETHEUS_PORT are both {port}: they must differ");
+    }
+    if config.who.ips.is_empty() {
+        config.who.ips = local_addresses();
+    }
+    let descriptors = descriptors::raise();
+    let metrics = Metrics::new();
+    let tcp = server::listen(port).await.with_context(|| taken("HTTP_PORT", port, "TCP"))?;
+    let udp = server::echo::listen(port).await.with_context(|| taken("HTTP_PORT", port, "UDP"))?;
+    let scrapes = server::listen(config.metrics_port)
+        .await
+        .with_context(|| taken("HTTP_PROMETHEUS_PORT", config.metrics_port, "TCP"))?;
+    tracing::info!(
+        ping = %tcp.local_addr()?, metrics = %scrapes.local_addr()?,
+        addresses = ?config.who.ips, "agent"
+    );
+
+    // One is enough: a list that nobody took yet makes the next one wait.
+    let (lists, taken) = mpsc::channel(1);
+    let mut tasks = JoinSet::new();
+    let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
+        tasks.spawn(async move { (name, task.await) });
+    };
+    let pings = server::PINGS.within(descriptors);
+    part("ping server", Box::pin(server::serve(tcp, server::Ping(metrics.clone()), pings)));
+    part("UDP echo", Box::pin(server::echo::serve(udp, metrics.clone())));
+    let serving = server::serve(scrapes, server::Scrape(metrics.clone()), server::SCRAPES);
+    part("metrics server", Box::pin(serving));
+    let prober = Prober::new(config.who.clone(), metrics, config.ttl);
+    part("prober", Box::pin(prober.run(taken)));
+    match config.source {
+        Source::File { path, prober } => {
+            let watching = source::file::watch(path, config.who, prober, lists);
+            part("configuration file", Box::pin(watching));
+        }
+        Source::Pull(pull) => part("pinglist", Box::pin(pull::watch(pull, lists))),
+    }
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        ended = tasks.join_next() => match ended {
+            Some(Ok((name, Ok(())))) => bail!("{name} ended"),
+            Some(Ok((name, Err(error)))) => return Err(error).context(name),
+            Some(Err(error)) => return Err(error).context("a task died"),
+            None => bail!("there is nothing to do"),
+        },
+    }
+    // Nothing is kept that would have to be written: what is under way is dropped.
+    tracing::info!("told to stop");
+    tasks.abort_all();
+    Ok(())
+}
+
+fn taken(variable: &str, port: u16, protocol: &str) -> String {
+    format!("{variable}: cannot listen on {protocol} port {port}")
+}
+
+/// The addresses of every interface. When the system does not say, nothing is our own, and every family is
+/// tried.
+fn local_addresses() -> Vec<IpAddr> {
+    let addresses = match getifaddrs() {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            tracing::warn!(%error, "the addresses of this host are not known");
+            return Vec::new();
+        }
+    };
+    let ip = |storage: nix::sys::socket::SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|v6| v6.ip().into()))
+    };
+    addresses.filter_map(|interface| interface.address.and_then(ip)).collect()
+}

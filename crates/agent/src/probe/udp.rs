@@ -1,0 +1,107 @@
+//! One packet there and back: what TCP hides by sending again is seen here.
+use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::{
+    net::UdpSocket,
+    time::{Instant, sleep},
+};
+
+use super::{Answer, Reason, Unanswered};
+use crate::echo::{self, Packet, Replies, Reply};
+
+/// A socket that reports errors without end is not read faster than this between probes: ICMP errors
+/// belong to packets, of which there is one per probe.
+const ERRORS: Duration = Duration::from_millis(10);
+
+/// The probes of one target. The socket stays the same, so that an answer that comes after its
+/// probe was given up is still seen; it is connected, so that ICMP errors are reported on it.
+#[derive(Debug)]
+pub struct Udp {
+    address: SocketAddr,
+    socket: Option<UdpSocket>,
+    replies: Replies,
+    /// Duplicates and reordered.
+    strays: Option<(Counter, Counter)>,
+}
+
+impl Udp {
+    pub(super) fn new(address: SocketAddr, strays: Option<(Counter, Counter)>) -> Self {
+        Self { address, socket: None, replies: Replies::new(echo::nonce()), strays }
+    }
+
+    pub(super) async fn echo(&mut self) -> Result<Answer, Unanswered> {
+        let answer = self.exchange().await;
+        let answer = answer.map_err(|error| Unanswered::of(&error, self.address));
+        let anew = |why| {
+            matches!(
+                why,
+                Unanswered::Local | Unanswered::Failed(Reason::Unreachable | Reason::Other)
+            )
+        };
+        if answer.is_err_and(anew) {
+            // The way or our own address may have changed: the next probe chooses anew.
+            self.socket = None;
+        }
+        answer.map(|rtt| Answer { rtt, smoothed: None })
+    }
+
+    async fn exchange(&mut self) -> io::Result<Duration> {
+        if self.socket.is_none() {
+            self.socket = Some(connect(self.address).await?);
+        }
+        let Some(socket) = &self.socket else { return Err(io::ErrorKind::NotConnected.into()) };
+        let packet = self.replies.send();
+        let bytes = packet.encode();
+        let mut started = Instant::now();
+        if socket.send(&bytes).await.is_err() {
+            // What is reported here may be about the packet before; reported, it is gone.
+            started = Instant::now();
+            socket.send(&bytes).await?;
+        }
+        let mut buffer = [0; echo::LENGTH + 1];
+        loop {
+            let length = socket.recv(&mut buffer).await?;
+            let at = started.elapsed();
+            let Some(reply) = Packet::decode(&buffer[..length]) else { continue };
+            let sort = self.replies.receive(&reply);
+            count(sort, self.strays.as_ref());
+            if reply.sequence == packet.sequence && sort == Reply::First {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// Reads what comes between probes, and errors too, which the next probe would take for its own.
+    pub(super) async fn idle(&mut self) -> Infallible {
+        let Some(socket) = &self.socket else { return std::future::pending().await };
+        let mut buffer = [0; echo::LENGTH + 1];
+        loop {
+            match socket.recv(&mut buffer).await {
+                Ok(length) => {
+                    if let Some(reply) = Packet::decode(&buffer[..length]) {
+                        count(self.replies.receive(&reply), self.strays.as_ref());
+                    }
+                }
+                Err(_) => sleep(ERRORS).await,
+            }
+        }
+    }
+}
+
+fn count(sort: Reply, strays: Option<&(Counter, Counter)>) {
+    if let Some((duplicates, reordered)) = strays {
+        match sort {
+            Reply::Duplicate => drop(duplicates.inc()),
+            Reply::Reordered => drop(reordered.inc()),
+            Reply::First | Reply::Foreign => {}
+        }
+    }
+}
+
+async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(address).await?;
+    Ok(socket)
+}

@@ -1,0 +1,106 @@
+//! How an application is reloaded, and when that is done.
+use std::{fmt, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use futures::future::BoxFuture;
+use http::Uri;
+use nix::sys::signal::{Signal, kill};
+use tokio::time::sleep;
+
+use super::processes::{self, Process};
+use crate::client::Client;
+
+/// How an application is reloaded.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// By a POST; a status of 2xx says that it runs by the file.
+    Url {
+        /// Where to.
+        url: Uri,
+        /// How long the answer may take.
+        timeout: Duration,
+    },
+    /// By a signal, which nobody answers.
+    Signal {
+        /// Which.
+        signal: Signal,
+        /// The processes of that name.
+        process: String,
+        /// How long the application needs to follow it.
+        settle: Duration,
+    },
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url { url, .. } => write!(to, "POST {url}"),
+            Self::Signal { signal, process, .. } => write!(to, "{signal} to {process}"),
+        }
+    }
+}
+
+/// The application beside us.
+pub(super) enum Application {
+    Url { client: Client, url: Uri, timeout: Duration },
+    Signal { signal: Signal, process: String, settle: Duration },
+}
+
+impl Application {
+    pub(super) fn new(how: How) -> anyhow::Result<Self> {
+        Ok(match how {
+            How::Url { url, timeout } => Self::Url { client: Client::plain()?, url, timeout },
+            How::Signal { signal, process, settle } => Self::Signal { signal, process, settle },
+        })
+    }
+
+    /// Lets the application read the file again; ends when it has followed it.
+    pub(super) fn reload(&self) -> BoxFuture<'static, anyhow::Result<()>> {
+        match self {
+            Self::Url { client, url, timeout } => {
+                let (client, url, timeout) = (client.clone(), url.clone(), *timeout);
+                Box::pin(async move { client.post(&url, None, Vec::new(), timeout).await })
+            }
+            Self::Signal { signal, process, settle } => {
+                Box::pin(tell(*signal, process.clone(), *settle))
+            }
+        }
+    }
+}
+
+async fn tell(signal: Signal, name: String, settle: Duration) -> anyhow::Result<()> {
+    let told = {
+        let name = name.clone();
+        blocking(move || {
+            let found = processes::named(&name);
+            ensure!(!found.is_empty(), "no process {name} (shareProcessNamespace?)");
+            for Process { id, .. } in &found {
+                kill(*id, signal).with_context(|| {
+                    format!(
+                        "{signal} to {name}, process {id} (the same runAsUser, or KILL, is needed)"
+                    )
+                })?;
+            }
+            Ok(found)
+        })
+        .await?
+    };
+    let ids: Vec<_> = told.iter().map(|process| process.id.as_raw()).collect();
+    tracing::info!(
+        %signal, process = name, ?ids, ?settle,
+        "signalled; nobody answers a signal: taken as followed after that time"
+    );
+    sleep(settle).await;
+    // One that was not ready for the signal is ended by it.
+    blocking(move || match told.iter().find(|process| !processes::is_there(process)) {
+        Some(gone) => bail!("{name}, process {}, ended", gone.id),
+        None => Ok(()),
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await.context("reading /proc")?
+}

@@ -1,0 +1,163 @@
+//! When a probe is due: a pure function of who probes whom and of the number of the slot.
+//!
+//! Slots come at a fixed rate, whatever the probes take: a schedule that waits *after* each probe
+//! asks less often exactly when the network is slow (coordinated omission). Each target has a
+//! phase of its own, so that neither one agent's probes nor those of all agents at one target leave
+//! together; and each slot is a little late by its own jitter, so that nothing which
+//! happens periodically is met always or never. Both are hashes: a restarted agent goes on where it was.
+use std::time::Duration;
+
+use traffic_operator_core::placement::hash;
+
+/// The part of a period by which slots are jittered: a tenth leaves 9/10 between two slots at least,
+/// and is enough to walk over events of any period in some ten slots.
+const JITTER: u32 = 10;
+
+/// The slots of one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    seed: u64,
+    period: Duration,
+}
+
+/// What is to be done about a slot whose time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Probe.
+    Now,
+    /// Skip: this process was not there in time, and would measure itself.
+    Starved,
+}
+
+impl Schedule {
+    /// The slots of what `identity` names (who probes whom, by which protocol), one per `period`. A
+    /// period of zero counts as a nanosecond.
+    #[must_use]
+    pub fn new(identity: &str, period: Duration) -> Self {
+        Self { seed: hash::of(identity), period: period.max(Duration::from_nanos(1)) }
+    }
+
+    /// When slot `number` is due, since the epoch that slots are counted from.
+    #[must_use]
+    pub fn due(&self, number: u64) -> Duration {
+        let whole = nanoseconds(self.period).saturating_mul(u128::from(number));
+        let phase = fraction(self.seed, self.period);
+        let jitter = fraction(hash::combine(self.seed, number), self.period / JITTER);
+        duration(whole).saturating_add(phase).saturating_add(jitter)
+    }
+
+    /// The first slot that is due at `now` or later.
+    #[must_use]
+    pub fn next(&self, now: Duration) -> u64 {
+        // Phase and jitter are less than two periods together: that many slots before are enough.
+        let near = nanoseconds(now) / nanoseconds(self.period);
+        let mut number = u64::try_from(near).unwrap_or(u64::MAX).saturating_sub(2);
+        while self.due(number) < now && number < u64::MAX {
+            number += 1;
+        }
+        number
+    }
+
+    /// The longest that a probe may take so that it is over before the next slot: what a period has
+    /// without its jitter.
+    #[must_use]
+    pub fn longest_probe(&self) -> Duration {
+        self.period.saturating_sub(self.period / JITTER)
+    }
+
+    /// Whether a probe that could start `late` only is still worth it. An agent that was not run for as long as
+    /// its own timeout cannot tell a lost packet from its own absence; and half a period late it would
+    /// be nearer to the next slot than to its own.
+    #[must_use]
+    pub fn start(&self, late: Duration, timeout: Duration) -> Start {
+        if late > self.longest_delay(timeout) { Start::Starved } else { Start::Now }
+    }
+
+    /// The longest that this process may be away without spoiling what it measures.
+    #[must_use]
+    pub fn longest_delay(&self, timeout: Duration) -> Duration {
+        timeout.min(self.period / 2)
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u128 {
+    duration.as_nanos()
+}
+
+fn duration(nanoseconds: u128) -> Duration {
+    u64::try_from(nanoseconds).map_or(Duration::MAX, Duration::from_nanos)
+}
+
+/// A part of `of` in [0, 1), by a hash.
+fn fraction(hash: u64, of: Duration) -> Duration {
+    duration((u128::from(hash) * of.as_nanos()) >> u64::BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_late_start_is_bounded_by_timeout_and_half_the_period() {
+        let ms = Duration::from_millis;
+        for (period, timeout, late, expected) in [
+            (10_000, 1_000, 999, Start::Now),
+            (10_000, 1_000, 1_001, Start::Starved),
+            (1_000, 900, 500, Start::Now),
+            (1_000, 900, 501, Start::Starved),
+            (100, 90, 0, Start::Now),
+            (100, 90, 51, Start::Starved),
+        ] {
+            let schedule = Schedule::new("x", ms(period));
+            assert_eq!(schedule.start(ms(late), ms(timeout)), expected, "{period} {late}");
+        }
+    }
+
+    #[test]
+    fn phases_of_many_targets_are_spread_over_the_period() {
+        let mut tenths = [0; 10];
+        for i in 0..1000 {
+            let first = Schedule::new(&format!("a>b-{i}/http"), SECOND).due(0);
+            tenths[usize::try_from(first.as_millis() % 1000 / 100).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| *count > 50), "{tenths:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn slots_are_at_a_fixed_rate_and_never_closer_than_the_longest_probe(
+            identity: String, nanos in 1u64..100_000_000_000, number in 0u64..1_000_000,
+        ) {
+            let period = Duration::from_nanos(nanos);
+            let schedule = Schedule::new(&identity, period);
+            let (one, two) = (schedule.due(number), schedule.due(number + 1));
+            prop_assert!(two > one);
+            prop_assert!(two + Duration::from_nanos(1) >= one + schedule.longest_probe());
+            let start = schedule.due(0).as_nanos();
+            let ideal = start + u128::from(nanos) * u128::from(number);
+            // However many slots there were: off the ideal by jitter only, never by a drift.
+            prop_assert!(one.as_nanos().abs_diff(ideal) <= u128::from(nanos / 10) + 1);
+        }
+
+        #[test]
+        fn the_next_slot_is_the_first_that_is_not_past(
+            identity: String, nanos in 1u64..100_000_000_000, now in 0u64..10_000_000_000_000,
+        ) {
+            let now = Duration::from_nanos(now);
+            let schedule = Schedule::new(&identity, Duration::from_nanos(nanos));
+            let next = schedule.next(now);
+            prop_assert!(schedule.due(next) >= now);
+            prop_assert!(next == 0 || schedule.due(next - 1) < now);
+        }
+
+        #[test]
+        fn the_same_identity_has_the_same_slots(identity: String, number: u64) {
+            let (a, b) = (Schedule::new(&identity, SECOND), Schedule::new(&identity, SECOND));
+            prop_assert_eq!(a.due(number), b.due(number));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What an agent answers: pings, echoes, and its metrics.
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    task::Poll,
+    time::Duration,
+};
+
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use traffic_operator_core::places::{Place, Places};
+
+use crate::metrics::Metrics;
+
+pub mod echo;
+pub(super) mod exposition;
+mod rates;
+
+/// What clients of a port may take. Above that the newest connection wins: it takes the place of the
+/// oldest of its own source, or else of the oldest of all. Requests here are short, so that the oldest is
+/// one that does nothing, and whoever holds connections silences nobody, himself included.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Those of one address.
+    pub of_one_source: usize,
+    /// How long the headers of a request may take, the wait for the next request among it.
+    pub headers: Duration,
+}
+
+/// The ping port. Two protocols of 250 agents at the same moment: far more than probe one pod, for
+/// their phases are spread over the period. An idle connection costs some 10 kB.
+///
+/// Agents of one node may have one address, where they are behind NAT: 110 pods, what a kubelet
+/// allows by default, with one HTTP and one TCP probe each are 220, all at the same moment.
+///
+/// A packet that is lost three times in a row is there again after 1.4 s; a prober that takes longer has given up
+/// by default.
+pub const PINGS: Limits =
+    Limits { connections: 512, of_one_source: 256, headers: Duration::from_secs(2) };
+
+/// The metrics port has places of its own: a handful of replicas of Prometheus, and somebody who
+/// looks. A page has some 400 kB, so that slow readers of all of them hold 6 MB. One address is one
+/// Prometheus, with the scrape before not closed yet, and what else is behind the same NAT.
+pub const SCRAPES: Limits =
+    Limits { connections: 16, of_one_source: 4, headers: Duration::from_secs(2) };
+
+/// Connections that the kernel keeps for us while we are not run: as many as a ping port with more
+/// probers than any has within a second, and more than the 128 of the standard library, of which one
+/// stranger can take all. The kernel's own limit (`net.core.somaxconn`) is 4096.
+const BACKLOG: u32 = 1024;
+
+/// How long a connection may last in all: whoever reads an answer a byte at a time is cut off.
+const LIFETIME: Duration = Duration::from_mins(1);
+
+/// The headers of a request: those of a scrape by way of a mesh are some kilobytes.
+const HEADERS: usize = 16 << 10;
+
+/// How long to wait when no connection can be accepted (no file descriptor left).
+const FULL: Duration = Duration::from_millis(100);
+
+impl Limits {
+    /// The same with at most half of the descriptors that this process may have: the other half is
+    /// for its own probes.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Self {
+        let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
+        Self {
+            connections: self.connections.min(half),
+            of_one_source: self.of_one_source.min(half),
+            ..self
+        }
+    }
+}
+
+/// What answers on a port.
+pub trait Site: Clone + Send + 'static {
+    /// Somebody connected.
+    fn heard(&self, _from: IpAddr) {}
+
+    /// The answer to a request, whose body nobody reads.
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
+}
+
+/// What the ping port of a prober serves: `/ping` and `/healthz`.
+#[derive(Clone)]
+pub struct Ping(pub Metrics);
+
+/// What its metrics port serves: `/metrics` and `/healthz`.
+#[derive(Clone)]
+pub struct Scrape(pub Metrics);
+
+/// Every address of this host: IPv6 and, through the same socket, IPv4; without IPv6, IPv4.
+#[must_use]
+pub fn wildcards(port: u16) -> [SocketAddr; 2] {
+    [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
+        .map(|ip| SocketAddr::new(ip, port))
+}
+
+/// Whether a failed bind says that this host has no IPv6 (then IPv4 alone is right), and not that the
+/// port is taken.
+#[must_use]
+pub fn no_ipv6(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::AddrNotAvailable)
+        || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
+}
+
+/// Listens on every address.
+///
+/// # Errors
+/// When the port is taken or may not be used.
+#[expect(clippy::unused_async, reason = "sockets are registered with the runtime")]
+pub async fn listen(port: u16) -> io::Result<TcpListener> {
+    let [v6, v4] = wildcards(port);
+    match bind(v6) {
+        Err(error) if no_ipv6(&error) => bind(v4),
+        bound => bound,
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+    // Connections of before a restart may linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves until it is dropped.
+///
+/// # Errors
+/// When the task of a connection died.
+pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits) -> anyhow::Result<()> {
+    let places = Places::newest_wins(limits.connections, limits.of_one_source);
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, from) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => (stream, from.ip()),
+                // The connection was gone already, or nothing can be accepted now; neither ends us.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    tracing::debug!(%error, "accept");
+                    sleep(FULL).await;
+                    continue;
+                }
+            },
+            Some(ended) = connections.join_next() => {
+                ended?;
+                continue;
+            }
+        };
+        site.heard(from);
+        let Some(place) = places.take(from) else { continue };
+        connections.spawn(connection(stream, site.clone(), place, limits.headers));
+    }
+}
+
+async fn connection<S: Site>(stream: TcpStream, site: S, place: Place, headers: Duration) {
+    // The answer is one packet; waiting for more would be measured.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let service = service_fn(move |request| {
+        let answer = site.answer(&request);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(headers)
+        .max_buf_size(HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    let lost = poll_fn(|cx| if place.is_over(cx) { Poll::Ready(()) } else { Poll::Pending });
+    // What a client does to its own connection is its own affair.
+    tokio::select! {
+        served = timeout(LIFETIME, serving) => match served {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "connection"),
+            Err(_) => tracing::debug!("connection: too long"),
+        },
+        () = lost => tracing::debug!("connection: its place is taken"),
+    }
+}
+
+impl Site for Ping {
+    fn heard(&self, from: IpAddr) {
+        self.0.heard(from);
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            // Any method, as the original.
+            "/ping" => text(StatusCode::OK, "pong\n"),
+            path => other(path),
+        }
+    }
+}
+
+impl Site for Scrape {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            "/metrics" => read_only(request, || {
+                self.0.encode_with(|registry| exposition::page(registry, request.headers()))
+            }),
+            path => other(path),
+        }
+    }
+}
+
+/// What every port answers.
+pub(super) fn other(path: &str) -> Response<Full<Bytes>> {
+    match path {
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        _ => text(StatusCode::NOT_FOUND, "not found\n"),
+    }
+}
+
+/// The page, to those who want to read it.
+pub(super) fn read_only(
+    request: &Request<Incoming>,
+    page: impl FnOnce() -> Response<Full<Bytes>>,
+) -> Response<Full<Bytes>> {
+    match *request.method() {
+        Method::GET | Method::HEAD => page(),
+        _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"),
+    }
+}
+
+pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    response(status, "text/plain; charset=utf-8", text)
+}
+
+pub(super) fn response(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let value = header::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
+}

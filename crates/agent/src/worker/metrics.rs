@@ -1,0 +1,242 @@
+//! What a worker exports, and the sidecar that reloads one.
+use std::sync::Arc;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry::Registry,
+};
+
+use crate::process::Process;
+
+/// Every metric, as it is queried.
+pub const NAMES: &[&str] = &[
+    "swarm_worker_streams",
+    "swarm_worker_processes",
+    "swarm_worker_loaded_version",
+    "swarm_worker_file_version",
+    "swarm_worker_file_looks_total",
+    "swarm_worker_starts_total",
+    "swarm_worker_stops_total",
+    "swarm_worker_kills_total",
+    "swarm_worker_failures_total",
+    "swarm_worker_reports_total",
+    "swarm_worker_lost_intervals_total",
+    "swarm_worker_reloads_total",
+    "swarm_worker_build_info",
+];
+
+/// What a look at the file came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// A newer file.
+    Changed,
+    /// Nothing new.
+    Unchanged,
+    /// A file that is not newer than the one before, though it is another: not followed.
+    Stale,
+    /// No file, or a broken one.
+    Error,
+}
+
+/// How a stream's process failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It could not be started.
+    Start,
+    /// It ended and was not told to.
+    Exit,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Result {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+/// All metrics of one process; clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    registry: Registry,
+    looks: Family<Result, Counter>,
+    failures: Family<Reason, Counter>,
+    reports: Family<Result, Counter>,
+    reloads: Family<Result, Counter>,
+    file: Gauge,
+    loaded: Gauge,
+    streams: Gauge,
+    processes: Gauge,
+    starts: Counter,
+    stops: Counter,
+    kills: Counter,
+    lost: Counter,
+}
+
+/// Which of the two processes it is: each exports what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs streams.
+    Worker,
+    /// Reloads what runs them.
+    Reload,
+}
+
+impl Metrics {
+    /// All at zero: a counter that begins at one loses its first failure to `increase()`.
+    #[must_use]
+    pub fn new(role: Role) -> Self {
+        let mut inner = Inner::default();
+        inner.register(role);
+        for looked in [Looked::Changed, Looked::Unchanged, Looked::Stale, Looked::Error] {
+            drop(inner.looks.get_or_create(&Result { result: looked.label() }));
+        }
+        for result in ["success", "failure"] {
+            drop(inner.reports.get_or_create(&Result { result }));
+            drop(inner.reloads.get_or_create(&Result { result }));
+        }
+        for failure in [Failure::Start, Failure::Exit] {
+            drop(inner.failures.get_or_create(&Reason { reason: failure.label() }));
+        }
+        Self(Arc::new(inner))
+    }
+
+    /// What is exported.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Counts a look at the file.
+    pub fn looked(&self, looked: Looked) {
+        self.0.looks.get_or_create(&Result { result: looked.label() }).inc();
+    }
+
+    /// The version of the newest file.
+    pub fn file(&self, version: u64) {
+        self.0.file.set(i64::try_from(version).unwrap_or(i64::MAX));
+    }
+
+    /// What is reported.
+    pub fn shows(&self, streams: usize, version: u64) {
+        self.0.streams.set(i64::try_from(streams).unwrap_or(i64::MAX));
+        self.0.loaded.set(i64::try_from(version).unwrap_or(i64::MAX));
+    }
+
+    /// A process was started.
+    pub fn started(&self) {
+        self.0.starts.inc();
+        self.0.processes.inc();
+    }
+
+    /// A process is gone.
+    pub fn gone(&self) {
+        self.0.processes.dec();
+    }
+
+    /// A stream has ended because it was told to.
+    pub fn stopped(&self) {
+        self.0.stops.inc();
+    }
+
+    /// A process had to be killed.
+    pub fn killed(&self) {
+        self.0.kills.inc();
+    }
+
+    /// A process could not be started, or ended by itself.
+    pub fn failed(&self, failure: Failure) {
+        self.0.failures.get_or_create(&Reason { reason: failure.label() }).inc();
+    }
+
+    /// A report was taken, or was not.
+    pub fn reported(&self, ok: bool) {
+        self.0.reports.get_or_create(&outcome(ok)).inc();
+    }
+
+    /// Intervals that nobody will be told of.
+    pub fn lost(&self, count: u64) {
+        self.0.lost.inc_by(count);
+    }
+
+    /// The application was reloaded, or was not.
+    pub fn reloaded(&self, ok: bool) {
+        self.0.reloads.get_or_create(&outcome(ok)).inc();
+    }
+}
+
+impl Inner {
+    /// The library appends `_total` to counters and `_info` to infos.
+    fn register(&mut self, role: Role) {
+        self.registry.register_collector(Box::new(Process));
+        let r = self.registry.sub_registry_with_prefix("swarm_worker");
+        r.register(
+            "streams",
+            "Streams of this worker, including those that have not stopped yet",
+            self.streams.clone(),
+        );
+        r.register(
+            "loaded_version",
+            "Version of the file that this worker acknowledges",
+            self.loaded.clone(),
+        );
+        r.register("file_version", "Version of the newest file", self.file.clone());
+        r.register("file_looks", "Reads of the file", self.looks.clone());
+        match role {
+            Role::Worker => {
+                r.register("processes", "Running processes of streams", self.processes.clone());
+                r.register("starts", "Started processes", self.starts.clone());
+                r.register("stops", "Processes that stopped on request", self.stops.clone());
+                r.register(
+                    "kills",
+                    "Processes that were killed because they did not end after SIGTERM",
+                    self.kills.clone(),
+                );
+                let help = "Processes that failed to start, or exited without a request";
+                r.register("failures", help, self.failures.clone());
+                r.register(
+                    "reports",
+                    "Reports of the intervals in which streams ran",
+                    self.reports.clone(),
+                );
+                let help = "Intervals that were discarded before they could be reported";
+                r.register("lost_intervals", help, self.lost.clone());
+            }
+            Role::Reload => {
+                r.register("reloads", "Reloads of the application", self.reloads.clone());
+            }
+        }
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        r.register("build", "The version of this process", version);
+    }
+}
+
+impl Looked {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Stale => "stale",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Failure {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Exit => "exit",
+        }
+    }
+}
+
+const fn outcome(ok: bool) -> Result {
+    Result { result: if ok { "success" } else { "failure" } }
+}

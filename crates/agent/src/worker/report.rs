@@ -1,0 +1,151 @@
+//! Streams that do nothing but tell that they run: what ran from when to when is sent to a URL, so that
+//! whoever collects it can prove that no stream ran twice.
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use http::Uri;
+use serde::Serialize;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+use super::{
+    ledger::{Interval, Ledger, Told},
+    metrics::Metrics,
+};
+use crate::{client::Client, clock::Clock};
+
+/// How long one report may take: what was not taken is told with the next one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two tries of the last report.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Whom to tell, and as whom.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Where reports are posted.
+    pub url: Uri,
+    /// How often.
+    pub interval: Duration,
+    /// Which pod of that name this is: one that comes after another is another one.
+    pub pod: String,
+}
+
+/// What streams do that report; clones share it.
+#[derive(Clone)]
+pub(super) struct Reporter {
+    report: Arc<Report>,
+    worker: Arc<str>,
+    client: Client,
+    clock: Clock,
+    ledger: Arc<Mutex<Ledger>>,
+    metrics: Metrics,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    worker: &'a str,
+    pod: &'a str,
+    intervals: &'a [Interval],
+}
+
+impl Reporter {
+    pub(super) fn new(report: Report, worker: Arc<str>, metrics: Metrics) -> anyhow::Result<Self> {
+        let client = Client::plain()?;
+        let ledger = Arc::default();
+        Ok(Self { report: Arc::new(report), worker, client, clock: Clock::new(), ledger, metrics })
+    }
+
+    /// The stream runs from now on.
+    pub(super) fn begin(&self, stream: Arc<str>, epoch: u64) {
+        let now = self.now();
+        self.ledger().begin(stream, epoch, now);
+    }
+
+    /// The stream does not run any more.
+    pub(super) fn end(&self, stream: &str) {
+        let now = self.now();
+        let lost = self.ledger().end(stream, now);
+        if lost > 0 {
+            self.metrics.lost(lost);
+        }
+    }
+
+    /// Reports for ever.
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let mut tick = interval(self.report.interval);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut failures = 0_u64;
+        loop {
+            tick.tick().await;
+            let Some(told) = self.told() else { continue };
+            match self.send(&told).await {
+                Ok(()) if failures > 0 => {
+                    tracing::info!(failures, "reports are taken again");
+                    failures = 0;
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    // Once for each time it begins: what follows is the same.
+                    if failures == 0 {
+                        let url = &self.report.url;
+                        tracing::warn!(%url, error = format!("{error:#}"), "a report is not taken");
+                    }
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    /// Tells what is left, until then at the latest.
+    pub(super) async fn last(&self, until: Instant) {
+        while let Some(told) = self.told() {
+            let left = until.saturating_duration_since(Instant::now());
+            match timeout(left, self.send(&told)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) if Instant::now() + AGAIN < until => sleep(AGAIN).await,
+                Ok(Err(error)) => {
+                    let intervals = told.intervals.len();
+                    let error = format!("{error:#}");
+                    tracing::warn!(intervals, error, "the last report is not taken");
+                    return;
+                }
+                Err(_) => {
+                    let intervals = told.intervals.len();
+                    tracing::warn!(intervals, "the last report is not taken in time");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn send(&self, told: &Told) -> anyhow::Result<()> {
+        let sent = self.post(&told.intervals).await;
+        self.metrics.reported(sent.is_ok());
+        if sent.is_ok() {
+            self.ledger().taken(told);
+        }
+        sent
+    }
+
+    async fn post(&self, intervals: &[Interval]) -> anyhow::Result<()> {
+        let body = Body { worker: &self.worker, pod: &self.report.pod, intervals };
+        let body = serde_json::to_vec(&body).context("the report")?;
+        self.client.post(&self.report.url, Some("application/json"), body, PATIENCE).await
+    }
+
+    fn told(&self) -> Option<Told> {
+        let now = self.now();
+        self.ledger().report(now)
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.clock.now().as_millis()).unwrap_or(u64::MAX)
+    }
+}

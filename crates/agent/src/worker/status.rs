@@ -1,0 +1,134 @@
+//! What a worker says of itself: the original's two pages, by which the operator knows what runs.
+use std::{
+    fs::File,
+    io::Read,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use serde::Serialize;
+use traffic_operator_core::acknowledgement::{Key, Question, Statement};
+
+use super::metrics::Metrics;
+use crate::server::{self, Site};
+
+/// A key with a line break is shorter; of whatever else stands there, no more is read.
+const LONGEST_KEY: u64 = 128;
+
+/// What is reported; clones share it.
+#[derive(Clone)]
+pub struct Status {
+    worker: Arc<str>,
+    signer: Arc<Signer>,
+    shown: Arc<Mutex<Shown>>,
+    metrics: Metrics,
+}
+
+/// What answers are signed with.
+#[derive(Clone, Debug, Default)]
+pub struct Signer {
+    /// The file with the key, beside the one with the shares. It is read for each answer: the kubelet may
+    /// replace it.
+    pub key: PathBuf,
+    /// The UID of this pod; `None`: it is not known, and nothing is signed.
+    pub uid: Option<String>,
+}
+
+impl Signer {
+    fn key(&self) -> Option<Key> {
+        let mut text = String::new();
+        File::open(&self.key).ok()?.take(LONGEST_KEY).read_to_string(&mut text).ok()?;
+        Key::read(&text)
+    }
+}
+
+#[derive(Default)]
+struct Shown {
+    streams: Vec<Arc<str>>,
+    version: u64,
+}
+
+/// `GET /internal/version`, the original's with the worker's name and, to whom asks for it, a signature.
+#[derive(Serialize)]
+struct Says<'a> {
+    jobs: Vec<&'a str>,
+    version: u64,
+    worker: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac: Option<String>,
+}
+
+/// `GET /internal/health`, the original's. Its date is that of the build, which we do not tell.
+#[derive(Serialize)]
+struct Health {
+    version: &'static str,
+    date: &'static str,
+}
+
+impl Status {
+    /// Version 0 and no streams.
+    #[must_use]
+    pub fn new(worker: Arc<str>, signer: Signer, metrics: Metrics) -> Self {
+        Self { worker, signer: Arc::new(signer), shown: Arc::default(), metrics }
+    }
+
+    /// Says from now on that these streams run, by this version of the file.
+    pub fn show(&self, streams: Vec<Arc<str>>, version: u64) {
+        self.metrics.shows(streams.len(), version);
+        *self.shown() = Shown { streams, version };
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A question for another pod, which had this address or this name, is answered, and not signed.
+    fn version(&self, query: &str) -> Response<Full<Bytes>> {
+        let question = Question::read(query);
+        let uid = self.signer.uid.as_deref();
+        let own = question.as_ref().filter(|question| uid == Some(&*question.uid));
+        let key = own.and_then(|_| self.signer.key());
+        let shown = self.shown();
+        let jobs: Vec<&str> = shown.streams.iter().map(AsRef::as_ref).collect();
+        let (version, worker) = (shown.version, &*self.worker);
+        let signed = own.zip(key).map(|(question, key)| {
+            (&*question.nonce, Statement { question, worker, version, jobs: &jobs }.sign(&key))
+        });
+        let (nonce, mac) = signed.unzip();
+        json(&Says { version, worker, uid: uid.filter(|_| question.is_some()), nonce, mac, jobs })
+    }
+}
+
+impl Site for Status {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match request.uri().path() {
+            "/internal/version" => server::read_only(request, || {
+                self.version(request.uri().query().unwrap_or_default())
+            }),
+            "/internal/health" => server::read_only(request, || {
+                json(&Health { version: env!("CARGO_PKG_VERSION"), date: "" })
+            }),
+            "/metrics" => server::read_only(request, || {
+                server::exposition::page(self.metrics.registry(), request.headers())
+            }),
+            path => server::other(path),
+        }
+    }
+}
+
+fn json(page: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_vec(page) {
+        Ok(text) => server::response(StatusCode::OK, "application/json", text),
+        Err(error) => {
+            let what = format!("cannot encode: {error}\n");
+            server::text(StatusCode::INTERNAL_SERVER_ERROR, what)
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The list of whom an agent probes, as the operator serves it and the agent keeps it.
+use std::{net::IpAddr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget;
+
+/// The least period: what `spec.pollingPeriod` allows at least, so that no list makes an agent flood
+/// its peers.
+pub const LEAST_PERIOD: Duration = Duration::from_millis(100);
+
+/// The longest period: who probes less than once in a day measures nothing, and times within a day can be
+/// added without care for overflow.
+pub const LONGEST_PERIOD: Duration = Duration::from_hours(24);
+
+/// The period of a list that names none: that of the original.
+pub const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
+
+/// The timeout of a list that names none, if the period is not shorter: beyond a second an answer is
+/// of no use to whoever waits for it, and TCP has sent a lost SYN again.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The protocol of a probe.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Protocol {
+    /// A request on a new connection, up to the headers of the response.
+    #[serde(rename = "HTTP")]
+    Http,
+    /// A connection.
+    #[serde(rename = "TCP")]
+    Tcp,
+    /// A packet and its echo.
+    #[serde(rename = "UDP")]
+    Udp,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
+
+    /// The value of the label `protocol`.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// Whom one agent probes, and how. JSON; durations are text such as `10s` or `500ms`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pinglist {
+    /// The `NetworkProber` it is of, as `<namespace>/<name>`.
+    pub prober: String,
+    /// The pod that the list is for.
+    #[serde(rename = "self")]
+    pub own: PinglistSelf,
+    /// Each peer is probed once in this time by each protocol.
+    #[serde(with = "duration_text")]
+    pub period: Duration,
+    /// A probe that has no answer by then has failed.
+    #[serde(with = "duration_text")]
+    pub timeout: Duration,
+    /// By which protocols.
+    pub probes: Vec<Protocol>,
+    /// Whether the original's metric is exported too.
+    #[serde(default = "yes")]
+    pub original_metrics: bool,
+    /// Whom.
+    pub peers: Vec<Peer>,
+}
+
+/// The pod that probes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PinglistSelf {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The node it runs on; "" if unknown.
+    pub node: String,
+    /// The zone of that node; "" if unknown.
+    pub zone: String,
+}
+
+/// A pod that is probed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peer {
+    /// What the original metric calls it: the pod's name, with its namespace before it (`ns/name`)
+    /// if that is not the `NetworkProber`'s.
+    pub key: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its addresses: at most one of each family is probed, the first.
+    pub ips: Vec<IpAddr>,
+    /// Where it answers pings: the TCP port of HTTP and the UDP port of the echo.
+    pub port: u16,
+    /// The node it runs on; "" if unknown.
+    pub node: String,
+    /// The zone of that node; "" if unknown.
+    pub zone: String,
+}
+
+impl Pinglist {
+    /// The same list with figures that can be worked with: a period or timeout of zero is the
+    /// default, the period has a least and a greatest value, the timeout is at most the period, no protocol is
+    /// HTTP as in the original, nothing is there twice, and there are no more peers than an agent may
+    /// probe: whoever sends more costs no memory by it.
+    #[must_use]
+    pub fn sane(mut self) -> Self {
+        if self.period.is_zero() {
+            self.period = DEFAULT_PERIOD;
+        }
+        self.period = self.period.clamp(LEAST_PERIOD, LONGEST_PERIOD);
+        if self.timeout.is_zero() {
+            self.timeout = DEFAULT_TIMEOUT;
+        }
+        self.timeout = self.timeout.min(self.period);
+        if self.probes.is_empty() {
+            self.probes.push(Protocol::Http);
+        }
+        self.probes.sort_unstable();
+        self.probes.dedup();
+        self.peers.sort_unstable();
+        self.peers.dedup();
+        let most = self.most_peers(&self.peers);
+        self.peers.truncate(most);
+        // What was longer is given back.
+        self.peers.shrink_to_fit();
+        self
+    }
+
+    /// How many of these peers an agent may probe at a time by this list.
+    #[must_use]
+    pub fn most_peers(&self, of: &[Peer]) -> usize {
+        // One of each family.
+        let addresses = of.iter().map(|peer| peer.ips.len().min(2)).max().unwrap_or(1);
+        budget::most_peers(self.probes.len().max(1), addresses, self.original_metrics)
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+mod duration_text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&humantime::format_duration(*duration))
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(from)?;
+        humantime::parse_duration(&text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DOCUMENT: &str = r#"{"prober":"ns/mesh","self":{"namespace":"a","name":"pod-a","uid":"1","node":"n1","zone":"z1"},
+        "period":"10s","timeout":"1s","probes":["HTTP","TCP","UDP"],"originalMetrics":true,
+        "peers":[{"key":"pod-b","namespace":"a","name":"pod-b","uid":"2","ips":["10.0.0.2","fd00::2"],"port":9090,"node":"n2","zone":"z2"}]}"#;
+
+    #[test]
+    fn the_document_is_read_and_written_back() {
+        let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
+        assert_eq!(list.period, Duration::from_secs(10));
+        assert_eq!(list.own.zone, "z1");
+        assert_eq!(list.peers[0].ips.len(), 2);
+        let text = serde_json::to_value(&list).unwrap();
+        assert_eq!(text, serde_json::from_str::<serde_json::Value>(DOCUMENT).unwrap());
+    }
+
+    #[test]
+    fn odd_figures_become_workable_ones() {
+        let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
+        let ms = Duration::from_millis;
+        for (period, timeout, expected_period, expected_timeout) in [
+            (0, 0, 10_000, 1_000),
+            (1, 0, 100, 100),
+            (1_000, 5_000, 1_000, 1_000),
+            (60_000, 30_000, 60_000, 30_000),
+            (u64::MAX, u64::MAX, 86_400_000, 86_400_000),
+        ] {
+            let odd = Pinglist { period: ms(period), timeout: ms(timeout), ..list.clone() };
+            let sane = odd.sane();
+            assert_eq!((sane.period, sane.timeout), (ms(expected_period), ms(expected_timeout)));
+        }
+        let none = Pinglist { probes: vec![], ..list.clone() }.sane();
+        assert_eq!(none.probes, [Protocol::Http]);
+        let peers = vec![list.peers[0].clone(), list.peers[0].clone()];
+        assert_eq!(Pinglist { peers, ..list }.sane().peers.len(), 1);
+    }
+
+    #[test]
+    fn n01_no_list_makes_an_agent_probe_more_than_it_may() {
+        let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
+        let peer = |i: usize| Peer { key: format!("pod-{i}"), ..list.peers[0].clone() };
+        let peers: Vec<_> = (0..5000).map(peer).collect();
+        // Three protocols, two families, the original's metric: the least that there is.
+        assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 14);
+        let cheap =
+            Pinglist { peers, probes: vec![Protocol::Tcp], original_metrics: false, ..list };
+        assert_eq!(cheap.sane().peers.len(), 72);
+    }
+
+    proptest! {
+        #[test]
+        fn every_list_survives_the_wire(period in 0u64..1_000_000, timeout in 0u64..1_000_000, port: u16, ips: Vec<IpAddr>, key: String) {
+            let list = Pinglist {
+                prober: "a/b".into(),
+                own: PinglistSelf::default(),
+                period: Duration::from_millis(period),
+                timeout: Duration::from_millis(timeout),
+                probes: Protocol::ALL.to_vec(),
+                original_metrics: false,
+                peers: vec![Peer { key, ips, port, ..Peer::default() }],
+            };
+            let text = serde_json::to_string(&list).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Pinglist>(&text).unwrap(), list);
+        }
+    }
+}
