@@ -18,12 +18,13 @@ use traffic_operator::{
         bgp_model::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
         datastore::Snapshot,
         dry_run::{Stage, simulate},
-        election::{Member, Previous, PreviousSlot, Rules, Target, target},
+        election::{Member, Previous, PreviousSlot, Target, target},
+        settings,
     },
 };
 
 /// The original's choice, with its vectors.
-#[path = "../src/route_reflector/bgp_model/tests/original.rs"]
+#[path = "../crates/core/src/bgp_model/tests/original.rs"]
 mod original;
 
 use original::{Assignment, disturbance};
@@ -363,7 +364,7 @@ impl Trial {
     fn ours(&self, before: Option<&Target>) -> anyhow::Result<Target> {
         let count = self.reflectors.len();
         let spec = serde_json::json!({"topology": "Multi", "count": {"min": count, "max": count}});
-        let rules = Rules::of(&serde_json::from_value(spec)?)?;
+        let rules = settings::rules(&serde_json::from_value(spec)?)?;
         let member = |node: &original::Node| {
             let slot =
                 before.and_then(|before| before.slots.iter().find(|slot| *slot.node == *node.uid));

@@ -28,12 +28,10 @@ use crate::{
 };
 
 mod apply;
-pub mod bgp_model;
 mod cleanup;
 pub mod conflict;
 pub mod datastore;
 pub mod dry_run;
-pub mod election;
 pub mod families;
 pub mod gate;
 pub mod memory;
@@ -50,6 +48,8 @@ pub mod stores;
 pub mod taints;
 pub mod topology;
 mod workloads;
+
+pub use traffic_operator_core::{bgp_model, election};
 
 use datastore::Datastore;
 use gate::Measured;

@@ -3,10 +3,10 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::Toleration, apimachinery::pkg::apis::meta::v1::LabelSelector};
 
-use super::election::Rules;
+use super::election::{Count, Ids, Pool, Refusal, Rules};
 use crate::{
     api::{
-        RouteReflectorSet,
+        RouteReflectorSet, RouteReflectorSetSpec,
         route_reflector_set::{DeletionPolicy, Gate, Mesh},
     },
     controller::Error,
@@ -47,6 +47,34 @@ pub struct Settings {
     pub restore: bool,
 }
 
+/// Reads what a spec says about the election.
+///
+/// # Errors
+/// The path of the field and what is wrong with it.
+pub fn rules(spec: &RouteReflectorSetSpec) -> Result<Rules, Refusal> {
+    let count = &spec.count;
+    let size = |number: u32| number as usize;
+    let ratio = count.ratio.parse().map_err(|_| Refusal::Ratio { text: count.ratio.clone() })?;
+    let rules = Rules {
+        topology: spec.topology,
+        count: Count {
+            scope: count.scope,
+            ratio,
+            min: size(count.min),
+            max: size(count.max),
+            rounding: count.rounding,
+            steps: count.steps.iter().map(|step| (size(step.nodes), size(step.count))).collect(),
+        },
+        peers_per_client: size(spec.peers_per_client),
+        ids: Ids { pool: Pool::parse(&spec.cluster_id.pool)?, per: spec.cluster_id.per },
+        key: spec.node_label.split_once('=').map_or(&*spec.node_label, |(key, _)| key).into(),
+        zone_label: spec.zone_label.as_str().into(),
+        demote_after: spec.candidates.demote_after.into(),
+        replace_after: spec.candidates.replace_after.into(),
+    };
+    rules.check().map(|()| rules)
+}
+
 impl Settings {
     /// Reads a spec.
     ///
@@ -65,7 +93,7 @@ impl Settings {
         }
         let (key, value) = set.node_label();
         Ok(Self {
-            rules: Rules::of(spec).map_err(|refusal| Error::Invalid(refusal.to_string()))?,
+            rules: rules(spec).map_err(|refusal| Error::Invalid(refusal.to_string()))?,
             label: (key.into(), value.into()),
             zone_label: spec.zone_label.as_str().into(),
             selector: read(&candidates.node_selector, "nodeSelector")?,

@@ -34,7 +34,7 @@ mod pending;
 mod write;
 
 pub use admission::{Refused, sound};
-pub use pending::{BRIDGE, pending, slot_selector, way_back};
+pub use pending::{pending, way_back};
 pub use write::{NodeWrite, Write, after};
 
 /// The BGPPeer of clients to every reflector: the original's; between topologies, to the bridge.

@@ -231,15 +231,6 @@ impl History {
     }
 }
 
-impl Published {
-    /// The worker in whose list a stream stands, for all of them.
-    pub fn owners(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.shares
-            .iter()
-            .flat_map(|(worker, share)| share.streams.iter().map(move |stream| (stream, worker)))
-    }
-}
-
 fn same_set(one: &Share, other: &Share) -> bool {
     let set = |share: &Share| share.streams.iter().cloned().collect::<BTreeSet<_>>();
     set(one) == set(other)

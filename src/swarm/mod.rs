@@ -33,14 +33,12 @@ pub mod evictions;
 #[cfg(test)]
 mod explorer;
 pub mod file;
-pub mod handover;
 pub mod history;
 pub mod inspection;
 pub mod limits;
 mod live;
 pub mod memory;
 mod metrics;
-pub mod natural_sort;
 mod pass;
 mod plan;
 mod polls;
@@ -53,6 +51,8 @@ pub mod weights;
 pub mod workers;
 
 use acknowledge::WorkerClient;
+pub use traffic_operator_core::{handover, natural_sort};
+
 use handover::Published;
 pub use inspection::router;
 use live::Live;

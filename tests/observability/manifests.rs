@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use traffic_operator::api::{NetworkProber, RouteReflectorSet};
 use traffic_operator::manifests::WEBHOOK;
 use traffic_operator::network_prober::{settings::Settings, tenancy::Tenancy};
-use traffic_operator::route_reflector::election::Rules;
+use traffic_operator::route_reflector::settings;
 
 /// Where a pod has the token of its service account.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -398,7 +398,7 @@ fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
             let written = serde_json::to_value(&set).expect("JSON");
             strip(&mut read_back, &written);
             assert_eq!(read_back, serde_json::json!({}), "{place}: unknown fields");
-            Rules::of(&set.spec).unwrap_or_else(|error| panic!("{place}: {error}"));
+            settings::rules(&set.spec).unwrap_or_else(|error| panic!("{place}: {error}"));
         }
     }
     assert!(count >= 2, "{count} samples");

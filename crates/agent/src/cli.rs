@@ -32,16 +32,16 @@ pub struct Cli {
     pub agent: AgentArgs,
 }
 
-/// What an agent does.
+/// The processes of an agent.
 #[derive(Clone, Debug, Subcommand)]
 enum AgentCommand {
-    /// Probe the other pods of a NetworkProber, answer their probes, and export what was measured.
+    /// Probe the other pods of a NetworkProber, answer their probes, and export the results.
     Probe(Box<ProbeArgs>),
-    /// Run the streams that a Swarm gives this worker, and say which version of the file it has come up
-    /// to.
+    /// Run the streams that a Swarm assigns to this worker, and report the version of the file that
+    /// it has applied.
     Worker(Box<WorkerArgs>),
-    /// Reload an application when its share of a Swarm changed, and say for it which version of the file
-    /// it has come up to.
+    /// Reload an application when its streams in a Swarm change, and report the version of the file
+    /// that it has applied.
     Reload(Box<ReloadArgs>),
 }
 
@@ -80,37 +80,40 @@ pub(super) struct ProbeArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     http_prometheus_port: u16,
 
-    /// The members of the prober, read again when it changes (delivery `ConfigMap`).
+    /// File with the members of the prober, read again when it changes (delivery `ConfigMap`).
     #[arg(long, env = "NET_PROBER_CONFIG_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/config.json")]
     config_file: PathBuf,
 
-    /// Where the list of peers comes from.
+    /// Source of the list of peers.
     #[arg(long, env = "NET_PROBER_DELIVERY", value_name = "DELIVERY")]
     #[arg(value_enum, default_value_t = Delivery::ConfigMap)]
     delivery: Delivery,
 
-    /// Where the operator serves lists; https only (delivery Pull).
+    /// URL at which the operator serves the lists; https only (delivery Pull).
     #[arg(long, env = "NET_PROBER_PINGLIST_URL", value_name = "URL", value_parser = https)]
     #[arg(required_if_eq("delivery", "Pull"))]
     pinglist_url: Option<Uri>,
 
-    /// The NetworkProber this agent belongs to (needed by delivery Pull).
+    /// NetworkProber that this agent belongs to (required for delivery Pull).
     #[arg(long, env = "NET_PROBER_PROBER", value_name = "NAMESPACE/NAME", value_parser = prober)]
     #[arg(required_if_eq("delivery", "Pull"))]
     prober: Option<String>,
 
-    /// The certificates that may have signed the operator's, in PEM form, read again when they change.
+    /// PEM file of the CA certificates that verify the operator's certificate, read again when it
+    /// changes.
     #[arg(long, env = "NET_PROBER_CA_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/ca.crt")]
     ca_file: PathBuf,
 
-    /// The token this agent shows to the operator, read again for every request.
+    /// File of the token that authenticates this agent to the operator, read again for every
+    /// request.
     #[arg(long, env = "NET_PROBER_TOKEN_FILE", value_name = "FILE")]
     #[arg(default_value = "/etc/netprober/token")]
     token_file: PathBuf,
 
-    /// How long a list is good that nobody confirms, then probing stops; ten periods at least.
+    /// How long a list stays valid without confirmation by the operator; then probing stops. At
+    /// least ten polling periods.
     #[arg(long, env = "NET_PROBER_PINGLIST_TTL", value_name = "DURATION")]
     #[arg(default_value = "10m", value_parser = duration)]
     pinglist_ttl: Duration,

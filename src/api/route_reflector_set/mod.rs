@@ -12,9 +12,10 @@ mod status;
 pub use super::Mode;
 pub use options::{
     Candidates, ClusterId, Count, CountStep, Datastore, DatastoreType, DeletionPolicy, Etcd,
-    FitnessRef, Gate, IdScope, Mesh, Rounding, Scope, Topology, Transition,
+    FitnessRef, Gate, Mesh, Transition,
 };
 pub use status::{GroupStatus, PlannedStep, RouteReflectorSetStatus, SlotStatus};
+pub use traffic_operator_core::election::{IdScope, Rounding, Scope, Topology};
 
 /// Permissions of the controller, in addition to reading and patching `RouteReflectorSet` itself.
 pub const PERMISSIONS: &[Permission] = &[

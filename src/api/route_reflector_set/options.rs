@@ -4,31 +4,11 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use traffic_operator_core::election::{IdScope, Rounding, Scope};
+
 use crate::api::Duration;
 
 use super::defaults;
-
-/// The set of nodes for which the number of reflectors is computed.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Scope {
-    /// One number for the whole cluster, spread over the zones.
-    #[default]
-    Cluster,
-    /// One number for each zone.
-    PerZone,
-}
-
-/// How a fractional number of reflectors is rounded.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Rounding {
-    /// Up, as the original does.
-    #[default]
-    Ceil,
-    /// Down.
-    Floor,
-    /// To the nearest, halves up.
-    Round,
-}
 
 /// The number of reflectors: `ratio` times the number of ready nodes, at least `min` and at most
 /// `max`.
@@ -88,37 +68,6 @@ pub struct CountStep {
     /// Number of reflectors.
     #[schemars(range(min = 1, max = 50), extend("format" = "int32"))]
     pub count: u32,
-}
-
-/// Which nodes peer with each other.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
-pub enum Topology {
-    /// Zonal if two to four zones get two reflectors each and routing tables leave room to replace
-    /// one, otherwise Simple.
-    #[default]
-    Auto,
-    /// Every client peers with every reflector, and there is one cluster id. These are the
-    /// original's two peers.
-    Simple,
-    /// Every client peers with the reflectors of its zone, and each zone has a cluster id.
-    Zonal,
-    /// Every client peers with `peersPerClient` reflectors, one of them in its own zone. If this
-    /// does not survive the loss of a reflector, Simple is used, and the condition Ready reports
-    /// it.
-    Multi,
-}
-
-impl Topology {
-    /// The spelling in the spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "Auto",
-            Self::Simple => "Simple",
-            Self::Zonal => "Zonal",
-            Self::Multi => "Multi",
-        }
-    }
 }
 
 /// Nodes that are eligible as reflectors, and when a reflector is replaced.
@@ -183,17 +132,6 @@ pub struct FitnessRef {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("fitnessRef.name must be the name of a TrafficWatch"))]
     pub name: String,
-}
-
-/// The reflectors that share a cluster id.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
-pub enum IdScope {
-    /// All reflectors share one id.
-    Set,
-    /// The reflectors of a zone share one id.
-    Zone,
-    /// Each reflector has a separate id. At most four reflectors.
-    Slot,
 }
 
 /// The source of the cluster ids.

@@ -2,7 +2,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{api::RouteReflectorSet, route_reflector::election::Rules};
+use crate::{api::RouteReflectorSet, route_reflector::settings};
 
 /// The variables as `NAME=value`, without their common prefix.
 fn told(variables: &[(&str, &str)]) -> Result<String, Wrong> {
@@ -19,7 +19,7 @@ fn spec(variables: &[(&str, &str)]) -> Value {
     let text = told(variables).unwrap_or_else(|wrong| panic!("{variables:?}: {wrong}"));
     let set: RouteReflectorSet = serde_yaml::from_str(&text).unwrap();
     assert_eq!(set.metadata.name.as_deref(), Some("route-reflectors"));
-    Rules::of(&set.spec).unwrap_or_else(|refusal| panic!("{variables:?}: {refusal}\n{text}"));
+    settings::rules(&set.spec).unwrap_or_else(|refusal| panic!("{variables:?}: {refusal}\n{text}"));
     serde_yaml::from_str::<Value>(&text).unwrap()["spec"].take()
 }
 

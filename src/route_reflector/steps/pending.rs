@@ -9,13 +9,10 @@ use super::{BETWEEN, Goal, Leaver, Step, WIDE, Why};
 use crate::{
     api::SLOT_LABEL,
     route_reflector::{
-        election::{PeerSpec, Slot, wide_peer},
+        election::{BRIDGE, PeerSpec, Slot, slot_selector, wide_peer},
         topology::{BgpTopology, OurPeer},
     },
 };
-
-/// Reflectors of a bridge: two may fail.
-pub const BRIDGE: usize = 3;
 
 /// How many nodes that have just joined are given their group at once: each loses its own routes for a
 /// moment, and has little to lose.
@@ -218,13 +215,6 @@ fn union(there: &OurPeer, wanted: &PeerSpec) -> Option<PeerSpec> {
     slots.extend(self::slots(&wanted.peer_selector)?);
     (there.node_selector == wanted.node_selector)
         .then(|| PeerSpec { peer_selector: slot_selector(&slots), ..wanted.clone() })
-}
-
-/// The selector of the nodes that hold one of these slots.
-#[must_use]
-pub fn slot_selector(slots: &BTreeSet<u32>) -> String {
-    let slots: Vec<_> = slots.iter().map(|slot| format!("'{slot}'")).collect();
-    format!("{SLOT_LABEL} in {{{}}}", slots.join(", "))
 }
 
 /// The slots of a selector as [`slot_selector`] writes it.

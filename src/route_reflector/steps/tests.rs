@@ -13,9 +13,9 @@ use crate::{
     route_reflector::{
         datastore::{CalicoPeer, Snapshot},
         dry_run::Stage,
-        election::{Member, Previous, PreviousSlot, Rules, Target, target},
+        election::{Member, Previous, PreviousSlot, Target, target},
         plan::restoration,
-        settings::Settings,
+        settings::{Settings, rules},
         topology::BgpTopology,
     },
 };
@@ -98,7 +98,7 @@ impl World {
                 }
             })
             .collect();
-        target(&Rules::of(&spec).unwrap(), &members, &self.previous).unwrap()
+        target(&rules(&spec).unwrap(), &members, &self.previous).unwrap()
     }
 
     /// The slots that are known and no living node holds.

@@ -54,7 +54,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ),
     (
         "peersPerClient",
-        "src/route_reflector/election/tests/multi.rs",
+        "crates/core/src/election/tests/multi.rs",
         "bug_16_all_reflectors_have_about_as_many_clients",
     ),
     (

@@ -2,7 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Count, Pool, Refusal};
-use crate::api::route_reflector_set::{IdScope, RouteReflectorSetSpec, Topology};
+use crate::election::{IdScope, Topology};
 
 /// What is decided by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,41 +35,11 @@ pub struct Ids {
 }
 
 impl Rules {
-    /// Reads a spec.
+    /// Checks what is wrong whatever the nodes are.
     ///
     /// # Errors
     /// The path of the field and what is wrong with it.
-    pub fn of(spec: &RouteReflectorSetSpec) -> Result<Self, Refusal> {
-        let count = &spec.count;
-        let size = |number: u32| number as usize;
-        let ratio =
-            count.ratio.parse().map_err(|_| Refusal::Ratio { text: count.ratio.clone() })?;
-        let rules = Self {
-            topology: spec.topology,
-            count: Count {
-                scope: count.scope,
-                ratio,
-                min: size(count.min),
-                max: size(count.max),
-                rounding: count.rounding,
-                steps: count
-                    .steps
-                    .iter()
-                    .map(|step| (size(step.nodes), size(step.count)))
-                    .collect(),
-            },
-            peers_per_client: size(spec.peers_per_client),
-            ids: Ids { pool: Pool::parse(&spec.cluster_id.pool)?, per: spec.cluster_id.per },
-            key: spec.node_label.split_once('=').map_or(&*spec.node_label, |(key, _)| key).into(),
-            zone_label: spec.zone_label.as_str().into(),
-            demote_after: spec.candidates.demote_after.into(),
-            replace_after: spec.candidates.replace_after.into(),
-        };
-        rules.check().map(|()| rules)
-    }
-
-    /// What is wrong whatever the nodes are.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), Refusal> {
         self.count.check()?;
         // It stands in selectors.
         let letter = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);

@@ -4,13 +4,16 @@ use std::{
     sync::Arc,
 };
 
-use crate::api::route_reflector_set::Topology;
+use crate::election::Topology;
 
 /// Node label: whose client a node is.
 pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 
 /// Node label: which slot a reflector holds.
 pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
+
+/// Reflectors of a bridge, by which clients have routes while they change their group: two may fail.
+pub const BRIDGE: usize = 3;
 
 /// The original's name of the peer between reflectors.
 const REFLECTORS: &str = "rrs-to-rrs";
@@ -30,6 +33,13 @@ pub struct PeerSpec {
     pub node_selector: String,
     /// … peer with which.
     pub peer_selector: String,
+}
+
+/// The selector of the nodes that hold one of these slots.
+#[must_use]
+pub fn slot_selector(slots: &BTreeSet<u32>) -> String {
+    let slots: Vec<_> = slots.iter().map(|slot| format!("'{slot}'")).collect();
+    format!("{SLOT_LABEL} in {{{}}}", slots.join(", "))
 }
 
 /// The peer between reflectors.

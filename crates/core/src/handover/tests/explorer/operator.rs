@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::model::{File, STREAMS, Set, State, WORKERS, World, has};
-use crate::swarm::handover::{
+use crate::handover::{
     Epoch, Name, Pod, Published, Refresh, Rules, Share, Step, Target, Worker, step,
 };
 

@@ -2,7 +2,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{Epoch, Name, Pod, Published, Refresh, Rules, Strategy, Worker};
-use crate::swarm::natural_sort;
+use crate::natural_sort;
 
 /// What came of the evictions of one worker so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::{MOST_IDS, cluster_ids::Pool};
-use crate::api::route_reflector_set::{IdScope, Topology};
+use crate::election::{IdScope, Topology};
 
 /// Why there is no target. The text names the field that can change it; nothing is to be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,7 +14,6 @@
 //! | 17: peers by host name, one or three for each node | `peering::bug_17_…` |
 //! | 18: random among nodes created in the same second | `properties::bug_18_…` |
 use super::*;
-use crate::api::route_reflector_set::{IdScope, Rounding, Scope};
 
 mod adopting;
 mod choosing;

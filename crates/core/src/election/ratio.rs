@@ -1,7 +1,7 @@
 //! A decimal above 0 and at most 1, exactly.
 use std::{fmt, str::FromStr};
 
-use crate::api::route_reflector_set::Rounding;
+use crate::election::Rounding;
 
 /// Reflectors per node. In binary floating point 0.05 × 100 can be more than 5, which is then rounded up to 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Here every worker without a pod is confirmed to have none, and answers come by themselves: that the
 //! operator does see to that, and what it does about workers that answer nothing, is explored with its own
-//! functions in `swarm::explorer`. What is only here: a `step` in which each rule is weakened in turn
+//! functions in the operator's `swarm::explorer`. What is only here: a `step` in which each rule is weakened in turn
 //! (`weakened`), workers that start and stop one stream after the other, kubelets that are late,
 //! immediate handovers, and many more states.
 //!

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::Group;
-use crate::{placement::hash, route_reflector::election::Slot};
+use crate::{election::Slot, placement::hash};
 
 /// What is dealt.
 struct Deal<'a> {

@@ -21,14 +21,13 @@ use std::{
     time::Duration,
 };
 
-use crate::api::route_reflector_set::Topology;
-
 mod candidates;
 mod choice;
 mod cluster_ids;
 mod count;
 mod groups;
 mod layout;
+mod options;
 mod peers;
 mod ratio;
 mod refusal;
@@ -39,8 +38,10 @@ mod zones;
 pub use cluster_ids::{MOST_IDS, Pool};
 pub use count::Count;
 pub use groups::{GROUPS_PER_ZONE, name as group_name};
+pub use options::{IdScope, Rounding, Scope, Topology};
 pub use peers::{
-    GROUP_LABEL, PeerSpec, SLOT_LABEL, reflectors as reflector_peer, wide as wide_peer,
+    BRIDGE, GROUP_LABEL, PeerSpec, SLOT_LABEL, reflectors as reflector_peer, slot_selector,
+    wide as wide_peer,
 };
 pub use ratio::{InvalidRatio, Ratio};
 pub use refusal::Refusal;

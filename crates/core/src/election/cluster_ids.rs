@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Previous, Refusal, Roll, Rules, choice::Chosen};
-use crate::api::route_reflector_set::{IdScope, Topology};
+use crate::election::{IdScope, Topology};
 
 /// Reflectors with different ids are clients of each other, and Calico's BIRD passes on every path it has:
 /// with four ids each table holds some tens of paths to a prefix, with six 326, and BIRD is not quiet any
@@ -52,7 +52,7 @@ impl Pool {
     }
 
     /// Whether any of it can be an id.
-    pub(crate) fn has_ids(self) -> bool {
+    pub fn has_ids(self) -> bool {
         self.size(&BTreeSet::new()) > 0
     }
 

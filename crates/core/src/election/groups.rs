@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Previous, Roll, Rules, Slot, peers};
-use crate::{api::route_reflector_set::Topology, placement::hash};
+use crate::{election::Topology, placement::hash};
 
 mod even;
 

@@ -145,6 +145,13 @@ pub struct Share {
 }
 
 impl Published {
+    /// The worker in whose list a stream stands, for all of them.
+    pub fn owners(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.shares
+            .iter()
+            .flat_map(|(worker, share)| share.streams.iter().map(move |stream| (stream, worker)))
+    }
+
     /// Every worker that has or releases something: each needs its entry among the workers of a step.
     #[must_use]
     pub fn workers(&self) -> BTreeSet<&Name> {

@@ -1,5 +1,5 @@
 //! How many reflectors there are to be.
-use crate::api::route_reflector_set::{Rounding, Scope};
+use crate::election::{Rounding, Scope};
 
 use super::{Ratio, Refusal};
 

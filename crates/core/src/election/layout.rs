@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::{Previous, Refusal, Roll, Rules, count::Nodes, size};
-use crate::api::route_reflector_set::{IdScope, Scope, Topology};
+use crate::election::{IdScope, Scope, Topology};
 
 /// A zone needs two: one may be lost, or be replaced.
 const REFLECTORS_PER_ZONE: usize = 2;

@@ -1,9 +1,8 @@
 //! The sizes that are admitted, held against whole fabrics.
 use super::*;
-use crate::route_reflector::{
+use crate::{
     bgp_model::{Cluster as Ids, Fabric, Labels, Local, Node, Paths, Peer, Remote, Rule, Selector},
-    election::{peers, size},
-    steps::{BRIDGE, slot_selector},
+    election::{BRIDGE, peers, size, slot_selector},
 };
 
 /// The fabric of a target: every node with the labels and the id that it would have, the mesh off.

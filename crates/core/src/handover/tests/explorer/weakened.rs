@@ -6,7 +6,7 @@ use super::{
     },
     *,
 };
-use crate::swarm::handover::{Epoch, Name, Pod, Published, Rules, Step, Target, Worker, step};
+use crate::handover::{Epoch, Name, Pod, Published, Rules, Step, Target, Worker, step};
 use std::collections::BTreeMap;
 
 type Workers = BTreeMap<Name, Worker>;

@@ -6,11 +6,8 @@ use std::collections::BTreeSet;
 
 use super::{Rules, Slot, cluster_ids::MOST_IDS};
 use crate::{
-    api::route_reflector_set::{IdScope, Topology},
-    route_reflector::{
-        bgp_model::{Cluster, Paths},
-        steps::BRIDGE,
-    },
+    bgp_model::{Cluster, Paths},
+    election::{BRIDGE, IdScope, Topology},
 };
 
 /// How many reflectors topology Multi carries, by the number of cluster ids: what the model finds sound without

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use super::{BELIEVED_EPOCH, Epoch, Name, Pod, Published, Waiting, Why, Worker};
-use crate::swarm::natural_sort;
+use crate::natural_sort;
 
 /// What is in the way of a worker having let go of all that the file of epoch `since` does not list for it;
 /// `None`: it has.

@@ -12,7 +12,7 @@ use super::{
     size,
     zones::spread,
 };
-use crate::api::route_reflector_set::{IdScope, Scope, Topology};
+use crate::election::{IdScope, Scope, Topology};
 
 /// What was chosen.
 #[derive(Debug, Default)]

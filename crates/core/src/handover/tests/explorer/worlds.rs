@@ -1,6 +1,6 @@
 //! The small worlds in which nothing goes wrong.
 use super::*;
-use crate::swarm::handover::{Rules, Strategy};
+use crate::handover::{Rules, Strategy};
 
 pub(super) const DELETE: Rules = Rules {
     exclusive: true,
