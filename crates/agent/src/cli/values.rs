@@ -1,4 +1,4 @@
-//! How the values of flags are read; an error says what would be right.
+//! Parses the values of flags; an error names what is valid.
 use std::time::Duration;
 
 use http::Uri;
