@@ -288,7 +288,7 @@ async fn whatever_hinders_it_is_said() {
 async fn who_observes_or_pauses_sees_what_would_be_done() {
     for (field, expected) in [
         (json!({"mode": "Observe"}), "spec.mode is Enforce: with Observe, none"),
-        (json!({"paused": true}), "spec.paused is lifted"),
+        (json!({"paused": true}), "spec.paused is false"),
     ] {
         let mut spec = json!({"jobs": ["b", "c", "d", "e", "f"]});
         spec.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
