@@ -29,6 +29,9 @@ const ROLES: &[Role] = &[
 /// What a kind has beside it if its objects carry a finalizer.
 const CLEANUP: Role = Role { name: "cleanup", files: &["cleanup.rs"], holds: &["async fn"] };
 
+/// Parts that a kind still keeps in its `mod.rs`: its folder and the part.
+const NOT_YET: &[(&str, &str)] = &[("swarm", "observe"), ("swarm", "apply")];
+
 /// The folder of a kind below `src`.
 fn folder(kind: &KindInfo) -> String {
     let mut folder = String::new();
@@ -60,7 +63,14 @@ fn every_kind_has_the_files_of_the_shape() {
         let folder = folder(kind);
         let roles = ROLES.iter().chain(kind.finalizer.then_some(&CLEANUP));
         for role in roles {
-            faults.extend(fault(&folder, role).map(|fault| format!("{}: {fault}", role.name)));
+            let exempt = NOT_YET.iter().find(|(at, part)| (*at, *part) == (&folder, role.name));
+            match (fault(&folder, role), exempt) {
+                (Some(fault), None) => faults.push(format!("{}: {fault}", role.name)),
+                (None, Some((at, part))) => {
+                    faults.push(format!("src/{at} has its {part}: remove it from NOT_YET"));
+                }
+                (Some(_), Some(_)) | (None, None) => {}
+            }
         }
         let module = read(&root().join("src").join(&folder).join("mod.rs"));
         if !module.contains("impl Reconciler for") {
@@ -102,10 +112,8 @@ fn every_place_knows_every_kind() {
         let dashboards = text("grafana/kustomization.yaml");
         expect("grafana/kustomization.yaml", &dashboards, &format!("{dashboard}.json"));
         let kinds = table(&readme, "| kind | does |");
-        expect("README.md, the table of kinds", &kinds, &format!("**{name}"));
-        if !kinds.contains(&format!("**{name}**")) {
-            expect("README.md, the table of kinds", &kinds, &format!("**[{name}]("));
-        }
+        let linked = kinds.replace("**[", "**");
+        expect("README.md, the table of kinds", &linked, &format!("**{name}"));
         expect("README.md, the table of reference", &readme, &format!("docs/{singular}.md"));
         for file in files_in("deploy/samples", "yaml") {
             let base = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
