@@ -399,7 +399,7 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         .expect("spec");
         let client = bench.operators_code().await;
         let both = Datastore::new(client, NAMESPACE, &both, &Fence::open()).err().expect("refused");
-        contains(&both.to_string(), &["spec.datastore.etcd.endpoints", "into the Secret"]);
+        contains(&both.to_string(), &["spec.datastore.etcd.endpoints", "belong in the Secret"]);
         let other = stage.store_of(&[good], Some("other"), &Fence::open()).await;
         contains(&refused(&other).await, &["get the Secret"]);
 
