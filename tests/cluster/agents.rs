@@ -90,7 +90,8 @@ pub async fn a_peer_that_does_not_answer_costs_the_others_nothing(stage: &Stage)
     };
     let signal = |signal: &str| {
         // The operator on the same node is another command line.
-        stage.cluster.in_node(&nodes[0], "pkill", &[signal, "-f", "traffic-operator agent probe"])
+        // The image replaces the command by the program of the agents: a dash where the blank is.
+        stage.cluster.in_node(&nodes[0], "pkill", &[signal, "-f", "traffic-operator.agent probe"])
     };
     signal("-STOP")?;
     let outcome = async {

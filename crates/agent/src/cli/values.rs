@@ -28,8 +28,11 @@ fn address(text: &str, scheme: &str) -> Result<Uri, String> {
     if uri.scheme_str() != Some(scheme) || !host {
         return Err(format!("must begin with {scheme}://"));
     }
-    // A port that is none would be the scheme's own.
-    let port = uri.authority().is_some_and(|to| to.port().is_none() || to.port_u16().is_some());
+    // A port out of range reads as none, and would be the scheme's own.
+    let port = uri.authority().is_some_and(|to| {
+        let address = to.as_str().rsplit('@').next().unwrap_or_default();
+        address == to.host() || to.port_u16().is_some()
+    });
     if port { Ok(uri) } else { Err("invalid port number".into()) }
 }
 
