@@ -15,7 +15,7 @@ use crate::webhook::configuration::Endpoint;
 pub struct Observed {
     /// The object as every replica knows it; `None` until the snapshot has its generation.
     pub view: Option<Arc<ProberState>>,
-    /// What this replica was told.
+    /// What this replica has learnt.
     pub setup: Setup,
     /// The certificates that the API server and the agents are to trust, as PEM.
     pub bundle: Option<String>,

@@ -31,7 +31,7 @@ const WRITE_RATE: usize = 20_000;
 /// The longest pause between two writes of it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Up to so many namespaces get their `ConfigMap` before the first of their pods comes; beyond, one
+/// Number of namespaces that get their `ConfigMap` before the first of their pods comes; beyond, one
 /// that has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
@@ -127,7 +127,7 @@ fn without_pods(
     }
 }
 
-/// How long after a write of a file of so many bytes (in all namespaces together) the next one
+/// How long after a write of a file, by its bytes (in all namespaces together) the next one
 /// waits.
 fn pause(bytes: usize) -> Duration {
     Duration::from_secs((bytes / WRITE_RATE) as u64).min(LONGEST_PAUSE)

@@ -1,6 +1,6 @@
 //! What Prometheus makes of the agents' measurements: the rules that each `NetworkProber` owns.
 //!
-//! **Pairs.** Everything is told for pairs of nodes, whatever the number of pods on them, and for
+//! **Pairs.** Everything is measured for pairs of nodes, whatever the number of pods on them, and for
 //! the worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is lost
 //! and HTTP with it. A pair with fewer than half of the probes that it should have has no value,
 //! unless they are ten.

@@ -73,7 +73,7 @@ impl ClusterState {
         Self(Arc::new(Inner { setup, nodes, snapshot: signal::Sender::default() }))
     }
 
-    /// What this replica was told.
+    /// What this replica has learnt.
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.0.setup

@@ -4,7 +4,7 @@
 pub const AGENT_CONTAINER: &str = "net-prober";
 /// The variable that tells an agent how it learns whom to probe.
 pub const DELIVERY_VARIABLE: &str = "NET_PROBER_DELIVERY";
-/// After so many seconds of running the kubelet forgets that a container has ended before.
+/// Seconds of running after which the kubelet forgets that a container has ended before.
 pub const SOUND_SECONDS: i64 = 10 * 60;
 /// The name of the agent's volume, the original operator's.
 pub const AGENT_VOLUME: &str = "net-prober-vol";

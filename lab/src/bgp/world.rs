@@ -97,7 +97,7 @@ impl Local {
 }
 
 impl Remote {
-    /// Reports whether a node is what is to be peered with.
+    /// Reports whether a node is one to peer with.
     pub(super) fn takes(&self, node: &Node) -> bool {
         match self {
             Self::Selected(selector) => selector.matches(&node.labels),

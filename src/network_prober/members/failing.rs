@@ -10,11 +10,11 @@ use crate::pods::{AgentFacts, SOUND_SECONDS};
 /// What the kubelet says of a container that is on its way.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// After so many seconds an agent waits for long: an image that was refused by chance has been
+/// Seconds after which an agent counts as waiting: an image that was refused by chance has been
 /// tried four times by then (after 10, 20, 40 and 80 s).
 pub const LONG_SECONDS: i64 = 2 * 60;
 
-/// So many that wait for long pause their namespace, whatever runs in it: one or two may share a
+/// Number of waiting agents that pauses their namespace, whatever runs in it: one or two may share a
 /// node whose disk is full. Fewer do where no agent runs at all, which is all of a small namespace.
 pub const MANY: usize = 3;
 

@@ -201,7 +201,7 @@ proptest! {
 
     /// Whatever happens in whatever cluster, no step takes a route, and the operator comes to rest.
     #[test]
-    #[ignore = "finds ways that end before their end: make prove-reflectors"]
+    #[ignore = "an open finding: in some random clusters a transition stops half-way"]
     fn no_step_takes_a_route_in_any_cluster(cluster in cluster()) {
         prop_assert_eq!(failures(&cluster), Vec::<String>::new());
     }

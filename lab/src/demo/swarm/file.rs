@@ -17,7 +17,7 @@ pub(super) struct File {
     pub epoch: u64,
     pub shares: BTreeMap<String, Share>,
     pub releasing: Vec<Releasing>,
-    /// True if it is not known what workers run: all of them are told their list anew.
+    /// True if it is unknown what workers run: all of them get their list anew.
     pub barrier: bool,
 }
 
