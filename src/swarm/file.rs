@@ -31,6 +31,7 @@ use super::{
 use crate::placement::hash;
 
 pub mod parts;
+pub mod stored;
 mod words;
 
 /// The key of the state.

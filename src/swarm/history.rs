@@ -7,12 +7,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     acknowledge::Answer,
-    file::{self, STATE_KEY},
+    file::{self, STATE_KEY, stored::fingerprint},
     handover::{BELIEVED_EPOCH, Epoch, Published, Share, believed},
     memory::Memory,
     watches::MapFacts,
 };
-use crate::{api::Swarm, controller::Error, placement::hash};
+use crate::{api::Swarm, controller::Error};
 
 pub mod parts;
 
@@ -67,12 +67,6 @@ pub fn made(swarm: &Swarm) -> Epoch {
     let time = swarm.metadata.creation_timestamp.as_ref();
     let seconds = time.map_or(0, |time| time.0.as_second());
     believed(Epoch::try_from(seconds).unwrap_or(0))
-}
-
-/// The fingerprint of what is written, to see another's edit.
-#[must_use]
-pub fn fingerprint(config: &str, state: &str) -> String {
-    format!("{:016x}", hash::combine(hash::of(config), hash::of(state)))
 }
 
 /// Reads the record.

@@ -6,8 +6,8 @@ use serde::{
 };
 use std::{fmt, marker::PhantomData};
 
-use super::{settings::Settings, watches::WorkloadFacts};
-use crate::controller::Error;
+use super::watches::WorkloadFacts;
+use crate::{api::swarm::WorkloadKind, controller::Error};
 
 /// The most workers, ready or not. The schema lets `autoscale` ask for as many; a cluster has 5,000
 /// nodes at most, and a worker costs the operator about a kilobyte.
@@ -32,7 +32,7 @@ pub const LARGEST_TEXT: usize = 1 << 20;
 ///
 /// # Errors
 /// With the field, how many there are, and how many there may be.
-pub fn workers(settings: &Settings, workload: &WorkloadFacts) -> Result<(), Error> {
+pub fn workers(kind: WorkloadKind, name: &str, workload: &WorkloadFacts) -> Result<(), Error> {
     let replicas = workload.replicas;
     if replicas <= WORKERS {
         return Ok(());
@@ -40,8 +40,8 @@ pub fn workers(settings: &Settings, workload: &WorkloadFacts) -> Result<(), Erro
     Err(Error::Invalid(format!(
         "spec.workload.name: {} {} has {replicas} replicas, and a Swarm has at most {WORKERS} workers: scale it \
          down, or divide the streams among several Swarms; workers keep what they have",
-        settings.kind.as_str(),
-        settings.workload
+        kind.as_str(),
+        name
     )))
 }
 

@@ -17,12 +17,10 @@ use serde_json::{Value, json};
 
 use super::{
     acknowledge::{Answer, Asked, WorkerClient},
-    file::{self, STATE_KEY},
-    history::fingerprint,
-    pass::{Cluster, Eviction},
+    cluster::{Cluster, Eviction},
+    file::{self, STATE_KEY, stored::fingerprint},
     plan::{Immutable, Part, Publish},
     watches::{self, CONTENT, GIVEN, NUDGE, PodFacts, WorkloadCache, WorkloadFacts},
-    workers::epoch_of,
 };
 use crate::{
     acknowledgement::{self, Key},
@@ -89,7 +87,7 @@ impl Cluster for Live<'_> {
         Ok(written.is_some())
     }
 
-    /// Writes the immutable file, points the template at it, and removes those that nobody mounts.
+    /// Writes the immutable file and points the template at it.
     async fn pin(&self, immutable: Immutable) -> Result<(), Error> {
         let namespace = self.namespace();
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), &namespace);
@@ -135,7 +133,24 @@ impl Cluster for Live<'_> {
             .patch(&self.swarm.spec.workload.name, &merge_params(), &patch)
             .await
             .map_err(Error::kube("patch StatefulSet"))?;
-        self.sweep(&immutable.name).await
+        Ok(())
+    }
+
+    async fn pinned(&self) -> Result<Vec<String>, Error> {
+        let uid = self.swarm.uid().unwrap_or_default();
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
+        let params = ListParams::default().labels(&format!("{OWNER}={uid}"));
+        let maps = api.list_metadata(&params).await.map_err(Error::kube("list ConfigMaps"))?;
+        Ok(maps.iter().map(ResourceExt::name_any).collect())
+    }
+
+    async fn unpin(&self, name: &str) -> Result<(), Error> {
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
+        match api.delete(name, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(Error::kube("delete ConfigMap")(error)),
+        }
     }
 
     async fn evict(&self, worker: &str, uid: &str) -> Result<Eviction, Error> {
@@ -219,31 +234,6 @@ impl Live<'_> {
         Api::namespaced(self.client.clone(), &self.namespace())
     }
 
-    /// Removes immutable files that no pod mounts any more.
-    async fn sweep(&self, current: &str) -> Result<(), Error> {
-        let (share, uid) = (self.swarm.config_map(), self.swarm.uid().unwrap_or_default());
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
-        let params = ListParams::default().labels(&format!("{OWNER}={uid}"));
-        let maps = api.list_metadata(&params).await.map_err(Error::kube("list ConfigMaps"))?;
-        let Some(view) = self.cache.view(self.swarm) else { return Ok(()) };
-        for map in maps {
-            let name = map.name_any();
-            let mounted = view.pods.iter().any(|pod| pod.mounts.iter().any(|m| **m == *name));
-            let epoch = epoch_of(&share, &name);
-            // The one before may be in the hands of a controller that has not seen the new template.
-            let newest = epoch_of(&share, current).unwrap_or(0);
-            let old = epoch.is_some_and(|epoch| epoch + KEEP < newest);
-            if !mounted && old {
-                match api.delete(&name, &DeleteParams::background()).await {
-                    Ok(_) => {}
-                    Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                    Err(error) => return Err(Error::kube("delete ConfigMap")(error)),
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn workload(&self) -> Api<DynamicObject> {
         let resource = match self.swarm.spec.workload.kind {
             WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
@@ -285,9 +275,6 @@ fn map_object(
     }
     object
 }
-
-/// How many immutable files are kept beside the current one and those that are mounted.
-const KEEP: u64 = 2;
 
 /// An object of a `Swarm`, without content.
 fn owned(swarm: &Swarm, name: &str) -> Value {

@@ -3,17 +3,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+use k8s_openapi::jiff::Timestamp;
 
 use super::{
     acknowledge::Answer,
     evictions::Evictions,
-    handover::{Epoch, Published},
-    history::parts::Part,
-    secret::Secret,
+    file::stored::Part,
+    handover::{Epoch, Published, Refresh},
+    secret::{self, Secret},
     snapshot::Snapshot,
-    watches::{Key, PodFacts},
+    watches::{Key, PodFacts, WorkloadView},
 };
 use crate::api::SwarmStatus;
 
@@ -82,6 +84,8 @@ pub struct Memory {
     pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
     /// Since when moves wait for workers that are to get something.
     pub awaiting: Option<Instant>,
+    /// The immutable file that the template has got, until those before it are removed.
+    pub pinned: Option<Pinned>,
     /// The last measured weight of each stream.
     pub weights: Arc<BTreeMap<Arc<str>, f64>>,
     /// Since when the heaviest worker has carried too much.
@@ -107,6 +111,15 @@ pub struct Granted {
     pub since: Instant,
 }
 
+/// An immutable file that the template has got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// Its version.
+    pub epoch: Epoch,
+    /// The names of all immutable files, as the API server listed them after that.
+    pub maps: Vec<String>,
+}
+
 /// All of them; clones share them.
 #[derive(Clone, Default)]
 pub struct Memories(Arc<Mutex<HashMap<Key, Memory>>>);
@@ -128,6 +141,134 @@ impl Memory {
     pub fn heir(&self, pod: &PodFacts) -> Option<Epoch> {
         let answers = self.evictions.has_proved(&pod.name) || self.may_answer(pod);
         self.heirs.get(&pod.uid).copied().filter(|_| !answers)
+    }
+}
+
+impl Memory {
+    /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the
+    /// lists.
+    pub(super) fn knows(&mut self, view: &WorkloadView, new: impl FnOnce() -> Option<Arc<str>>) {
+        if let Some(text) = secret::standing(view) {
+            if self.secret.known.as_deref() != Some(text) {
+                self.secret.known = Some(text.into());
+            }
+        } else if self.secret.text().is_none() {
+            self.secret.next = new();
+        }
+    }
+
+    /// Whether a pod has said, and nobody else can have said for it, that it runs nothing. Before there is a
+    /// key anybody can, of those that sign later.
+    pub(super) fn is_idle(&self, pod: &PodFacts) -> bool {
+        let answer = self.reports.get(&pod.uid).and_then(|report| report.answer.as_ref());
+        let proven = !pod.signs || self.secret.known.is_some();
+        proven && answer.is_some_and(|said| said.version.is_none() && said.jobs.is_empty())
+    }
+
+    /// Notes the pods that the API server listed when the file was at this version. One that was not in an
+    /// earlier list was made after it.
+    pub(super) fn listed(&mut self, view: &WorkloadView, epoch: Epoch) {
+        let uids: BTreeSet<_> = view.pods.iter().map(|pod| Arc::clone(&pod.uid)).collect();
+        if let Some((earlier, known)) = self.listed.replace((epoch, uids.clone())) {
+            for uid in uids.difference(&known) {
+                self.heirs.entry(Arc::clone(uid)).or_insert(earlier);
+            }
+        }
+        self.heirs.retain(|uid, _| uids.contains(uid));
+    }
+
+    /// Notes since when pods have waited for a node: by their creation, which a restart of the operator
+    /// does not change.
+    pub(super) fn pending(&mut self, view: &WorkloadView, now: Instant) {
+        for pod in view.pods.iter().filter(|pod| pod.node.is_none()) {
+            let age = pod.created.map(|created| Timestamp::now().duration_since(created));
+            let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
+            let since = now.checked_sub(age).unwrap_or(now);
+            self.absent.entry(Arc::clone(&pod.name)).or_insert(since);
+        }
+    }
+
+    /// Counts what was done to a pod, and remembers whose eviction was refused.
+    pub(super) fn refreshed(
+        &mut self,
+        refresh: &Refresh,
+        counted: Option<&'static str>,
+        now: Instant,
+    ) {
+        if let Some(action) = counted {
+            let snapshot = Arc::make_mut(&mut self.snapshot);
+            *snapshot.counters.refreshes.entry(action).or_default() += 1;
+            let (Refresh::Evict { worker, .. } | Refresh::Nudge { worker, .. }) = refresh;
+            self.refreshed.insert(Arc::clone(worker), (action, now));
+        }
+        if let Refresh::Evict { worker, uid } = refresh {
+            match counted {
+                Some("refused") => self.refused.insert(Arc::clone(worker), now),
+                Some(_) => {
+                    let epoch = self.published.as_ref().map_or(0, |published| published.epoch);
+                    self.evictions.evicted(worker, uid, epoch, now);
+                    self.refused.remove(worker)
+                }
+                None => None,
+            };
+        }
+    }
+
+    /// Notes which pods are there. A pod without a node reads the file that is published now, or a later one;
+    /// so does one that waits for the first file. One that was not there before has read the one that was
+    /// published then, or a later one: its kubelet mounts the file before it starts the pod. Of those that are
+    /// there when this process begins to look the newest is believed, so that its start restarts nobody,
+    /// unless they have to let go of something, or the file says that they were there before their list: they
+    /// may never have read it.
+    pub(super) fn seen(&mut self, view: &WorkloadView, published: Option<&Published>) {
+        let epoch = published.map_or(0, |published| published.epoch);
+        let before = self.looked.replace(epoch);
+        let first = before.is_none();
+        for pod in &view.pods {
+            let untold = first
+                && published.is_some_and(|published| {
+                    published.barrier.is_some()
+                        || published.releasing.keys().any(|(_, worker)| *worker == pod.name)
+                        || published.outdated.get(&pod.name) == Some(&pod.uid)
+                });
+            let new = !self.born.contains_key(&pod.uid) && !untold;
+            let waits = !pod.started && self.born.get(&pod.uid) == Some(&0);
+            if pod.node.is_none() || waits {
+                self.born.insert(Arc::clone(&pod.uid), epoch);
+            } else if new && (first || !self.untold.contains(&pod.uid)) {
+                // It may have come before the last file.
+                let least = before.map_or(epoch, |before| before.min(epoch));
+                self.born.insert(Arc::clone(&pod.uid), least);
+            } else if untold {
+                self.untold.insert(Arc::clone(&pod.uid));
+            }
+        }
+    }
+
+    /// Keeps what a worker said.
+    pub(super) fn reported(&mut self, uid: Arc<str>, answer: Result<Answer, String>, at: Instant) {
+        let known = self.reports.remove(&uid);
+        let loaded = known.as_ref().and_then(|known| known.loaded);
+        let report = match answer {
+            Ok(answer) => Report {
+                asked: at,
+                failures: 0,
+                error: None,
+                // Where it starts anew it may not know yet. But one that says less than before has read
+                // something else since: it comes back from a file that somebody else wrote, or that was
+                // there before the `Swarm` was deleted.
+                loaded: answer.version.or(loaded),
+                answer: Some(Arc::new(answer)),
+            },
+            Err(text) => Report {
+                asked: at,
+                failures: known.as_ref().map_or(1, |known| known.failures.saturating_add(1)),
+                error: Some(text.into()),
+                loaded,
+                answer: known.and_then(|known| known.answer),
+            },
+        };
+        self.reports.insert(uid, report);
     }
 }
 
@@ -165,3 +306,6 @@ impl Memories {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,13 +10,12 @@ use super::{
     history::{self, Evidence, History, Repair},
     limits,
     memory::Memory,
-    pass::Confirmed,
     report::{self, Facts, notice, verdict},
     settings::Settings,
     snapshot::Worker as WorkerSnapshot,
     watches::{MapFacts, WorkloadView},
     weights,
-    workers::{Known, Workers, epoch_of},
+    workers::{Confirmed, Known, Workers, epoch_of},
 };
 use crate::{
     api::{Mode, Swarm, SwarmStatus, swarm::Strategy},
@@ -81,6 +80,10 @@ pub struct Desired {
     pub refresh: Vec<Refresh>,
     /// How many workers there are to be.
     pub scale: Option<u32>,
+    /// Immutable files that nobody mounts any more.
+    pub obsolete: Vec<String>,
+    /// For how long streams had no worker that have one now.
+    pub gaps: Vec<Duration>,
     /// What is remembered.
     pub memory: Option<Memory>,
 }
@@ -118,6 +121,8 @@ pub struct Part {
 pub struct Immutable {
     /// The name of its `ConfigMap`.
     pub name: String,
+    /// Its version.
+    pub epoch: Epoch,
     /// The data.
     pub data: BTreeMap<String, String>,
     /// The volumes of the template that are to point at it.
@@ -148,7 +153,7 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
         let text = format!("there is no {kind} {name} in this namespace; the file stays as it is");
         return Ok(still(swarm, verdict("Ready", Some(false), "WorkloadNotFound", text)));
     };
-    limits::workers(&settings, workload)?;
+    limits::workers(settings.kind, &settings.workload, workload)?;
     if settings.immutable && !workload.on_delete {
         return Err(Error::Invalid(format!(
             "spec.configMap.immutable: StatefulSet {} needs updateStrategy.type OnDelete: else each \
@@ -291,8 +296,9 @@ impl<'a> Decision<'a> {
                 desired.refresh = self.refresh(&step);
             }
             desired.scale = self.scale();
+            desired.obsolete = self.obsolete();
         }
-        self.remember(&step, writes);
+        desired.gaps = self.remember(&step, writes);
         let snapshot = self.snapshot(&assignment, &step);
         let stuck = self.stuck(&step);
         for (worker, epoch, why) in &stuck {

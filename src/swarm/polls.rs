@@ -7,11 +7,11 @@ use std::{
 use futures::StreamExt;
 
 use super::{
+    cluster::Cluster,
     file::{self, STATE_KEY},
     handover::{Epoch, Published},
     history::parts,
     memory::{Memory, Report},
-    pass::Cluster,
     watches::{PodFacts, WorkloadView},
 };
 use crate::api::Swarm;

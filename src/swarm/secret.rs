@@ -2,10 +2,7 @@
 //! both at once, and stays the same for as long as it is there.
 use std::{fmt, sync::Arc};
 
-use super::{
-    memory::Memory,
-    watches::{PodFacts, WorkloadView},
-};
+use super::watches::WorkloadView;
 use crate::acknowledgement::{KEY_FILE, Key};
 
 /// What is known of the key.
@@ -45,28 +42,6 @@ pub fn standing(view: &WorkloadView) -> Option<&str> {
     Key::read(text).map(|_| text.as_str())
 }
 
-impl Memory {
-    /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the
-    /// lists.
-    pub(super) fn knows(&mut self, view: &WorkloadView, new: impl FnOnce() -> Option<Arc<str>>) {
-        if let Some(text) = standing(view) {
-            if self.secret.known.as_deref() != Some(text) {
-                self.secret.known = Some(text.into());
-            }
-        } else if self.secret.text().is_none() {
-            self.secret.next = new();
-        }
-    }
-
-    /// Whether a pod has said, and nobody else can have said for it, that it runs nothing. Before there is a
-    /// key anybody can, of those that sign later.
-    pub(super) fn is_idle(&self, pod: &PodFacts) -> bool {
-        let answer = self.reports.get(&pod.uid).and_then(|report| report.answer.as_ref());
-        let proven = !pod.signs || self.secret.known.is_some();
-        proven && answer.is_some_and(|said| said.version.is_none() && said.jobs.is_empty())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -74,7 +49,7 @@ mod tests {
     use super::*;
     use crate::swarm::{
         acknowledge::Answer,
-        memory::Report,
+        memory::{Memory, Report},
         watches::{self, MapFacts},
     };
 

@@ -6,9 +6,8 @@ use std::{
 };
 
 use super::{
-    handover,
+    handover::{self, Epoch},
     memory::Memory,
-    pass::Confirmed,
     settings::Settings,
     watches::{PodFacts, WorkloadFacts, WorkloadView},
 };
@@ -30,6 +29,23 @@ pub struct Worker {
     pub is_lost: bool,
     /// The same, as the protocol sees it.
     pub handover: handover::Worker,
+}
+
+/// Which workers were read from the API server itself, and what was published, at least, when they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// One by one, by name.
+    pub each: BTreeMap<Arc<str>, Epoch>,
+    /// All of them: whoever is not among the pods has none.
+    pub all: Epoch,
+}
+
+impl Confirmed {
+    /// What was published, at least, when the pod of this worker was read.
+    #[must_use]
+    pub fn of(&self, worker: &str) -> Epoch {
+        self.each.get(worker).copied().unwrap_or(0).max(self.all)
+    }
 }
 
 /// What is known beside the cluster.

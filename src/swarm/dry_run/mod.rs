@@ -1,5 +1,5 @@
 //! The whole way on paper: what the operator would do, to the end. The passes are the operator's own
-//! (`pass::look`, `plan::plan`, `pass::write`); only the cluster below them is one of paper.
+//! (`observe::look`, `plan::plan`, `apply::write`); only the cluster below them is one of paper.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -9,15 +9,15 @@ use std::{
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use super::{
-    conflict,
+    apply, cluster, conflict,
     handover::Published,
     inspection,
     memory::Memories,
-    pass,
+    observe,
     plan::{self, Observed},
     polls,
     settings::Settings,
-    unfit, watches,
+    watches,
     watches::WorkloadView,
 };
 use crate::{
@@ -119,7 +119,7 @@ impl Surroundings {
     /// Takes from the nodes what it needs.
     pub fn look_at(&mut self, nodes: &NodeStore) {
         if let Some(key) = &self.view.fitness {
-            self.unfit = unfit(nodes, key);
+            self.unfit = observe::unfit(nodes, key);
         }
     }
 }
@@ -138,9 +138,9 @@ async fn pass(
 ) -> Result<Passed, Error> {
     let mut view = paper.view();
     let mut memory = memories.get(&swarm.key());
-    let confirmed = pass::look(paper, swarm, &mut view, &mut memory).await?;
+    let confirmed = observe::look(paper, swarm, &mut view, &mut memory).await?;
     let observed = Observed {
-        now: pass::Cluster::now(paper),
+        now: cluster::Cluster::now(paper),
         held: around.held.clone(),
         view: Some(view),
         confirmed,
@@ -153,7 +153,7 @@ async fn pass(
         && desired.immutable.is_none()
         && desired.refresh.is_empty()
         && desired.scale.is_none();
-    pass::write(paper, swarm, memories, desired).await?;
+    apply::write(paper, swarm, memories, desired).await?;
     Ok(Passed { plan: Plan { desired: (), status, conditions, notices, period }, idle })
 }
 

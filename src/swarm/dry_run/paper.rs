@@ -19,10 +19,10 @@ use crate::{
     controller::Error,
     swarm::{
         acknowledge::Answer,
+        cluster::{Cluster, Eviction},
         handover::{Epoch, Published},
         live::{file_object, part_object},
         memory::Memory,
-        pass::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
         polls,
         watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
@@ -330,6 +330,14 @@ impl Cluster for Paper<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    async fn pinned(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![])
+    }
+
+    async fn unpin(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
 

@@ -55,7 +55,7 @@ fn share(epoch: u64, lists: &[(&str, &[&str], u64)]) -> MapFacts {
     });
     let published = Published { epoch, shares: shares.collect(), ..Published::default() };
     let file::Files { config, state } = file::render(&published);
-    let content = crate::swarm::history::fingerprint(&config, &state);
+    let content = crate::swarm::file::stored::fingerprint(&config, &state);
     let data = [("config.yml".to_owned(), config), (file::STATE_KEY.to_owned(), state)];
     MapFacts {
         resource_version: "1".into(),

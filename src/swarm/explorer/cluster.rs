@@ -16,8 +16,8 @@ use crate::{
     controller::Error,
     swarm::{
         acknowledge::Answer,
+        cluster::{Cluster, Eviction},
         live::file_object,
-        pass::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
         watches::{MapFacts, PodFacts, WorkloadFacts},
         workers::epoch_of,
@@ -186,6 +186,14 @@ impl Cluster for Small<'_> {
         let swarm = &self.plot.wishes[self.world.wish].swarm;
         let epoch = epoch_of(&swarm.config_map(), &immutable.name).expect("an epoch");
         self.does(Effect::Pinned(u8::try_from(epoch).expect("small epochs")));
+        Ok(())
+    }
+
+    async fn pinned(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![])
+    }
+
+    async fn unpin(&self, _: &str) -> Result<(), Error> {
         Ok(())
     }
 

@@ -21,9 +21,11 @@ use crate::{
     api::{Swarm, SwarmStatus},
     placement::hash::combine,
     swarm::{
+        apply,
+        cluster::Cluster,
         handover::Refresh,
         memory::{Memories, Memory},
-        pass::{self, Cluster},
+        observe,
         plan::{self, Desired, Observed},
     },
 };
@@ -111,7 +113,7 @@ impl<'a> Operator<'a> {
         let (mut view, mut memory) = (world.view(self.plot), world.remembered.memory.clone());
         let small = Small::new(self.plot, world, self.began + clock, None);
         let now = small.now();
-        let look = pass::look(&small, &swarm, &mut view, &mut memory);
+        let look = observe::look(&small, &swarm, &mut view, &mut memory);
         let mut confirmed = look.now_or_never()?.ok()?;
         match self.plot.old {
             Some(Old::Confirmed) => confirmed.all = 0,
@@ -189,7 +191,7 @@ impl<'a> Operator<'a> {
             let memories = Memories::default();
             memories.put(swarm.key(), world.remembered.memory.clone());
             let small = Small::new(self.plot, world, self.began + world.clock, writes);
-            let done = pass::write(&small, &swarm, &memories, decided.desired.clone());
+            let done = apply::write(&small, &swarm, &memories, decided.desired.clone());
             let done = done.now_or_never().expect("nothing waits");
             assert!(writes.is_some() || done.is_ok(), "nobody refuses anything here");
             let memory = memories.get(&swarm.key());

@@ -2,7 +2,7 @@
 //! the record, if every part is of the version that the head says.
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Evidence, History, Repair, fingerprint, said};
+use super::{Evidence, History, Repair, said};
 use crate::{
     api::Swarm,
     controller::Error,
@@ -10,60 +10,13 @@ use crate::{
         file::{
             self, STATE_KEY,
             parts::{Head, unite},
+            stored::{Part, fingerprint, read},
         },
         handover::{Epoch, Published},
         memory::Memory,
-        watches::{MapFacts, WorkloadView},
+        watches::WorkloadView,
     },
 };
-
-/// A part as it was read: its `ConfigMap` need not be read again until that changes.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Of the `ConfigMap`.
-    uid: String,
-    resource_version: String,
-    /// It is as we wrote it.
-    intact: bool,
-    /// What it says, if it can be read.
-    published: Option<Arc<Published>>,
-}
-
-impl Part {
-    fn read(map: &MapFacts, key: &str, known: Option<&Self>) -> Self {
-        let same =
-            |known: &&Self| known.uid == map.uid && known.resource_version == map.resource_version;
-        if let Some(known) = known.filter(same) {
-            return known.clone();
-        }
-        let text = |key: &str| map.data.get(key).map(String::as_str);
-        let (config, state) = (text(key).unwrap_or_default(), text(STATE_KEY));
-        let content = fingerprint(config, state.unwrap_or_default());
-        let read = file::parse(config, state).ok();
-        Self {
-            uid: map.uid.clone(),
-            resource_version: map.resource_version.clone(),
-            intact: map.content.as_deref() == Some(&*content) && read.is_some(),
-            published: read.map(|parsed| Arc::new(parsed.published)),
-        }
-    }
-
-    fn version(&self) -> Epoch {
-        self.published.as_ref().map_or(0, |published| published.epoch)
-    }
-}
-
-/// The parts as they stand there now.
-#[must_use]
-pub fn read(swarm: &Swarm, view: &WorkloadView, known: &[Option<Part>]) -> Vec<Option<Part>> {
-    let key = &swarm.spec.config_map.key;
-    let each = view.parts.iter().enumerate();
-    each.map(|(i, map)| {
-        let known = known.get(i).and_then(Option::as_ref);
-        map.as_ref().map(|map| Part::read(map, key, known))
-    })
-    .collect()
-}
 
 /// All that stands there.
 struct Record {

@@ -9,11 +9,15 @@ use crate::{
         file::{self, STATE_KEY},
         handover::{Cause, Epoch, Published, Refresh, Step, Turn, Turns},
         history::Repair,
+        memory::Pinned,
         report::notice,
         secret,
         workers::{epoch_of, immutable_name},
     },
 };
+
+/// How many immutable files are kept beside the current one and those that are mounted.
+const KEEP: Epoch = 2;
 
 impl Decision<'_> {
     pub(super) fn data(&self, published: &Published) -> BTreeMap<String, String> {
@@ -124,7 +128,19 @@ impl Decision<'_> {
             .map(|(volume, _)| volume.clone())
             .collect();
         let data = self.data(current);
-        (!volumes.is_empty()).then_some(Immutable { name, data, volumes })
+        (!volumes.is_empty()).then_some(Immutable { name, epoch: current.epoch, data, volumes })
+    }
+
+    /// Immutable files that no pod mounts and that are older than those that are kept.
+    pub(super) fn obsolete(&mut self) -> Vec<String> {
+        let Some(Pinned { epoch, maps }) = self.memory.pinned.take() else { return vec![] };
+        let share = self.swarm.config_map();
+        let mounted = |name: &str| {
+            self.view.pods.iter().any(|pod| pod.mounts.iter().any(|mount| **mount == *name))
+        };
+        // The one before may be in the hands of a controller that has not seen the new template.
+        let old = |name: &str| epoch_of(&share, name).is_some_and(|of| of + KEEP < epoch);
+        maps.into_iter().filter(|name| !mounted(name) && old(name)).collect()
     }
 
     /// Which workers wait for their next eviction, so that the others have the budget. So do those that

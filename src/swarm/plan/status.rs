@@ -2,7 +2,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::Decision;
@@ -24,8 +24,8 @@ use crate::{
 const WAITING: usize = 100;
 
 impl Decision<'_> {
-    /// Keeps what the next pass needs.
-    pub(super) fn remember(&mut self, step: &Step, writes: bool) {
+    /// Keeps what the next pass needs. Returns for how long streams had no worker that have one now.
+    pub(super) fn remember(&mut self, step: &Step, writes: bool) -> Vec<Duration> {
         let now = self.observed.now;
         let current = self.current(step).clone();
         let unread = self.unread();
@@ -50,7 +50,7 @@ impl Decision<'_> {
             }
         }
         let workers = self.workers.by_name();
-        let gaps = memory.snapshot.counters.gaps.clone();
+        let mut gaps = Vec::new();
         memory.granted.retain(|stream, granted| {
             let owned = current.shares.get(&granted.worker);
             if !owned.is_some_and(|share| share.streams.contains(stream)) {
@@ -59,7 +59,7 @@ impl Decision<'_> {
             let loaded = workers.get(&granted.worker).and_then(|w| w.pod.as_ref()?.loaded);
             let arrived = loaded.is_some_and(|loaded| loaded >= granted.epoch);
             if arrived {
-                gaps.observe(now.saturating_duration_since(granted.since).as_secs_f64());
+                gaps.push(now.saturating_duration_since(granted.since));
             }
             !arrived
         });
@@ -72,6 +72,7 @@ impl Decision<'_> {
         let absent = self.workers.all.iter();
         let absent = absent.filter_map(|w| Some((Arc::clone(&w.name), w.absent?)));
         memory.absent = absent.collect();
+        gaps
     }
 
     pub(super) fn snapshot(&self, assignment: &Assignment, step: &Step) -> Snapshot {

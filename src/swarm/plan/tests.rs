@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::swarm::{
     acknowledge::Answer,
-    file,
+    file::{self, stored::fingerprint},
     handover::{BELIEVED_EPOCH, LARGEST_EPOCH, Share},
-    history::fingerprint,
     memory::Report,
     watches::{self, PodFacts, WorkloadFacts},
 };

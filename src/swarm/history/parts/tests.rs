@@ -2,6 +2,7 @@ use super::*;
 use crate::swarm::{
     file::parts::{divide, render},
     handover::{Epoch, Share},
+    watches::MapFacts,
 };
 
 const FILES: u32 = 3;

@@ -13,7 +13,7 @@ use crate::{
     controller::Error,
     swarm::{
         acknowledge::Answer,
-        pass::{Cluster, Eviction},
+        cluster::{Cluster, Eviction},
         plan::{Immutable, Part, Publish},
         watches::{PodFacts, WorkloadFacts},
     },
@@ -105,6 +105,14 @@ impl Cluster for Small<'_> {
 
     async fn pin(&self, _: Immutable) -> Result<(), Error> {
         unreachable!("a divided file is not immutable")
+    }
+
+    async fn pinned(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![])
+    }
+
+    async fn unpin(&self, _: &str) -> Result<(), Error> {
+        Ok(())
     }
 
     async fn evict(&self, _: &str, _: &str) -> Result<Eviction, Error> {

@@ -15,11 +15,11 @@ use crate::{
     api::{Swarm, SwarmStatus},
     placement::part,
     swarm::{
-        file::{self, STATE_KEY, parts::Head},
-        history::fingerprint,
+        apply, cluster,
+        file::{self, STATE_KEY, parts::Head, stored::fingerprint},
         live::{file_object, part_object},
         memory::{Memories, Memory},
-        pass,
+        observe,
         plan::{self, Desired, Observed, Part, Publish},
         watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
     },
@@ -382,8 +382,8 @@ impl World {
         let swarm = self.swarm(plot);
         let (mut view, mut memory) = (self.view(plot), self.memory.clone());
         let small = Small::new(plot, self, plot.began, None);
-        let now = pass::Cluster::now(&small);
-        let look = pass::look(&small, &swarm, &mut view, &mut memory);
+        let now = cluster::Cluster::now(&small);
+        let look = observe::look(&small, &swarm, &mut view, &mut memory);
         let confirmed = look.now_or_never()?.ok()?;
         let observed = Observed {
             now,
@@ -431,7 +431,7 @@ impl World {
             }
         } else {
             let small = Small::new(plot, self, plot.began, left);
-            let done = pass::write(&small, &swarm, &memories, desired);
+            let done = apply::write(&small, &swarm, &memories, desired);
             let done = done.now_or_never()?;
             assert!(left.is_some() || done.is_ok(), "nobody refuses anything here");
         }

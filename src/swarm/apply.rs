@@ -1,0 +1,90 @@
+//! Writes what was decided, on whatever cluster a pass stands.
+use super::{
+    cluster::{Cluster, Eviction},
+    handover::Refresh,
+    memory::{Memories, Pinned},
+    plan::Desired,
+};
+use crate::{
+    api::Swarm,
+    controller::{Error, Notice},
+};
+use std::sync::Arc;
+
+/// Writes what was decided: the file first, and what is done to pods only once it is there.
+pub(super) async fn write(
+    cluster: &impl Cluster,
+    swarm: &Swarm,
+    memories: &Memories,
+    desired: Desired,
+) -> Result<Vec<Notice>, Error> {
+    let key = swarm.key();
+    if let Some(memory) = desired.memory {
+        for gap in desired.gaps {
+            memory.snapshot.counters.gaps.observe(gap.as_secs_f64());
+        }
+        memories.put(key.clone(), memory);
+    }
+    let mut notices = Vec::new();
+    if let Some(publish) = desired.publish {
+        // Of two writers the slower decides anew on what is there then.
+        let Some(metadata) = cluster.publish(&publish).await? else { return Ok(notices) };
+        cluster.published(&metadata, &publish);
+        memories.change(&key, |memory| {
+            memory.published = Some(Arc::clone(&publish.published));
+            let snapshot = Arc::make_mut(&mut memory.snapshot);
+            for (reason, count) in publish.moves {
+                *snapshot.counters.moves.entry(reason).or_default() += count;
+            }
+        });
+        notices.extend(publish.notices);
+        for part in &publish.parts {
+            // What is not written now is behind its head, and put right before anything else is decided.
+            if !cluster.part(part).await? {
+                return Ok(notices);
+            }
+        }
+    }
+    if let Some(immutable) = desired.immutable {
+        let epoch = immutable.epoch;
+        cluster.pin(immutable).await?;
+        memories.change(&key, |memory| memory.pinned = Some(Pinned { epoch, maps: vec![] }));
+    }
+    for refresh in desired.refresh {
+        let (notice, counted) = match &refresh {
+            Refresh::Evict { worker, uid } => match cluster.evict(worker, uid).await? {
+                Eviction::Done => {
+                    let note = format!("evicted pod {worker} so that it reads its new list");
+                    (Some((false, "WorkerRefreshed", note)), Some("evicted"))
+                }
+                // Another pod of that name, or none: this one is gone already.
+                Eviction::Gone => (None, None),
+                Eviction::Refused(why) => {
+                    let note = format!("pod {worker} stays: {why}");
+                    (Some((true, "EvictionRefused", note)), Some("refused"))
+                }
+            },
+            Refresh::Nudge { worker, uid, epoch } => {
+                let nudged = cluster.nudge(worker, uid, *epoch).await?;
+                (None, nudged.then_some("reloaded"))
+            }
+        };
+        memories.change(&key, |memory| memory.refreshed(&refresh, counted, cluster.now()));
+        notices.extend(notice.map(|(warning, reason, note)| Notice {
+            warning,
+            reason,
+            note,
+            node: None,
+        }));
+    }
+    if let Some(replicas) = desired.scale {
+        cluster.scale(replicas).await?;
+        let workload = &swarm.spec.workload;
+        let note = format!("{} {} scaled to {replicas}", workload.kind.as_str(), workload.name);
+        notices.push(Notice { warning: false, reason: "Scaled", note, node: None });
+    }
+    for name in &desired.obsolete {
+        cluster.unpin(name).await?;
+    }
+    Ok(notices)
+}

@@ -1,0 +1,91 @@
+//! The cluster of a pass: the real one (`live`), one on paper (`dry_run`), and small ones in the
+//! explorers of the tests.
+use std::{sync::Arc, time::Instant};
+
+use kube::core::ObjectMeta;
+
+use super::{
+    acknowledge::Answer,
+    handover::Epoch,
+    plan::{Immutable, Part, Publish},
+    watches::{PodFacts, WorkloadFacts},
+};
+use crate::{acknowledgement::Key, controller::Error};
+
+/// What a pass needs of the cluster beside what the watches bring. Reads come from the API server itself,
+/// not from a cache.
+pub(super) trait Cluster: Sync {
+    /// The time.
+    fn now(&self) -> Instant;
+
+    /// One pod, by the name of its worker.
+    fn pod(&self, name: &str) -> impl Future<Output = Result<Option<PodFacts>, Error>> + Send;
+
+    /// All pods of a workload.
+    fn pods(
+        &self,
+        workload: &WorkloadFacts,
+    ) -> impl Future<Output = Result<Vec<PodFacts>, Error>> + Send;
+
+    /// What a worker says it runs, or why that is not known. One that signs has to sign with the key, if there
+    /// is one.
+    fn ask(
+        &self,
+        pod: &PodFacts,
+        key: Option<&Key>,
+    ) -> impl Future<Output = Result<Answer, String>> + Send;
+
+    /// A new key for workers to sign with.
+    fn secret(&self) -> Option<Arc<str>>;
+
+    /// Writes the next file over exactly the one that was read; `None`: somebody else was faster.
+    fn publish(
+        &self,
+        publish: &Publish,
+    ) -> impl Future<Output = Result<Option<ObjectMeta>, Error>> + Send;
+
+    /// Takes the answer to that write, so that the next pass sees it before the watch brings it.
+    fn published(&self, metadata: &ObjectMeta, publish: &Publish);
+
+    /// Writes a part over exactly the one that was read, and takes the answer; whether nobody was faster.
+    fn part(&self, part: &Part) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Writes the immutable file and points the template at it.
+    fn pin(&self, immutable: Immutable) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// The names of all immutable files of this `Swarm`.
+    fn pinned(&self) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
+
+    /// Removes an immutable file.
+    fn unpin(&self, name: &str) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Evicts a pod, exactly this one.
+    fn evict(
+        &self,
+        worker: &str,
+        uid: &str,
+    ) -> impl Future<Output = Result<Eviction, Error>> + Send;
+
+    /// Changes a pod, exactly this one, so that the kubelet brings its volumes up to date at once; whether
+    /// it was there.
+    fn nudge(
+        &self,
+        worker: &str,
+        uid: &str,
+        epoch: Epoch,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Sets the number of workers.
+    fn scale(&self, replicas: u32) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// What came of an eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Eviction {
+    /// The pod goes.
+    Done,
+    /// It is gone already, or another one has its name.
+    Gone,
+    /// It stays, for this reason.
+    Refused(String),
+}
