@@ -49,12 +49,12 @@ pub mod weights;
 pub mod workers;
 
 use acknowledge::WorkerClient;
-pub use traffic_operator_core::{handover, natural_sort};
 pub use inspection::router;
 use live::Live;
 use memory::Memories;
 pub use metrics::Gauges;
 use plan::{Desired, Observed};
+pub use traffic_operator_core::{handover, natural_sort};
 use watches::WorkloadCache;
 use weights::Measured;
 

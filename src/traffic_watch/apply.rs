@@ -179,7 +179,7 @@ impl TrafficWatchReconciler {
             }
             Outcome::Accepted { .. } | Outcome::Taken(_) => None,
         };
-        self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
+        let _ = self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
         refused.map_or(Ok(()), Err)
     }
 

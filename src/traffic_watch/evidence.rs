@@ -144,7 +144,9 @@ impl Rules {
         reading: &NodeReading,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
-        let mut worst: Option<(f64, Option<f64>, Option<&Arc<str>>)> = None;
+        /// Value, percentage of the link, device.
+        type Load<'a> = (f64, Option<f64>, Option<&'a Arc<str>>);
+        let mut worst: Option<Load<'_>> = None;
         let mut hidden = false;
         let (max, fit) = self.thresholds;
         for (percent, bytes, without_speed) in directions(direction) {

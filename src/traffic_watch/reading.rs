@@ -49,7 +49,6 @@ impl Reading {
     }
 
     /// The same for one node after the other, by name.
-    #[must_use]
     pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeReading> {
         let mut finger = Finger::default();
         move |node| self.nodes.get(finger.find(&self.names, |name| name, node)?)

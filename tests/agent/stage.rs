@@ -213,13 +213,12 @@ impl Agent {
 
 /// The agent's own program if `AGENT` names it, else the operator's command `agent`: the same to whoever runs it.
 pub fn program() -> Command {
-    match std::env::var_os("AGENT") {
-        Some(program) => Command::new(program),
-        None => {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_traffic-operator"));
-            command.arg("agent");
-            command
-        }
+    if let Some(program) = std::env::var_os("AGENT") {
+        Command::new(program)
+    } else {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_traffic-operator"));
+        command.arg("agent");
+        command
     }
 }
 

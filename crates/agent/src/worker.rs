@@ -114,7 +114,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         Kind::Report(report) => {
             let all = Reporter::new(report, worker.clone(), metrics.clone())?;
             let reports = part("reports", Box::pin(all.clone().run()));
-            Work::Report(reporter.insert((all, reports)).0.clone())
+            Work::Report(Box::new(reporter.insert((all, reports)).0.clone()))
         }
         Kind::Nothing => {
             tracing::info!("neither a command nor --report: streams are only named");

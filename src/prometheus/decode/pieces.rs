@@ -2,7 +2,7 @@
 //!
 //! An answer about 5,000 nodes is three megabytes: read like this none of it is kept, and hardly
 //! anything is left to do when its last byte is there. An answer that does not begin as Prometheus,
-//! Thanos, Mimir and VictoriaMetrics begin it is kept and read as a whole.
+//! Thanos, Mimir and `VictoriaMetrics` begin it is kept and read as a whole.
 use super::{Element, Series, Stop, element, vector};
 use crate::prometheus::{Class, QueryError};
 

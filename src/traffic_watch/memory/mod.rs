@@ -136,6 +136,7 @@ impl Decisions {
     }
 
     /// Remembers what became of the Deployment; returns whether that is news.
+    #[must_use]
     pub fn applied(&self, namespace: &str, name: &str, applied: Applied) -> bool {
         let mut entries = self.entries();
         let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();

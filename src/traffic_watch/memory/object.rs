@@ -77,7 +77,6 @@ impl NodeTable {
     }
 
     /// The same for one node after the other, by name.
-    #[must_use]
     pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMemory> {
         let mut finger = Finger::default();
         move |name| {

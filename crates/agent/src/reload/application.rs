@@ -42,14 +42,16 @@ impl fmt::Display for How {
 
 /// The application beside us.
 pub(super) enum Application {
-    Url { client: Client, url: Uri, timeout: Duration },
+    Url { client: Box<Client>, url: Uri, timeout: Duration },
     Signal { signal: Signal, process: String, settle: Duration },
 }
 
 impl Application {
     pub(super) fn new(how: How) -> anyhow::Result<Self> {
         Ok(match how {
-            How::Url { url, timeout } => Self::Url { client: Client::plain()?, url, timeout },
+            How::Url { url, timeout } => {
+                Self::Url { client: Box::new(Client::plain()?), url, timeout }
+            }
             How::Signal { signal, process, settle } => Self::Signal { signal, process, settle },
         })
     }

@@ -23,7 +23,7 @@ pub(super) enum Work {
     /// A process.
     Process(Processes),
     /// Intervals that are reported.
-    Report(Reporter),
+    Report(Box<Reporter>),
     /// A name.
     Nothing,
 }

@@ -52,6 +52,7 @@ impl Pool {
     }
 
     /// Whether any of it can be an id.
+    #[must_use]
     pub fn has_ids(self) -> bool {
         self.size(&BTreeSet::new()) > 0
     }
