@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     RouteReflectorReconciler,
     datastore::{self, Datastore, IdChange, Session, WantedPeer},
-    plan::{self, Desired},
+    plan::{self, Desired, Reports},
     steps::{NodeWrite, Step, Why, Write},
 };
 use crate::{
@@ -43,14 +43,16 @@ impl RouteReflectorReconciler {
         let name = set.name_any();
         let mut memory = desired.memory.unwrap_or_default();
         if let Some(reports) = datastore.node_status() {
-            let asked = !memory.asked.is_empty();
-            if !desired.statuses.is_empty() && desired.statuses != memory.asked {
-                let nodes: Vec<&str> = desired.statuses.iter().map(|node| &**node).collect();
-                reports.start_reports(&nodes, &name).await?;
-            } else if desired.statuses.is_empty() && asked {
-                reports.stop_reports().await?;
+            match &desired.reports {
+                Reports::Keep => {}
+                Reports::Start(nodes) => {
+                    let nodes: Vec<&str> = nodes.iter().map(|node| &**node).collect();
+                    reports.start_reports(&nodes, &name).await?;
+                }
+                Reports::Stop => {
+                    reports.stop_reports().await?;
+                }
             }
-            memory.asked = desired.statuses;
         }
         let Some((step, writes)) = desired.step else {
             self.memories.put(&name, memory);

@@ -13,7 +13,8 @@ use super::{
     bgp_model::{Change, Fabric, Rule},
     datastore::{CalicoPeer, Snapshot},
     memory::Memory,
-    plan::{self, Calico, Fitness, Next, Observed},
+    next::{self, Next},
+    plan::{self, Calico, Fitness, Observed},
     settings::Settings,
     steps::{NodeWrite, Step, Write},
     topology::BgpTopology,
@@ -253,11 +254,11 @@ pub fn simulate(
             Next::Done
         } else {
             let unsound = decision.unsound.as_ref();
-            plan::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()))
+            next::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()))
         };
         let Next::Take(step) = next else {
             if let Next::Refuse(step, why) = next {
-                refused = Some(plan::refusal(step.as_ref(), &why));
+                refused = Some(next::refusal(step.as_ref(), &why));
             }
             let target = decision.target;
             return Ok(DryRun {

@@ -16,10 +16,7 @@ use kube::{
 };
 
 use crate::{
-    api::{
-        Mode, RouteReflectorSet, RouteReflectorSetStatus,
-        route_reflector_set::{DeletionPolicy, Gate},
-    },
+    api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
     controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
@@ -37,6 +34,7 @@ pub mod gate;
 pub mod memory;
 mod metrics;
 pub mod migrate_from_env;
+mod next;
 mod observe;
 mod plan;
 #[cfg(test)]
@@ -220,20 +218,7 @@ impl Reconciler for RouteReflectorReconciler {
         set: &RouteReflectorSet,
         others: &Others,
     ) -> Result<Vec<Notice>, Error> {
-        let name = set.name_any();
-        if set.spec.deletion_policy == DeletionPolicy::Retain || set.spec.mode == Mode::Observe {
-            self.forget("", &name);
-            return Ok(vec![]);
-        }
-        let mut observed = self.look(set, others, true).await?;
-        if observed.held.is_some() {
-            // It never wrote anything.
-            self.forget("", &name);
-            return Ok(vec![]);
-        }
-        let notices = self.restore(set, &mut observed).await?;
-        self.forget("", &name);
-        Ok(notices)
+        self.restore(set, others).await
     }
 
     fn forget(&self, _: &str, name: &str) {

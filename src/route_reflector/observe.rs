@@ -12,7 +12,7 @@ use super::{
     Others, Question, RouteReflectorReconciler, conflict, datastore,
     gate::{self, Asked, Measured, Wanted},
     memory::Memory,
-    plan::{self, Calico, Fitness, Observed},
+    plan::{self, Calico, Fitness, Observed, Questions},
     settings::Settings,
     topology::BgpTopology,
     workloads,
@@ -47,17 +47,18 @@ impl RouteReflectorReconciler {
         set: &RouteReflectorSet,
         settings: &Settings,
         bgp: &BgpTopology,
-        (leaving, deleting): (&BTreeSet<Arc<str>>, bool),
-        interval: Duration,
+        questions: &Questions,
+        deleting: bool,
     ) -> Option<Result<Arc<Measured>, String>> {
         if settings.gate != Gate::Prometheus {
             return None;
         }
+        let interval = questions.interval;
         if let Err(text) = self.check(set) {
             return Some(Err(text));
         }
         let wanted = settings.query.is_none().then(|| {
-            let discounted = plan::discounted(bgp, leaving);
+            let discounted = plan::discounted(bgp, &questions.leaving);
             Arc::new(plan::expected(bgp, &discounted, deleting))
         });
         let nothing = Wanted::default();
@@ -156,15 +157,15 @@ impl RouteReflectorReconciler {
             Err(datastore::Error::Invalid(text)) => return Err(Error::Invalid(text)),
             Err(error) => Err(Calico { reason: error.reason(), text: error.to_string() }),
         };
-        let mut sketch = plan::sketch(set, &observed, deleting);
-        if sketch.chooses {
+        // The second phase.
+        let questions = plan::questions(set, &observed, deleting);
+        if questions.workloads {
             let known = observed.memory.workloads.as_ref();
             let fresh = known.is_some_and(|(at, _)| at.elapsed() < COUNTED);
             if !fresh {
                 let counted = workloads::count(&self.client).await?;
                 observed.memory.workloads = Some((Instant::now(), Arc::new(counted)));
             }
-            sketch = plan::sketch(set, &observed, deleting);
         }
         // They are Calico's objects too.
         if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
@@ -174,9 +175,7 @@ impl RouteReflectorReconciler {
         if let Ok((_, bgp)) = &observed.bgp
             && (deleting || bgp.reflectors().next().is_some())
         {
-            let interval = if sketch.moves { plan::TRY } else { plan::PERIOD };
-            observed.measured =
-                self.measure(set, &settings, bgp, (&sketch.leaving, deleting), interval).await;
+            observed.measured = self.measure(set, &settings, bgp, &questions, deleting).await;
         }
         Ok(observed)
     }

@@ -1,20 +1,16 @@
-//! What is to be done next. Pure.
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+//! Decides what to do next. Pure.
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
     datastore,
-    election::Target,
     gate::{Measured, Shut},
     memory::{Figures, Memory},
-    report,
+    next::{self, Next},
+    report::{self, Decided},
     settings::Settings,
-    steps::{self, Goal, Step, Why, Write},
+    steps::{self, Goal, Step, Write},
     topology::{BgpTopology, ReflectorLabels},
 };
 use crate::{
@@ -26,18 +22,20 @@ use crate::{
 mod cleanup;
 mod clock;
 mod counting;
+mod questions;
+mod standing;
 mod status;
 mod target;
 
 #[cfg(test)]
 pub use cleanup::restoration;
-pub use cleanup::{Back, asked, back};
+pub use cleanup::{Restore, restore};
 use clock::{elapsed, known_step, last_step};
-pub use clock::{seconds, waited, whole};
+pub use clock::{seconds, whole};
 pub use counting::{discounted, expected};
 use counting::{opens, unseen};
-use status::figures;
-pub use status::remarks;
+pub use questions::{Questions, questions};
+use status::{figures, remarks};
 pub use target::{Decision, decide, remembered};
 
 /// How long nothing changes before the network is looked at again: one scrape of most installations.
@@ -100,26 +98,36 @@ pub struct Desired {
     pub step: Option<(Step, Vec<Write>)>,
     /// What the sessions of a BGPPeer have if the step creates one.
     pub session: datastore::Session,
-    /// The nodes that are to have a `CalicoNodeStatus`, if that is what the gate asks.
-    pub statuses: Vec<Arc<str>>,
+    /// What happens to the `CalicoNodeStatus` objects.
+    pub reports: Reports,
     /// What is remembered from now on.
     pub memory: Option<Memory>,
 }
 
-/// What is next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Next {
-    /// Nothing is left to do.
-    Done,
-    /// This.
-    Take(Step),
-    /// This, once the gate opens.
-    Wait(Step, Shut),
-    /// Nothing that is left can be done without costing routes; the first of it, or all, and why.
-    Refuse(Option<Step>, steps::Refused),
+/// What happens to the `CalicoNodeStatus` objects, by which nodes report their sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reports {
+    /// They stay.
+    #[default]
+    Keep,
+    /// These nodes get one, all others lose theirs.
+    Start(Vec<Arc<str>>),
+    /// All are deleted.
+    Stop,
 }
 
-/// Puts it all together.
+impl Reports {
+    /// From the nodes that have one to those that need one; the memory notes the latter.
+    fn next(memory: &mut Memory, needed: Vec<Arc<str>>) -> Self {
+        let before = std::mem::replace(&mut memory.asked, needed);
+        if before == memory.asked {
+            return Self::Keep;
+        }
+        if memory.asked.is_empty() { Self::Stop } else { Self::Start(memory.asked.clone()) }
+    }
+}
+
+/// Decides one pass.
 ///
 /// # Errors
 /// [`Error::Invalid`] and [`Error::Conflict`].
@@ -132,11 +140,11 @@ pub fn plan(
     }
     let settings = observed.settings.clone().map_err(Error::Invalid)?;
     if set.spec.paused {
-        return Ok(report::paused(set, &observed.memory));
+        return Ok(standing::paused(set, &observed.memory));
     }
     let (snapshot, bgp) = match &observed.bgp {
         Ok((snapshot, bgp)) => (snapshot, bgp),
-        Err(calico) => return Ok(report::unknown(set, calico)),
+        Err(calico) => return Ok(standing::unknown(set, calico)),
     };
     if settings.migrate && snapshot.mesh && !snapshot.only_of_mesh.is_empty() {
         let text = format!(
@@ -144,7 +152,7 @@ pub fn plan(
              BGPConfiguration default; remove it there, or use mesh: Leave",
             snapshot.only_of_mesh.join(", spec.")
         );
-        return Ok(report::refused(set, observed.memory.clone(), &text));
+        return Ok(standing::refused(set, observed.memory.clone(), &text));
     }
     let Decision { target, goal, left, unfit_since, unsound, refused } =
         match decide(set, observed, &settings, bgp) {
@@ -160,111 +168,69 @@ pub fn plan(
                     shut_since: None,
                     ..observed.memory.clone()
                 };
-                return Ok(report::refused(set, memory, &refusal.to_string()));
+                return Ok(standing::refused(set, memory, &refusal.to_string()));
             }
         };
     let mut names = goal.peers.iter().map(|peer| &peer.name);
     let taken = names.find(|name| bgp.taken.contains(*name)).cloned();
-    let mut view = View {
+    let stands = taken.is_some() || target.freeze.is_some() || snapshot.locked;
+    let fitness = observed.fitness.as_ref();
+    let decided = Decided {
         set,
-        observed,
-        settings: &settings,
+        now: observed.now,
+        timeout: settings.timeout,
+        frozen: fitness.and_then(|fitness| fitness.frozen.as_deref()),
         snapshot,
         bgp,
         target: &target,
-        left,
-        unsound,
+        left: if stands { vec![] } else { left },
         next: Next::Done,
         taken,
         refused,
         unfit_since,
+        remarks: remarks(bgp, observed.measured.as_ref()),
     };
-    if view.taken.is_none() && target.freeze.is_none() && !snapshot.locked {
-        view.next = view.choose(&goal);
-    } else {
-        view.left.clear();
+    let mut pass = Pass { observed, settings: &settings, unsound, decided };
+    if !stands {
+        pass.decided.next = pass.choose(&goal);
     }
-    Ok(view.finish(&goal))
+    Ok(pass.finish(&goal))
 }
 
-/// All that a pass decides by.
-pub(super) struct View<'a> {
-    pub set: &'a RouteReflectorSet,
-    pub observed: &'a Observed,
-    pub settings: &'a Settings,
-    pub snapshot: &'a datastore::Snapshot,
-    pub bgp: &'a BgpTopology,
-    pub target: &'a Target,
-    pub left: Vec<Step>,
-    /// Why they are not gone for.
-    pub unsound: Option<steps::Refused>,
-    pub next: Next,
-    /// A BGPPeer of somebody else's that has a name of ours.
-    pub taken: Option<String>,
-    /// Why the topology that the spec asks for is not gone for; the one in use is kept up.
-    pub refused: Option<String>,
-    /// Since when reflectors have been unfit.
-    pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
+/// A pass that has a target.
+struct Pass<'a> {
+    observed: &'a Observed,
+    settings: &'a Settings,
+    /// Why the steps to the target are not taken.
+    unsound: Option<steps::Refused>,
+    decided: Decided<'a>,
 }
 
-/// Tries the steps that are left, in their order.
-///
-/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says whether the
-/// sessions are there that a step stands on.
-pub fn choose(
-    bgp: &BgpTopology,
-    goal: &Goal,
-    left: &[Step],
-    unsound: Option<&steps::Refused>,
-    gate: impl Fn(&Step) -> Result<(), Shut>,
-) -> Next {
-    let harmless = |step: &&Step| step.repairs() || **step == Step::Mesh(true);
-    if let Some(why) = unsound {
-        let repair = left.iter().find(harmless).cloned();
-        return repair.map_or_else(|| Next::Refuse(None, why.clone()), Next::Take);
-    }
-    let mut refused = None;
-    for step in left.iter().flat_map(Step::tries) {
-        let after = step.after(&bgp.fabric, &goal.label.0, &goal.label.1);
-        if let Err(why) = step.admit(&bgp.fabric, &after) {
-            refused.get_or_insert((step, why));
-            continue;
-        }
-        if !step.needs_gate() {
-            return Next::Take(step);
-        }
-        return match gate(&step) {
-            Ok(()) => Next::Take(step),
-            Err(shut) => Next::Wait(step, shut),
-        };
-    }
-    refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
-}
-
-impl View<'_> {
+impl Pass<'_> {
     fn last_step(&self) -> Option<Timestamp> {
-        last_step(self.set, &self.observed.memory)
+        last_step(self.decided.set, &self.observed.memory)
     }
 
     fn leaving(&self) -> BTreeSet<Arc<str>> {
-        self.target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect()
+        self.decided.target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect()
     }
 
     fn choose(&self, goal: &Goal) -> Next {
+        let Decided { bgp, left, snapshot, .. } = &self.decided;
         let leaving = self.leaving();
         let last = self.last_step();
         let gate = |_: &Step| {
-            let discounted = discounted(self.bgp, &leaving);
-            let expected = expected(self.bgp, &discounted, false);
+            let discounted = discounted(bgp, &leaving);
+            let expected = expected(bgp, &discounted, false);
             opens(self.settings, &expected, self.observed, last)
         };
         let unsound = self.unsound.as_ref();
-        let Some(stale) = &self.snapshot.stale else {
-            return choose(self.bgp, goal, &self.left, unsound, gate);
+        let Some(stale) = &snapshot.stale else {
+            return next::choose(bgp, goal, left, unsound, gate);
         };
-        let nodes: Vec<Step> = self.left.iter().filter(|s| s.writes_nodes()).cloned().collect();
-        let next = choose(self.bgp, goal, &nodes, unsound, gate);
-        match self.left.iter().find(|step| !step.writes_nodes()) {
+        let nodes: Vec<Step> = left.iter().filter(|s| s.writes_nodes()).cloned().collect();
+        let next = next::choose(bgp, goal, &nodes, unsound, gate);
+        match left.iter().find(|step| !step.writes_nodes()) {
             Some(step) if matches!(next, Next::Done | Next::Refuse(..)) => {
                 Next::Wait(step.clone(), Shut::Datastore(stale.to_string()))
             }
@@ -273,16 +239,17 @@ impl View<'_> {
     }
 
     fn finish(self, goal: &Goal) -> Plan<Desired, RouteReflectorSetStatus> {
-        let writes = self.set.spec.mode == Mode::Enforce;
+        let Decided { set, target, bgp, snapshot, next, .. } = &self.decided;
+        let writes = set.spec.mode == Mode::Enforce;
         let now = self.observed.now;
         let mut memory = self.observed.memory.clone();
-        memory.shut_since = match &self.next {
+        memory.shut_since = match next {
             Next::Wait(..) => memory.shut_since.or(Some(now)),
             _ => None,
         };
-        let refusal = match &self.next {
-            Next::Refuse(step, why) => Some(refusal(step.as_ref(), why)),
-            _ => self.refused.clone(),
+        let refusal = match next {
+            Next::Refuse(step, why) => Some(next::refusal(step.as_ref(), why)),
+            _ => self.decided.refused.clone(),
         };
         if refusal.is_some() && refusal != memory.refused {
             memory.counters.refusals += 1;
@@ -290,17 +257,17 @@ impl View<'_> {
         let news = refusal != memory.refused;
         memory.refused = refusal;
         let figures = Figures {
-            desired: if self.target.freeze.is_some() {
+            desired: if target.freeze.is_some() {
                 memory.figures.desired.clone()
             } else {
-                self.target.by_zone.clone()
+                target.by_zone.clone()
             },
-            steps_left: self.left.len(),
+            steps_left: self.decided.left.len(),
             waiting_since: memory.shut_since,
-            ..figures(self.bgp, &self.leaving(), self.observed.measured.as_ref())
+            ..figures(bgp, &self.leaving(), self.observed.measured.as_ref())
         };
         let (status, conditions, mut notices) =
-            report::report(&self, &figures, &memory, known_step(self.set, &memory));
+            report::report(&self.decided, &figures, &memory, known_step(set, &memory));
         if news && let Some(text) = &memory.refused {
             notices.push(Notice {
                 warning: true,
@@ -309,17 +276,18 @@ impl View<'_> {
                 node: None,
             });
         }
-        let step = match &self.next {
-            Next::Take(step) if writes => Some((step.clone(), self.bgp.writes(step, goal))),
+        let step = match next {
+            Next::Take(step) if writes => Some((step.clone(), bgp.writes(step, goal))),
             _ => None,
         };
-        let statuses = match (&self.next, self.settings.gate) {
+        let needed = match (next, self.settings.gate) {
             // They are Calico's objects.
-            _ if self.snapshot.stale.is_some() => memory.asked.clone(),
-            (Next::Wait(..), Gate::NodeStatus) if writes => self.asked(&memory),
+            _ if snapshot.stale.is_some() => memory.asked.clone(),
+            (Next::Wait(..), Gate::NodeStatus) if writes => self.unseen(&memory),
             _ => vec![],
         };
-        let period = match &self.next {
+        let reports = Reports::next(&mut memory, needed);
+        let period = match next {
             Next::Take(_) if writes => NEXT,
             // The watch tells when it answers.
             Next::Wait(_, Shut::Datastore(_)) => PERIOD,
@@ -327,19 +295,21 @@ impl View<'_> {
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
         memory.figures = Arc::new(figures);
-        let session = self.snapshot.session();
-        let desired = Desired { step, session, statuses, memory: Some(memory) };
+        let session = snapshot.session();
+        let desired = Desired { step, session, reports, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }
     }
 
-    /// When the next reflector has been NotReady or unfit for long enough: nothing else changes at that moment.
+    /// The time until the next reflector has been NotReady or unfit for long enough: nothing else
+    /// changes at that moment.
     fn due(&self) -> Option<Duration> {
         let rules = &self.settings.rules;
         let left = |time: Duration, since: Timestamp| {
             time.checked_sub(elapsed(since, self.observed.now)).filter(|left| !left.is_zero())
         };
-        let reflects =
-            |node: &Arc<str>| self.bgp.labels(node).is_some_and(ReflectorLabels::is_reflector);
+        let reflects = |node: &Arc<str>| {
+            self.decided.bgp.labels(node).is_some_and(ReflectorLabels::is_reflector)
+        };
         let speakers = self.observed.speakers.iter();
         let not_ready = speakers.filter_map(|speaker| match speaker.readiness {
             Readiness::NotReady(Some(since)) if reflects(&speaker.name) => {
@@ -347,52 +317,16 @@ impl View<'_> {
             }
             _ => None,
         });
-        let unfit = self.unfit_since.iter().filter(|(node, _)| reflects(node));
+        let unfit = self.decided.unfit_since.iter().filter(|(node, _)| reflects(node));
         not_ready.chain(unfit.filter_map(|(_, since)| left(rules.demote_after, *since))).min()
     }
 
     /// The nodes whose `CalicoNodeStatus` is still wanted.
-    fn asked(&self, memory: &Memory) -> Vec<Arc<str>> {
-        let discounted = discounted(self.bgp, &self.leaving());
-        let expected = expected(self.bgp, &discounted, false);
+    fn unseen(&self, memory: &Memory) -> Vec<Arc<str>> {
+        let discounted = discounted(self.decided.bgp, &self.leaving());
+        let expected = expected(self.decided.bgp, &discounted, false);
         unseen(&expected, memory, self.last_step())
     }
-}
-
-/// What is refused, and why, in one line.
-#[must_use]
-pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
-    step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))
-}
-
-/// What a pass is going to need to know.
-#[derive(Clone, Debug, Default)]
-pub struct Sketch {
-    /// Reflectors that are to be none.
-    pub leaving: BTreeSet<Arc<str>>,
-    /// A node is to become a reflector.
-    pub chooses: bool,
-    /// Something is left to be done.
-    pub moves: bool,
-}
-
-/// The same decision without the gate.
-#[must_use]
-pub fn sketch(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -> Sketch {
-    let (Ok(settings), Ok((_, bgp))) = (&observed.settings, &observed.bgp) else {
-        return Sketch::default();
-    };
-    if deleting {
-        return Sketch { moves: true, ..Sketch::default() };
-    }
-    let Ok(Decision { target, left, .. }) = decide(set, observed, settings, bgp) else {
-        return Sketch::default();
-    };
-    let promotes =
-        |step: &Step| matches!(step, Step::Promote { why: Why::Repair | Why::Promote, .. });
-    let chooses = left.iter().any(promotes);
-    let leaving = target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect();
-    Sketch { leaving, chooses, moves: !left.is_empty() }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! What is told: status, conditions, events.
-use std::{collections::BTreeMap, sync::Arc};
+//! Status, conditions and events of a decision.
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
     bgp_model::Rule,
+    datastore::Snapshot,
     election::Target,
     memory::{Figures, Memory},
-    plan::{self, Calico, Desired, Next, PERIOD, View},
+    next::{Next, refusal},
     steps::Step,
     topology::{BgpTopology, ReflectorLabels},
 };
@@ -16,13 +17,13 @@ use crate::{
         Mode, RouteReflectorSet, RouteReflectorSetStatus,
         route_reflector_set::{GroupStatus, PlannedStep, SlotStatus},
     },
-    controller::{Notice, Plan, Verdict},
+    controller::{Notice, Verdict},
 };
 
 /// How many steps the status lists.
 const LISTED: usize = 10;
 
-fn verdict(
+pub(super) fn verdict(
     type_: &'static str,
     status: Option<bool>,
     reason: &'static str,
@@ -31,110 +32,74 @@ fn verdict(
     Verdict { type_, status, reason, message: message.into() }
 }
 
+/// A pass that has a target.
+pub(super) struct Decided<'a> {
+    pub set: &'a RouteReflectorSet,
+    /// The time.
+    pub now: Timestamp,
+    /// How long a gate may stay shut.
+    pub timeout: Duration,
+    /// Why no node is replaced for being unfit.
+    pub frozen: Option<&'a str>,
+    pub snapshot: &'a Snapshot,
+    pub bgp: &'a BgpTopology,
+    pub target: &'a Target,
+    pub left: Vec<Step>,
+    pub next: Next,
+    /// A BGPPeer of somebody else's that has a name of ours.
+    pub taken: Option<String>,
+    /// Why the topology of the spec is refused; the one in use is kept up.
+    pub refused: Option<String>,
+    /// Since when reflectors have been unfit.
+    pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
+    /// Findings beside the plan.
+    pub remarks: Vec<String>,
+}
+
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The status as it was, with other conditions: nothing is decided.
-fn standing(
-    set: &RouteReflectorSet,
-    memory: Option<Memory>,
-    phase: &str,
-    conditions: Vec<Verdict>,
-) -> Plan<Desired, RouteReflectorSetStatus> {
-    let mut status = set.status.clone().unwrap_or_default();
-    phase.clone_into(&mut status.phase);
-    status.plan = vec![];
-    let desired = Desired { memory, ..Desired::default() };
-    Plan { desired, status, conditions, notices: vec![], period: PERIOD }
-}
-
-/// Nothing is decided.
-pub(super) fn paused(
-    set: &RouteReflectorSet,
-    memory: &Memory,
-) -> Plan<Desired, RouteReflectorSetStatus> {
-    let text = "spec.paused: nothing is decided or written";
-    let conditions = vec![
-        verdict("Ready", Some(true), "Paused", text),
-        verdict("Converged", None, "Paused", text),
-    ];
-    standing(set, Some(memory.clone()), "Paused", conditions)
-}
-
-/// the state of Calico's objects is unknown.
-pub(super) fn unknown(
-    set: &RouteReflectorSet,
-    calico: &Calico,
-) -> Plan<Desired, RouteReflectorSetStatus> {
-    let known = ["CalicoNotFound", "SecretInvalid"].contains(&calico.reason);
-    let conditions = vec![
-        verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
-        verdict("Converged", None, calico.reason, "the state of Calico's objects is unknown"),
-        verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
-    ];
-    standing(set, None, "Frozen", conditions)
-}
-
-/// What the nodes do not allow: nothing is written, and every reflector stays one.
-pub(super) fn refused(
-    set: &RouteReflectorSet,
-    mut memory: Memory,
-    text: &str,
-) -> Plan<Desired, RouteReflectorSetStatus> {
-    let conditions = vec![
-        verdict("Ready", Some(false), "PlanRefused", text),
-        verdict("Converged", Some(false), "PlanRefused", "nothing is written"),
-    ];
-    let news = memory.refused.as_deref() != Some(text);
-    if news {
-        memory.counters.refusals += 1;
-        memory.refused = Some(text.to_owned());
-    }
-    let mut plan = standing(set, Some(memory), "Frozen", conditions);
-    if news {
-        let note = text.to_owned();
-        plan.notices.push(Notice { warning: true, reason: "PlanRefused", note, node: None });
-    }
-    plan
-}
-
 /// Status, conditions and events of a pass that decided.
 pub(super) fn report(
-    view: &View<'_>,
+    decided: &Decided<'_>,
     figures: &Figures,
     memory: &Memory,
     last_step: Option<Timestamp>,
 ) -> (RouteReflectorSetStatus, Vec<Verdict>, Vec<Notice>) {
-    let ready = view
+    let ready = decided
         .bgp
         .reflectors()
-        .filter(|(node, _)| view.bgp.fabric.node(node).is_some_and(|node| node.up));
-    let before = view.set.status.as_ref().map_or(0, |status| status.desired);
+        .filter(|(node, _)| decided.bgp.fabric.node(node).is_some_and(|node| node.up));
+    let before = decided.set.status.as_ref().map_or(0, |status| status.desired);
     let mut status = RouteReflectorSetStatus {
-        slots: view.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
+        slots: decided.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
         // Nobody who could be one is no wish for none.
-        desired: if view.target.freeze.is_some() { before } else { count(view.target.desired) },
+        desired: if decided.target.freeze.is_some() {
+            before
+        } else {
+            count(decided.target.desired)
+        },
         ready: count(ready.count()),
-        phase: phase(view).into(),
+        phase: phase(decided).into(),
         mesh: Some(if figures.mesh { "On" } else { "Off" }.into()),
-        datastore: Some(view.snapshot.flavour.into()),
-        plan: steps(view),
+        datastore: Some(decided.snapshot.flavour.into()),
+        plan: steps(decided),
         last_step_time: last_step.map(Time),
         ..RouteReflectorSetStatus::default()
     };
-    remember(&mut status, view.target, view.bgp, &view.unfit_since, view.observed.now);
-    let conditions = vec![readiness(view), converged(view, memory), safe(view)];
-    let mut notices = changes(view);
-    if let Next::Wait(step, shut) = &view.next
-        && timed_out(view, memory)
+    remember(&mut status, decided.target, decided.bgp, &decided.unfit_since, decided.now);
+    let conditions = vec![readiness(decided), converged(decided, memory), safe(decided)];
+    let mut notices = changes(decided);
+    if let Next::Wait(step, shut) = &decided.next
+        && timed_out(decided, memory)
     {
-        let known = known(view.set, "Converged");
+        let known = known(decided.set, "Converged");
         if known != Some("GateTimeout") {
             notices.push(Notice {
                 warning: true,
                 reason: "GateTimeout",
-                note: format!("{step} waits for its gate: {shut}; the operator keeps checking"),
+                note: format!("{step} waits for its gate: {shut}; it is tried on"),
                 node: None,
             });
         }
@@ -148,18 +113,18 @@ fn known<'a>(set: &'a RouteReflectorSet, type_: &str) -> Option<&'a str> {
     Some(&found.reason)
 }
 
-fn timed_out(view: &View<'_>, memory: &Memory) -> bool {
+fn timed_out(decided: &Decided<'_>, memory: &Memory) -> bool {
     memory.shut_since.is_some_and(|since| {
-        let waited = view.observed.now.duration_since(since);
-        std::time::Duration::try_from(waited).unwrap_or_default() >= view.settings.timeout
+        let waited = decided.now.duration_since(since);
+        Duration::try_from(waited).unwrap_or_default() >= decided.timeout
     })
 }
 
-fn phase(view: &View<'_>) -> &'static str {
-    if view.target.freeze.is_some() || view.taken.is_some() || view.snapshot.locked {
+fn phase(decided: &Decided<'_>) -> &'static str {
+    if decided.target.freeze.is_some() || decided.taken.is_some() || decided.snapshot.locked {
         return "Frozen";
     }
-    match &view.next {
+    match &decided.next {
         Next::Done => "Converged",
         Next::Take(step) | Next::Wait(step, _) => step.phase(),
         Next::Refuse(..) => "Frozen",
@@ -236,9 +201,9 @@ fn groups(target: &Target, bgp: &BgpTopology) -> Vec<GroupStatus> {
 }
 
 /// What is left to do, one line for each node.
-fn steps(view: &View<'_>) -> Vec<PlannedStep> {
+fn steps(decided: &Decided<'_>) -> Vec<PlannedStep> {
     let mut lines: Vec<PlannedStep> = Vec::new();
-    for step in &view.left {
+    for step in &decided.left {
         let word = step.word();
         let line = |node: Option<&Arc<str>>, slot: Option<u32>, peer: Option<(&str, &String)>| {
             PlannedStep {
@@ -268,7 +233,7 @@ fn steps(view: &View<'_>) -> Vec<PlannedStep> {
         }
     }
     lines.truncate(LISTED);
-    let waiting = match &view.next {
+    let waiting = match &decided.next {
         Next::Wait(step, shut) => Some((step.word(), shut.to_string())),
         Next::Refuse(Some(step), why) => Some((step.word(), why.to_string())),
         _ => None,
@@ -281,9 +246,9 @@ fn steps(view: &View<'_>) -> Vec<PlannedStep> {
     lines
 }
 
-fn readiness(view: &View<'_>) -> Verdict {
+fn readiness(decided: &Decided<'_>) -> Verdict {
     let no = |reason, text: String| verdict("Ready", Some(false), reason, text);
-    if let Some(name) = &view.taken {
+    if let Some(name) = &decided.taken {
         return no(
             "Conflict",
             format!(
@@ -292,66 +257,66 @@ fn readiness(view: &View<'_>) -> Verdict {
             ),
         );
     }
-    if view.snapshot.locked {
-        let text = "Calico is migrating its datastore; nothing is written until the migration ends";
+    if decided.snapshot.locked {
+        let text = "Calico is migrating its datastore; nothing is written until that is over";
         return no("DatastoreLocked", text.into());
     }
-    if let Some(stale) = &view.snapshot.stale {
+    if let Some(stale) = &decided.snapshot.stale {
         return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
     }
-    if let Some(freeze) = view.target.freeze {
-        let text = "no node is eligible as a reflector; everything stays as it is";
+    if let Some(freeze) = decided.target.freeze {
+        let text = "no node can be a reflector now; everything stays as it is";
         return no(freeze.as_str(), text.into());
     }
-    if let Next::Refuse(step, why) = &view.next {
-        return no("PlanRefused", plan::refusal(step.as_ref(), why));
+    if let Next::Refuse(step, why) = &decided.next {
+        return no("PlanRefused", refusal(step.as_ref(), why));
     }
-    if let Some(refused) = &view.refused {
-        let kept = view.target.topology.as_str();
+    if let Some(refused) = &decided.refused {
+        let kept = decided.target.topology.as_str();
         return no("PlanRefused", format!("{refused}; topology {kept} is kept, and repaired"));
     }
     let mut text = format!(
         "{} reflectors in topology {}",
-        view.target.slots.len(),
-        view.target.topology.as_str()
+        decided.target.slots.len(),
+        decided.target.topology.as_str()
     );
-    if view.set.spec.mode == Mode::Observe {
+    if decided.set.spec.mode == Mode::Observe {
         text.push_str("; mode Observe: nothing is written");
     }
-    if let Some(frozen) = view.observed.fitness.as_ref().and_then(|f| f.frozen.as_deref()) {
-        text.push_str("; no reflector is replaced for being unfit: ");
+    if let Some(frozen) = decided.frozen {
+        text.push_str("; nobody is replaced for being unfit: ");
         text.push_str(frozen);
     }
-    if !view.target.guests.is_empty() {
-        let guests: Vec<_> = view.target.guests.iter().map(|zone| &**zone).collect();
+    if !decided.target.guests.is_empty() {
+        let guests: Vec<_> = decided.target.guests.iter().map(|zone| &**zone).collect();
         text.push_str("; clients of another zone's reflectors: those of ");
         text.push_str(&guests.join(", "));
     }
-    let bare = view.snapshot.without_password();
+    let bare = decided.snapshot.without_password();
     if !bare.is_empty() {
         text.push_str("; BGPPeers without the password that the mesh has: ");
         text.push_str(&bare.join(", "));
         text.push_str(" (set spec.password of all of them at once: it resets their sessions)");
     }
-    if !view.bgp.differing.is_empty() {
+    if !decided.bgp.differing.is_empty() {
         text.push_str(
-            "; labels that differ between Kubernetes and Calico's Nodes are written again: ",
+            "; labels that Kubernetes and Calico's Nodes have differently are written again: ",
         );
-        text.push_str(&some(&view.bgp.differing));
+        text.push_str(&some(&decided.bgp.differing));
     }
-    if !view.bgp.unreadable.is_empty() {
-        text.push_str("; BGPPeers that cannot be read and are ignored: ");
-        text.push_str(&view.bgp.unreadable.join(", "));
+    if !decided.bgp.unreadable.is_empty() {
+        text.push_str("; BGPPeers that cannot be read, and are not followed: ");
+        text.push_str(&decided.bgp.unreadable.join(", "));
     }
-    for remark in plan::remarks(view.bgp, view.observed.measured.as_ref()) {
+    for remark in &decided.remarks {
         text.push_str("; ");
-        text.push_str(&remark);
+        text.push_str(remark);
     }
-    for note in &view.target.notes {
+    for note in &decided.target.notes {
         text.push_str("; ");
         text.push_str(note);
     }
-    let reason = if view.target.notes.is_empty() { "Planned" } else { "Adjusted" };
+    let reason = if decided.target.notes.is_empty() { "Planned" } else { "Adjusted" };
     verdict("Ready", Some(true), reason, text)
 }
 
@@ -363,38 +328,36 @@ fn some(names: &[Arc<str>]) -> String {
     if more == 0 { listed } else { format!("{listed} and {more} more") }
 }
 
-fn converged(view: &View<'_>, memory: &Memory) -> Verdict {
+fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     let no = |reason, text: String| verdict("Converged", Some(false), reason, text);
-    if phase(view) == "Frozen" && !matches!(view.next, Next::Refuse(..)) {
+    if phase(decided) == "Frozen" && !matches!(decided.next, Next::Refuse(..)) {
         return no("Frozen", "nothing is written; see Ready".into());
     }
-    match &view.next {
-        Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
-        Next::Take(_) => no("InProgress", format!("{} steps are left", view.left.len())),
-        Next::Wait(step, shut) if timed_out(view, memory) => no(
+    match &decided.next {
+        Next::Done => verdict("Converged", Some(true), "Converged", "everything is as it is to be"),
+        Next::Take(_) => no("InProgress", format!("{} steps are left", decided.left.len())),
+        Next::Wait(step, shut) if timed_out(decided, memory) => no(
             "GateTimeout",
-            format!(
-                "{step} has waited longer than transition.timeout: {shut}; the operator keeps checking"
-            ),
+            format!("{step} has waited longer than transition.timeout: {shut}; it is tried on"),
         ),
         Next::Wait(step, shut) => no(shut.reason(), format!("{step}: {shut}")),
-        Next::Refuse(step, why) => no("PlanRefused", plan::refusal(step.as_ref(), why)),
+        Next::Refuse(step, why) => no("PlanRefused", refusal(step.as_ref(), why)),
     }
 }
 
-fn safe(view: &View<'_>) -> Verdict {
-    let fabric = &view.bgp.fabric;
+fn safe(decided: &Decided<'_>) -> Verdict {
+    let fabric = &decided.bgp.fabric;
     let no = |reason, text: String| verdict("RoutesSafe", Some(false), reason, text);
     let missing = fabric.missing(Rule::Bird);
     if let Some((who, whose)) = missing.examples.first() {
-        let text = format!("{who} has no route to {whose} ({} such pairs of nodes)", missing.pairs);
+        let text = format!("{who} has no route of {whose} ({} such pairs of nodes)", missing.pairs);
         return no("RoutesMissing", text);
     }
     if let Some((reflector, missing)) = fabric.worst_without_one(Rule::Bird)
         && let Some((who, whose)) = missing.examples.first()
     {
         let text = format!(
-            "{who} would lose the routes to {whose} if {reflector} failed ({} such pairs of nodes)",
+            "{who} would lose the routes of {whose} if {reflector} failed ({} such pairs of nodes)",
             missing.pairs
         );
         return no("NoRedundancy", text);
@@ -402,7 +365,7 @@ fn safe(view: &View<'_>) -> Verdict {
     let letter = fabric.missing(Rule::Rfc);
     if let Some((who, whose)) = letter.examples.first() {
         let text = format!(
-            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route to {whose} \
+            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route of {whose} \
              ({} such pairs of nodes)",
             letter.pairs
         );
@@ -412,33 +375,33 @@ fn safe(view: &View<'_>) -> Verdict {
         "RoutesSafe",
         Some(true),
         "Redundant",
-        "with the configured sessions, the loss of any single reflector costs no route",
+        "by the sessions that are configured, no single reflector's loss costs a route",
     )
 }
 
 /// What has changed since the status was written.
-fn changes(view: &View<'_>) -> Vec<Notice> {
+fn changes(decided: &Decided<'_>) -> Vec<Notice> {
     let mut notices = vec![];
-    let condition = known(view.set, "Ready");
-    if let Some(freeze) = view.target.freeze
+    let condition = known(decided.set, "Ready");
+    if let Some(freeze) = decided.target.freeze
         && condition != Some(freeze.as_str())
     {
         notices.push(Notice {
             warning: true,
             reason: freeze.as_str(),
-            note: "no node is eligible as a reflector; everything stays as it is".into(),
+            note: "no node can be a reflector now; everything stays as it is".into(),
             node: None,
         });
     }
-    if let Some(name) = &view.taken
+    if let Some(name) = &decided.taken
         && condition != Some("Conflict")
     {
         let note = format!("BGPPeer {name} exists and is not ours; nothing is written");
         notices.push(Notice { warning: true, reason: "Conflict", note, node: None });
     }
-    let before = view.set.status.iter().flat_map(|status| &status.slots);
+    let before = decided.set.status.iter().flat_map(|status| &status.slots);
     for slot in before {
-        if !view.bgp.nodes.contains_key(slot.node.as_str()) {
+        if !decided.bgp.nodes.contains_key(slot.node.as_str()) {
             notices.push(Notice {
                 warning: true,
                 reason: "ReflectorGone",

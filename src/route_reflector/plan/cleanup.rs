@@ -5,16 +5,18 @@ use std::{
 };
 
 use super::{
-    Next, Observed, choose,
-    clock::last_step,
+    Desired, Observed, Reports,
+    clock::{elapsed, last_step},
     counting::{discounted, expected, opens, unseen},
     status::figures,
 };
 use crate::{
     api::{RouteReflectorSet, route_reflector_set::Gate},
+    controller::{Error, Notice},
     route_reflector::{
         election,
-        memory::{Figures, Memory},
+        memory::Figures,
+        next::{self, Next},
         settings::Settings,
         steps::{self, Goal, Step},
         topology::BgpTopology,
@@ -52,48 +54,88 @@ fn kept(settings: &Settings, bgp: &BgpTopology) -> Vec<election::PeerSpec> {
     peers
 }
 
-/// What is to be, what is next on the way there, and what is told of it.
-pub struct Back {
-    /// The mesh, without reflectors.
-    pub goal: Goal,
-    /// The next step.
-    pub next: Next,
-    /// What the gauges tell.
-    pub figures: Figures,
+/// One pass back to the mesh.
+pub struct Restore {
+    /// The writes, if there are any.
+    pub desired: Option<Desired>,
+    /// What the pass ends with once they are done: the way back has ended, or why it has not.
+    pub end: Result<Vec<Notice>, Error>,
 }
 
-/// What is next on the way back to the mesh.
-#[must_use]
-pub fn back(
-    set: &RouteReflectorSet,
-    observed: &Observed,
-    settings: &Settings,
-    bgp: &BgpTopology,
-) -> Back {
-    let goal = restoration(settings, bgp);
+/// Decides one pass back to the mesh.
+///
+/// # Errors
+/// [`Error::Invalid`], and [`Error::Pending`] while Calico's objects cannot be written.
+pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, Error> {
+    let settings = observed.settings.clone().map_err(Error::Invalid)?;
+    let (snapshot, bgp) = match &observed.bgp {
+        Ok((snapshot, _)) if snapshot.locked => {
+            let text = "Calico is migrating its datastore".to_owned();
+            return Err(Error::Pending("DatastoreLocked", text));
+        }
+        Ok((snapshot, bgp)) => match &snapshot.stale {
+            Some(stale) => {
+                return Err(Error::Pending("DatastoreUnreachable", stale.to_string()));
+            }
+            None => (snapshot, bgp),
+        },
+        // There is nothing to restore.
+        Err(calico) if calico.reason == "CalicoNotFound" => {
+            return Ok(Restore { desired: None, end: Ok(vec![]) });
+        }
+        Err(calico) => return Err(Error::Pending(calico.reason, calico.text.clone())),
+    };
+    let goal = restoration(&settings, bgp);
     let left = steps::pending(bgp, &goal);
-    let discounted = discounted(bgp, &BTreeSet::new());
-    let expected = expected(bgp, &discounted, true);
-    let last = last_step(set, &observed.memory);
-    let gate = |_: &Step| opens(settings, &expected, observed, last);
-    let next = choose(bgp, &goal, &left, None, gate);
-    let leaving = bgp.reflectors().map(|(node, _)| Arc::clone(node)).collect();
-    let figures =
-        Figures { steps_left: left.len(), ..figures(bgp, &leaving, observed.measured.as_ref()) };
-    Back { goal, next, figures }
-}
-
-/// On the way back to the mesh: the nodes whose `CalicoNodeStatus` is still wanted.
-#[must_use]
-pub fn asked(
-    settings: &Settings,
-    bgp: &BgpTopology,
-    memory: &Memory,
-    set: &RouteReflectorSet,
-) -> Vec<Arc<str>> {
-    if settings.gate != Gate::NodeStatus {
-        return vec![];
-    }
     let expected = expected(bgp, &discounted(bgp, &BTreeSet::new()), true);
-    unseen(&expected, memory, last_step(set, memory))
+    let last = last_step(set, &observed.memory);
+    let gate = |_: &Step| opens(&settings, &expected, observed, last);
+    let next = next::choose(bgp, &goal, &left, None, gate);
+    let mut memory = observed.memory.clone();
+    memory.shut_since = match &next {
+        Next::Wait(..) | Next::Refuse(..) => memory.shut_since.or(Some(observed.now)),
+        _ => None,
+    };
+    let leaving = bgp.reflectors().map(|(node, _)| Arc::clone(node)).collect();
+    memory.figures = Arc::new(Figures {
+        steps_left: left.len(),
+        waiting_since: memory.shut_since,
+        ..figures(bgp, &leaving, observed.measured.as_ref())
+    });
+    let waited = memory.shut_since.map(|since| elapsed(since, observed.now)).unwrap_or_default();
+    let over = |warning, reason, note| Restore {
+        desired: Some(Desired::default()),
+        end: Ok(vec![Notice { warning, reason, note, node: None }]),
+    };
+    let mut desired = Desired::default();
+    let mut needed = vec![];
+    let text = match next {
+        Next::Done => {
+            let note = "the mesh carries every route; reflectors and peers are removed".into();
+            return Ok(over(false, "MeshRestored", note));
+        }
+        Next::Take(step) => {
+            let text = step.to_string();
+            let writes = bgp.writes(&step, &goal);
+            desired.step = Some((step, writes));
+            desired.session = snapshot.session();
+            text
+        }
+        Next::Wait(step, why) => {
+            if settings.gate == Gate::NodeStatus {
+                needed = unseen(&expected, &memory, last);
+            }
+            format!("{step}: {why}")
+        }
+        Next::Refuse(step, why) => next::refusal(step.as_ref(), &why),
+    };
+    if waited > settings.timeout && bgp.fabric.mesh() {
+        let note = format!(
+            "the mesh is on, but reflectors and peers are left, since it could not be verified: {text}"
+        );
+        return Ok(over(true, "ReflectorsLeft", note));
+    }
+    desired.reports = Reports::next(&mut memory, needed);
+    desired.memory = Some(memory);
+    Ok(Restore { desired: Some(desired), end: Err(Error::Pending("RestoringMesh", text)) })
 }

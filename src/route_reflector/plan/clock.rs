@@ -23,12 +23,6 @@ pub fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(second).unwrap_or(time)
 }
 
-/// For how long the gate has been shut.
-#[must_use]
-pub fn waited(memory: &Memory, now: Timestamp) -> Duration {
-    memory.shut_since.map(|since| elapsed(since, now)).unwrap_or_default()
-}
-
 /// What gates and waits count from.
 pub(super) fn last_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
     known_step(set, memory).max(memory.began)

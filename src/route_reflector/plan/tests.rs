@@ -9,6 +9,7 @@ use crate::{
         dry_run::{Stage, simulate},
         election::Slot,
         gate::Counted,
+        steps::Why,
     },
 };
 
@@ -493,7 +494,7 @@ fn r10_a_round_that_is_refused_is_taken_one_by_one() {
         .collect();
     assert_eq!(slots.len(), 4);
     let round = Step::Promote { why: Why::Promote, slots: slots.clone() };
-    let next = choose(bgp, &decision.goal, &[round], None, |_| Ok(()));
+    let next = next::choose(bgp, &decision.goal, &[round], None, |_| Ok(()));
     let one = Step::Promote { why: Why::Promote, slots: slots[..1].to_vec() };
     assert_eq!(next, Next::Take(one));
 }

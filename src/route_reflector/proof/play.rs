@@ -10,7 +10,8 @@ use crate::{
     route_reflector::{
         dry_run::Stage,
         memory::Memory,
-        plan::{self, Calico, Next, Observed},
+        next::{self, Next},
+        plan::{self, Calico, Observed},
         settings::Settings,
         steps::{Step, Why},
     },
@@ -136,7 +137,7 @@ impl Play {
             }
             self.set.status = Some(plan::remembered(&self.set, &decision, &bgp, self.now));
             let unsound = decision.unsound.as_ref();
-            let next = plan::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()));
+            let next = next::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()));
             let step = match next {
                 Next::Done => {
                     let mut notes = decision.target.notes.iter().chain(&decision.refused);
@@ -148,7 +149,7 @@ impl Play {
                     return Way { end: End::Stuck(format!("waits: {step}")), ..way };
                 }
                 Next::Refuse(step, why) => {
-                    let text = plan::refusal(step.as_ref(), &why);
+                    let text = next::refusal(step.as_ref(), &why);
                     // The plan as a whole, before anything was done for it.
                     let refused = step.is_none() && way.steps == 0;
                     let end = if refused { End::Refused(text) } else { End::Stuck(text) };

@@ -1,0 +1,59 @@
+//! The next step of those that are left. Pure.
+use super::{
+    gate::Shut,
+    steps::{self, Goal, Step},
+    topology::BgpTopology,
+};
+
+/// What is next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Nothing is left to do.
+    Done,
+    /// This.
+    Take(Step),
+    /// This, once the gate opens.
+    Wait(Step, Shut),
+    /// Nothing that is left can be done without costing routes; the first of it, or all, and why.
+    Refuse(Option<Step>, steps::Refused),
+}
+
+/// Tries the steps that are left, in their order.
+///
+/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says whether the
+/// sessions are there that a step stands on.
+pub fn choose(
+    bgp: &BgpTopology,
+    goal: &Goal,
+    left: &[Step],
+    unsound: Option<&steps::Refused>,
+    gate: impl Fn(&Step) -> Result<(), Shut>,
+) -> Next {
+    let harmless = |step: &&Step| step.repairs() || **step == Step::Mesh(true);
+    if let Some(why) = unsound {
+        let repair = left.iter().find(harmless).cloned();
+        return repair.map_or_else(|| Next::Refuse(None, why.clone()), Next::Take);
+    }
+    let mut refused = None;
+    for step in left.iter().flat_map(Step::tries) {
+        let after = step.after(&bgp.fabric, &goal.label.0, &goal.label.1);
+        if let Err(why) = step.admit(&bgp.fabric, &after) {
+            refused.get_or_insert((step, why));
+            continue;
+        }
+        if !step.needs_gate() {
+            return Next::Take(step);
+        }
+        return match gate(&step) {
+            Ok(()) => Next::Take(step),
+            Err(shut) => Next::Wait(step, shut),
+        };
+    }
+    refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
+}
+
+/// What is refused, and why, in one line.
+#[must_use]
+pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
+    step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))
+}

@@ -1,0 +1,72 @@
+//! Passes that decide nothing.
+use super::{Calico, Desired, PERIOD, Reports};
+use crate::{
+    api::{RouteReflectorSet, RouteReflectorSetStatus},
+    controller::{Notice, Plan, Verdict},
+    route_reflector::{memory::Memory, report::verdict},
+};
+
+/// The status as it was, with other conditions: nothing is decided.
+fn standing(
+    set: &RouteReflectorSet,
+    mut memory: Option<Memory>,
+    phase: &str,
+    conditions: Vec<Verdict>,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let mut status = set.status.clone().unwrap_or_default();
+    phase.clone_into(&mut status.phase);
+    status.plan = vec![];
+    let reports = memory.as_mut().map(|memory| Reports::next(memory, vec![])).unwrap_or_default();
+    let desired = Desired { memory, reports, ..Desired::default() };
+    Plan { desired, status, conditions, notices: vec![], period: PERIOD }
+}
+
+/// Nothing is decided.
+pub(super) fn paused(
+    set: &RouteReflectorSet,
+    memory: &Memory,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let text = "spec.paused: nothing is decided or written";
+    let conditions = vec![
+        verdict("Ready", Some(true), "Paused", text),
+        verdict("Converged", None, "Paused", text),
+    ];
+    standing(set, Some(memory.clone()), "Paused", conditions)
+}
+
+/// Calico's objects are not known.
+pub(super) fn unknown(
+    set: &RouteReflectorSet,
+    calico: &Calico,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let known = ["CalicoNotFound", "SecretInvalid"].contains(&calico.reason);
+    let conditions = vec![
+        verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
+        verdict("Converged", None, calico.reason, "Calico's objects are not known"),
+        verdict("RoutesSafe", None, calico.reason, "Calico's objects are not known"),
+    ];
+    standing(set, None, "Frozen", conditions)
+}
+
+/// What the nodes do not allow: nothing is written, and every reflector stays one.
+pub(super) fn refused(
+    set: &RouteReflectorSet,
+    mut memory: Memory,
+    text: &str,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let conditions = vec![
+        verdict("Ready", Some(false), "PlanRefused", text),
+        verdict("Converged", Some(false), "PlanRefused", "nothing is written"),
+    ];
+    let news = memory.refused.as_deref() != Some(text);
+    if news {
+        memory.counters.refusals += 1;
+        memory.refused = Some(text.to_owned());
+    }
+    let mut plan = standing(set, Some(memory), "Frozen", conditions);
+    if news {
+        let note = text.to_owned();
+        plan.notices.push(Notice { warning: true, reason: "PlanRefused", note, node: None });
+    }
+    plan
+}
