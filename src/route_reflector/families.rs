@@ -4,7 +4,7 @@
 //! peers with whom serves both where every node that matters speaks both.
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use super::gate::few;
+use super::names::few;
 
 /// An address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Families {
         let (first, other) = (self.first, self.first.other());
         let mut remarks = Vec::new();
         if !self.odd.is_empty() {
-            let odd = few(&self.odd);
+            let odd = few(self.odd.iter());
             remarks.push(match self.second {
                 Some(second) => format!(
                     "nodes without an {second} address of BGP are no reflectors, as most nodes have one: {odd}"
@@ -124,7 +124,7 @@ impl Families {
             });
         }
         if !self.outside.is_empty() {
-            let outside = few(&self.outside);
+            let outside = few(self.outside.iter());
             remarks
                 .push(format!("nodes without an {first} address of BGP are left out: {outside}"));
         }

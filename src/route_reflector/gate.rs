@@ -11,7 +11,7 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::datastore::Report;
+use super::{datastore::Report, names::few};
 use crate::prometheus::exporters::untrusted;
 
 mod query;
@@ -23,9 +23,6 @@ pub use wanted::{Part, Set, Wanted};
 /// How long after a step a sample must have been taken to be of the time after it: the watch that
 /// tells Calico's confd, its rendering, and BIRD's reload. Sessions that a reload resets are down then.
 pub const SETTLE_SECONDS: f64 = 5.0;
-
-/// How many nodes are named where the gate is shut.
-const NAMED: usize = 3;
 
 /// The sessions of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -174,10 +171,10 @@ impl fmt::Display for Shut {
             Self::Waiting(_) => f.write_str("the waiting time after the last step has not passed"),
             Self::Unavailable(text) => write!(f, "sessions cannot be counted: {text}"),
             Self::Missing(nodes) => {
-                f.write_str("sessions are not established: ")?;
-                list(f, nodes, |f, (node, established, expected)| {
-                    write!(f, "{node} has {established} of {expected}")
-                })
+                let nodes = nodes.iter().map(|(node, established, expected)| {
+                    format!("{node} has {established} of {expected}")
+                });
+                write!(f, "sessions are not established: {}", few(nodes))
             }
             Self::Datastore(text) => f.write_str(text),
             Self::Untrusted(jobs) => {
@@ -185,43 +182,12 @@ impl fmt::Display for Shut {
                 write!(f, "sessions cannot be counted: {why}")
             }
             Self::NoEvidence(nodes) => {
-                f.write_str("no sessions are measured on ")?;
-                list(f, nodes, |f, node| f.write_str(node))
+                write!(f, "no sessions are measured on {}", few(nodes.iter()))
             }
             Self::Stale(nodes) => {
-                f.write_str("not measured since the last step: ")?;
-                list(f, nodes, |f, node| f.write_str(node))
+                write!(f, "not measured since the last step: {}", few(nodes.iter()))
             }
         }
-    }
-}
-
-/// The first three of these nodes, and how many more there are.
-#[must_use]
-pub fn few(nodes: &[Arc<str>]) -> String {
-    struct Few<'n>(&'n [Arc<str>]);
-    impl fmt::Display for Few<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            list(f, self.0, |f, node| f.write_str(node))
-        }
-    }
-    Few(nodes).to_string()
-}
-
-fn list<T>(
-    f: &mut fmt::Formatter<'_>,
-    all: &[T],
-    each: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
-) -> fmt::Result {
-    for (i, one) in all.iter().take(NAMED).enumerate() {
-        if i > 0 {
-            f.write_str(", ")?;
-        }
-        each(f, one)?;
-    }
-    match all.len().saturating_sub(NAMED) {
-        0 => Ok(()),
-        more => write!(f, " and {more} more"),
     }
 }
 

@@ -34,6 +34,7 @@ pub mod gate;
 pub mod memory;
 mod metrics;
 pub mod migrate_from_env;
+mod names;
 mod next;
 mod observe;
 mod plan;

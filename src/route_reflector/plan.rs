@@ -277,7 +277,7 @@ impl Pass<'_> {
             });
         }
         let step = match next {
-            Next::Take(step) if writes => Some((step.clone(), bgp.writes(step, goal))),
+            Next::Take(step) if writes => Some((step.clone(), goal.writes(step, bgp))),
             _ => None,
         };
         let needed = match (next, self.settings.gate) {

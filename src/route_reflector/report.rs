@@ -8,6 +8,7 @@ use super::{
     datastore::Snapshot,
     election::Target,
     memory::{Figures, Memory},
+    names,
     next::{Next, refusal},
     steps::Step,
     topology::{BgpTopology, ReflectorLabels},
@@ -302,7 +303,7 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
         text.push_str(
             "; labels that Kubernetes and Calico's Nodes have differently are written again: ",
         );
-        text.push_str(&some(&decided.bgp.differing));
+        text.push_str(&names::first(decided.bgp.differing.iter(), LISTED));
     }
     if !decided.bgp.unreadable.is_empty() {
         text.push_str("; BGPPeers that cannot be read, and are not followed: ");
@@ -318,14 +319,6 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
     }
     let reason = if decided.target.notes.is_empty() { "Planned" } else { "Adjusted" };
     verdict("Ready", Some(true), reason, text)
-}
-
-/// Names, of which a condition has room for a few.
-fn some(names: &[Arc<str>]) -> String {
-    let listed: Vec<&str> = names.iter().take(LISTED).map(|name| &**name).collect();
-    let more = names.len().saturating_sub(LISTED);
-    let listed = listed.join(", ");
-    if more == 0 { listed } else { format!("{listed} and {more} more") }
 }
 
 fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {

@@ -9,7 +9,6 @@ use super::{
     bgp_model::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
     datastore::{CalicoPeer, ListenPorts, Snapshot},
     families::{Addresses, Families},
-    steps::{Goal, Step, Write},
 };
 use crate::{
     api::{
@@ -219,13 +218,6 @@ impl BgpTopology {
     #[must_use]
     pub fn labels(&self, node: &str) -> Option<&ReflectorLabels> {
         self.nodes.get(node).map(|actual| &actual.labels)
-    }
-
-    /// The writes of a step on the way to a goal.
-    #[must_use]
-    pub fn writes(&self, step: &Step, goal: &Goal) -> Vec<Write> {
-        let labelled = |node: &str| self.labels(node).is_some_and(|labels| labels.label.is_some());
-        step.writes((&goal.label.0, &goal.label.1), labelled)
     }
 
     /// The nodes that reflect routes, by name.

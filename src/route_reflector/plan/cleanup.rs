@@ -116,7 +116,7 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
         }
         Next::Take(step) => {
             let text = step.to_string();
-            let writes = bgp.writes(&step, &goal);
+            let writes = goal.writes(&step, bgp);
             desired.step = Some((step, writes));
             desired.session = snapshot.session();
             text

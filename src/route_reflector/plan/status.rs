@@ -8,7 +8,7 @@ use super::{
     Counts,
     counting::{discounted, expected},
 };
-use crate::route_reflector::{bgp_model::Rule, gate::few, memory::Figures, topology::BgpTopology};
+use crate::route_reflector::{bgp_model::Rule, memory::Figures, names::few, topology::BgpTopology};
 
 /// What is there: by the sessions that are configured, and by what the gate has counted. What is to be,
 /// callers add.
@@ -74,7 +74,7 @@ pub fn remarks(bgp: &BgpTopology, measured: Option<&Counts>) -> Vec<String> {
     let mut remarks = bgp.families.remarks();
     let silent = silent(measured);
     if !silent.is_empty() {
-        let few = few(&silent);
+        let few = few(silent.iter());
         remarks
             .push(format!("Ready nodes without any BGP session, for which no step waits: {few}"));
     }

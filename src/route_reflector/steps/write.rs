@@ -1,12 +1,13 @@
 //! The writes of a step: what the oracle, the dry run and the API server all take.
 use std::{net::Ipv4Addr, sync::Arc};
 
-use super::{Step, parsed};
+use super::{Goal, Step, parsed};
 use crate::{
     api::{GROUP_LABEL, SLOT_LABEL},
     route_reflector::{
         bgp_model::{Fabric, Node},
         election::PeerSpec,
+        topology::BgpTopology,
     },
 };
 
@@ -85,6 +86,15 @@ impl Step {
             }
             Self::Mesh(on) => vec![Write::Mesh(*on)],
         }
+    }
+}
+
+impl Goal {
+    /// The writes of a step on the way there.
+    #[must_use]
+    pub fn writes(&self, step: &Step, bgp: &BgpTopology) -> Vec<Write> {
+        let labelled = |node: &str| bgp.labels(node).is_some_and(|labels| labels.label.is_some());
+        step.writes((&self.label.0, &self.label.1), labelled)
     }
 }
 
