@@ -6,79 +6,30 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PostParams, Preconditions},
-    core::GroupVersionKind,
     discovery::ApiResource,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+mod group;
+
+pub use group::Group;
+
 pub(super) use super::watching::changes;
 use super::{
     CalicoPeer, DEFAULT, Error, ListenPorts, News, Snapshot, Stale, WantedPeer, Written,
-    peer::{self, ConfigurationSpec, InformationSpec, PeerSpec},
+    peer::{self, ConfigurationSpec, PeerSpec},
 };
 use crate::controller::{FIELD_MANAGER, error::is_refusal, merge_params};
 
-/// How long the group is believed to be the one, and Calico to be absent where it is. A migration
-/// takes minutes, and both groups are served during it: nothing fails that would tell us.
-const REDISCOVER: Duration = Duration::from_mins(1);
-
 /// Objects per page: peers are small (1.5 kB), and there may be 15,000.
 const PAGE_SIZE: u32 = 500;
-
-/// One of the places where Calico has its objects in the Kubernetes API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// `projectcalico.org/v3`: definitions of its own, or Calico's API server.
-    V3,
-    /// `crd.projectcalico.org/v1`: what Calico itself reads where there is no other.
-    V1,
-}
-
-impl Group {
-    /// Group and version.
-    #[must_use]
-    pub fn api_version(self) -> &'static str {
-        match self {
-            Self::V3 => "projectcalico.org/v3",
-            Self::V1 => "crd.projectcalico.org/v1",
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::V3 => "projectcalico.org",
-            Self::V1 => "crd.projectcalico.org",
-        }
-    }
-
-    fn resource(self, kind: &str, plural: &str) -> ApiResource {
-        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
-    }
-
-    pub(super) fn peers(self) -> ApiResource {
-        self.resource(peer::KIND, "bgppeers")
-    }
-
-    pub(super) fn configurations(self) -> ApiResource {
-        self.resource("BGPConfiguration", "bgpconfigurations")
-    }
-
-    pub(super) fn node_statuses(self) -> ApiResource {
-        self.resource("CalicoNodeStatus", "caliconodestatuses")
-    }
-
-    fn information(self) -> ApiResource {
-        self.resource("ClusterInformation", "clusterinformations")
-    }
-}
 
 /// The spec of an object as far as it is read; one that is not there says nothing.
 fn spec<S: DeserializeOwned + Default>(object: &DynamicObject) -> Result<S, serde_json::Error> {
@@ -140,64 +91,6 @@ impl Kubernetes {
             self.news.bump();
         }
         group.ok_or(Error::NotInstalled)
-    }
-
-    /// What was found last, if that still holds.
-    fn known_group(&self) -> Option<Result<Group, Error>> {
-        let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
-        let (group, since) = known?;
-        (since.elapsed() < REDISCOVER).then(|| group.ok_or(Error::NotInstalled))
-    }
-
-    /// Looks for the group anew at the next call.
-    pub(super) fn forget_group(&self) {
-        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Looks for Calico. Where it was not `known` the list of all groups is asked for first: one small
-    /// request where there is none.
-    async fn discover(&self, known: bool) -> Result<Group, Error> {
-        if !known {
-            let groups = self.client.list_api_groups().await;
-            let groups = groups.map_err(Error::kube("discover Calico"))?.groups;
-            let is_calicos = |name: &str| [Group::V3, Group::V1].iter().any(|g| g.name() == name);
-            if !groups.iter().any(|group| is_calicos(&group.name)) {
-                return Err(Error::NotInstalled);
-            }
-        }
-        match (self.serves(Group::V3).await?, self.serves(Group::V1).await?) {
-            (true, false) => Ok(Group::V3),
-            (false, true) => Ok(Group::V1),
-            (false, false) => Err(Error::NotInstalled),
-            // Definitions may be installed long before Calico uses them: it uses the group in which it
-            // keeps its ClusterInformation. After a migration there is one in both.
-            (true, true) => {
-                let v3 = self.information(Group::V3).await?.is_some();
-                let only_v1 = !v3 && self.information(Group::V1).await?.is_some();
-                Ok(if only_v1 { Group::V1 } else { Group::V3 })
-            }
-        }
-    }
-
-    async fn serves(&self, group: Group) -> Result<bool, Error> {
-        match self.client.list_api_group_resources(group.api_version()).await {
-            Ok(list) => {
-                let has = |plural| list.resources.iter().any(|r| r.name == plural);
-                Ok(has("bgppeers") && has("bgpconfigurations"))
-            }
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            // Also when Calico's API server is down: what lies behind it is not to be gone round.
-            Err(source) => Err(Error::Kube { action: "discover Calico", source }),
-        }
-    }
-
-    async fn information(&self, group: Group) -> Result<Option<InformationSpec>, Error> {
-        let api = self.api::<DynamicObject>(&group.information());
-        let found = api.get_opt(DEFAULT).await;
-        let found = found.map_err(Error::kube("get ClusterInformation default"))?;
-        let read =
-            found.map(|found| spec(&found).map_err(unreadable("ClusterInformation", DEFAULT)));
-        read.transpose()
     }
 
     /// Lists everything, page by page. A kind that is gone is looked for anew at the next call.

@@ -23,11 +23,11 @@ use k8s_openapi::jiff::Timestamp;
 use super::families::Addresses;
 use crate::{
     api::route_reflector_set::{self, DatastoreType},
-    controller::error::is_refusal,
     nodes::Texts,
     runtime::lease::Fence,
 };
 
+mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod kubernetes;
@@ -36,6 +36,7 @@ mod peer;
 mod session;
 mod watching;
 
+pub use error::Error;
 #[cfg(feature = "etcd")]
 pub use etcd::{Credentials, Etcd};
 pub use kubernetes::{Group, Kubernetes};
@@ -152,71 +153,6 @@ pub enum Written {
     Changed,
 }
 
-/// Why a call failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// No Calico in the Kubernetes API.
-    #[error(
-        "Calico is not installed: the API server has BGPPeers neither in projectcalico.org/v3 nor in crd.projectcalico.org/v1"
-    )]
-    NotInstalled,
-    /// Calico's own migration holds the datastore.
-    #[error(
-        "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until the migration ends"
-    )]
-    Locked,
-    /// The name is somebody else's.
-    #[error(
-        "{kind} {name} exists and is not ours; to hand it over: kubectl label {} {name} app.kubernetes.io/managed-by=traffic-operator",
-        kind.to_lowercase()
-    )]
-    Taken {
-        /// Its kind.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh.
-    #[error(
-        "BGPConfiguration default: Calico refuses to switch the mesh off while spec has {}: {refusal}; our BGPPeers carry every route, so remove it in the same change: kubectl patch bgpconfiguration default --type merge -p '{}'",
-        fields.join(" and "), off(fields)
-    )]
-    MeshFields {
-        /// The fields.
-        fields: Vec<&'static str>,
-        /// What Calico said.
-        refusal: String,
-    },
-    /// It changed after it was read: read again, decide again.
-    #[error("{0} changed while it was being written")]
-    Changed(String),
-    /// What the user wrote cannot work; begins with the path of the field.
-    #[error("{0}")]
-    Invalid(String),
-    /// The Secret of an etcd is missing or cannot be used; begins with the path of the field. Unlike
-    /// [`Error::Invalid`] it may be mended without a change of the object.
-    #[error("{0}")]
-    Secret(String),
-    /// A node takes no part in BGP.
-    #[error("{0}")]
-    NoSpeaker(String),
-    /// The API server failed.
-    #[error("kubernetes api: {action}")]
-    Kube {
-        /// What was being done.
-        action: &'static str,
-        /// The client's error.
-        #[source]
-        source: kube::Error,
-    },
-    /// etcd did not answer, or refused.
-    #[error("etcd: {0}")]
-    Etcd(String),
-    /// Another process may lead.
-    #[error("not written: the lease is not held")]
-    NotLeading,
-}
-
 /// The patch that switches the mesh off and removes these fields.
 fn off(fields: &[&str]) -> serde_json::Value {
     let mut spec = serde_json::json!({"nodeToNodeMeshEnabled": false});
@@ -224,54 +160,6 @@ fn off(fields: &[&str]) -> serde_json::Value {
         spec[*field] = serde_json::Value::Null;
     }
     serde_json::json!({"spec": spec})
-}
-
-impl Error {
-    /// Wraps a client error with what was being done.
-    fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
-        move |source| Self::Kube { action, source }
-    }
-
-    /// Whether the same call may succeed later without anybody doing anything.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Kube { source: kube::Error::Api(status), .. } => {
-                !status.is_forbidden() && !is_refusal(status)
-            }
-            Self::Locked
-            | Self::Changed(_)
-            | Self::Kube { .. }
-            | Self::Etcd(_)
-            | Self::Secret(_)
-            | Self::NotLeading => true,
-            Self::NotInstalled
-            | Self::Taken { .. }
-            | Self::MeshFields { .. }
-            | Self::Invalid(_)
-            | Self::NoSpeaker(_) => false,
-        }
-    }
-
-    /// A `PascalCase` word for conditions.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NotInstalled => "CalicoNotFound",
-            Self::Locked => "DatastoreLocked",
-            Self::Taken { .. } | Self::MeshFields { .. } => "Conflict",
-            Self::Invalid(_) | Self::NoSpeaker(_) => "InvalidSpec",
-            Self::Kube { source: kube::Error::Api(status), .. } if status.is_forbidden() => {
-                "Forbidden"
-            }
-            Self::Kube { source: kube::Error::Api(status), .. } if is_refusal(status) => {
-                "InvalidSpec"
-            }
-            Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
-            Self::Etcd(_) => "DatastoreUnreachable",
-            Self::Secret(_) => "SecretInvalid",
-        }
-    }
 }
 
 /// Where Calico keeps its objects.
@@ -494,66 +382,4 @@ impl News {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_read_holds_only_while_somebody_watches_and_nothing_changed() {
-        let news = News::default();
-        let snapshot = Arc::new(Snapshot::default());
-        news.keep(news.generation(), &snapshot);
-        assert!(news.cached().is_none(), "nobody watches");
-        news.watching(true);
-        assert!(news.cached().is_some());
-        assert_eq!(news.after(Ok(Written::Unchanged)).unwrap(), Written::Unchanged);
-        assert!(news.cached().is_some());
-        assert!(news.after(Err(Error::Locked)).is_err());
-        assert!(news.cached().is_none(), "a write may have been carried out");
-
-        // A change while it was being read.
-        let generation = news.generation();
-        news.bump();
-        news.keep(generation, &snapshot);
-        assert!(news.cached().is_none());
-        news.keep(news.generation(), &snapshot);
-        news.watching(false);
-        assert!(news.cached().is_none());
-    }
-
-    /// Reconcilers move between threads.
-    #[test]
-    fn every_call_is_a_future_that_can_be_sent() {
-        fn is_send<T: Send>(_: impl FnOnce(&'static Datastore) -> T) {}
-        let wanted: &WantedPeer =
-            &WantedPeer { name: "", node_selector: "", peer_selector: "", set: "", session: None };
-        is_send(Datastore::read);
-        is_send(|store| store.apply_peer(wanted));
-        is_send(|store| store.delete_peer("", ""));
-        is_send(|store| store.set_mesh(true));
-        is_send(|store| store.mark("", &serde_json::Value::Null, IdChange::Keep));
-        is_send(|store| store.node_status().map(|status| status.start_reports(&[], "")));
-    }
-
-    #[test]
-    fn a_conflict_says_how_to_hand_the_object_over() {
-        let error = Error::Taken { kind: "BGPPeer", name: "rrs-to-rrs".into() };
-        let text = error.to_string();
-        assert!(
-            text.ends_with(
-                "kubectl label bgppeer rrs-to-rrs app.kubernetes.io/managed-by=traffic-operator"
-            ),
-            "{text}"
-        );
-        assert_eq!((error.reason(), error.is_transient()), ("Conflict", false));
-        let fields = Error::MeshFields { fields: vec!["nodeMeshPassword"], refusal: "x".into() };
-        let text = fields.to_string();
-        assert!(
-            text.ends_with(
-                "kubectl patch bgpconfiguration default --type merge -p \
-                 '{\"spec\":{\"nodeMeshPassword\":null,\"nodeToNodeMeshEnabled\":false}}'"
-            ),
-            "{text}"
-        );
-        assert!(Error::Locked.is_transient());
-    }
-}
+mod tests;

@@ -106,6 +106,8 @@ fn condition<'a>(
     (found.reason, &found.message)
 }
 
+mod repair;
+
 #[test]
 fn a_converged_set_has_nothing_to_do_and_says_so() {
     let (set, stage) = converged(&json!({}));
@@ -167,40 +169,6 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
     assert_eq!(next.desired.memory.unwrap().shut_since, None);
 }
 
-#[test]
-fn r13_a_dead_reflector_gets_a_successor_at_once_even_when_nobody_can_count() {
-    let (set, mut stage) = converged(&json!({}));
-    stage.speakers.retain(|speaker| &*speaker.name != "n0");
-    let mut seen = observed(&set, &stage);
-    seen.measured = Some(Err("away".into()));
-    let plan = plan(&set, &seen).unwrap();
-    assert_eq!(word(&plan.desired), Some("Promote"));
-    assert_eq!(plan.notices[0].reason, "ReflectorGone");
-}
-
-#[test]
-fn without_prometheus_nobody_is_demoted() {
-    let (set, mut stage) = converged(&json!({}));
-    stage.edit("n0", |speaker| speaker.cordoned = true);
-    let mut seen = observed(&set, &stage);
-    seen.memory.last_step = Some(ago(10_000));
-    seen.measured = Some(Err("away".into()));
-    // Its place is held by a node that is up: it is not a dead reflector.
-    assert_eq!(word(&plan(&set, &seen).unwrap().desired), None);
-    // The successor is there; the demotion waits.
-    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-    let (step, _) = plan(&set, &seen).unwrap().desired.step.unwrap();
-    stage.take(&step, (KEY, ""), "main");
-    let mut seen = observed(&set, &stage);
-    seen.memory.last_step = Some(ago(10_000));
-    seen.measured = Some(Err("away".into()));
-    let waiting = plan(&set, &seen).unwrap();
-    assert_eq!(word(&waiting.desired), None);
-    assert_eq!(waiting.status.slots.iter().filter(|slot| slot.leaving.is_some()).count(), 1);
-    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-    assert_eq!(word(&plan(&set, &seen).unwrap().desired), Some("Demote"));
-}
-
 /// R3: nobody who could be one is no wish for none.
 #[test]
 fn no_candidate_freezes_everything() {
@@ -214,71 +182,6 @@ fn no_candidate_freezes_everything() {
     assert_eq!((frozen.status.desired, frozen.status.phase.as_str()), (2, "Frozen"));
     assert!(frozen.status.plan.is_empty());
     assert_eq!(frozen.notices[0].reason, "NoCandidates");
-}
-
-#[test]
-fn nodes_that_are_not_ready_never_shrink_the_set() {
-    let (set, mut stage) = converged(&json!({"count": {"min": 1, "ratio": "0.5"}}));
-    assert_eq!(set.status.as_ref().unwrap().slots.len(), 3);
-    for node in ["n3", "n4", "n5"] {
-        stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
-    }
-    let mut seen = observed(&set, &stage);
-    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-    let plan = plan(&set, &seen).unwrap();
-    assert_eq!((word(&plan.desired), plan.status.slots.len()), (None, 3));
-}
-
-#[test]
-fn the_next_look_comes_when_a_reflector_has_been_silent_for_long_enough() {
-    let (set, mut stage) = converged(&json!({"candidates": {"replaceAfter": "3m"}}));
-    let mut period = |node: &str, silent: i64| {
-        let since = ago(silent).as_second();
-        stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(since)));
-        let plan = plan(&set, &observed(&set, &stage)).unwrap();
-        (word(&plan.desired), plan.period)
-    };
-    // Of a client nothing is waited for.
-    assert_eq!(period("n5", 170), (None, PERIOD));
-    assert_eq!(period("n0", 60), (None, PERIOD));
-    assert_eq!(period("n0", 160), (None, Duration::from_secs(20)));
-    assert_eq!(period("n0", 179), (None, TRY));
-}
-
-#[test]
-fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
-    let (set, stage) = converged(&json!({
-        "candidates": {"fitnessRef": {"namespace": "n", "name": "w"}, "demoteAfter": "10m"}
-    }));
-    let mut set = set;
-    let unfit = |frozen: Option<&str>| {
-        Some(Fitness { unfit: ["n0".into()].into(), frozen: frozen.map(Into::into) })
-    };
-    let look = |set: &RouteReflectorSet, fitness| {
-        let mut seen = observed(set, &stage);
-        seen.fitness = fitness;
-        seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-        plan(set, &seen).unwrap()
-    };
-    // From now on.
-    let first = look(&set, unfit(None));
-    assert_eq!(word(&first.desired), None);
-    assert_eq!(first.status.slots[0].unfit_since.as_ref().map(|time| time.0), Some(now()));
-    set.status = Some(first.status);
-    let since = |set: &mut RouteReflectorSet, since| {
-        let slots = &mut set.status.as_mut().unwrap().slots;
-        slots[0].unfit_since = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(since));
-    };
-    since(&mut set, ago(599));
-    assert_eq!(word(&look(&set, unfit(None)).desired), None);
-    assert_eq!(look(&set, unfit(None)).period, TRY);
-    since(&mut set, ago(600));
-    assert_eq!(word(&look(&set, unfit(None)).desired), Some("Promote"));
-    // The TrafficWatch has no measurement: no clock runs.
-    let frozen = look(&set, unfit(Some("TrafficWatch n/w has no measurement")));
-    assert_eq!(word(&frozen.desired), None);
-    assert_eq!(frozen.status.slots[0].unfit_since, None);
-    assert!(condition(&frozen, "Ready").1.contains("no reflector is replaced for being unfit"));
 }
 
 #[test]
@@ -365,62 +268,6 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
     assert_eq!(ids, [("n3", "224.0.0.0"), ("n4", "224.0.0.0")]);
 }
 
-/// Somebody takes the labels of a reflector away; until the gate lets it have them again, its slot is its own.
-#[test]
-fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
-    let (mut set, mut stage) = converged(&json!({}));
-    let slots = |status: &RouteReflectorSetStatus| {
-        status.slots.iter().map(|slot| (slot.id, slot.node.clone())).collect::<Vec<_>>()
-    };
-    let before = slots(set.status.as_ref().unwrap());
-    stage.edit("n0", |speaker| speaker.labels = texts(&[("topology.kubernetes.io/zone", "a")]));
-    for _ in 0..3 {
-        let mut seen = observed(&set, &stage);
-        // Nobody can count.
-        seen.measured = Some(Err("refused".into()));
-        let plan = plan(&set, &seen).unwrap();
-        assert_eq!(slots(&plan.status), before);
-        set.status = Some(plan.status);
-    }
-}
-
-/// The spec is impossible: the topology in use is kept up, and its dead are replaced.
-#[test]
-fn r02_a_topology_that_is_refused_stops_no_repair() {
-    let (mut set, mut stage) = converged(&json!({}));
-    set.spec.topology = crate::api::route_reflector_set::Topology::Zonal;
-    set.spec.zone_label = "rack".into();
-    let refused = plan(&set, &observed(&set, &stage)).unwrap();
-    let (reason, text) = condition(&refused, "Ready");
-    assert_eq!(reason, "PlanRefused");
-    assert!(text.starts_with("spec.zoneLabel: topology Zonal needs zones"), "{text}");
-    assert!(text.ends_with("; topology Simple is kept, and repaired"), "{text}");
-    assert_eq!(word(&refused.desired), None);
-    stage.edit("n0", |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
-    let repaired = plan(&set, &observed(&set, &stage)).unwrap();
-    assert_eq!(word(&repaired.desired), Some("Promote"));
-    assert_eq!(repaired.status.topology.as_deref(), Some("Simple"));
-}
-
-/// One node's BIRD is down: a gate that stays shut for it keeps no dead reflector in its place.
-#[test]
-fn r06_a_client_without_sessions_stops_no_repair() {
-    let (set, mut stage) = converged(&json!({}));
-    stage.edit("n0", |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
-    let mut seen = observed(&set, &stage);
-    let mut counted = healthy(&seen, 1.0);
-    counted.nodes.get_mut("n1").unwrap().established = Some(1);
-    counted.nodes.get_mut("n5").unwrap().established = Some(0);
-    seen.measured = Some(Ok(Arc::new(counted)));
-    let (step, _) = plan(&set, &seen).unwrap().desired.step.unwrap();
-    assert!(step.repairs(), "{step}");
-    // It is demoted only when sessions are counted.
-    stage.take(&step, (KEY, ""), "main");
-    let mut seen = observed(&set, &stage);
-    seen.measured = Some(Err("away".into()));
-    assert_eq!(word(&plan(&set, &seen).unwrap().desired), None);
-}
-
 /// There Calico's BGP is not BIRD's.
 #[test]
 fn r07_a_windows_node_reflects_nothing() {
@@ -433,19 +280,6 @@ fn r07_a_windows_node_reflects_nothing() {
     let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
     let reflectors: Vec<_> = way.reflectors.iter().map(|reflector| &*reflector.node).collect();
     assert_eq!(reflectors, ["n1", "n2"]);
-}
-
-/// Growing is no repair: while nobody can count, nobody is promoted into a slot that is new.
-#[test]
-fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
-    let (mut set, stage) = converged(&json!({}));
-    (set.spec.count.min, set.spec.count.max) = (4, 4);
-    let mut seen = observed(&set, &stage);
-    seen.memory.last_step = Some(ago(10_000));
-    seen.measured = Some(Err("away".into()));
-    assert_eq!(word(&plan(&set, &seen).unwrap().desired), None);
-    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-    assert_eq!(word(&plan(&set, &seen).unwrap().desired), Some("Promote"));
 }
 
 /// Topology Multi where the loss of one would cost routes: Simple serves, and Ready says so.
@@ -497,37 +331,6 @@ fn r10_a_round_that_is_refused_is_taken_one_by_one() {
     let next = next::choose(bgp, &decision.goal, &[round], None, |_| Ok(()));
     let one = Step::Promote { why: Why::Promote, slots: slots[..1].to_vec() };
     assert_eq!(next, Next::Take(one));
-}
-
-/// The pods of Calico's API server may need the very route that a repair brings back.
-#[test]
-fn r08_a_dead_reflector_is_replaced_while_calicos_api_is_down_and_peers_wait() {
-    let (set, mut stage) = converged(&json!({}));
-    let stale = Stale { since: Some(ago(3600)), why: "503".into() };
-    stage.snapshot.stale = Some(stale);
-    stage.edit("n0", |node| node.readiness = Readiness::NotReady(Some(1_000_000 - 600)));
-    let mut seen = observed(&set, &stage);
-    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-    let repair = plan(&set, &seen).unwrap();
-    assert_eq!(word(&repair.desired), Some("Promote"));
-    let ready = repair.conditions.iter().find(|c| c.type_ == "Ready").unwrap();
-    assert_eq!((ready.status, ready.reason), (None, "DatastoreUnreachable"));
-    let text = "Calico's API does not answer (503); only Nodes are written until it does, by what \
-                was read at 12:46 UTC on 1970-01-12";
-    assert_eq!(ready.message, text);
-
-    stage.edit("n0", |node| node.readiness = Readiness::Ready);
-    stage.snapshot.peers.retain(|peer| peer.name != "rrs-to-rrs");
-    let mut seen = observed(&set, &stage);
-    seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
-    let waits = plan(&set, &seen).unwrap();
-    assert_eq!(word(&waits.desired), None);
-    let (reason, message) = condition(&waits, "Converged");
-    assert_eq!(reason, "DatastoreUnreachable");
-    assert!(message.ends_with(text), "{message}");
-    assert_eq!(waits.period, PERIOD);
-    stage.snapshot.stale = None;
-    assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), Some("WritePeer"));
 }
 
 #[test]

@@ -3,27 +3,30 @@ use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, LazyLock},
-    time::Instant,
 };
 
 use futures::FutureExt;
 use kube::core::ObjectMeta;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::cluster::Small;
 use crate::{
-    api::{Swarm, SwarmStatus},
     placement::part,
     swarm::{
         apply, cluster,
-        file::{self, STATE_KEY, parts::Head, stored::fingerprint},
+        file::{self, STATE_KEY},
         live::{file_object, part_object},
         memory::{Memories, Memory},
         observe,
         plan::{self, Desired, Observed, Part, Publish},
-        watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
+        watches::{MapFacts, PodFacts},
     },
 };
+
+mod plot;
+mod view;
+
+pub(super) use plot::{Move, Plot, Weak, moves};
 
 pub(super) const WORKERS: usize = 2;
 const STREAMS: [&str; 2] = ["a", "b"];
@@ -83,50 +86,6 @@ fn map_facts(object: &Value) -> MapFacts {
     MapFacts::new(&metadata, Arc::new(data))
 }
 
-/// A rule that is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Weak {
-    Nothing,
-    /// The head is written after the parts.
-    HeadLast,
-    /// A part that is older than the head says is believed.
-    NoFence,
-}
-
-pub(super) struct Plot {
-    /// What the user wants in turn: so many workers.
-    pub(super) wishes: Vec<(usize, Swarm)>,
-    pub(super) changes: u8,
-    pub(super) faults: u8,
-    pub(super) crashes: u8,
-    pub(super) weak: Weak,
-    pub(super) began: Instant,
-}
-
-impl Default for Plot {
-    fn default() -> Self {
-        let swarm = || {
-            serde_json::from_value(json!({
-                "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
-                "metadata": {"name": "s", "namespace": "n", "uid": "s"},
-                "spec": {
-                    "workload": {"name": WORKLOAD}, "jobs": STREAMS, "configMap": {"files": PARTS},
-                    "refresh": {"strategy": "HotReload"},
-                }
-            }))
-            .expect("a Swarm")
-        };
-        Self {
-            wishes: vec![(2, swarm()), (1, swarm())],
-            changes: 1,
-            faults: 0,
-            crashes: 0,
-            weak: Weak::Nothing,
-            began: Instant::now(),
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
     desired: Desired,
@@ -154,36 +113,6 @@ pub(super) struct World {
     pub(super) changes: u8,
     pub(super) faults: u8,
     pub(super) crashes: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    /// The operator observes and decides; writes, or is killed before one of its writes.
-    Look,
-    Finish(Option<usize>),
-    /// The next write of the one that hangs arrives.
-    Arrive,
-    Wish(usize),
-    /// A worker reads the next version of its part; its pod goes; another one comes.
-    Deliver(usize),
-    Go(usize),
-    Come(usize),
-    /// Somebody adds a comment to a `ConfigMap`; deletes it.
-    Edit(usize),
-    Lose(usize),
-}
-
-pub(super) fn moves(plot: &Plot) -> Vec<Move> {
-    let mut all = vec![Move::Look, Move::Finish(None), Move::Arrive];
-    all.extend((0..=MAPS).map(|writes| Move::Finish(Some(writes))));
-    all.extend((0..plot.wishes.len()).map(Move::Wish));
-    for w in 0..WORKERS {
-        all.extend([Move::Deliver(w), Move::Go(w), Move::Come(w)]);
-    }
-    for map in 0..MAPS {
-        all.extend([Move::Edit(map), Move::Lose(map)]);
-    }
-    all
 }
 
 fn name(w: usize) -> String {
@@ -347,35 +276,6 @@ impl World {
         (pod.read, pod.run) = (read, pod.run | list);
     }
 
-    fn swarm(&self, plot: &Plot) -> Swarm {
-        let mut swarm = plot.wishes[self.wish].1.clone();
-        let status = || SwarmStatus { epoch: self.told.0, ..SwarmStatus::default() };
-        swarm.status = (self.told.1 != 0).then(status);
-        swarm
-    }
-
-    fn view(&self, plot: &Plot) -> WorkloadView {
-        let replicas = u32::try_from(plot.wishes[self.wish].0).expect("few");
-        let pods = (0..WORKERS).filter_map(|w| self.pods[w].map(|pod| facts(w, &pod)));
-        let map = |i: usize| self.maps[i].as_deref().cloned();
-        let mut view = WorkloadView {
-            workload: Some(WorkloadFacts {
-                name: WORKLOAD.into(),
-                uid: "w".into(),
-                replicas,
-                ..WorkloadFacts::default()
-            }),
-            share: map(0),
-            parts: (1..MAPS).map(map).collect(),
-            pods: pods.collect(),
-            ..WorkloadView::default()
-        };
-        if plot.weak == Weak::NoFence {
-            believe(&mut view);
-        }
-        view
-    }
-
     fn look(&mut self, plot: &Plot) -> Option<()> {
         self.decided.is_none().then_some(())?;
         self.passes += 1;
@@ -466,58 +366,4 @@ impl World {
             (!fine).then(|| format!("owned: in the end {id} is run by {by:?}"))
         })
     }
-
-    pub(super) fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for map in &self.maps {
-            map.as_ref()
-                .map(|map| (&map.resource_version, &map.content, &map.data))
-                .hash(&mut hasher);
-        }
-        (&self.reads, self.told.0, self.wish, self.pods, self.serials).hash(&mut hasher);
-        (self.changes, self.faults, self.crashes).hash(&mut hasher);
-        for write in &self.late {
-            (write.map, &write.on, &write.facts.data).hash(&mut hasher);
-        }
-        remembered(&self.memory, &mut hasher);
-        if let Some(decided) = &self.decided {
-            let Desired { publish, refresh, memory, .. } = &decided.desired;
-            let writes = publish.as_ref().map(|p| (&p.data, &p.on, &p.parts));
-            format!("{writes:?} {refresh:?}").hash(&mut hasher);
-            if let Some(memory) = memory {
-                remembered(memory, &mut hasher);
-            }
-        }
-        hasher.finish()
-    }
-}
-
-/// All of a memory that a decision rests on, times apart.
-fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
-    for (uid, report) in &memory.reports {
-        let answer = report.answer.as_ref().map(|answer| (answer.version, &answer.jobs));
-        (uid, report.loaded, report.failures.min(3), answer).hash(hasher);
-    }
-    (&memory.born, memory.looked, &memory.untold, &memory.stuck).hash(hasher);
-    (&memory.heirs, &memory.listed).hash(hasher);
-    format!("{:?}", memory.published).hash(hasher);
-    memory.free.keys().for_each(|stream| stream.hash(hasher));
-    (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
-}
-
-/// Makes the head say of each part the version that it has.
-fn believe(view: &mut WorkloadView) {
-    let Some(share) = &mut view.share else { return };
-    let Some(mut head) = share.data.get(STATE_KEY).and_then(|text| Head::parse(text).ok()) else {
-        return;
-    };
-    for (part, version) in view.parts.iter().zip(&mut head.parts) {
-        let config = part.as_ref().and_then(|part| part.data.get(KEY));
-        if let Some(read) = config.and_then(|config| file::parse(config, None).ok()) {
-            *version = read.published.epoch.min(*version);
-        }
-    }
-    let state = head.render();
-    share.content = Some(fingerprint("", &state));
-    share.data = Arc::new([(STATE_KEY.to_owned(), state)].into());
 }

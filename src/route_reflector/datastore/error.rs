@@ -1,0 +1,116 @@
+//! Why calls to a datastore fail.
+use super::off;
+use crate::controller::error::is_refusal;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No Calico in the Kubernetes API.
+    #[error(
+        "Calico is not installed: the API server has BGPPeers neither in projectcalico.org/v3 nor in crd.projectcalico.org/v1"
+    )]
+    NotInstalled,
+    /// Calico's own migration holds the datastore.
+    #[error(
+        "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until that is over"
+    )]
+    Locked,
+    /// The name is somebody else's.
+    #[error(
+        "{kind} {name} exists and is not ours; to hand it over: kubectl label {} {name} app.kubernetes.io/managed-by=traffic-operator",
+        kind.to_lowercase()
+    )]
+    Taken {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh.
+    #[error(
+        "BGPConfiguration default: Calico refuses to switch the mesh off while spec has {}: {refusal}; our BGPPeers carry every route, so remove it in the same change: kubectl patch bgpconfiguration default --type merge -p '{}'",
+        fields.join(" and "), off(fields)
+    )]
+    MeshFields {
+        /// The fields.
+        fields: Vec<&'static str>,
+        /// What Calico said.
+        refusal: String,
+    },
+    /// It changed after it was read: read again, decide again.
+    #[error("{0} changed while it was being written")]
+    Changed(String),
+    /// What the user wrote cannot work; begins with the path of the field.
+    #[error("{0}")]
+    Invalid(String),
+    /// The Secret of an etcd is missing or cannot be used; begins with the path of the field. Unlike
+    /// [`Error::Invalid`] it may be mended without a change of the object.
+    #[error("{0}")]
+    Secret(String),
+    /// A node takes no part in BGP.
+    #[error("{0}")]
+    NoSpeaker(String),
+    /// The API server failed.
+    #[error("kubernetes api: {action}")]
+    Kube {
+        /// What was being done.
+        action: &'static str,
+        /// The client's error.
+        #[source]
+        source: kube::Error,
+    },
+    /// etcd did not answer, or refused.
+    #[error("etcd: {0}")]
+    Etcd(String),
+    /// Another process may lead.
+    #[error("not written: the lease is not held")]
+    NotLeading,
+}
+
+impl Error {
+    /// Wraps a client error with what was being done.
+    pub(super) fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kube { action, source }
+    }
+
+    /// Whether the same call may succeed later without anybody doing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Kube { source: kube::Error::Api(status), .. } => {
+                !status.is_forbidden() && !is_refusal(status)
+            }
+            Self::Locked
+            | Self::Changed(_)
+            | Self::Kube { .. }
+            | Self::Etcd(_)
+            | Self::Secret(_)
+            | Self::NotLeading => true,
+            Self::NotInstalled
+            | Self::Taken { .. }
+            | Self::MeshFields { .. }
+            | Self::Invalid(_)
+            | Self::NoSpeaker(_) => false,
+        }
+    }
+
+    /// A `PascalCase` word for conditions.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotInstalled => "CalicoNotFound",
+            Self::Locked => "DatastoreLocked",
+            Self::Taken { .. } | Self::MeshFields { .. } => "Conflict",
+            Self::Invalid(_) | Self::NoSpeaker(_) => "InvalidSpec",
+            Self::Kube { source: kube::Error::Api(status), .. } if status.is_forbidden() => {
+                "Forbidden"
+            }
+            Self::Kube { source: kube::Error::Api(status), .. } if is_refusal(status) => {
+                "InvalidSpec"
+            }
+            Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
+            Self::Etcd(_) => "DatastoreUnreachable",
+            Self::Secret(_) => "SecretInvalid",
+        }
+    }
+}
