@@ -3,8 +3,8 @@
 //! Read in this order: [`bgp_model`], who peers with whom and which routes arrive where (pure, and compared
 //! with what BIRD does); [`election`], which nodes are to reflect (pure); [`steps`], the single writes from what
 //! is there to what is to be, and which of them may be done now; [`gate`], whether the sessions are up that a
-//! step stands on; `plan`, which puts these together; [`topology`] and [`datastore`], what is read and
-//! written; `observing`, `writing` and `restoring`, one pass.
+//! step stands on; `next`, which step is next; `plan`, which puts these together; [`topology`] and
+//! [`datastore`], what is read and written; `observe`, `apply` and `cleanup`, one pass.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};

@@ -3,9 +3,8 @@
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
 //! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
 //! `plan`, which puts these and [`crate::placement::assignment`] together; [`watches`], what is watched;
-//! [`acknowledge`], how workers are asked; `observe` and `apply`, one pass on the real
-//! cluster (`live`);
-//! [`dry_run`], the same on paper.
+//! [`acknowledge`], how workers are asked; `cluster`, what a pass stands on: the real one (`live`),
+//! or one on paper ([`dry_run`]).
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
