@@ -29,6 +29,7 @@
 //! Beside the plots in which nothing goes wrong ([`plots`]) there are some with a rule as it was
 //! ([`weakened`]): there the search finds what was wrong with it. The protocol alone, with rules that only
 //! it can have, is explored in the tests of `handover`.
+pub(super) mod breadth_first;
 mod cluster;
 mod facts;
 mod moves;
@@ -57,14 +58,14 @@ fn explore(plot: &Plot) -> Found {
     for _ in 0..search::ROUNDS {
         explorer.fair_round(&mut settled);
     }
-    let found = search(&explorer, settled, most.unwrap_or(MOST));
+    let (found, complained) = search(&explorer, settled, most.unwrap_or(MOST));
     println!(
         "{} states{}, {} moves, {} passes, {} wait, {:?}",
         found.states,
         if found.all { " (all)" } else { "" },
         found.moves,
         explorer.operator.passes(),
-        found.complained,
+        complained,
         began.elapsed()
     );
     found

@@ -1,10 +1,8 @@
-//! The search through all states.
-use std::{
-    collections::{HashSet, VecDeque},
-    fmt,
-};
+//! What must hold in every state.
+use std::{collections::HashSet, fmt};
 
 use super::{
+    breadth_first::{self, Explored, Violation},
     facts::place,
     moves::{Explorer, Move},
     world::{Pod, World, has},
@@ -15,69 +13,23 @@ use crate::api::Mode;
 /// restart of each worker.
 pub(super) const ROUNDS: usize = 60;
 
-/// What the search has found.
-pub(super) struct Found {
-    pub states: usize,
-    /// Whether these are all that there are.
-    pub all: bool,
-    pub moves: usize,
-    /// States that end with Ready=False.
-    pub complained: usize,
-    pub violation: Option<Violation>,
-}
+pub(super) type Found = breadth_first::Found<World, Move>;
 
-/// What should never be, and how it came to be.
-pub(super) struct Violation {
-    pub what: String,
-    pub after: Vec<Move>,
-    pub world: World,
-}
-
-impl fmt::Debug for Violation {
+impl fmt::Debug for Violation<World, Move> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, after, world } = self;
+        let Self { what, after, state: world } = self;
         write!(f, "{what}, after {after:?}, with pods {:?}", world.pods)?;
         let map = world.map.as_ref();
         map.map_or(Ok(()), |map| write!(f, " and the file {:?}", map.facts.data))
     }
 }
 
-/// Visits every state that can come after this one, the nearest first, up to the first violation or to
-/// `most` states.
-pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> Found {
+/// Visits every state that can come after this one, or `most` of them. Returns also how many end with
+/// Ready=False.
+pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> (Found, usize) {
     let mut search = Search { explorer, calm: HashSet::new(), complained: 0 };
-    let mut known = HashSet::from([beginning.fingerprint()]);
-    // How each state was reached: from which one, and by what.
-    let mut reached: Vec<(usize, Option<Move>)> = vec![(0, None)];
-    let mut queue = VecDeque::from([(beginning, 0)]);
-    let (mut moves, mut all, mut violation) = (0, true, None);
-    while let Some((world, index)) = queue.pop_front() {
-        if let Some(what) = search.wrong(&world) {
-            let mut after = Vec::new();
-            let mut at = index;
-            while let (from, Some(happened)) = reached[at] {
-                after.push(happened);
-                at = from;
-            }
-            after.reverse();
-            violation = Some(Violation { what, after, world });
-            break;
-        }
-        for &happens in &explorer.moves {
-            let Some(next) = explorer.after(&world, happens) else { continue };
-            moves += 1;
-            if !known.insert(next.fingerprint()) {
-                continue;
-            }
-            if reached.len() == most {
-                all = false;
-                continue;
-            }
-            queue.push_back((next, reached.len()));
-            reached.push((index, Some(happens)));
-        }
-    }
-    Found { states: reached.len(), all, moves, complained: search.complained, violation }
+    let found = breadth_first::search(&mut search, beginning, most);
+    (found, search.complained)
 }
 
 struct Search<'a> {
@@ -87,11 +39,28 @@ struct Search<'a> {
     complained: usize,
 }
 
-impl Search<'_> {
+impl Explored for Search<'_> {
+    type State = World;
+    type Move = Move;
+
+    fn moves(&self) -> Vec<Move> {
+        self.explorer.moves.clone()
+    }
+
+    fn after(&self, world: &World, happens: Move) -> Option<World> {
+        self.explorer.after(world, happens)
+    }
+
+    fn fingerprint(world: &World) -> u64 {
+        world.fingerprint()
+    }
+
     fn wrong(&mut self, world: &World) -> Option<String> {
         overlap(world).or_else(|| self.ends_badly(world))
     }
+}
 
+impl Search<'_> {
     fn ends_badly(&mut self, world: &World) -> Option<String> {
         let mut now = World { changes: 0, faults: 0, crashes: 0, ..world.clone() };
         let mut passed = Vec::new();

@@ -9,11 +9,12 @@
 //! - **one owner**: no worker starts a stream by a part that the operator wrote while another one runs it;
 //! - **rest**: if from here on nothing more goes wrong, everything comes to rest, and then nothing is written;
 //! - **owned**: at rest every stream is run by one wanted worker.
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 
 mod cluster;
 mod world;
 
+use crate::swarm::explorer::breadth_first::{self, Explored, Violation};
 use world::{Move, Plot, Weak, World};
 
 /// As many states as a search visits: some seconds.
@@ -22,10 +23,7 @@ const MOST: usize = 12_000;
 /// The fair rounds after which everything has come to rest.
 const ROUNDS: usize = 40;
 
-struct Found {
-    states: usize,
-    violation: Option<(String, Vec<Move>, World)>,
-}
+type Found = breadth_first::Found<World, Move>;
 
 /// Visits every state that can come after the first settled one, the nearest first.
 fn explore(plot: &Plot) -> Found {
@@ -33,33 +31,35 @@ fn explore(plot: &Plot) -> Found {
     for _ in 0..ROUNDS {
         fair_round(plot, &mut settled);
     }
-    let mut calm = HashSet::new();
-    let mut known = HashMap::from([(settled.fingerprint(), 0)]);
-    let mut reached: Vec<(usize, Option<Move>)> = vec![(0, None)];
-    let mut queue = VecDeque::from([(settled, 0)]);
-    while let Some((world, index)) = queue.pop_front() {
-        if let Some(what) = overlap(&world).or_else(|| ends_badly(plot, &world, &mut calm)) {
-            let mut after = Vec::new();
-            let mut at = index;
-            while let (from, Some(happened)) = reached[at] {
-                after.push(happened);
-                at = from;
-            }
-            after.reverse();
-            return Found { states: reached.len(), violation: Some((what, after, world)) };
-        }
-        for happens in world::moves(plot) {
-            let mut next = world.clone();
-            if next.happen(plot, happens).is_none() || reached.len() >= MOST {
-                continue;
-            }
-            if known.insert(next.fingerprint(), reached.len()).is_none() {
-                queue.push_back((next, reached.len()));
-                reached.push((index, Some(happens)));
-            }
-        }
+    breadth_first::search(&mut Search { plot, calm: HashSet::new() }, settled, MOST)
+}
+
+struct Search<'a> {
+    plot: &'a Plot,
+    /// States from which everything ends well.
+    calm: HashSet<u64>,
+}
+
+impl Explored for Search<'_> {
+    type State = World;
+    type Move = Move;
+
+    fn moves(&self) -> Vec<Move> {
+        world::moves(self.plot)
     }
-    Found { states: reached.len(), violation: None }
+
+    fn after(&self, world: &World, happens: Move) -> Option<World> {
+        let mut next = world.clone();
+        next.happen(self.plot, happens).map(|()| next)
+    }
+
+    fn fingerprint(world: &World) -> u64 {
+        world.fingerprint()
+    }
+
+    fn wrong(&mut self, world: &World) -> Option<String> {
+        overlap(world).or_else(|| ends_badly(self.plot, world, &mut self.calm))
+    }
 }
 
 fn overlap(world: &World) -> Option<String> {
@@ -110,7 +110,7 @@ fn ends_badly(plot: &Plot, world: &World, calm: &mut HashSet<u64>) -> Option<Str
 fn is_sound(plot: &Plot) {
     let found = explore(plot);
     println!("{} states", found.states);
-    if let Some((what, after, world)) = found.violation {
+    if let Some(Violation { what, after, state: world }) = found.violation {
         let (maps, pods) = (world.texts(), world.pods);
         panic!("{what}, after {after:?}, with {pods:?} and {maps:#?}");
     }
@@ -120,7 +120,7 @@ fn is_sound(plot: &Plot) {
 /// The way to an overlap, which there is because a rule is left out.
 fn is_found(plot: &Plot) {
     let found = explore(plot);
-    let (what, after, _) = found.violation.expect("an overlap");
+    let Violation { what, after, .. } = found.violation.expect("an overlap");
     println!("{what} after {after:?}, {} states", found.states);
     assert!(what.starts_with("one owner"), "{what}, after {after:?}");
 }
