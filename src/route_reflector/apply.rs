@@ -33,6 +33,20 @@ impl From<datastore::Error> for Error {
     }
 }
 
+/// Carries out a plan.
+pub(super) async fn apply(
+    reconciler: &RouteReflectorReconciler,
+    set: &RouteReflectorSet,
+    desired: Desired,
+) -> Result<Vec<Notice>, Error> {
+    if desired.memory.is_none() {
+        reconciler.memories.change(&set.name_any(), |_| ());
+        return Ok(vec![]);
+    }
+    let datastore = reconciler.datastore(set)?;
+    reconciler.write(set, &datastore, desired).await
+}
+
 impl RouteReflectorReconciler {
     pub(super) async fn write(
         &self,

@@ -195,7 +195,7 @@ impl Reconciler for RouteReflectorReconciler {
     }
 
     async fn observe(&self, set: &RouteReflectorSet, others: &Others) -> Result<Observed, Error> {
-        self.look(set, others, false).await
+        observe::observe(self, set, others, false).await
     }
 
     fn plan(
@@ -206,12 +206,7 @@ impl Reconciler for RouteReflectorReconciler {
     }
 
     async fn apply(&self, set: &RouteReflectorSet, desired: Desired) -> Result<Vec<Notice>, Error> {
-        if desired.memory.is_none() {
-            self.memories.change(&set.name_any(), |_| ());
-            return Ok(vec![]);
-        }
-        let datastore = self.datastore(set)?;
-        self.write(set, &datastore, desired).await
+        apply::apply(self, set, desired).await
     }
 
     async fn cleanup(
@@ -219,7 +214,7 @@ impl Reconciler for RouteReflectorReconciler {
         set: &RouteReflectorSet,
         others: &Others,
     ) -> Result<Vec<Notice>, Error> {
-        self.restore(set, others).await
+        cleanup::cleanup(self, set, others).await
     }
 
     fn forget(&self, _: &str, name: &str) {

@@ -116,69 +116,69 @@ impl RouteReflectorReconciler {
         memory.statuses.hear(reports.read_reports().await?, plan::seconds(Timestamp::now()));
         Ok(())
     }
+}
 
-    /// All facts.
-    pub(super) async fn look(
-        &self,
-        set: &RouteReflectorSet,
-        others: &Others,
-        deleting: bool,
-    ) -> Result<Observed, Error> {
-        // On the way back to the mesh, a gate that cannot be asked is one that is shut.
-        if !deleting {
-            self.check(set).map_err(Error::Invalid)?;
-        }
-        let name = set.name_any();
-        let all = others.state();
-        let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
-        let sets = all.iter().map(|other| other.name_any()).collect();
-        let mut observed = Observed {
-            now: Timestamp::now(),
-            held: conflict::held(set, readable()),
-            settings: Settings::of(set).map_err(|error| error.to_string()),
-            speakers: vec![],
-            bgp: Err(Calico { reason: "Unknown", text: "not read".into() }),
-            fitness: None,
-            measured: None,
-            memory: self.memories.get(&name),
-        };
-        observed.memory.began.get_or_insert(observed.now);
-        let Ok(settings) = observed.settings.clone() else { return Ok(observed) };
-        if observed.held.is_some() || set.spec.paused && !deleting {
-            return Ok(observed);
-        }
-        observed.speakers = self.nodes.speakers();
-        observed.fitness = fitness(&self.client, &self.nodes, set).await?;
-        observed.bgp = match self.bgp(set, &settings, &sets).await {
-            Ok(bgp) => Ok(bgp),
-            Err(datastore::Error::Kube { action, source }) => {
-                return Err(Error::Kube { action, source });
-            }
-            Err(datastore::Error::Invalid(text)) => return Err(Error::Invalid(text)),
-            Err(error) => Err(Calico { reason: error.reason(), text: error.to_string() }),
-        };
-        // The second phase.
-        let questions = plan::questions(set, &observed, deleting);
-        if questions.workloads {
-            let known = observed.memory.workloads.as_ref();
-            let fresh = known.is_some_and(|(at, _)| at.elapsed() < COUNTED);
-            if !fresh {
-                let counted = workloads::count(&self.client).await?;
-                observed.memory.workloads = Some((Instant::now(), Arc::new(counted)));
-            }
-        }
-        // They are Calico's objects too.
-        if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
-            self.reports(set, &mut observed.memory).await?;
-        }
-        // On the way back to the mesh its sessions matter when nobody reflects any more.
-        if let Ok((_, bgp)) = &observed.bgp
-            && (deleting || bgp.reflectors().next().is_some())
-        {
-            observed.measured = self.measure(set, &settings, bgp, &questions, deleting).await;
-        }
-        Ok(observed)
+/// All facts.
+pub(super) async fn observe(
+    reconciler: &RouteReflectorReconciler,
+    set: &RouteReflectorSet,
+    others: &Others,
+    deleting: bool,
+) -> Result<Observed, Error> {
+    // On the way back to the mesh, a gate that cannot be asked is one that is shut.
+    if !deleting {
+        reconciler.check(set).map_err(Error::Invalid)?;
     }
+    let name = set.name_any();
+    let all = others.state();
+    let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
+    let sets = all.iter().map(|other| other.name_any()).collect();
+    let mut observed = Observed {
+        now: Timestamp::now(),
+        held: conflict::held(set, readable()),
+        settings: Settings::of(set).map_err(|error| error.to_string()),
+        speakers: vec![],
+        bgp: Err(Calico { reason: "Unknown", text: "not read".into() }),
+        fitness: None,
+        measured: None,
+        memory: reconciler.memories.get(&name),
+    };
+    observed.memory.began.get_or_insert(observed.now);
+    let Ok(settings) = observed.settings.clone() else { return Ok(observed) };
+    if observed.held.is_some() || set.spec.paused && !deleting {
+        return Ok(observed);
+    }
+    observed.speakers = reconciler.nodes.speakers();
+    observed.fitness = fitness(&reconciler.client, &reconciler.nodes, set).await?;
+    observed.bgp = match reconciler.bgp(set, &settings, &sets).await {
+        Ok(bgp) => Ok(bgp),
+        Err(datastore::Error::Kube { action, source }) => {
+            return Err(Error::Kube { action, source });
+        }
+        Err(datastore::Error::Invalid(text)) => return Err(Error::Invalid(text)),
+        Err(error) => Err(Calico { reason: error.reason(), text: error.to_string() }),
+    };
+    // The second phase.
+    let questions = plan::questions(set, &observed, deleting);
+    if questions.workloads {
+        let known = observed.memory.workloads.as_ref();
+        let fresh = known.is_some_and(|(at, _)| at.elapsed() < COUNTED);
+        if !fresh {
+            let counted = workloads::count(&reconciler.client).await?;
+            observed.memory.workloads = Some((Instant::now(), Arc::new(counted)));
+        }
+    }
+    // They are Calico's objects too.
+    if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
+        reconciler.reports(set, &mut observed.memory).await?;
+    }
+    // On the way back to the mesh its sessions matter when nobody reflects any more.
+    if let Ok((_, bgp)) = &observed.bgp
+        && (deleting || bgp.reflectors().next().is_some())
+    {
+        observed.measured = reconciler.measure(set, &settings, bgp, &questions, deleting).await;
+    }
+    Ok(observed)
 }
 
 /// What `candidates.fitnessRef` says.

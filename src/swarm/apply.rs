@@ -12,7 +12,7 @@ use crate::{
 use std::sync::Arc;
 
 /// Writes what was decided: the file first, and what is done to pods only once it is there.
-pub(super) async fn write(
+pub(super) async fn apply(
     cluster: &impl Cluster,
     swarm: &Swarm,
     memories: &Memories,

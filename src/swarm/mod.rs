@@ -128,7 +128,7 @@ impl Reconciler for SwarmReconciler {
     }
 
     async fn observe(&self, swarm: &Swarm, others: &Others) -> Result<Observed, Error> {
-        self.look(swarm, others).await
+        observe::observe(self, swarm, others).await
     }
 
     fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmStatus>, Error> {
@@ -136,7 +136,7 @@ impl Reconciler for SwarmReconciler {
     }
 
     async fn apply(&self, swarm: &Swarm, desired: Desired) -> Result<Vec<Notice>, Error> {
-        apply::write(&self.live(swarm), swarm, &self.memories, desired).await
+        apply::apply(&self.live(swarm), swarm, &self.memories, desired).await
     }
 
     async fn cleanup(&self, _: &Swarm, _: &Others) -> Result<Vec<Notice>, Error> {

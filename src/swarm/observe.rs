@@ -35,38 +35,42 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 /// Pods read at a time.
 const CONCURRENCY: usize = 16;
 
-impl SwarmReconciler {
-    /// All facts.
-    pub(super) async fn look(&self, swarm: &Swarm, others: &Others) -> Result<Observed, Error> {
-        self.check(swarm)?;
-        let key = swarm.key();
-        let held = {
-            let all = others.state();
-            conflict::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()))
-        };
-        let mut view = if held.is_some() { None } else { self.view(swarm).await };
-        let mut memory = self.memories.get(&key);
-        let mut measuring = None;
-        let mut unfit = BTreeSet::new();
-        let mut confirmed = Confirmed::default();
-        if let Some(view) = &mut view {
-            unfit = self.unfit(view);
-            confirmed = look(&self.live(swarm), swarm, view, &mut memory).await?;
-            match self.measure(swarm, Instant::now()).await {
-                Some(Ok(measured)) => {
-                    if let Ok(settings) = Settings::of(swarm, view.source.as_ref()) {
-                        let known = &memory.weights;
-                        let known = weights::remember(known, &measured, &settings.streams);
-                        memory.weights = Arc::new(known);
-                    }
+/// All facts.
+pub(super) async fn observe(
+    reconciler: &SwarmReconciler,
+    swarm: &Swarm,
+    others: &Others,
+) -> Result<Observed, Error> {
+    reconciler.check(swarm)?;
+    let key = swarm.key();
+    let held = {
+        let all = others.state();
+        conflict::held(swarm, all.iter().filter_map(|other| other.0.as_ref().ok()))
+    };
+    let mut view = if held.is_some() { None } else { reconciler.view(swarm).await };
+    let mut memory = reconciler.memories.get(&key);
+    let mut measuring = None;
+    let mut unfit = BTreeSet::new();
+    let mut confirmed = Confirmed::default();
+    if let Some(view) = &mut view {
+        unfit = reconciler.unfit(view);
+        confirmed = look(&reconciler.live(swarm), swarm, view, &mut memory).await?;
+        match reconciler.measure(swarm, Instant::now()).await {
+            Some(Ok(measured)) => {
+                if let Ok(settings) = Settings::of(swarm, view.source.as_ref()) {
+                    let known = &memory.weights;
+                    let known = weights::remember(known, &measured, &settings.streams);
+                    memory.weights = Arc::new(known);
                 }
-                Some(Err(error)) => measuring = Some(error),
-                None => memory.weights = Arc::default(),
             }
+            Some(Err(error)) => measuring = Some(error),
+            None => memory.weights = Arc::default(),
         }
-        Ok(Observed { now: Instant::now(), held, view, confirmed, memory, unfit, measuring })
     }
+    Ok(Observed { now: Instant::now(), held, view, confirmed, memory, unfit, measuring })
+}
 
+impl SwarmReconciler {
     /// What an object depends on, waiting a moment for it.
     async fn view(&self, swarm: &Swarm) -> Option<WorkloadView> {
         let mut learnt = self.cache.learnt();

@@ -25,14 +25,14 @@ use crate::{
 };
 
 mod assigning;
-mod desired;
 mod dividing;
 mod publishing;
 mod status;
 mod unread;
+mod writes;
 
-pub use desired::{Desired, Immutable, Part, Publish};
 pub(super) use publishing::word;
+pub use writes::{Immutable, Part, Publish};
 
 /// How often an object is looked at though nothing changed: labels of nodes are looked at, and workers
 /// are asked whether they still run what they said.
@@ -69,6 +69,25 @@ pub struct Observed {
     pub unfit: BTreeSet<String>,
     /// Why weights could not be measured the last time.
     pub measuring: Option<QueryError>,
+}
+
+/// What there is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// The next file.
+    pub publish: Option<Publish>,
+    /// The file that an immutable `ConfigMap` and the template are to have.
+    pub immutable: Option<Immutable>,
+    /// What is to be done to pods.
+    pub refresh: Vec<Refresh>,
+    /// How many workers there are to be.
+    pub scale: Option<u32>,
+    /// Immutable files that nobody mounts any more.
+    pub obsolete: Vec<String>,
+    /// For how long streams had no worker that have one now.
+    pub gaps: Vec<Duration>,
+    /// What is remembered.
+    pub memory: Option<Memory>,
 }
 
 /// Decides.

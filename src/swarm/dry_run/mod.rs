@@ -1,5 +1,5 @@
 //! The whole way on paper: what the operator would do, to the end. The passes are the operator's own
-//! (`observe::look`, `plan::plan`, `apply::write`); only the cluster below them is one of paper.
+//! (`observe::look`, `plan::plan`, `apply::apply`); only the cluster below them is one of paper.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -153,7 +153,7 @@ async fn pass(
         && desired.immutable.is_none()
         && desired.refresh.is_empty()
         && desired.scale.is_none();
-    apply::write(paper, swarm, memories, desired).await?;
+    apply::apply(paper, swarm, memories, desired).await?;
     Ok(Passed { plan: Plan { desired: (), status, conditions, notices, period }, idle })
 }
 

@@ -191,7 +191,7 @@ impl<'a> Operator<'a> {
             let memories = Memories::default();
             memories.put(swarm.key(), world.remembered.memory.clone());
             let small = Small::new(self.plot, world, self.began + world.clock, writes);
-            let done = apply::write(&small, &swarm, &memories, decided.desired.clone());
+            let done = apply::apply(&small, &swarm, &memories, decided.desired.clone());
             let done = done.now_or_never().expect("nothing waits");
             assert!(writes.is_some() || done.is_ok(), "nobody refuses anything here");
             let memory = memories.get(&swarm.key());

@@ -331,7 +331,7 @@ impl World {
             }
         } else {
             let small = Small::new(plot, self, plot.began, left);
-            let done = apply::write(&small, &swarm, &memories, desired);
+            let done = apply::apply(&small, &swarm, &memories, desired);
             let done = done.now_or_never()?;
             assert!(left.is_some() || done.is_ok(), "nobody refuses anything here");
         }

@@ -1,32 +1,10 @@
-//! What a plan asks apply to do.
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+//! What a plan has written.
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     controller::Notice,
-    swarm::{
-        handover::{Epoch, Published, Refresh},
-        memory::Memory,
-    },
+    swarm::handover::{Epoch, Published},
 };
-
-/// What there is to do.
-#[derive(Clone, Debug, Default)]
-pub struct Desired {
-    /// The next file.
-    pub publish: Option<Publish>,
-    /// The file that an immutable `ConfigMap` and the template are to have.
-    pub immutable: Option<Immutable>,
-    /// What is to be done to pods.
-    pub refresh: Vec<Refresh>,
-    /// How many workers there are to be.
-    pub scale: Option<u32>,
-    /// Immutable files that nobody mounts any more.
-    pub obsolete: Vec<String>,
-    /// For how long streams had no worker that have one now.
-    pub gaps: Vec<Duration>,
-    /// What is remembered.
-    pub memory: Option<Memory>,
-}
 
 /// A file to write.
 #[derive(Clone, Debug)]
