@@ -101,7 +101,7 @@ pub(super) fn report(
             notices.push(Notice {
                 warning: true,
                 reason: "GateTimeout",
-                note: format!("{step} waits for its gate: {shut}; it is tried on"),
+                note: format!("{step} waits for its gate: {shut}; the operator keeps checking"),
                 node: None,
             });
         }
@@ -191,14 +191,14 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
         );
     }
     if decided.snapshot.locked {
-        let text = "Calico is migrating its datastore; nothing is written until that is over";
+        let text = "Calico is migrating its datastore; nothing is written until the migration ends";
         return no("DatastoreLocked", text.into());
     }
     if let Some(stale) = &decided.snapshot.stale {
         return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
     }
     if let Some(freeze) = decided.target.freeze {
-        let text = "no node can be a reflector now; everything stays as it is";
+        let text = "no node is eligible as a reflector; everything stays as it is";
         return no(freeze.as_str(), text.into());
     }
     if let Next::Refuse(step, why) = &decided.next {
@@ -217,7 +217,7 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
         text.push_str("; mode Observe: nothing is written");
     }
     if let Some(frozen) = decided.frozen {
-        text.push_str("; nobody is replaced for being unfit: ");
+        text.push_str("; no reflector is replaced for being unfit: ");
         text.push_str(frozen);
     }
     if !decided.target.guests.is_empty() {
@@ -233,12 +233,12 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
     }
     if !decided.bgp.differing.is_empty() {
         text.push_str(
-            "; labels that Kubernetes and Calico's Nodes have differently are written again: ",
+            "; labels that differ between Kubernetes and Calico's Nodes are written again: ",
         );
         text.push_str(&names::first(decided.bgp.differing.iter(), LISTED));
     }
     if !decided.bgp.unreadable.is_empty() {
-        text.push_str("; BGPPeers that cannot be read, and are not followed: ");
+        text.push_str("; BGPPeers that cannot be read and are ignored: ");
         text.push_str(&decided.bgp.unreadable.join(", "));
     }
     for remark in &decided.remarks {
@@ -259,11 +259,13 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
         return no("Frozen", "nothing is written; see Ready".into());
     }
     match &decided.next {
-        Next::Done => verdict("Converged", Some(true), "Converged", "everything is as it is to be"),
+        Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
         Next::Take(_) => no("InProgress", format!("{} steps are left", decided.left.len())),
         Next::Wait(step, shut) if timed_out(decided, memory) => no(
             "GateTimeout",
-            format!("{step} has waited longer than transition.timeout: {shut}; it is tried on"),
+            format!(
+                "{step} has waited longer than transition.timeout: {shut}; the operator keeps checking"
+            ),
         ),
         Next::Wait(step, shut) => no(shut.reason(), format!("{step}: {shut}")),
         Next::Refuse(step, why) => no("PlanRefused", refusal(step.as_ref(), why)),
@@ -275,14 +277,14 @@ fn safe(decided: &Decided<'_>) -> Verdict {
     let no = |reason, text: String| verdict("RoutesSafe", Some(false), reason, text);
     let missing = fabric.missing(Rule::Bird);
     if let Some((who, whose)) = missing.examples.first() {
-        let text = format!("{who} has no route of {whose} ({} such pairs of nodes)", missing.pairs);
+        let text = format!("{who} has no route to {whose} ({} such pairs of nodes)", missing.pairs);
         return no("RoutesMissing", text);
     }
     if let Some((reflector, missing)) = fabric.worst_without_one(Rule::Bird)
         && let Some((who, whose)) = missing.examples.first()
     {
         let text = format!(
-            "{who} would lose the routes of {whose} if {reflector} failed ({} such pairs of nodes)",
+            "{who} would lose the routes to {whose} if {reflector} failed ({} such pairs of nodes)",
             missing.pairs
         );
         return no("NoRedundancy", text);
@@ -290,7 +292,7 @@ fn safe(decided: &Decided<'_>) -> Verdict {
     let letter = fabric.missing(Rule::Rfc);
     if let Some((who, whose)) = letter.examples.first() {
         let text = format!(
-            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route of {whose} \
+            "BIRD carries every route; by the letter of RFC 4456, {who} would have no route to {whose} \
              ({} such pairs of nodes)",
             letter.pairs
         );
@@ -300,7 +302,7 @@ fn safe(decided: &Decided<'_>) -> Verdict {
         "RoutesSafe",
         Some(true),
         "Redundant",
-        "by the sessions that are configured, no single reflector's loss costs a route",
+        "with the configured sessions, the loss of any single reflector costs no route",
     )
 }
 
@@ -314,7 +316,7 @@ fn changes(decided: &Decided<'_>) -> Vec<Notice> {
         notices.push(Notice {
             warning: true,
             reason: freeze.as_str(),
-            note: "no node can be a reflector now; everything stays as it is".into(),
+            note: "no node is eligible as a reflector; everything stays as it is".into(),
             node: None,
         });
     }

@@ -12,7 +12,7 @@ pub enum Error {
     NotInstalled,
     /// Calico's own migration holds the datastore.
     #[error(
-        "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until that is over"
+        "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until the migration ends"
     )]
     Locked,
     /// The name is somebody else's.

@@ -111,7 +111,7 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
     let mut needed = vec![];
     let text = match next {
         Next::Done => {
-            let note = "the mesh carries every route; reflectors and peers are removed".into();
+            let note = "the mesh carries every route; removing reflectors and peers".into();
             return Ok(over(false, "MeshRestored", note));
         }
         Next::Take(step) => {

@@ -42,8 +42,8 @@ pub(super) fn unknown(
     let known = ["CalicoNotFound", "SecretInvalid"].contains(&calico.reason);
     let conditions = vec![
         verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
-        verdict("Converged", None, calico.reason, "Calico's objects are not known"),
-        verdict("RoutesSafe", None, calico.reason, "Calico's objects are not known"),
+        verdict("Converged", None, calico.reason, "the state of Calico's objects is unknown"),
+        verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
     ];
     standing(set, None, "Frozen", conditions)
 }

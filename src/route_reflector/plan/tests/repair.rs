@@ -97,7 +97,7 @@ fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
     let frozen = look(&set, unfit(Some("TrafficWatch n/w has no measurement")));
     assert_eq!(word(&frozen.desired), None);
     assert_eq!(frozen.status.slots[0].unfit_since, None);
-    assert!(condition(&frozen, "Ready").1.contains("nobody is replaced for being unfit"));
+    assert!(condition(&frozen, "Ready").1.contains("no reflector is replaced for being unfit"));
 }
 
 /// Somebody takes the labels of a reflector away; until the gate lets it have them again, its slot is its own.

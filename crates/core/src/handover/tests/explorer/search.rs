@@ -1,12 +1,11 @@
-//! What must hold in every state.
+//! The search through all states.
 use std::{
-    collections::{BTreeSet, HashSet, hash_map::DefaultHasher},
+    collections::{BTreeSet, HashSet, VecDeque, hash_map::DefaultHasher},
     fmt,
     hash::{Hash, Hasher},
 };
 
 use super::model::{File, Move, STREAMS, Set, State, WORKERS, World, has};
-use crate::swarm::explorer::breadth_first::{self, Explored, Violation};
 
 /// The fair rounds after which everything has come to rest: each needs a few for the file, and as many for
 /// a restart of each worker.
@@ -18,23 +17,57 @@ pub(super) struct Found {
     pub moves: usize,
     /// What the operator has done in all of them.
     pub done: BTreeSet<&'static str>,
-    pub violation: Option<Violation<State, Move>>,
+    pub violation: Option<Violation>,
 }
 
-impl fmt::Debug for Violation<State, Move> {
+/// What should never be, and how it came to be.
+pub(super) struct Violation {
+    pub what: String,
+    pub after: Vec<Move>,
+    pub state: State,
+}
+
+impl fmt::Debug for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, after, state } = self;
         write!(f, "{what}, after {after:?}, in {state:?}")
     }
 }
 
-/// Visits every state that can come after this one.
+/// Visits every state that can come after this one, the nearest first, up to the first violation.
 pub(super) fn search(world: &World<'_>, beginning: State) -> Found {
     let mut search = Search { world, calm: HashSet::new() };
-    let breadth_first::Found { states, moves, violation, .. } =
-        breadth_first::search(&mut search, beginning, usize::MAX);
+    let mut known = HashSet::new();
+    // How each state was reached: from which one, and by what.
+    let mut reached: Vec<(usize, Option<Move>)> = Vec::new();
+    let mut queue = VecDeque::new();
+    let mut moves = 0;
+    let mut violation = None;
+    queue.push_back((beginning, 0));
+    reached.push((0, None));
+    while let Some((state, index)) = queue.pop_front() {
+        if let Some(what) = search.wrong(&state) {
+            let mut after = Vec::new();
+            let mut at = index;
+            while let (from, Some(happened)) = reached[at] {
+                after.push(happened);
+                at = from;
+            }
+            after.reverse();
+            violation = Some(Violation { what, after, state });
+            break;
+        }
+        for &happens in &world.moves {
+            let Some(next) = world.after(&state, happens) else { continue };
+            moves += 1;
+            if known.insert(fingerprint(&next)) {
+                queue.push_back((next, reached.len()));
+                reached.push((index, Some(happens)));
+            }
+        }
+    }
     let done = world.operator.done.borrow().clone();
-    Found { states, moves, done, violation }
+    Found { states: reached.len(), moves, done, violation }
 }
 
 /// Two states in a billion billion are taken for one: among a million, one chance in thirty million.
@@ -64,29 +97,12 @@ struct Search<'a> {
     calm: HashSet<u64>,
 }
 
-impl Explored for Search<'_> {
-    type State = State;
-    type Move = Move;
-
-    fn moves(&self) -> Vec<Move> {
-        self.world.moves.clone()
-    }
-
-    fn after(&self, state: &State, happens: Move) -> Option<State> {
-        self.world.after(state, happens)
-    }
-
-    fn fingerprint(state: &State) -> u64 {
-        fingerprint(state)
-    }
-
+impl Search<'_> {
     fn wrong(&mut self, state: &State) -> Option<String> {
         let wrong = self.overlap(state).or_else(|| self.unbooked(state));
         wrong.or_else(|| if self.world.plot.only_i8 { None } else { self.ends_badly(state) })
     }
-}
 
-impl Search<'_> {
     /// Something runs of which the file does not know.
     fn unbooked(&self, state: &State) -> Option<String> {
         if self.world.plot.unbooked {
