@@ -29,9 +29,6 @@ const ROLES: &[Role] = &[
 /// What a kind has beside it if its objects carry a finalizer.
 const CLEANUP: Role = Role { name: "cleanup", files: &["cleanup.rs"], holds: &["async fn"] };
 
-/// Parts that a kind still keeps in its `mod.rs`: its folder and the part.
-const NOT_YET: &[(&str, &str)] = &[("swarm", "observe"), ("swarm", "apply")];
-
 /// The folder of a kind below `src`.
 fn folder(kind: &KindInfo) -> String {
     let mut folder = String::new();
@@ -63,13 +60,8 @@ fn every_kind_has_the_files_of_the_shape() {
         let folder = folder(kind);
         let roles = ROLES.iter().chain(kind.finalizer.then_some(&CLEANUP));
         for role in roles {
-            let exempt = NOT_YET.iter().find(|(at, part)| (*at, *part) == (&folder, role.name));
-            match (fault(&folder, role), exempt) {
-                (Some(fault), None) => faults.push(format!("{}: {fault}", role.name)),
-                (None, Some((at, part))) => {
-                    faults.push(format!("src/{at} has its {part}: remove it from NOT_YET"));
-                }
-                (Some(_), Some(_)) | (None, None) => {}
+            if let Some(fault) = fault(&folder, role) {
+                faults.push(format!("{}: {fault}", role.name));
             }
         }
         let module = read(&root().join("src").join(&folder).join("mod.rs"));
