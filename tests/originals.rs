@@ -1,6 +1,7 @@
 //! Every bug of the original TrafficWatch has a test that would see it come back.
 //!
-//! The numbers are those of the list that the project began with; what the bug did stands beside it.
+//! The numbers are those of the list that the project began with; what the bug did stands beside
+//! it.
 use std::{fs, path::Path};
 
 /// Bug number, what it did, and the test: file and function.

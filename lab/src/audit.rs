@@ -21,8 +21,8 @@ rules:
 pub struct AuditEvent {
     /// When the answer was complete (for a watch: when it was opened), to the microsecond.
     pub time: Timestamp,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths that are no
-    /// resource the HTTP method in lower case.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths
+    /// that are no resource the HTTP method in lower case.
     pub verb: String,
     /// Who asked, as RBAC sees it.
     pub user: String,
@@ -30,8 +30,8 @@ pub struct AuditEvent {
     pub user_agent: String,
     /// The object's namespace; empty where there is none.
     pub namespace: String,
-    /// `nodes`, `trafficwatches.traffic.example.com`: resource and API group, as RBAC and kubectl write them;
-    /// empty for paths that are no resource.
+    /// `nodes`, `trafficwatches.traffic.example.com`: resource and API group, as RBAC and kubectl
+    /// write them; empty for paths that are no resource.
     pub resource: String,
     /// `status`, `scale`, `binding`, …; empty for the object itself.
     pub subresource: String,
@@ -44,8 +44,8 @@ pub struct AuditEvent {
 }
 
 impl AuditEvent {
-    /// Returns whether the request would change something. A review ("whose token is this?", "may they?") is a create
-    /// that stores nothing.
+    /// Returns whether the request would change something. A review ("whose token is this?", "may
+    /// they?") is a create that stores nothing.
     #[must_use]
     pub fn is_write(&self) -> bool {
         let asks = ["tokenreviews.", "subjectaccessreviews."];
@@ -63,8 +63,8 @@ impl AuditEvent {
     }
 }
 
-/// Reads all events of an audit log; a last line still being written is left out. A log that is not there
-/// has none: the API server makes it with its first request.
+/// Reads all events of an audit log; a last line still being written is left out. A log that is not
+/// there has none: the API server makes it with its first request.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Calico's kinds in an API server, without Calico: definitions of our own, in either of its two groups.
+//! Calico's kinds in an API server, without Calico: definitions of our own, in either of its two
+//! groups.
 
 use std::time::Duration;
 
@@ -44,8 +45,8 @@ impl Group {
     }
 }
 
-/// Installs BGPPeer, BGPConfiguration, CalicoNodeStatus and ClusterInformation of one group, and waits
-/// until they are served. Those that are there stay.
+/// Installs BGPPeer, BGPConfiguration, CalicoNodeStatus and ClusterInformation of one group, and
+/// waits until they are served. Those that are there stay.
 ///
 /// # Errors
 ///

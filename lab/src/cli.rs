@@ -82,12 +82,14 @@ enum Command {
         #[arg(long, default_value = "target/debug/traffic-operator")]
         operator: PathBuf,
     },
-    /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground see them?
+    /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground
+    /// see them?
     BgpCheck {
         /// What to measure: static, order, change, kill; everything, if nothing is named.
         scenarios: Vec<String>,
     },
-    /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is predicted?
+    /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is
+    /// predicted?
     BgpPaths,
     /// Take down the cluster, and whatever killed runs have left.
     Down,
@@ -146,8 +148,8 @@ enum Command {
         #[arg(long)]
         allow_empty: bool,
     },
-    /// Put the static binaries of the operator and of its agent into an OCI image archive, and beside it into one under
-    /// the name of the original prober's agent, which runs as the agent.
+    /// Put the static binaries of the operator and of its agent into an OCI image archive, and
+    /// beside it into one under the name of the original prober's agent, which runs as the agent.
     Image {
         /// The binary of the operator.
         #[arg(long)]
@@ -282,7 +284,8 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a task until it ends or a signal asks it to; then it is dropped, which takes down what it has started.
+/// Runs a task until it ends or a signal asks it to; then it is dropped, which takes down what it
+/// has started.
 fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
@@ -388,7 +391,8 @@ async fn impair(node: String, seconds: u64, loss: String, delay: String) -> Resu
     Ok(())
 }
 
-/// Reads a time before now, or any duration: a number and s, m, h or d; a minus before it changes nothing.
+/// Reads a time before now, or any duration: a number and s, m, h or d; a minus before it changes
+/// nothing.
 fn parse_ago(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration: a whole number and s, m, h or d, as 15m");
     let positive = text.strip_prefix('-').unwrap_or(text);

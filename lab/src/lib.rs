@@ -1,14 +1,16 @@
-//! The test ground of traffic-operator: real control planes, real nodes, a real Prometheus, without Docker.
+//! The test ground of traffic-operator: real control planes, real nodes, a real Prometheus, without
+//! Docker.
 //!
 //! Three levels, all usable from tests and from the `lab` program:
 //!
-//! - [`ControlPlane`]: etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback. Starts in
-//!   seconds, needs no root, many run side by side; tests read its audit log and break its parts.
-//! - [`Cluster`]: the same control plane in a network namespace of its own, with nodes: each a set of namespaces
-//!   with a veth link, a containerd, a kubelet and a kube-proxy; on them a Prometheus run by prometheus-operator
-//!   under the names of kube-prometheus. Needs root.
-//! - [`bgp::Site`]: a control plane and nodes that are nothing but a BIRD in a network namespace, with real BGP between
-//!   them. Needs root.
+//! - [`ControlPlane`]: etcd, kube-apiserver, kube-controller-manager and kube-scheduler on
+//!   loopback. Starts in seconds, needs no root, many run side by side; tests read its audit log
+//!   and break its parts.
+//! - [`Cluster`]: the same control plane in a network namespace of its own, with nodes: each a set
+//!   of namespaces with a veth link, a containerd, a kubelet and a kube-proxy; on them a Prometheus
+//!   run by prometheus-operator under the names of kube-prometheus. Needs root.
+//! - [`bgp::Site`]: a control plane and nodes that are nothing but a BIRD in a network namespace,
+//!   with real BGP between them. Needs root.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -21,11 +23,12 @@
 //! # }
 //! ```
 //!
-//! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends them, `pki` and
-//! `credentials` make identities, `control_plane`, `cluster` and `bgp` put the levels together, [`calico`] installs
-//! Calico's kinds, [`etcd`] is one as Calico has it, `image` writes OCI archives, `impair` slows links down, `streams`
-//! collects the reports of workers, `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards,
-//! [`flood`] has the clients that mean harm.
+//! What is where: [`versions`] pins, `tools` finds and builds programs, `process` starts and ends
+//! them, `pki` and `credentials` make identities, `control_plane`, `cluster` and `bgp` put the
+//! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
+//! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
+//! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`flood`] has
+//! the clients that mean harm.
 
 mod audit;
 pub mod bgp;

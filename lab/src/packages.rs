@@ -1,5 +1,5 @@
-//! The distribution's programs that nodes are made of, the routers of the BGP ground, and the browser of the tests:
-//! checked, and installed where that is possible.
+//! The distribution's programs that nodes are made of, the routers of the BGP ground, and the
+//! browser of the tests: checked, and installed where that is possible.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -83,7 +83,8 @@ pub(crate) fn ensure_installed() -> Result<()> {
     ensure_all(&NODES)
 }
 
-/// Makes sure that everything the nodes of the BGP ground are made of is installed, and returns the versions.
+/// Makes sure that everything the nodes of the BGP ground are made of is installed, and returns the
+/// versions.
 ///
 /// # Errors
 ///
@@ -175,7 +176,8 @@ fn apt(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// While it lives, packages do not start services: the machine's own containerd is none of the lab's business.
+/// While it lives, packages do not start services: the machine's own containerd is none of the
+/// lab's business.
 struct NoServices(Option<PathBuf>);
 
 impl NoServices {

@@ -1,4 +1,5 @@
-//! The lab's own certificates: EC P-256, made anew for every start (all of them in a few milliseconds).
+//! The lab's own certificates: EC P-256, made anew for every start (all of them in a few
+//! milliseconds).
 
 use std::fs;
 use std::path::Path;
@@ -135,7 +136,8 @@ pub(crate) fn signing_keys() -> Result<(String, String)> {
     Ok((key.serialize_pem(), key.public_key_pem()))
 }
 
-/// The parameters follow from the name alone, so that a stored authority can be loaded without parsing X.509.
+/// The parameters follow from the name alone, so that a stored authority can be loaded without
+/// parsing X.509.
 fn authority_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -153,7 +155,8 @@ fn leaf_params(identity: &Identity) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(identity.names.clone())?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, &identity.common_name);
-    // A name holds one value per attribute type here; the second group goes in under the same attribute by number.
+    // A name holds one value per attribute type here; the second group goes in under the same
+    // attribute by number.
     let attributes = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
     ensure!(
         identity.organizations.len() <= attributes.len(),

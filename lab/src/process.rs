@@ -14,7 +14,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The environment variable that tells the lab's processes from all others; its value is the run's directory.
+/// The environment variable that tells the lab's processes from all others; its value is the run's
+/// directory.
 pub(crate) const MARK: &str = "LAB_MARK";
 
 /// Lines of a log shown in an error: enough for a Go panic's head, short enough for a terminal.
@@ -56,7 +57,8 @@ impl CommandLine {
         self
     }
 
-    /// The words to execute: `setpriv` and `nsenter` replace themselves by what follows them, so the pid stays.
+    /// The words to execute: `setpriv` and `nsenter` replace themselves by what follows them, so
+    /// the pid stays.
     fn words(&self, lifetime: Lifetime) -> Vec<String> {
         let mut words = Vec::new();
         if lifetime == Lifetime::Starter {
@@ -135,7 +137,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // A group of its own: Ctrl-C on the terminal reaches the starter alone, which then ends it in order.
+            // A group of its own: Ctrl-C on the terminal reaches the starter alone, which then ends
+            // it in order.
             .process_group(0);
         let child =
             spawn(command).with_context(|| format!("starting {} ({})", self.name, words[0]))?;
@@ -198,8 +201,8 @@ impl Drop for Process {
 
 /// Spawns from a thread that lives as long as the process.
 ///
-/// The kernel's "parent died" signal is sent when the *thread* that forked ends; test threads and a runtime's
-/// blocking threads end long before their process does.
+/// The kernel's "parent died" signal is sent when the *thread* that forked ends; test threads and a
+/// runtime's blocking threads end long before their process does.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Order = (Command, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
@@ -218,7 +221,8 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     answer.recv().map_err(gone)?
 }
 
-/// Kills a process that an earlier run recorded, only if it carries the run's mark; waits until it is gone.
+/// Kills a process that an earlier run recorded, only if it carries the run's mark; waits until it
+/// is gone.
 ///
 /// Returns whether there was one.
 pub(crate) fn kill_recorded(pid: u32, mark: &Path) -> Result<bool> {

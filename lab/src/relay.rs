@@ -1,4 +1,5 @@
-//! A way into a cluster from outside: listens on loopback here, connects in the cluster's network namespace.
+//! A way into a cluster from outside: listens on loopback here, connects in the cluster's network
+//! namespace.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -10,7 +11,8 @@ use crate::cluster::network;
 
 /// Relays connections until it is killed.
 ///
-/// Must be called before the process has a second thread: only the calling thread changes its network namespace.
+/// Must be called before the process has a second thread: only the calling thread changes its
+/// network namespace.
 ///
 /// # Errors
 ///

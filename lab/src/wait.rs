@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
-/// How often a condition is looked at: fast beside what is waited for (processes starting), cheap on two cores.
+/// How often a condition is looked at: fast beside what is waited for (processes starting), cheap
+/// on two cores.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// What one look at a condition found.
@@ -21,8 +22,8 @@ pub(crate) enum Look<T> {
 ///
 /// # Errors
 ///
-/// At once when a look fails: that is for what cannot get better by waiting (a dead process). At the deadline, with
-/// what was waited for and what the last look found.
+/// At once when a look fails: that is for what cannot get better by waiting (a dead process). At
+/// the deadline, with what was waited for and what the last look found.
 pub(crate) async fn until<T, F>(
     what: &str,
     limit: Duration,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 /// Returns the root of the workspace this lab belongs to.
 ///
-/// Looks upwards from the current directory first, so that a binary built in one clone serves another; falls
-/// back to the directory it was compiled in.
+/// Looks upwards from the current directory first, so that a binary built in one clone serves
+/// another; falls back to the directory it was compiled in.
 #[must_use]
 pub fn root() -> PathBuf {
     let compiled = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));

@@ -99,8 +99,8 @@ fn both_forms_have_every_metric() {
     assert_eq!(families.len(), NAMES.len(), "{families:?}");
 }
 
-/// Classic buckets, sparse ones, spans of those: fields 3, 5 (schema) and 12 of `Histogram`, which is
-/// field 7 of `Metric`, which is field 4 of `MetricFamily`.
+/// Classic buckets, sparse ones, spans of those: fields 3, 5 (schema) and 12 of `Histogram`, which
+/// is field 7 of `Metric`, which is field 4 of `MetricFamily`.
 #[test]
 fn round_trips_are_native_and_classic_and_the_originals_classic_only() {
     let (agent, _peer) = probing();

@@ -69,13 +69,13 @@ fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
     }
 }
 
-/// Connections that [`Idle`] opens every tenth of a second: a thousand a second keep every place taken. All
-/// that were closed at once would be fifteen thousand a second, a flood that takes the processor from the
-/// agent on a busy machine, where idle connections are what the test is about.
+/// Connections that [`Idle`] opens every tenth of a second: a thousand a second keep every place
+/// taken. All that were closed at once would be fifteen thousand a second, a flood that takes the
+/// processor from the agent on a busy machine, where idle connections are what the test is about.
 const REOPENED: usize = 100;
 
-/// Holds connections that say nothing, from an address of its own, and replaces those that are closed.
-/// Ends with the test.
+/// Holds connections that say nothing, from an address of its own, and replaces those that are
+/// closed. Ends with the test.
 struct Idle {
     over: Arc<AtomicBool>,
     open: Arc<AtomicUsize>,
@@ -147,7 +147,8 @@ fn allow_many_descriptors() {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
 }
 
-/// One client without any credentials made a node look as if it lost packets, and silenced its metrics.
+/// One client without any credentials made a node look as if it lost packets, and silenced its
+/// metrics.
 #[test]
 fn n04_idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
     allow_many_descriptors();

@@ -211,7 +211,8 @@ impl Agent {
     }
 }
 
-/// The agent's own program if `AGENT` names it, else the operator's command `agent`: the same to whoever runs it.
+/// The agent's own program if `AGENT` names it, else the operator's command `agent`: the same to
+/// whoever runs it.
 pub fn program() -> Command {
     if let Some(program) = std::env::var_os("AGENT") {
         Command::new(program)
@@ -265,8 +266,8 @@ pub fn entry(name: &str, ip: &str, port: u16) -> Entry {
     Entry { name: name.into(), ip: ip.into(), port }
 }
 
-/// A configuration with the operator's fields but no neighbours: everybody probes everybody. The node of
-/// pod `x` is `node-x`, its zone `zone-x`.
+/// A configuration with the operator's fields but no neighbours: everybody probes everybody. The
+/// node of pod `x` is `node-x`, its zone `zone-x`.
 pub fn config(period_ms: u64, timeout_ms: u64, probes: &str, entries: &[Entry]) -> String {
     let mut map = String::new();
     for Entry { name, ip, port } in entries {

@@ -23,12 +23,12 @@ const LOSS: f64 = 0.6;
 /// The longest that an impairment lasts, should nobody lift it.
 const IMPAIRED: Duration = Duration::from_mins(15);
 
-/// Until an alert has fired: its window and its `for:` are five minutes each, and Prometheus evaluates
-/// rules every half minute.
+/// Until an alert has fired: its window and its `for:` are five minutes each, and Prometheus
+/// evaluates rules every half minute.
 const FIRES: Duration = Duration::from_mins(8);
 
-/// What goes wrong: a node's network loses packets, the application there depends on that path and turns
-/// NotReady, and then the node dies. None of that takes the evidence away.
+/// What goes wrong: a node's network loses packets, the application there depends on that path and
+/// turns NotReady, and then the node dies. None of that takes the evidence away.
 pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage: &Stage,
 ) -> Result<()> {
@@ -85,8 +85,8 @@ pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     delete(stage, NAME).await
 }
 
-/// Loss rises to 1 and stays there until the alert about this node, and no other, has fired. Returns after how
-/// many seconds each was so.
+/// Loss rises to 1 and stays there until the alert about this node, and no other, has fired.
+/// Returns after how many seconds each was so.
 async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
     stage
         .until("a loss of 1", async || {
@@ -136,8 +136,8 @@ async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// A node whose loss takes neither Prometheus with it nor the way to it from the one that judges: who cannot
-/// ask holds what is.
+/// A node whose loss takes neither Prometheus with it nor the way to it from the one that judges:
+/// who cannot ask holds what is.
 async fn victim(stage: &Stage) -> Result<String> {
     let node_of = |pod: &str, namespace: &str| {
         let pod = stage.json(&["pod", pod, "-n", namespace])?;
@@ -151,8 +151,8 @@ async fn victim(stage: &Stage) -> Result<String> {
     others.next_back().context("another node")
 }
 
-/// Gives the application a readiness that depends on the path to another node, as that of an application with a
-/// database has.
+/// Gives the application a readiness that depends on the path to another node, as that of an
+/// application with a database has.
 async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
     let home = stage.cluster.node_names().into_iter().find(|node| node != bad).context("a node")?;
     let more = format!("nodeName: {home}");

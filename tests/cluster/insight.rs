@@ -1,4 +1,5 @@
-//! Policies that move pods, and the commands that say why: on the cluster, against the real history.
+//! Policies that move pods, and the commands that say why: on the cluster, against the real
+//! history.
 use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, ensure};

@@ -134,7 +134,8 @@ async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stag
             Ok(!stage.cluster.query(value).await?.is_empty())
         })
         .await?;
-    // The rate over the window settles with even traffic, which a busy machine does not send at once.
+    // The rate over the window settles with even traffic, which a busy machine does not send at
+    // once.
     let mut seen = Vec::new();
     let agrees = loop {
         tokio::time::sleep(Duration::from_secs(12)).await;

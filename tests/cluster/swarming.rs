@@ -59,8 +59,8 @@ fn delete(stage: &Stage) -> Result<()> {
     stage.cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=80s"]).map(drop)
 }
 
-/// Namespace, list, workers and their names are the original's; only the image and a Swarm in place of
-/// its controller are ours.
+/// Namespace, list, workers and their names are the original's; only the image and a Swarm in place
+/// of its controller are ours.
 pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<()> {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples/swarm-original");
     stage.cluster.kubectl(&["apply", "-k", sample])?;
@@ -87,8 +87,8 @@ pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<
     delete(stage)
 }
 
-/// A worker that nobody reaches goes on with what it has, so nobody else gets it: also not what it is to
-/// give up, until it can be asked again.
+/// A worker that nobody reaches goes on with what it has, so nobody else gets it: also not what it
+/// is to give up, until it can be asked again.
 pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Stage) -> Result<()> {
     let sink = stage.cluster.stream_sink().await?;
     let layout = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/demo/swarm");

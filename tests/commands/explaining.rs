@@ -1,4 +1,5 @@
-//! `explain` through an API server that a test plays: the leader is asked by a port-forward to its pod.
+//! `explain` through an API server that a test plays: the leader is asked by a port-forward to its
+//! pod.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -101,8 +102,8 @@ impl ApiServer {
     }
 }
 
-/// The protocol of a port-forward: of each message the first byte is the channel, 0 for data and 1 for
-/// errors; both begin with the port.
+/// The protocol of a port-forward: of each message the first byte is the channel, 0 for data and 1
+/// for errors; both begin with the port.
 fn upgrade(mut request: Request, view: Value) -> Response {
     let key = request.headers()[header::SEC_WEBSOCKET_KEY].clone();
     let upgraded = hyper::upgrade::on(&mut request);

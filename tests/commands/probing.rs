@@ -1,4 +1,5 @@
-//! `explain prober` and `explain pod`, with an API server, an operator and a Prometheus that a test plays.
+//! `explain prober` and `explain pod`, with an API server, an operator and a Prometheus that a test
+//! plays.
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,5 +1,5 @@
-//! `plan swarm`, `explain stream` and `explain worker`, with an API server and an operator that a test
-//! plays.
+//! `plan swarm`, `explain stream` and `explain worker`, with an API server and an operator that a
+//! test plays.
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};

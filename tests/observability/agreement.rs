@@ -72,7 +72,8 @@ const EMBEDDED: [&str; 11] = [
     ".injection.resources.limits",
 ];
 
-/// The paths of all fields below a schema, as the pages write them: `nodes.<name>.state`, `criteria[].max`.
+/// The paths of all fields below a schema, as the pages write them: `nodes.<name>.state`,
+/// `criteria[].max`.
 fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
@@ -90,8 +91,8 @@ fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a page tells of a field: of the spec in a row of a table that begins with its path, of the
-/// status there or in a sample, by its name.
+/// Whether a page tells of a field: of the spec in a row of a table that begins with its path, of
+/// the status there or in a sample, by its name.
 fn is_told(pages: &str, path: &str) -> bool {
     let mut rows = pages.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
     if let Some(path) = path.strip_prefix(".spec.") {

@@ -43,7 +43,8 @@ const BANNED_IN_CODE: [&str; 7] = [
     "cannot be had",
 ];
 
-/// The lines with a phrase, which may begin on one line and end on the next: their number, the phrase.
+/// The lines with a phrase, which may begin on one line and end on the next: their number, the
+/// phrase.
 fn found(lines: &[&str], banned: &[&'static str]) -> Vec<(usize, &'static str)> {
     let mut text = String::new();
     // Where each line begins in the text.

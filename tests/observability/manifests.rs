@@ -317,8 +317,8 @@ fn s14_the_standalone_prometheus_may_read_the_metrics() {
     assert_eq!(job["authorization"]["credentials_file"], TOKEN);
 }
 
-/// The agents of a `NetworkProber` are in the namespaces of its pods, which kube-prometheus' own roles do
-/// not cover.
+/// The agents of a `NetworkProber` are in the namespaces of its pods, which kube-prometheus' own
+/// roles do not cover.
 #[test]
 fn prometheus_finds_agents_in_every_namespace() {
     let rendered = render(OVERLAYS[0]);

@@ -1,7 +1,8 @@
 //! The names of everything that rules, panels and documents may ask for.
 use traffic_operator::{agent, metrics, network_prober::rules};
 
-/// Every name, each as it is queried: exported by the operator, by an agent or by a worker, or recorded.
+/// Every name, each as it is queried: exported by the operator, by an agent or by a worker, or
+/// recorded.
 pub fn all() -> impl Iterator<Item = &'static str> {
     [metrics::NAMES, agent::metrics::NAMES, agent::worker::metrics::NAMES, rules::NAMES]
         .into_iter()

@@ -6,7 +6,8 @@ use std::{
 
 use crate::files::{Scratch, read, root};
 
-/// `hack/deny` with a program in place of cargo-deny that fails where `refuses` stands in its arguments.
+/// `hack/deny` with a program in place of cargo-deny that fails where `refuses` stands in its
+/// arguments.
 fn deny(name: &str, refuses: &str, required: bool) -> (bool, String, String) {
     let dir = Scratch::new(name);
     let log = dir.0.join("log");

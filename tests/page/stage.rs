@@ -62,7 +62,8 @@ impl Drop for Stage {
 }
 
 impl Stage {
-    /// Serves the views one after the other; after `answers` questions the API fails, if that is given.
+    /// Serves the views one after the other; after `answers` questions the API fails, if that is
+    /// given.
     pub async fn set(browser: &Path, views: Vec<Overview>, answers: Option<usize>) -> Result<Self> {
         Self::set_with(browser, views, answers, Known(vec![])).await
     }

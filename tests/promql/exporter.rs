@@ -27,7 +27,8 @@ fn start(program: &str, arguments: &[String]) -> Ended {
     Ended(command.unwrap_or_else(|error| panic!("{program}: {error}")))
 }
 
-/// The flags of the page, as they stand there, and what a comment says is to be there instead for both families.
+/// The flags of the page, as they stand there, and what a comment says is to be there instead for
+/// both families.
 fn flags() -> (Vec<String>, Vec<String>) {
     let (_, yaml) = PAGE.split_once("  - name: bird-exporter").expect("the container");
     let (yaml, _) = yaml.split_once("volumeMounts").expect("its end");

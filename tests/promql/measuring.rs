@@ -1,5 +1,5 @@
-//! What the page and `explain prober` show, of agents whose network is known: a real Prometheus scrapes
-//! them, evaluates the rules of their `NetworkProber` and answers the questions.
+//! What the page and `explain prober` show, of agents whose network is known: a real Prometheus
+//! scrapes them, evaluates the rules of their `NetworkProber` and answers the questions.
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
@@ -25,8 +25,8 @@ use crate::{
     server::{Prometheus, eventually, serve},
 };
 
-/// Probes of one path by one protocol, from one scrape to the next: more than ten, without which a pair
-/// has no value.
+/// Probes of one path by one protocol, from one scrape to the next: more than ten, without which a
+/// pair has no value.
 #[derive(Clone, Copy)]
 struct Probes {
     lost: u32,
@@ -128,7 +128,8 @@ impl Stage {
         Self { _prometheus: prometheus, asker, runtime: runtime.expect("a runtime") }
     }
 
-    /// The figures of a prober, once this many agents are scraped and the matrix has this many fields.
+    /// The figures of a prober, once this many agents are scraped and the matrix has this many
+    /// fields.
     fn figures(&self, prober: &NetworkProber, agents: u64, paths: usize) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
@@ -141,8 +142,9 @@ impl Stage {
         })
     }
 
-    /// The same of a large cluster, once this many of its nodes and paths are bad and all have figures.
-    /// A node may have its figure before its paths: that of probes to it comes from other agents.
+    /// The same of a large cluster, once this many of its nodes and paths are bad and all have
+    /// figures. A node may have its figure before its paths: that of probes to it comes from other
+    /// agents.
     fn of_many(
         &self,
         prober: &NetworkProber,
@@ -265,7 +267,8 @@ fn the_page_of_a_small_cluster_shows_its_matrix_its_bad_node_and_its_silent_agen
 #[test]
 fn the_page_of_a_large_cluster_shows_its_worst_nodes_and_asks_for_their_paths_only() {
     let nodes: Vec<_> = (0..LARGEST_MATRIX + 6).map(|i| format!("n.{i:02}-x_y")).collect();
-    // Three, of which no other node probes two, and no two of which probe one node: nobody else is to blame.
+    // Three, of which no other node probes two, and no two of which probe one node: nobody else is
+    // to blame.
     let bad = |node: &str| [5, 40, 66].into_iter().any(|bad| nodes[bad] == node);
     let agents = nodes.iter().enumerate().map(|(i, from)| {
         [1, 11, 29].into_iter().fold(Agent::of(from, 3), |agent, step| {

@@ -1,4 +1,5 @@
-//! The `PodMonitor` of a `NetworkProber` as the prometheus-operator turns it into a scrape configuration.
+//! The `PodMonitor` of a `NetworkProber` as the prometheus-operator turns it into a scrape
+//! configuration.
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};

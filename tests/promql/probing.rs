@@ -52,8 +52,8 @@ impl Series {
         self.add("netprober_rtt_seconds_count", &path, all.as_str());
     }
 
-    /// What an agent says of itself: from one scrape on, for so many, with so many peers and a list of
-    /// this age.
+    /// What an agent says of itself: from one scrape on, for so many, with so many peers and a list
+    /// of this age.
     fn agent(&mut self, pod: &str, (first, scrapes): (u32, u32), peers: &str, age: u32) {
         let labels = format!(r#",pod="{pod}""#);
         let mut add = |name: &str, value: &str| {
@@ -235,7 +235,8 @@ fn n02_the_loss_of_a_dead_node_stays_until_the_alert_fires() {
 fn n02_a_rollout_of_all_agents_fires_nothing() {
     let nodes = ["a", "b", "c", "d"];
     let mut series = Series::default();
-    // One each two minutes from the tenth on; a minute without it, of which its peers notice one probe.
+    // One each two minutes from the tenth on; a minute without it, of which its peers notice one
+    // probe.
     let restart = |node: &str| {
         20 + 4 * u32::try_from(nodes.iter().position(|n| *n == node).unwrap()).unwrap()
     };
@@ -309,7 +310,8 @@ fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
     checked("s04-zones", PACE, &series, &[(20, "NetworkProberLossHigh", &["a"])]);
 }
 
-/// Of `a`, whose host has no port left; of `b`, which is not run in time; and of `c`, which is well.
+/// Of `a`, whose host has no port left; of `b`, which is not run in time; and of `c`, which is
+/// well.
 #[test]
 fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
     let mut series = Series::default();

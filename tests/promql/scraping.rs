@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes pods by the `PodMonitor` of a `NetworkProber`, as the prometheus-operator has it
-//! do, and the pods serve what they like.
+//! A real Prometheus scrapes pods by the `PodMonitor` of a `NetworkProber`, as the
+//! prometheus-operator has it do, and the pods serve what they like.
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,4 +1,5 @@
-//! Which sessions open the gate: a real Prometheus scrapes exporters whose answers hold more than is meant.
+//! Which sessions open the gate: a real Prometheus scrapes exporters whose answers hold more than
+//! is meant.
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Whose series count: a real Prometheus scrapes the exporters of the cluster, and what somebody else has
-//! it scrape.
+//! Whose series count: a real Prometheus scrapes the exporters of the cluster, and what somebody
+//! else has it scrape.
 use std::{
     net::SocketAddr,
     sync::{
@@ -41,7 +41,8 @@ fn link(labels: &str, bytes: u64, speed: u64) -> SocketAddr {
     })
 }
 
-/// A job of static targets, each with its labels. A monitor may relabel as it likes, `instance` too.
+/// A job of static targets, each with its labels. A monitor may relabel as it likes, `instance`
+/// too.
 pub fn job(name: &str, targets: &[(SocketAddr, Value)]) -> Value {
     let targets: Vec<_> = targets
         .iter()

@@ -41,11 +41,12 @@ static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 /// One test at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// How long anything may take to come true: only tests that fail wait as long, and a busy machine is
-/// several times slower than a quiet one.
+/// How long anything may take to come true: only tests that fail wait as long, and a busy machine
+/// is several times slower than a quiet one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The name under which the operator writes; one process does all under it, unless a test says otherwise.
+/// The name under which the operator writes; one process does all under it, unless a test says
+/// otherwise.
 pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
 /// The name under which the webhook alone reads.
@@ -405,7 +406,8 @@ impl Operator {
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", probes.to_string())
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", page.to_string())
-            // As in the image, which holds the program and nothing else: no certificates to be found.
+            // As in the image, which holds the program and nothing else: no certificates to be
+            // found.
             .env("SSL_CERT_FILE", "/dev/null")
             .env("SSL_CERT_DIR", "/nonexistent")
             .env_remove("POD_NAMESPACE")
@@ -550,7 +552,8 @@ async fn install(client: &Client) {
     }
 }
 
-/// Whether all definitions are there: a test that takes some away may have failed before it gave them back.
+/// Whether all definitions are there: a test that takes some away may have failed before it gave
+/// them back.
 async fn is_whole(client: &Client) -> bool {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     let there = crds.list(&ListParams::default()).await.expect("definitions").items;

@@ -116,7 +116,8 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         // The heir takes over; no node is without a label in between.
         bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
         bench.condition("zzz", "Ready", "True", "Judged").await;
-        // 90 is below the heir's threshold, but above its recovery: the label is taken over as it is.
+        // 90 is below the heir's threshold, but above its recovery: the label is taken over as it
+        // is.
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("80"));
         bench.until_label("node-2", KEY, Some("false")).await;

@@ -22,8 +22,8 @@ const LONGEST_LABEL: usize = 233;
 /// The longest query.
 const LONGEST_QUERY: usize = 16_384;
 
-/// Nodes of a large cluster. (10,000 of them are in the tests of `plan`: to create and delete as many
-/// takes minutes.)
+/// Nodes of a large cluster. (10,000 of them are in the tests of `plan`: to create and delete as
+/// many takes minutes.)
 const MANY: usize = 3_000;
 
 /// Requests at a time.
@@ -239,8 +239,8 @@ async fn many_nodes(bench: &Bench) {
         let percent = if i % 10 < 6 { "90" } else { "10" };
         bench.prometheus.set(&name, Sample::percent(percent));
         let labels = json!({"kubernetes.io/os": "linux"});
-        // Ready from the start, as a kubelet registers it: the controller-manager marks a node that says
-        // nothing for a minute, and to create all of them may take longer.
+        // Ready from the start, as a kubelet registers it: the controller-manager marks a node that
+        // says nothing for a minute, and to create all of them may take longer.
         let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": now,
                            "lastTransitionTime": now});
         let node: Value = json!({"metadata": {"name": &name, "labels": labels},

@@ -141,7 +141,8 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
     (status, [(header::CONTENT_TYPE, content_type)], body)
 }
 
-/// What an author asked: of a selector the age of its samples is asked for too, which these do not have.
+/// What an author asked: of a selector the age of its samples is asked for too, which these do not
+/// have.
 fn selected(query: &str) -> &str {
     query.split_once("\nor label_replace(time() - timestamp(").map_or(query, |(own, _)| own)
 }

@@ -1,4 +1,5 @@
-//! Who reads the metrics, as the API server says; and what connections without credentials can do: nothing.
+//! Who reads the metrics, as the API server says; and what connections without credentials can do:
+//! nothing.
 use std::{
     fs::File,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -104,7 +105,8 @@ fn source(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
 }
 
-/// A client with an address of its own that does not verify, as `monitoring/servicemonitor.yaml` says.
+/// A client with an address of its own that does not verify, as `monitoring/servicemonitor.yaml`
+/// says.
 fn client(from: u8) -> reqwest::Client {
     let client = reqwest::Client::builder()
         .local_address(source(from))
@@ -220,7 +222,8 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
     });
 }
 
-/// The webhook asks the API server who scrapes it as the controller does, and shows nothing else to anybody.
+/// The webhook asks the API server who scrapes it as the controller does, and shows nothing else to
+/// anybody.
 #[test]
 fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page() {
     run(async |bench| {
@@ -277,7 +280,8 @@ fn s14_the_certificate_of_the_metrics_can_be_verified() {
     });
 }
 
-/// Prometheus itself, configured as `deploy/overlays/standalone` configures it, but for where the targets are.
+/// Prometheus itself, configured as `deploy/overlays/standalone` configures it, but for where the
+/// targets are.
 #[test]
 fn s14_prometheus_scrapes_by_the_configuration_that_we_ship() {
     run(async |bench| {
@@ -351,14 +355,16 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
         let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
         assert_eq!(stage.scrape(20, Some(&prometheus)).await.0, StatusCode::OK);
 
-        // One neighbour that comes again as often as it is closed, at both ports, with and without a byte.
+        // One neighbour that comes again as often as it is closed, at both ports, with and without
+        // a byte.
         let mut attack = tokio::task::JoinSet::new();
         for address in [stage.metrics, stage.probes] {
             for number in 0..20 {
                 attack.spawn(async move {
                     let mut held = Vec::new();
                     for _ in 0..50 {
-                        // At the probes as a pod on the host network, at the metrics as another one.
+                        // At the probes as a pod on the host network, at the metrics as another
+                        // one.
                         let from = if address == stage.probes { 1 } else { 2 };
                         let Some(mut stream) = connect(from, address).await else { continue };
                         if number % 2 == 0 {

@@ -1,8 +1,9 @@
-//! Granted is what is used, and used is what is granted: the audit logs of the whole suite of passes,
-//! against the rendered roles.
+//! Granted is what is used, and used is what is granted: the audit logs of the whole suite of
+//! passes, against the rendered roles.
 //!
-//! `hack/test` has the passes (`tests/reconcile`) keep their audit logs in `AUDIT_RECORDS`, and runs this
-//! after them. Missing or partial records fail it, because each right needs a request that used it.
+//! `hack/test` has the passes (`tests/reconcile`) keep their audit logs in `AUDIT_RECORDS`, and
+//! runs this after them. Missing or partial records fail it, because each right needs a request
+//! that used it.
 mod compare;
 
 use std::{env, fs, path::Path};
@@ -37,8 +38,9 @@ fn what_is_granted_is_what_the_whole_suite_used() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// The Secrets with etcd's credentials that the tests' `RouteReflectorSets` name. No role of ours covers them: a user
-/// allows one by name (docs/routereflectorset.md, "Calico in etcd"), and until then the answer is Forbidden.
+/// The Secrets with etcd's credentials that the tests' `RouteReflectorSets` name. No role of ours
+/// covers them: a user allows one by name (docs/routereflectorset.md, "Calico in etcd"), and until
+/// then the answer is Forbidden.
 fn given_by_hand() -> Vec<Right> {
     let secret = |name: &str| Right {
         verb: "get".into(),
@@ -51,7 +53,8 @@ fn given_by_hand() -> Vec<Right> {
     ["calico-etcd-secrets", "calico-etcd", "other"].map(secret).into()
 }
 
-/// What the operator itself asked under this account, of all logs; tests that act as it are somebody else.
+/// What the operator itself asked under this account, of all logs; tests that act as it are
+/// somebody else.
 fn read(dir: &Path, account: Account) -> Vec<Request> {
     let account = account.user(NAMESPACE);
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));

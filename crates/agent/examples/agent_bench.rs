@@ -1,8 +1,9 @@
-//! What an agent costs its pod: bytes of its program, resident memory and processor time, with 20 peers that it
-//! probes by three protocols every 10 s, 20 that probe it, lists over TLS, and a scrape every 5 s.
+//! The cost of an agent to its pod: bytes of its program, resident memory and processor time, with
+//! 20 peers that it probes with three protocols every 10 s, 20 that probe it, lists over TLS, and a
+//! scrape every 5 s.
 //!
-//! `agent_bench PROGRAM [SECONDS]`, where PROGRAM is what `make image` builds, with its arguments if it has some
-//! (`"…/traffic-operator agent"`). Fails above the limits.
+//! `agent_bench PROGRAM [SECONDS]`, where PROGRAM is what `make image` builds, with its arguments
+//! if it has some (`"…/traffic-operator agent"`). Fails above the limits.
 use std::{
     env, fs,
     io::{Read, Write},
@@ -22,7 +23,7 @@ use rustls::{
 };
 use traffic_operator_core::pinglist::{Peer, Pinglist, PinglistSelf, Protocol};
 
-/// How many peers the agent has.
+/// Number of peers of the agent.
 const PEERS: u8 = 20;
 
 /// The largest program, in bytes.
@@ -31,7 +32,8 @@ const MOST_BYTES: u64 = 6_000_000;
 /// The most resident memory, in KiB, at any time.
 const MOST_RESIDENT: u64 = 6 * 1024;
 
-/// How long the operator of the bench holds a request: so there are several within one run.
+/// The time for which the operator of the bench holds a request: so there are several within one
+/// run.
 const HELD: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {

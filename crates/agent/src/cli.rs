@@ -27,7 +27,7 @@ mod worker;
 #[derive(Debug, Parser)]
 #[command(name = "traffic-operator-agent", version, max_term_width = 100)]
 pub struct Cli {
-    /// Which one.
+    /// The process to run.
     #[command(flatten)]
     pub agent: AgentArgs,
 }
@@ -112,8 +112,8 @@ pub(super) struct ProbeArgs {
     #[arg(default_value = "/etc/netprober/token")]
     token_file: PathBuf,
 
-    /// How long a list stays valid without confirmation by the operator; then probing stops. At
-    /// least ten polling periods.
+    /// The time for which a list stays valid without confirmation by the operator; then probing
+    /// stops. At least ten polling periods.
     #[arg(long, env = "NET_PROBER_PINGLIST_TTL", value_name = "DURATION")]
     #[arg(default_value = "10m", value_parser = duration)]
     pinglist_ttl: Duration,

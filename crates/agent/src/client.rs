@@ -1,6 +1,8 @@
-//! HTTP requests of an agent: to the operator over TLS, to a sink or an application beside it in plain text.
+//! HTTP requests of an agent: to the operator over TLS, to a sink or an application beside it in
+//! plain text.
 //!
-//! No redirects, no proxies, no variables of the environment: a request goes where its address says.
+//! No redirects, no proxies, no variables of the environment: a request goes where its address
+//! says.
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
@@ -21,7 +23,7 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-/// How long a connection is kept that nobody uses.
+/// The time for which a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(90);
 
 /// Sends requests, over the connection of before if it still stands; clones share it.
@@ -37,7 +39,8 @@ impl Client {
         Self::new(RootCertStore::empty(), None)
     }
 
-    /// For servers whose certificate one of these has signed, in PEM form; `connect` limits a new connection.
+    /// For servers whose certificate one of these has signed, in PEM form; `connect` limits a new
+    /// connection.
     ///
     /// # Errors
     /// When they are no certificates.

@@ -1,7 +1,7 @@
-//! How many files and sockets this process may open.
+//! The limit of files and sockets that this process may open.
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What a process may open if the system does not say: the limit that most of them begin with.
+/// The limit assumed if the system reports none: the usual initial limit of a process.
 const USUAL: u64 = 1024;
 
 /// Raises the soft limit to the hard one, and says what is allowed now. The soft one exists for

@@ -19,17 +19,18 @@ pub const LENGTH: usize = 64;
 
 const MAGIC: [u8; 4] = *b"NPE1";
 
-/// How far back replies are told apart: a reply that is 64 periods late is nobody's concern.
+/// The distance, in sequence numbers, within which replies are told apart: a reply that is 64
+/// periods late no longer matters.
 const WINDOW: u64 = 64;
 
-/// What is in a packet.
+/// The contents of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Whether it is the answer.
+    /// True if it is the answer.
     pub reply: bool,
-    /// Whose.
+    /// Identifies the sender.
     pub nonce: u64,
-    /// Which.
+    /// Number of the packet.
     pub sequence: u64,
 }
 
@@ -45,7 +46,7 @@ impl Packet {
         bytes
     }
 
-    /// What the bytes say; `None` unless every one of them is as it must be.
+    /// Decodes the bytes; `None` unless every one of them is as expected.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; LENGTH] = bytes.try_into().ok()?;
@@ -56,7 +57,7 @@ impl Packet {
         (packet.encode() == *bytes).then_some(packet)
     }
 
-    /// What the echo server sends back; nothing to what is no request.
+    /// Returns the reply of the echo server; none to anything but a request.
     #[must_use]
     pub fn answer(&self) -> Option<Self> {
         (!self.reply).then_some(Self { reply: true, ..*self })
@@ -69,7 +70,7 @@ pub fn nonce() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// What a reply is.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The first to its request, and no later request was answered before.
@@ -106,7 +107,7 @@ impl Replies {
         Packet { reply: false, nonce: self.nonce, sequence }
     }
 
-    /// What a reply is, now that it came.
+    /// Classifies a reply when it arrives.
     pub fn receive(&mut self, packet: &Packet) -> Reply {
         if !packet.reply || packet.nonce != self.nonce || packet.sequence >= self.next {
             return Reply::Foreign;

@@ -12,12 +12,12 @@ use tokio::{sync::mpsc, time::MissedTickBehavior};
 /// The longest file that is read: no `ConfigMap` is longer.
 const MOST: u64 = 1 << 20;
 
-/// What a look at the file came to.
+/// The result of a check of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<T> {
     /// Something else than before.
     Changed(T),
-    /// What is known is still right.
+    /// The last contents are still right.
     Unchanged,
     /// There is no file, or it is not usable: what is known stays.
     Error,
@@ -67,7 +67,7 @@ struct Look<P> {
     good: Option<Vec<u8>>,
 }
 
-/// Which file it was: a `ConfigMap` volume is changed by turning a symlink to other files.
+/// Identity of the file: a `ConfigMap` volume changes by pointing a symlink to other files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Nothing,

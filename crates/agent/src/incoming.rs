@@ -1,10 +1,11 @@
-//! Who probes us: the other half of a measurement, for a peer that hears nobody is cut off.
+//! The addresses that probe this agent: the other half of a measurement, because a peer that hears
+//! from nobody is cut off.
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use tokio::time::Instant;
 
-/// The most addresses that are remembered: four times the members of the largest cluster a full mesh
-/// is thinkable in, and a bound on what strangers can make us keep (some 100 kB).
+/// The most addresses that are remembered: four times the members of the largest cluster a full
+/// mesh is thinkable in, and a bound on what strangers can make us keep (some 100 kB).
 const MOST: usize = 4096;
 
 /// When each address was heard last.
@@ -14,8 +15,8 @@ pub(super) struct Incoming {
     pruned: Option<Instant>,
 }
 
-/// How often room is made for strangers: looking through all addresses for each packet of a made-up
-/// one would be what a flood is after.
+/// Time between two clean-ups of strangers: searching all addresses for each packet with a forged
+/// one would help a flood.
 const PRUNE: Duration = Duration::from_secs(1);
 
 impl Incoming {
@@ -33,7 +34,7 @@ impl Incoming {
         self.last.insert(from, now);
     }
 
-    /// How many were heard within the window; the others are forgotten.
+    /// Counts the addresses heard within the window; the others are forgotten.
     pub fn count(&mut self, now: Instant, window: Duration) -> usize {
         self.prune(now, window);
         self.last.len()

@@ -9,12 +9,13 @@
 //! - [`target`]: what a list means: addresses, protocols, labels, and which series are stale.
 //! - [`schedule`]: when each target is due.
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
-//! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the packets.
+//! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the
+//!   packets.
 //!
 //! - [`client`]: how it asks others; [`cli`]: its flags, with the help text.
 //!
-//! Beside it stand [`worker`], which runs the streams of a Swarm, and [`reload`], which does that for an
-//! application that cannot say what it runs.
+//! Beside it stand [`worker`], which runs the streams of a Swarm, and [`reload`], which does that
+//! for an application that cannot say what it runs.
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
@@ -54,23 +55,23 @@ pub mod worker;
 
 pub use traffic_operator_core::{budget, pinglist};
 
-/// How it names itself to the operator and to those it probes.
+/// The name under which it identifies itself to the operator and to the peers it probes.
 pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));
 
 /// Everything an agent is told when it starts.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who it is; without addresses those of the host's interfaces are taken.
+    /// The identity of the agent; without addresses, it uses those of the host's interfaces.
     pub who: Identity,
-    /// Where `/metrics` is served.
+    /// Port of `/metrics`.
     pub metrics_port: u16,
-    /// Where lists come from.
+    /// The source of lists.
     pub source: Source,
-    /// How long a list is good that nobody confirms.
+    /// The time for which a list is good that nobody confirms.
     pub ttl: Duration,
 }
 
-/// Where lists come from.
+/// The source of lists.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A file, as the original.
@@ -151,8 +152,8 @@ fn taken(variable: &str, port: u16, protocol: &str) -> String {
     format!("{variable}: cannot listen on {protocol} port {port}")
 }
 
-/// The addresses of every interface. When the system does not say, nothing is our own, and every family is
-/// tried.
+/// The addresses of every interface. When the system does not say, nothing is our own, and every
+/// family is tried.
 fn local_addresses() -> Vec<IpAddr> {
     let addresses = match getifaddrs() {
         Ok(addresses) => addresses,

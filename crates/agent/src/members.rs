@@ -13,7 +13,7 @@ use super::{
 };
 use traffic_operator_core::placement::ring::{self, Bound, Member};
 
-/// What an agent knows of itself without any list.
+/// The facts that an agent knows about itself without any list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Namespace of the pod; "" if unknown.
@@ -24,14 +24,14 @@ pub struct Identity {
     pub node: String,
     /// The addresses of the pod.
     pub ips: Vec<IpAddr>,
-    /// Where this agent answers pings.
+    /// The port on which this agent answers pings.
     pub port: u16,
 }
 
 impl Identity {
-    /// Whether something at this address is this agent. A pod's address belongs to one agent,
-    /// whatever the port: a list may name the next port before the pod is restarted. On loopback
-    /// several agents may live side by side, and the port tells them apart.
+    /// Reports whether something at this address is this agent. A pod's address belongs to one
+    /// agent, whatever the port: a list may name the next port before the pod is restarted. On
+    /// loopback several agents may live side by side, and the port tells them apart.
     #[must_use]
     pub fn is_at(&self, ip: IpAddr, port: u16) -> bool {
         if ip.is_loopback() {
@@ -40,8 +40,8 @@ impl Identity {
         self.ips.contains(&ip)
     }
 
-    /// Whether this agent has a way to addresses of that family at all. Probing IPv6 from a pod
-    /// without IPv6 would report a loss that says nothing about the peer.
+    /// Reports whether this agent has a way to addresses of that family at all. Probing IPv6 from a
+    /// pod without IPv6 would report a loss that says nothing about the peer.
     #[must_use]
     pub fn reaches(&self, ip: IpAddr) -> bool {
         let routable = |own: &IpAddr| match own {
@@ -101,7 +101,7 @@ const fn yes() -> bool {
     true
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// The list, without its peers.
@@ -110,7 +110,7 @@ pub struct Members {
     who: Who,
 }
 
-/// Whom this agent probes by the file, if there were no bound.
+/// The peers that this agent would probe by the file without a bound.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     /// Everybody else, as with the original.
@@ -175,7 +175,7 @@ impl Members {
         (Pinglist { peers, ..self.list.clone() }.sane(), rotates)
     }
 
-    /// Which turn it is at a time.
+    /// Returns the number of the turn at a time.
     #[must_use]
     pub fn turn(&self, now: Duration) -> u64 {
         budget::bound(0, self.list.period, now).epoch

@@ -1,6 +1,6 @@
-//! What an agent exports. Series of a pair exist exactly as long as somebody of the pair is on the
-//! list, all of them from the first moment: a counter that begins at one loses its first failure to
-//! `increase()`.
+//! The metrics of an agent. Series of a pair exist exactly as long as somebody of the pair is on
+//! the list, all of them from the first moment: a counter that begins at one loses its first
+//! failure to `increase()`.
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
@@ -53,10 +53,10 @@ pub const NAMES: &[&str] = &[
     "process_start_time_seconds",
 ];
 
-/// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one node)
-/// to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Thresholds stand on bounds only:
-/// whether a percentile is above anything else cannot be known from buckets. 0.25 is one because people
-/// write it.
+/// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one
+/// node) to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Thresholds stand on
+/// bounds only: whether a percentile is above anything else cannot be known from buckets. 0.25 is
+/// one because people write it.
 pub const RTT_BOUNDS: [f64; 17] = [
     0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5,
     1.0, 2.0, 5.0,
@@ -66,7 +66,7 @@ pub const RTT_BOUNDS: [f64; 17] = [
 /// still probed (a timeout of some seconds).
 const DELAYS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
-/// What became of one look for a new list.
+/// The result of one check for a new list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
     /// There is another list.
@@ -140,14 +140,14 @@ struct Inner {
     changing: Mutex<Changing>,
 }
 
-/// What the gauges that are computed at a scrape depend on.
+/// The inputs of the gauges that are computed at a scrape.
 struct Changing {
     confirmed: Instant,
     period: Duration,
     heard: Incoming,
 }
 
-/// What one target counts in.
+/// The metrics of one target.
 pub struct Series {
     pair: Pair,
     metrics: Metrics,
@@ -247,7 +247,7 @@ impl Metrics {
         }
     }
 
-    /// How late a slot could begin.
+    /// Records the delay with which a slot could begin.
     pub fn delayed(&self, late: Duration) {
         self.0.delay.observe(late.as_secs_f64());
     }
@@ -261,7 +261,7 @@ impl Metrics {
         };
     }
 
-    /// How many peers are probed, and how often.
+    /// Sets the number of probed peers, and the period.
     pub fn set_list(&self, peers: usize, period: Duration) {
         self.0.peers.set(i64::try_from(peers).unwrap_or(i64::MAX));
         self.changing().period = period;
@@ -345,8 +345,8 @@ fn outcome(protocol: Protocol, pair: &Pair, result: &'static str, reason: &'stat
     Outcome { protocol: protocol.label(), pair: pair.clone(), result, reason }
 }
 
-/// A resolution of 10 % is finer than round-trip times repeat themselves; 160 buckets hold six decades of
-/// it, and an outburst is forgotten after an hour instead of coarsening everything.
+/// A resolution of 10 % is finer than round-trip times repeat themselves; 160 buckets hold six
+/// decades of it, and an outburst is forgotten after an hour instead of coarsening everything.
 fn native() -> NativeHistogramConfig {
     NativeHistogramConfig::new(1.1).max_buckets(160).min_reset_duration(Duration::from_hours(1))
 }

@@ -47,14 +47,14 @@ impl From<Reason> for Unanswered {
 }
 
 impl Unanswered {
-    /// What an error of a socket to this address means.
+    /// Classifies an error of a socket to this address.
     #[must_use]
     pub fn of(error: &io::Error, to: SocketAddr) -> Self {
         if is_local(error, to) { Self::Local } else { Self::Failed(Reason::of(error)) }
     }
 }
 
-/// Whether an error arose here, before anything could be lost on the way.
+/// Reports whether an error arose here, before anything could be lost on the way.
 fn is_local(error: &io::Error, to: SocketAddr) -> bool {
     match error.raw_os_error() {
         // No descriptors, no buffers, no memory, no port or address of ours to send from; and a
@@ -95,7 +95,7 @@ impl Reason {
         }
     }
 
-    /// Whether a probe of that protocol can fail like this.
+    /// Reports whether a probe of that protocol can fail like this.
     #[must_use]
     pub const fn possible(self, protocol: Protocol) -> bool {
         match self {
@@ -105,7 +105,7 @@ impl Reason {
         }
     }
 
-    /// What an error of a socket means.
+    /// Classifies an error of a socket.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -137,7 +137,7 @@ pub struct Answer {
     pub smoothed: Option<Duration>,
 }
 
-/// What became of a slot that was begun.
+/// The outcome of a slot that was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answered in time.
@@ -187,8 +187,8 @@ impl Probe {
         }
     }
 
-    /// What is to be done between probes, for as long as it is polled: packets that come late are
-    /// read. Never returns.
+    /// Runs between probes, for as long as it is polled: reads packets that arrive late. Never
+    /// returns.
     pub async fn idle(&mut self) -> std::convert::Infallible {
         match self {
             Self::Http(_) | Self::Tcp(_) => std::future::pending().await,

@@ -1,5 +1,5 @@
-//! The probing itself: one task per target, so that a target that does not answer costs its own task
-//! a timeout and nobody anything else.
+//! The probing itself: one task per target, so that a target that does not answer costs its own
+//! task a timeout and nobody anything else.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -27,7 +27,7 @@ use super::{
 /// operator are nothing.
 const PERIODS: u32 = 10;
 
-/// How often a target is probed, and how long an answer may take.
+/// The period of probes of a target, and the timeout of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Timing {
     period: Duration,
@@ -38,7 +38,7 @@ struct Timing {
 pub struct Prober {
     who: Identity,
     metrics: Metrics,
-    /// How long a list is good that nobody confirms.
+    /// The time for which a list is good that nobody confirms.
     ttl: Duration,
     /// Slots stay where they were over a restart.
     clock: Clock,
@@ -207,8 +207,8 @@ impl Slots {
         }
     }
 
-    /// Does what is to be done in a slot, and says which one is next. Each slot is counted once: as a
-    /// success, as a failure, or as skipped.
+    /// Does what is to be done in a slot, and says which one is next. Each slot is counted once: as
+    /// a success, as a failure, or as skipped.
     async fn slot(
         &mut self,
         schedule: &Schedule,

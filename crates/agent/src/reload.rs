@@ -37,15 +37,15 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 pub struct Config {
     /// The file, the same as the application's.
     pub file: PathBuf,
-    /// Which entry of it is the application's.
+    /// The name of the application's entry in the file.
     pub worker: String,
-    /// Which part of a divided file that is, and of how many.
+    /// The number of the part of a divided file, and the number of parts.
     pub part: Option<(u32, u32)>,
-    /// Where it says what the application runs.
+    /// Port on which it reports what the application runs.
     pub port: u16,
-    /// What it signs that with.
+    /// Signs the reports.
     pub signer: Signer,
-    /// How the application is reloaded.
+    /// The way to reload the application.
     pub how: application::How,
 }
 
@@ -109,16 +109,16 @@ struct Follower {
     newest: Newest,
     /// The version that is reported; `None` before the first.
     loaded: Option<u64>,
-    /// What the application surely runs: not known before the first reload, since it may have read
-    /// an older file than we did, nor while one is under way, nor after one that failed, which it
-    /// may have taken all the same.
+    /// The list that the application certainly runs: unknown before the first reload, because the
+    /// application may have read an older file, during a reload, and after a failed one, which the
+    /// application may have applied anyway.
     runs: Option<Arc<Share>>,
     step: Step,
     /// In a row.
     failures: u32,
 }
 
-/// What is under way.
+/// The current activity.
 enum Step {
     Nothing,
     /// A reload that brings this share.

@@ -1,16 +1,16 @@
 //! When a probe is due: a pure function of who probes whom and of the number of the slot.
 //!
 //! Slots come at a fixed rate, whatever the probes take: a schedule that waits *after* each probe
-//! asks less often exactly when the network is slow (coordinated omission). Each target has a
-//! phase of its own, so that neither one agent's probes nor those of all agents at one target leave
-//! together; and each slot is a little late by its own jitter, so that nothing which
-//! happens periodically is met always or never. Both are hashes: a restarted agent goes on where it was.
+//! asks less often exactly when the network is slow (coordinated omission). Each target has a phase
+//! of its own, so that neither one agent's probes nor those of all agents at one target leave
+//! together; and each slot is a little late by its own jitter, so that nothing which happens
+//! periodically is met always or never. Both are hashes: a restarted agent goes on where it was.
 use std::time::Duration;
 
 use traffic_operator_core::placement::hash;
 
-/// The part of a period by which slots are jittered: a tenth leaves 9/10 between two slots at least,
-/// and is enough to walk over events of any period in some ten slots.
+/// The part of a period by which slots are jittered: a tenth leaves 9/10 between two slots at
+/// least, and is enough to walk over events of any period in some ten slots.
 const JITTER: u32 = 10;
 
 /// The slots of one target.
@@ -20,7 +20,7 @@ pub struct Schedule {
     period: Duration,
 }
 
-/// What is to be done about a slot whose time has come.
+/// The decision about a slot whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Probe.
@@ -65,9 +65,9 @@ impl Schedule {
         self.period.saturating_sub(self.period / JITTER)
     }
 
-    /// Whether a probe that could start `late` only is still worth it. An agent that was not run for as long as
-    /// its own timeout cannot tell a lost packet from its own absence; and half a period late it would
-    /// be nearer to the next slot than to its own.
+    /// Reports whether a probe that could start `late` only is still worth it. An agent that was
+    /// not run for as long as its own timeout cannot tell a lost packet from its own absence; and
+    /// half a period late it would be nearer to the next slot than to its own.
     #[must_use]
     pub fn start(&self, late: Duration, timeout: Duration) -> Start {
         if late > self.longest_delay(timeout) { Start::Starved } else { Start::Now }

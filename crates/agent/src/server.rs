@@ -1,4 +1,4 @@
-//! What an agent answers: pings, echoes, and its metrics.
+//! The servers of an agent: pings, echoes and metrics.
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -29,16 +29,17 @@ pub mod echo;
 pub(super) mod exposition;
 mod rates;
 
-/// What clients of a port may take. Above that the newest connection wins: it takes the place of the
-/// oldest of its own source, or else of the oldest of all. Requests here are short, so that the oldest is
-/// one that does nothing, and whoever holds connections silences nobody, himself included.
+/// The resources that clients of a port may use. Above that the newest connection wins: it takes
+/// the place of the oldest of its own source, or else of the oldest of all. Requests here are
+/// short, so that the oldest is one that does nothing, and whoever holds connections silences
+/// nobody, himself included.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
     /// Those of one address.
     pub of_one_source: usize,
-    /// How long the headers of a request may take, the wait for the next request among it.
+    /// The time that the headers of a request may take, the wait for the next request among it.
     pub headers: Duration,
 }
 
@@ -48,8 +49,8 @@ pub struct Limits {
 /// Agents of one node may have one address, where they are behind NAT: 110 pods, what a kubelet
 /// allows by default, with one HTTP and one TCP probe each are 220, all at the same moment.
 ///
-/// A packet that is lost three times in a row is there again after 1.4 s; a prober that takes longer has given up
-/// by default.
+/// A packet that is lost three times in a row is there again after 1.4 s; a prober that takes
+/// longer has given up by default.
 pub const PINGS: Limits =
     Limits { connections: 512, of_one_source: 256, headers: Duration::from_secs(2) };
 
@@ -60,17 +61,18 @@ pub const SCRAPES: Limits =
     Limits { connections: 16, of_one_source: 4, headers: Duration::from_secs(2) };
 
 /// Connections that the kernel keeps for us while we are not run: as many as a ping port with more
-/// probers than any has within a second, and more than the 128 of the standard library, of which one
-/// stranger can take all. The kernel's own limit (`net.core.somaxconn`) is 4096.
+/// probers than any has within a second, and more than the 128 of the standard library, of which
+/// one stranger can take all. The kernel's own limit (`net.core.somaxconn`) is 4096.
 const BACKLOG: u32 = 1024;
 
-/// How long a connection may last in all: whoever reads an answer a byte at a time is cut off.
+/// The time for which a connection may last in all: whoever reads an answer a byte at a time is cut
+/// off.
 const LIFETIME: Duration = Duration::from_mins(1);
 
 /// The headers of a request: those of a scrape by way of a mesh are some kilobytes.
 const HEADERS: usize = 16 << 10;
 
-/// How long to wait when no connection can be accepted (no file descriptor left).
+/// The pause when no connection can be accepted (no file descriptor left).
 const FULL: Duration = Duration::from_millis(100);
 
 impl Limits {
@@ -87,7 +89,7 @@ impl Limits {
     }
 }
 
-/// What answers on a port.
+/// A handler of requests on a port.
 pub trait Site: Clone + Send + 'static {
     /// Somebody connected.
     fn heard(&self, _from: IpAddr) {}
@@ -96,11 +98,11 @@ pub trait Site: Clone + Send + 'static {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
 }
 
-/// What the ping port of a prober serves: `/ping` and `/healthz`.
+/// Serves the ping port of a prober: `/ping` and `/healthz`.
 #[derive(Clone)]
 pub struct Ping(pub Metrics);
 
-/// What its metrics port serves: `/metrics` and `/healthz`.
+/// Serves the metrics port: `/metrics` and `/healthz`.
 #[derive(Clone)]
 pub struct Scrape(pub Metrics);
 
@@ -111,8 +113,8 @@ pub fn wildcards(port: u16) -> [SocketAddr; 2] {
         .map(|ip| SocketAddr::new(ip, port))
 }
 
-/// Whether a failed bind says that this host has no IPv6 (then IPv4 alone is right), and not that the
-/// port is taken.
+/// Reports whether a failed bind says that this host has no IPv6 (then IPv4 alone is right), and
+/// not that the port is taken.
 #[must_use]
 pub fn no_ipv6(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::AddrNotAvailable)
@@ -221,7 +223,7 @@ impl Site for Scrape {
     }
 }
 
-/// What every port answers.
+/// Answers requests that are the same on every port.
 pub(super) fn other(path: &str) -> Response<Full<Bytes>> {
     match path {
         "/healthz" => text(StatusCode::OK, "ok\n"),

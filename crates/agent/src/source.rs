@@ -1,9 +1,9 @@
-//! Where lists come from.
+//! The sources of lists.
 use super::{file::Found, pinglist::Pinglist};
 
 pub mod file;
 pub mod pull;
 
-/// What a look for a new list came to: another list, the same, or nobody knows, and the last list stays
-/// for its time to live.
+/// The result of a check for a new list: another list, the same one, or unknown, in which case the
+/// last list stays for its time to live.
 pub type Refresh = Found<Box<Pinglist>>;

@@ -1,4 +1,4 @@
-//! What is probed: one address by one protocol, and under which labels it is counted.
+//! The targets of probes: one address and protocol each, with the labels under which it is counted.
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
@@ -37,11 +37,11 @@ pub struct Original {
 /// included, are different targets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
-    /// How.
+    /// The protocol of the probe.
     pub protocol: Protocol,
-    /// Where.
+    /// The address to probe.
     pub address: SocketAddr,
-    /// Who probes whom, for the phase of the schedule.
+    /// Identifies both ends, for the phase of the schedule.
     pub identity: String,
     /// Labels of our metrics.
     pub pair: Pair,
@@ -49,7 +49,7 @@ pub struct Target {
     pub original: Option<Original>,
 }
 
-/// What a list means to this agent: the first address of each family that both have, by each
+/// Computes the targets of a list: the first address of each family that both ends have, with each
 /// protocol.
 #[must_use]
 pub fn targets(list: &Pinglist, who: &Identity) -> BTreeSet<Target> {
@@ -60,7 +60,7 @@ pub fn targets(list: &Pinglist, who: &Identity) -> BTreeSet<Target> {
     peers.map(|(peer, ip, protocol)| target(list, who, peer, ip, protocol)).collect()
 }
 
-/// How many peers of a list have no address that this agent could reach.
+/// The number of peers of a list that have no address that this agent could reach.
 #[must_use]
 pub fn unreachable(list: &Pinglist, who: &Identity) -> usize {
     list.peers.iter().filter(|peer| addresses(peer, who).next().is_none()).count()
@@ -111,8 +111,8 @@ pub struct Stale {
     pub originals: BTreeSet<Original>,
 }
 
-/// What vanishes when the targets change. Several peers of a node share their labels: those
-/// stay with the last of them.
+/// Returns the series to remove when the targets change. Several peers of a node share their
+/// labels: those stay with the last of them.
 #[must_use]
 pub fn stale(before: &BTreeSet<Target>, after: &BTreeSet<Target>) -> Stale {
     let (old, new) = (used(before), used(after));

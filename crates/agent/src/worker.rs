@@ -1,13 +1,13 @@
-//! The reference worker of a Swarm: runs the streams that the file gives it, and says which file it has
-//! come up to. It needs no API server.
+//! The reference worker of a Swarm: runs the streams that the file gives it, and says which file it
+//! has come up to. It needs no API server.
 //!
 //! Read in this order:
 //!
 //! - [`share`]: the file, as one worker reads it.
 //! - [`status`]: what it says of itself; [`metrics`].
 //! - `streams`: which streams are to stop, which to start, and when a version has been reached.
-//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which is to tell
-//!   what ran from when to when.
+//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which is
+//!   to tell what ran from when to when.
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
@@ -39,19 +39,20 @@ pub mod share;
 pub mod status;
 mod streams;
 
-/// How often the file is looked at: whoever waits for a stream waits for this too, and one `stat` is
+/// Time between two checks of the file: the handover of a stream waits for it, and one `stat` costs
 /// nothing.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Connections at a time: the operator, the kubelet's probes, some replicas of Prometheus, and somebody
-/// who looks. Connections are kept between requests, for as long as the original's server keeps them.
+/// Connections at a time: the operator, the kubelet's probes, some replicas of Prometheus, and
+/// somebody who looks. Connections are kept between requests, for as long as the original's server
+/// keeps them.
 pub(super) const CONNECTIONS: Limits =
     Limits { connections: 64, of_one_source: 16, headers: Duration::from_secs(10) };
 
-/// How often orphans that ended are taken leave of.
+/// Time between two passes that reap orphans.
 const REAP: Duration = Duration::from_secs(1);
 
-/// How much longer than its streams the worker may need to end: the kernel's work after a SIGKILL.
+/// The time that the worker may need beyond that of its streams: the kernel's work after a SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Everything a worker is told when it starts.
@@ -59,21 +60,21 @@ const GRACE: Duration = Duration::from_millis(500);
 pub struct Config {
     /// The file.
     pub file: PathBuf,
-    /// Who it is in the file.
+    /// The name of the worker in the file.
     pub worker: String,
-    /// Which part of a divided file that is, and of how many.
+    /// The number of the part of a divided file, and the number of parts.
     pub part: Option<(u32, u32)>,
-    /// Where it says what it runs.
+    /// Port on which it reports what it runs.
     pub port: u16,
-    /// What it signs that with.
+    /// Signs the reports.
     pub signer: Signer,
-    /// What a stream is.
+    /// The way to run a stream.
     pub kind: Kind,
-    /// How long a stream may take to end by itself.
+    /// The time that a stream may take to end by itself.
     pub stop_timeout: Duration,
 }
 
-/// What a stream is.
+/// The way to run a stream.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A process: a program and its arguments.

@@ -1,5 +1,5 @@
-//! How a worker signs what it says of itself, so that nobody can say it in its place: not who has
-//! got its address since, nor a neighbour on the network, nor an earlier pod of its name, nor it
+//! The signature of a worker's report, so that nobody can forge it: neither a pod that has taken
+//! over its address, nor a neighbour on the network, nor an earlier pod of its name, nor the worker
 //! itself with an older answer.
 //!
 //! The operator writes a key into the `ConfigMap` with the shares, which only workers mount. Its
@@ -15,17 +15,17 @@ use ring::{
 /// The key of the `ConfigMap` that holds the secret, and so the name of the file.
 pub const KEY_FILE: &str = "acknowledge.key";
 
-/// How many hexadecimal digits the secret has: 256 bits, as much as SHA-256 can make use of.
+/// Number of hexadecimal digits of the secret: 256 bits, the most that SHA-256 can use.
 const KEY_DIGITS: usize = 64;
 
-/// How many bytes a number that is used once has: of 2^64 questions no two are likely to have the
+/// Number of bytes of a number that is used once: among 2^64 requests, two are unlikely to have the
 /// same.
 const NONCE: usize = 16;
 
 /// The most characters of what a question repeats: a UID has 36, a number 32.
 const LONGEST: usize = 128;
 
-/// What is signed is this and nothing else.
+/// Prefix of the signed text, so that the signature is valid for nothing else.
 const PURPOSE: &str = "traffic-operator acknowledgement 1";
 
 /// A secret that operator and workers of one `Swarm` share.
@@ -66,7 +66,7 @@ fn random<const N: usize>() -> Option<String> {
     Some(hex(&bytes))
 }
 
-/// Which pod is asked, and the number of the question.
+/// The pod that is asked, and the number of the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The UID of the pod.

@@ -1,5 +1,5 @@
-//! What an agent may cost whoever scrapes it and the pod it runs in, and so how many peers it
-//! probes at most. The operator and the agent reckon with the same numbers.
+//! The cost of an agent to its scraper and its pod, which limits the number of peers that it
+//! probes. The operator and the agent reckon with the same numbers.
 use std::time::Duration;
 
 use crate::placement::ring::Bound;
@@ -19,7 +19,8 @@ pub const OTHER_SERIES: usize = 7;
 /// Buckets of the original's histogram with +Inf, sum and count.
 pub const ORIGINAL_SERIES: usize = 28;
 
-/// What an agent exports whomever it probes: its own process, schedule and list.
+/// Number of series of an agent that are independent of its peers: its own process, schedule and
+/// list.
 pub const AGENT_SERIES: usize = 40;
 
 /// The shortest turn of peers that do not fit into a list at the same time. A rule over five
@@ -31,20 +32,20 @@ const TURN: Duration = Duration::from_mins(15);
 /// for the rules either.
 const PERIODS: u32 = 10;
 
-/// How many series there are for each node that is probed.
+/// Returns the number of series for each probed node.
 #[must_use]
 pub const fn per_node(protocols: usize) -> usize {
     protocols * (RTT_SERIES + OTHER_SERIES)
 }
 
-/// How many there are for each address that is probed.
+/// Returns the number of series for each probed address.
 #[must_use]
 pub const fn per_address(original_metrics: bool) -> usize {
     if original_metrics { ORIGINAL_SERIES } else { 0 }
 }
 
-/// How many peers an agent may have, each on a node of its own and with this many addresses: from 14
-/// (three protocols, two families, the original's metric) to 72.
+/// Returns the maximum number of peers of an agent, each on a separate node and with this many
+/// addresses: from 14 (three protocols, two families, the original's metric) to 72.
 #[must_use]
 pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bool) -> usize {
     let each = per_node(protocols) + addresses * per_address(original_metrics);
@@ -55,7 +56,7 @@ pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bo
     }
 }
 
-/// How long a turn is.
+/// Returns the duration of a turn.
 #[must_use]
 pub fn turn(period: Duration) -> Duration {
     TURN.max(period.saturating_mul(PERIODS))

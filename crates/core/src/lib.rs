@@ -1,13 +1,15 @@
 //! Decisions, and what both sides of a wire agree on: no Kubernetes, no network, no clock.
 //!
-//! The operator and the agent are both built on this crate. Its dependencies keep it pure: there is no
-//! client and no runtime among them.
+//! The operator and the agent are both built on this crate. Its dependencies keep it pure: there is
+//! no client and no runtime among them.
 //!
 //! - [`placement`]: who with whom: which worker has which stream, who probes whom.
-//! - [`handover`]: how a stream goes from one worker to another, file by file, and never runs twice.
+//! - [`handover`]: how a stream goes from one worker to another, file by file, and never runs
+//!   twice.
 //! - [`bgp_model`]: who peers with whom, and which routes arrive where, by BIRD's rules.
 //! - [`election`]: which nodes reflect routes, in which slots, with which cluster ids.
-//! - [`pinglist`]: whom an agent probes, as the operator serves it; [`budget`]: how many peers at most.
+//! - [`pinglist`]: whom an agent probes, as the operator serves it; [`budget`]: how many peers at
+//!   most.
 //! - [`acknowledgement`]: how workers sign what they report to the operator.
 //! - [`places`]: who may hold a connection; [`natural_sort`]: the order in which people list names.
 pub mod acknowledgement;

@@ -1,8 +1,8 @@
 //! The order in which people list workers: `worker-2` before `worker-10`.
 use std::cmp::Ordering;
 
-/// Compares the text before the number at the end, then the number, then all of it: names of different text
-/// are never equal, however many zeros a number begins with.
+/// Compares the text before the number at the end, then the number, then all of it: names of
+/// different text are never equal, however many zeros a number begins with.
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (text_a, number_a) = split(a);

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget;
 
-/// The least period: what `spec.pollingPeriod` allows at least, so that no list makes an agent flood
-/// its peers.
+/// The least period: what `spec.pollingPeriod` allows at least, so that no list makes an agent
+/// flood its peers.
 pub const LEAST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The longest period: who probes less than once in a day measures nothing, and times within a day can be
-/// added without care for overflow.
+/// The longest period: who probes less than once in a day measures nothing, and times within a day
+/// can be added without care for overflow.
 pub const LONGEST_PERIOD: Duration = Duration::from_hours(24);
 
 /// The period of a list that names none: that of the original.
 pub const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
 
-/// The timeout of a list that names none, if the period is not shorter: beyond a second an answer is
-/// of no use to whoever waits for it, and TCP has sent a lost SYN again.
+/// The timeout of a list that names none, if the period is not shorter: beyond a second an answer
+/// is of no use to whoever waits for it, and TCP has sent a lost SYN again.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The protocol of a probe.
@@ -50,7 +50,8 @@ impl Protocol {
     }
 }
 
-/// Whom one agent probes, and how. JSON; durations are text such as `10s` or `500ms`.
+/// The peers of one agent, and the settings of its probes. JSON; durations are text such as `10s`
+/// or `500ms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pinglist {
@@ -67,10 +68,10 @@ pub struct Pinglist {
     pub timeout: Duration,
     /// By which protocols.
     pub probes: Vec<Protocol>,
-    /// Whether the original's metric is exported too.
+    /// True if the original's metric is exported too.
     #[serde(default = "yes")]
     pub original_metrics: bool,
-    /// Whom.
+    /// The peers.
     pub peers: Vec<Peer>,
 }
 
@@ -94,8 +95,8 @@ pub struct PinglistSelf {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Peer {
-    /// What the original metric calls it: the pod's name, with its namespace before it (`ns/name`)
-    /// if that is not the `NetworkProber`'s.
+    /// The pod's label in the original metric: its name, prefixed with its namespace (`ns/name`) if
+    /// that is not the `NetworkProber`'s.
     pub key: String,
     /// Its namespace.
     pub namespace: String,
@@ -105,7 +106,7 @@ pub struct Peer {
     pub uid: String,
     /// Its addresses: at most one of each family is probed, the first.
     pub ips: Vec<IpAddr>,
-    /// Where it answers pings: the TCP port of HTTP and the UDP port of the echo.
+    /// The port on which it answers pings: TCP for HTTP, and UDP for the echo.
     pub port: u16,
     /// The node it runs on; "" if unknown.
     pub node: String,
@@ -115,9 +116,9 @@ pub struct Peer {
 
 impl Pinglist {
     /// The same list with figures that can be worked with: a period or timeout of zero is the
-    /// default, the period has a least and a greatest value, the timeout is at most the period, no protocol is
-    /// HTTP as in the original, nothing is there twice, and there are no more peers than an agent may
-    /// probe: whoever sends more costs no memory by it.
+    /// default, the period has a least and a greatest value, the timeout is at most the period, no
+    /// protocol is HTTP as in the original, nothing is there twice, and there are no more peers
+    /// than an agent may probe: whoever sends more costs no memory by it.
     #[must_use]
     pub fn sane(mut self) -> Self {
         if self.period.is_zero() {
@@ -142,7 +143,7 @@ impl Pinglist {
         self
     }
 
-    /// How many of these peers an agent may probe at a time by this list.
+    /// Returns the number of these peers that an agent may probe at a time by this list.
     #[must_use]
     pub fn most_peers(&self, of: &[Peer]) -> usize {
         // One of each family.

@@ -64,8 +64,9 @@ impl Places {
         Self::with(most, of_one_source, false)
     }
 
-    /// The same, but a connection above that takes the place of the oldest that is not [kept](Place::keep):
-    /// for clients with short requests, which must not wait for those that stay.
+    /// The same, but a connection above that takes the place of the oldest that is not
+    /// [kept](Place::keep): for clients with short requests, which must not wait for those that
+    /// stay.
     #[must_use]
     pub fn newest_wins(most: usize, of_one_source: usize) -> Self {
         Self::with(most, of_one_source, true)
@@ -154,7 +155,7 @@ impl Place {
         }
     }
 
-    /// Who has it.
+    /// Returns the address that has it.
     #[must_use]
     pub fn source(&self) -> IpAddr {
         self.source

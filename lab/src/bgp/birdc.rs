@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A BIRD answers within a millisecond, and one that has an explosion of paths to work through, in seconds.
+/// A BIRD answers within a millisecond, and one that has an explosion of paths to work through, in
+/// seconds.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Gives one command; returns the lines of the answer without their codes.
@@ -40,8 +41,8 @@ pub(super) fn ask(socket: &Path, command: &str) -> Result<Vec<String>> {
     talk().with_context(|| format!("birdc -s {} {command}", socket.display()))
 }
 
-/// A line begins with a code and a minus, or on the last one a blank; or with a blank if the code is that of the line
-/// before. Returns the text, and the code of the last line.
+/// A line begins with a code and a minus, or on the last one a blank; or with a blank if the code
+/// is that of the line before. Returns the text, and the code of the last line.
 fn split(line: &str) -> (&str, Option<u32>) {
     let code = line.get(..4).and_then(|code| code.parse().ok());
     match (code, line.as_bytes().get(4)) {

@@ -36,7 +36,8 @@ impl Confd {
         self.ground.restart(&texts(&version.world, &version.sessions))
     }
 
-    /// Configures all nodes at once, and only those that are configured differently. Returns their names.
+    /// Configures all nodes at once, and only those that are configured differently. Returns their
+    /// names.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The loop of confd: whatever changes in the API server changes the configuration of the nodes that it is about.
+//! The loop of confd: whatever changes in the API server changes the configuration of the nodes
+//! that it is about.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

@@ -22,7 +22,8 @@ use crate::{progress, workspace};
 
 /// Nodes with real BGP between them. Needs root.
 ///
-/// - Nothing is configured in the caller's network namespace; Prometheus is reached through a relay on loopback.
+/// - Nothing is configured in the caller's network namespace; Prometheus is reached through a relay
+///   on loopback.
 /// - It ends with [`Ground::stop`], when dropped, and by a guard process if its starter is killed.
 #[derive(Debug)]
 pub struct Ground {
@@ -40,8 +41,8 @@ impl Ground {
     ///
     /// # Errors
     ///
-    /// If this is not root, something is missing and cannot be installed, or a namespace cannot be made. What was made is
-    /// taken down.
+    /// If this is not root, something is missing and cannot be installed, or a namespace cannot be
+    /// made. What was made is taken down.
     pub async fn start(nodes: u8) -> Result<Self> {
         ensure!(nix::unistd::geteuid().is_root(), "network namespaces need root");
         ensure!((1..=MOST_NODES).contains(&nodes), "1 to {MOST_NODES} nodes, not {nodes}");
@@ -62,7 +63,8 @@ impl Ground {
             helpers: Mutex::default(),
             guard: Mutex::default(),
         };
-        // From here on everything is taken down again whatever happens: by dropping `ground`, or else by the guard.
+        // From here on everything is taken down again whatever happens: by dropping `ground`, or
+        // else by the guard.
         let copy = ground.dir.join("lab");
         fs::copy(lab, &copy).context("copying the lab program")?;
         let guard = guard::start(&copy, &ground.dir, &["bgp-guard", &ground.id])?;
@@ -148,7 +150,8 @@ impl Ground {
         self.each(Machine::started)
     }
 
-    /// Gives all nodes their configurations at once, as confd would. Returns the names of those that had another one.
+    /// Gives all nodes their configurations at once, as confd would. Returns the names of those
+    /// that had another one.
     ///
     /// # Errors
     ///
@@ -221,7 +224,8 @@ impl Ground {
         missing
     }
 
-    /// Makes an address of the ground's own network reachable on loopback; returns the address there.
+    /// Makes an address of the ground's own network reachable on loopback; returns the address
+    /// there.
     ///
     /// # Errors
     ///

@@ -66,7 +66,8 @@ impl Machine {
         self.dir.join("log").join(format!("{}.log", self.name))
     }
 
-    /// Writes the configuration if it is another one; a BIRD that runs reads it. Returns whether it was another one.
+    /// Writes the configuration if it is another one; a BIRD that runs reads it. Returns whether it
+    /// was another one.
     ///
     /// # Errors
     ///

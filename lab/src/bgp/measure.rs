@@ -39,8 +39,8 @@ impl Start {
 pub struct Outcome {
     /// Of what time this is told.
     pub took: Duration,
-    /// Nodes that were promoted, demoted or given another cluster id, that came or went, and those that the step itself
-    /// has touched.
+    /// Nodes that were promoted, demoted or given another cluster id, that came or went, and those
+    /// that the step itself has touched.
     pub changed: BTreeSet<String>,
     /// What happened between all nodes.
     pub all: Seen,
@@ -48,7 +48,8 @@ pub struct Outcome {
     pub others: Seen,
     /// Ends of sessions that were closed.
     pub resets: usize,
-    /// Those between nodes that are not changed that are the same before and after: none may be closed.
+    /// Those between nodes that are not changed that are the same before and after: none may be
+    /// closed.
     pub needless: Vec<(String, String)>,
     /// The most paths that a table held.
     pub paths: usize,

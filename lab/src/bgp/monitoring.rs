@@ -41,7 +41,8 @@ pub struct Monitoring {
 }
 
 impl Monitoring {
-    /// Starts an exporter beside every BIRD and a Prometheus, and waits until it has samples of all.
+    /// Starts an exporter beside every BIRD and a Prometheus, and waits until it has samples of
+    /// all.
     ///
     /// # Errors
     ///
@@ -144,7 +145,8 @@ impl Monitoring {
         self.ground.end_helper(PROMETHEUS)
     }
 
-    /// Starts Prometheus, with what it knew before, and waits until it has fresh samples of all nodes.
+    /// Starts Prometheus, with what it knew before, and waits until it has fresh samples of all
+    /// nodes.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! The network: an outer namespace with a bridge, and one namespace with an `eth0` for each node.
 //!
-//! Nothing is configured in the namespace of the caller. A node's only "pod" is an address on its loopback device.
+//! Nothing is configured in the namespace of the caller. A node's only "pod" is an address on its
+//! loopback device.
 
 use std::fs;
 
@@ -83,7 +84,8 @@ pub(super) fn add(id: &str, there: &[u8], new: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// No IPv6, and a packet may come from where the way back does not lead: a probe must not need the way back.
+/// No IPv6, and a packet may come from where the way back does not lead: a probe must not need the
+/// way back.
 fn quiet() -> Result<()> {
     for (setting, value) in [
         ("ipv6/conf/all/disable_ipv6", "1"),
@@ -106,7 +108,8 @@ fn node(number: u8, all: &[u8]) -> String {
     links + &neighbours(number, all)
 }
 
-/// The addresses of others never have to be asked for: the kernel's table of answers is one for all namespaces, and small.
+/// The addresses of others never have to be asked for: the kernel's table of answers is one for all
+/// namespaces, and small.
 fn neighbours(number: u8, all: &[u8]) -> String {
     let others = all.iter().filter(|other| **other != number);
     let line = |other: &u8| {

@@ -71,7 +71,8 @@ impl Nodes {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
         self.patch_status(name, &json!({"status": {"conditions": [condition]}})).await?;
-        // The API server taints every new Node, and the controller manager, which is not here, every silent one.
+        // The API server taints every new Node, and the controller manager, which is not here,
+        // every silent one.
         let taints = if ready {
             json!(null)
         } else {

@@ -1,7 +1,7 @@
 //! Which routes a set of sessions carries: a walk for each origin. No IO.
 //!
-//! Small and slow beside the product's own, and without a look at it: what the ground measures is held against this, and
-//! what the product predicts against what the ground measures.
+//! Small and slow beside the product's own, and without a look at it: what the ground measures is
+//! held against this, and what the product predicts against what the ground measures.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -20,7 +20,8 @@ pub enum Rule {
 /// Ordered pairs: who misses whose route.
 pub type Pairs = BTreeSet<(String, String)>;
 
-/// What a table holds beside what its peers announce: the node's block, its address, the network of the nodes.
+/// What a table holds beside what its peers announce: the node's block, its address, the network of
+/// the nodes.
 const OWN: usize = 3;
 /// Nobody wants to know exactly how many more there are.
 const MOST: usize = 1_000_000;
@@ -132,10 +133,11 @@ pub fn paths(sessions: &Sessions) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Returns how many more paths the fullest table may hold while the BIRD of `node` starts again after a crash.
+/// Returns how many more paths the fullest table may hold while the BIRD of `node` starts again
+/// after a crash.
 ///
-/// What has come through it is held twice: the paths that are kept for it (graceful restart) until it has announced
-/// all, and the new ones beside them, whose path ids differ.
+/// What has come through it is held twice: the paths that are kept for it (graceful restart) until
+/// it has announced all, and the new ones beside them, whose path ids differ.
 #[must_use]
 pub fn more_while_restarting(sessions: &Sessions, node: &str) -> usize {
     let (held, through) = (from_peers(sessions, None), from_peers(sessions, Some(node)));

@@ -1,7 +1,8 @@
 //! The text of a node's configuration: Calico's templates, in the language of BIRD 2. No IO.
 //!
-//! From `confd/templates/bird.cfg.template`, `bird_ipam.cfg.template` and `bird_aggr.cfg.template` of Calico master of
-//! 2026-08, for one IP pool without encapsulation. Left out: communities, BGP filters, IPv6, Services, passwords.
+//! From `confd/templates/bird.cfg.template`, `bird_ipam.cfg.template` and `bird_aggr.cfg.template`
+//! of Calico master of 2026-08, for one IP pool without encapsulation. Left out: communities, BGP
+//! filters, IPv6, Services, passwords.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! Calico's selectors: which labels a node must carry. No IO.
 //!
-//! Written from Calico's documentation and without a look at the product's own parser, so that one can prove the other
-//! wrong.
+//! Written from Calico's documentation and without a look at the product's own parser, so that one
+//! can prove the other wrong.
 
 use std::collections::BTreeMap;
 

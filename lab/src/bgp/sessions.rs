@@ -1,7 +1,7 @@
 //! Who peers with whom, by the rules of Calico's confd. No IO.
 //!
-//! Read in `confd/pkg/backends/calico` of Calico master of 2026-08: `client.go` (`updatePeersV1`) for the passes and
-//! `bgp_processor.go` for mesh, passive sides and clients of reflectors.
+//! Read in `confd/pkg/backends/calico` of Calico master of 2026-08: `client.go` (`updatePeersV1`)
+//! for the passes and `bgp_processor.go` for mesh, passive sides and clients of reflectors.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -54,7 +54,8 @@ pub fn sessions(world: &World) -> Sessions {
     all
 }
 
-/// The mesh is between nodes that are no reflectors. The end that has the lower address, as text, connects.
+/// The mesh is between nodes that are no reflectors. The end that has the lower address, as text,
+/// connects.
 fn mesh(world: &World, all: &mut Sessions) {
     let plain = || world.nodes.iter().filter(|(_, node)| node.cluster_id.is_none());
     for (name, node) in plain() {

@@ -38,7 +38,8 @@ fn ids() -> Vec<String> {
     ids
 }
 
-/// Ends a ground: processes by recorded pid and only if they carry its mark, then namespaces and files.
+/// Ends a ground: processes by recorded pid and only if they carry its mark, then namespaces and
+/// files.
 pub(super) fn end(id: &str) -> Result<()> {
     let dir = dir(id);
     teardown::kill_all(&dir)?;

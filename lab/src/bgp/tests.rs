@@ -1,4 +1,5 @@
-//! Confd's rules and what follows from them, held against figures of real BIRD and against golden texts.
+//! Confd's rules and what follows from them, held against figures of real BIRD and against golden
+//! texts.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ fn two(ids: Ids) -> World {
 
 #[test]
 fn sessions_routes_and_the_loss_of_one_are_as_measured() {
-    // Sessions; routes missing by RFC 4456 and by BIRD's rule; the same when the worst one reflector is down.
+    // Sessions; routes missing by RFC 4456 and by BIRD's rule; the same when the worst one
+    // reflector is down.
     for (name, world, wanted) in [
         ("mesh", mesh(18), [153, 0, 0, 0, 0]),
         ("simple, one id", simple(two(one)), [87, 0, 0, 0, 0]),
@@ -72,7 +74,8 @@ fn what_comes_through_a_reflector_is_held_twice_while_it_starts_again() {
     let all = sessions(&zonal(two(per_zone)));
     let fullest = paths(&all).into_values().max();
     assert_eq!(fullest, Some(194 + 3), "with its own three");
-    // Half of what its clients hold is from it, and all paths to itself and some to its neighbour came through it.
+    // Half of what its clients hold is from it, and all paths to itself and some to its neighbour
+    // came through it.
     assert_eq!(more_while_restarting(&all, "bgp-00"), 110);
     // A client passes nothing on: only the paths to itself are held twice.
     assert_eq!(more_while_restarting(&all, "bgp-02"), 12);

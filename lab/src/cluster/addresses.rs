@@ -1,4 +1,5 @@
-//! Who has which address. Every cluster has its own network namespaces, so all may use the same ones.
+//! Who has which address. Every cluster has its own network namespaces, so all may use the same
+//! ones.
 
 /// The bridge that connects the nodes, and the control plane behind it.
 pub(crate) const GATEWAY: &str = "10.77.0.1";
@@ -11,7 +12,8 @@ pub(crate) const API_PORT: u16 = 6443;
 /// The port on [`GATEWAY`] at which whatever is sent is thrown away.
 pub(crate) const SINK_PORT: u16 = 5001;
 
-/// Nodes are numbered from 1; a node's address ends in 10 plus its number, and its pods' in its number.
+/// Nodes are numbered from 1; a node's address ends in 10 plus its number, and its pods' in its
+/// number.
 pub(crate) const MOST_NODES: usize = 200;
 
 /// Returns the name of a node.

@@ -15,7 +15,8 @@ const MANAGER: &str = "lab";
 /// Enough to keep the API server busy, few enough to leave room for others.
 const AT_ONCE: usize = 8;
 
-/// Applies the objects of a YAML text: namespaces first, the others at once; unknown fields are refused.
+/// Applies the objects of a YAML text: namespaces first, the others at once; unknown fields are
+/// refused.
 pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
     let objects = parse(yaml)?;
     let mut kinds = Kinds::default();

@@ -102,7 +102,8 @@ pub(super) fn existing(id: &str) -> Vec<PathBuf> {
     roots.map(|root| root.join(&name)).filter(|path| path.is_dir()).collect()
 }
 
-/// Removes what is below a node's cgroups: leftovers of a killed node cost its next kubelet seconds each.
+/// Removes what is below a node's cgroups: leftovers of a killed node cost its next kubelet seconds
+/// each.
 pub(super) fn clear_node(id: &str, number: usize) {
     for root in existing(id) {
         let Ok(entries) = fs::read_dir(root.join(node_name(number))) else { continue };

@@ -15,8 +15,8 @@ use crate::process::output;
 use crate::wait::{Look, until};
 use crate::{versions, workspace};
 
-/// Those of its kinds that are used here. Each of the others (alert routing, agents, Thanos) costs the API server up
-/// to two seconds of work at the start; the operator does without.
+/// Those of its kinds that are used here. Each of the others (alert routing, agents, Thanos) costs
+/// the API server up to two seconds of work at the start; the operator does without.
 const KINDS: [&str; 6] = [
     "podmonitors",
     "probes",

@@ -20,7 +20,8 @@ use crate::wait::{Look, until};
 pub type Sample = (BTreeMap<String, String>, f64);
 
 impl Cluster {
-    /// Makes a Service reachable on loopback and returns its URL (`http://127.0.0.1:…`); asked again, the same.
+    /// Makes a Service reachable on loopback and returns its URL (`http://127.0.0.1:…`); asked
+    /// again, the same.
     ///
     /// # Errors
     ///
@@ -71,8 +72,8 @@ impl Cluster {
         .await
     }
 
-    /// Listens for reports of workers inside of the cluster, behind the bridge that connects the nodes: pods reach it by
-    /// their nodes' links, and do not when those are cut.
+    /// Listens for reports of workers inside of the cluster, behind the bridge that connects the
+    /// nodes: pods reach it by their nodes' links, and do not when those are cut.
     ///
     /// # Errors
     ///
@@ -102,7 +103,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If Prometheus does not answer, refuses the expression, or answers with anything but a vector.
+    /// If Prometheus does not answer, refuses the expression, or answers with anything but a
+    /// vector.
     pub async fn query(&self, expression: &str) -> Result<Vec<Sample>> {
         query(&self.prometheus_url().await?, expression).await
     }

@@ -1,4 +1,5 @@
-//! Takes a cluster, or what else is made of namespaces, down when the process that started it is killed.
+//! Takes a cluster, or what else is made of namespaces, down when the process that started it is
+//! killed.
 
 use std::fs;
 use std::io::Read;
@@ -13,8 +14,8 @@ use crate::process::MARK;
 /// Where a guard's pid is recorded.
 pub(crate) const PID_FILE: &str = "guard.pid";
 
-/// Starts the guard of the run in directory `dir`. It waits for the end of its standard input, whose other end only this
-/// process holds: the kernel closes it however this process ends.
+/// Starts the guard of the run in directory `dir`. It waits for the end of its standard input,
+/// whose other end only this process holds: the kernel closes it however this process ends.
 pub(crate) fn start(program: &Path, dir: &Path, arguments: &[&str]) -> Result<Child> {
     use std::os::unix::process::CommandExt;
     let log = fs::File::create(dir.join("log/guard.log"))?;

@@ -13,12 +13,14 @@ use crate::wait::{Look, until};
 
 /// Making a veth pair and three rules takes a few hundred milliseconds on a busy machine.
 const IN_PLACE: Duration = Duration::from_secs(20);
-/// Longer than anybody waits for a packet: more would not be another measurement, only fewer packets.
+/// Longer than anybody waits for a packet: more would not be another measurement, only fewer
+/// packets.
 const MOST_DELAY: Duration = Duration::from_secs(5);
 
 /// What becomes of packets between a node's pods and those of other nodes.
 ///
-/// Pods on the same node do not notice, nor does the node itself: kubelet, API server and `node_exporter` (host network).
+/// Pods on the same node do not notice, nor does the node itself: kubelet, API server and
+/// `node_exporter` (host network).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
     /// What is added to each round trip; half of it in each direction.
@@ -98,7 +100,8 @@ impl Drop for Impaired {
 }
 
 impl Cluster {
-    /// Makes a node's link slow and lossy for its pods, until the returned value is dropped or `limit` is over.
+    /// Makes a node's link slow and lossy for its pods, until the returned value is dropped or
+    /// `limit` is over.
     ///
     /// # Errors
     ///

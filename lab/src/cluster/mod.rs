@@ -47,7 +47,8 @@ use state::State;
 pub struct Options {
     /// Number of nodes, `node-1` and up.
     pub nodes: usize,
-    /// Link capacity to write on every node as `traffic.example.com/capacity`; none = no annotation.
+    /// Link capacity to write on every node as `traffic.example.com/capacity`; none = no
+    /// annotation.
     pub capacity: Option<String>,
     /// Zones of the nodes, one after the other and again from the first; none = no label.
     pub zones: Vec<String>,
@@ -75,8 +76,10 @@ impl Default for Options {
 
 /// A control plane with nodes, and on them a Prometheus.
 ///
-/// - Nothing is configured in the caller's network namespace; users come in through relays on loopback.
-/// - Unless it is meant to stay, it is taken down when dropped, and by a guard process if its starter is killed.
+/// - Nothing is configured in the caller's network namespace; users come in through relays on
+///   loopback.
+/// - Unless it is meant to stay, it is taken down when dropped, and by a guard process if its
+///   starter is killed.
 #[derive(Debug)]
 pub struct Cluster {
     state: Mutex<State>,
@@ -95,12 +98,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until its nodes are ready and, if asked for, its Prometheus answers.
+    /// Starts a cluster and waits until its nodes are ready and, if asked for, its Prometheus
+    /// answers.
     ///
     /// # Errors
     ///
-    /// If this is not root, something is missing and cannot be installed or built, or a component is not ready in
-    /// time; the error names it and shows the end of its log. What was started is taken down.
+    /// If this is not root, something is missing and cannot be installed or built, or a component
+    /// is not ready in time; the error names it and shows the end of its log. What was started is
+    /// taken down.
     pub async fn start(options: Options) -> Result<Self> {
         let keep = options.keep;
         let mut cluster = start::start(options).await?;
@@ -110,7 +115,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a cluster that can be kept later: until [`Cluster::keep`] it is taken down when dropped.
+    /// Starts a cluster that can be kept later: until [`Cluster::keep`] it is taken down when
+    /// dropped.
     pub(crate) async fn start_keepable(options: Options) -> Result<Self> {
         start::start(Options { keep: true, ..options }).await
     }
@@ -205,7 +211,8 @@ impl Cluster {
         crate::process::output(crate::tools::ensure("kubectl")?, &all)
     }
 
-    /// Applies manifests (YAML, any number of documents) on the server's side; unknown fields are refused.
+    /// Applies manifests (YAML, any number of documents) on the server's side; unknown fields are
+    /// refused.
     ///
     /// # Errors
     ///

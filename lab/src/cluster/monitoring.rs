@@ -1,4 +1,5 @@
-//! DNS and the monitoring stack: what a cluster with kube-prometheus has, as far as the product meets it.
+//! DNS and the monitoring stack: what a cluster with kube-prometheus has, as far as the product
+//! meets it.
 
 use std::time::Duration;
 

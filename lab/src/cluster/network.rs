@@ -1,6 +1,7 @@
 //! The network: an outer namespace with a bridge, and one namespace with an `eth0` for each node.
 //!
-//! Nothing is configured in the namespace of the caller. Deleting the namespaces deletes everything in them.
+//! Nothing is configured in the namespace of the caller. Deleting the namespaces deletes everything
+//! in them.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +61,8 @@ fn node_commands(number: usize, nodes: usize) -> String {
     others.fold(own, |commands, other| commands + &pod_route(other, "eth0"))
 }
 
-/// The routes of the outer namespace: pods by their nodes, Services by the first node, whose kube-proxy knows them.
+/// The routes of the outer namespace: pods by their nodes, Services by the first node, whose
+/// kube-proxy knows them.
 fn outer_routes(nodes: usize) -> String {
     let pods =
         (1..=nodes).fold(String::new(), |commands, number| commands + &pod_route(number, BRIDGE));
@@ -82,7 +84,8 @@ pub(super) fn existing(id: &str) -> Vec<String> {
     named(&outer(id))
 }
 
-/// Returns the names of an outer namespace and of those that belong to it, as far as they are there.
+/// Returns the names of an outer namespace and of those that belong to it, as far as they are
+/// there.
 pub(crate) fn named(outer: &str) -> Vec<String> {
     let of_node = format!("{outer}-");
     let Ok(entries) = fs::read_dir(NAMES) else { return Vec::new() };

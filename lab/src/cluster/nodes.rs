@@ -204,7 +204,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If a node's processes end, or it is not Ready in time; the error shows the end of its kubelet's log.
+    /// If a node's processes end, or it is not Ready in time; the error shows the end of its
+    /// kubelet's log.
     pub async fn nodes_ready(&self, names: &[String]) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client()?);
         for name in names {

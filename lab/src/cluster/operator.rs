@@ -29,7 +29,8 @@ pub(crate) const PAGE: u16 = 8082;
 const LIMIT: Duration = Duration::from_mins(2);
 
 impl Cluster {
-    /// Deploys the operator from `deploy/`, in the overlay for kube-prometheus, and waits for all its replicas.
+    /// Deploys the operator from `deploy/`, in the overlay for kube-prometheus, and waits for all
+    /// its replicas.
     ///
     /// Its image must be on the nodes (see [`crate::image::product_archive`]).
     ///
@@ -115,7 +116,8 @@ impl Cluster {
         })
     }
 
-    /// Returns the name of the operator's pod that leads, as its Lease has it; that pod may be gone.
+    /// Returns the name of the operator's pod that leads, as its Lease has it; that pod may be
+    /// gone.
     ///
     /// # Errors
     ///
@@ -127,8 +129,8 @@ impl Cluster {
         holder.filter(|holder| !holder.is_empty()).context("nobody holds the operator's Lease")
     }
 
-    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches any replica, and
-    /// has to show a token (`kubectl -n monitoring create token prometheus-k8s`).
+    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches
+    /// any replica, and has to show a token (`kubectl -n monitoring create token prometheus-k8s`).
     ///
     /// # Errors
     ///

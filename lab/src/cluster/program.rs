@@ -1,4 +1,5 @@
-//! The `lab` program itself, which a cluster's helpers (relay, sink, guard, a node's first process) are run from.
+//! The `lab` program itself, which a cluster's helpers (relay, sink, guard, a node's first process)
+//! are run from.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,7 +11,8 @@ use crate::workspace;
 
 /// Returns the path of the `lab` program of the same sources as this code.
 ///
-/// That is this process, or, in a test, what Cargo builds: `cargo test` makes no binaries of a dependency.
+/// That is this process, or, in a test, what Cargo builds: `cargo test` makes no binaries of a
+/// dependency.
 pub(crate) fn find() -> Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = FOUND.get() {

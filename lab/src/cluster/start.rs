@@ -135,7 +135,8 @@ pub(super) async fn start(options: Options) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Makes the cluster's directory, keys and guard, and the value that takes everything down again when dropped.
+/// Makes the cluster's directory, keys and guard, and the value that takes everything down again
+/// when dropped.
 async fn prepare(options: &Options) -> Result<Cluster> {
     let id = workspace::unique();
     let layout = layout(&id);
@@ -156,7 +157,8 @@ async fn prepare(options: &Options) -> Result<Cluster> {
     let authority = control_plane::prepare(&layout, &[GATEWAY])?;
     let mut cluster = open(state, authority).await?;
     cluster.owned = true;
-    // From here on everything is taken down again whatever happens: by dropping `cluster`, or else by the guard.
+    // From here on everything is taken down again whatever happens: by dropping `cluster`, or else
+    // by the guard.
     let guard = guard::start(&lab, &dir, &["guard", &id])?;
     cluster.guard = Some(guard);
     if options.keep {

@@ -1,4 +1,5 @@
-//! What kubelets change for the whole machine, saved before the first cluster and put back after the last.
+//! What kubelets change for the whole machine, saved before the first cluster and put back after
+//! the last.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Taking clusters down from what they left on disk, whoever started them, and finding what is left.
+//! Taking clusters down from what they left on disk, whoever started them, and finding what is
+//! left.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,8 @@ use super::{cgroups, network, state, sysctls};
 use crate::process::{is_alive, is_marked, kill_recorded};
 use crate::workspace;
 
-/// Takes a cluster down: processes by recorded pid and only if they carry its mark, then namespaces, cgroups,
-/// machine-wide settings and files.
+/// Takes a cluster down: processes by recorded pid and only if they carry its mark, then
+/// namespaces, cgroups, machine-wide settings and files.
 pub(super) fn teardown(id: &str) -> Result<()> {
     let dir = state::dir(id);
     kill_all(&dir)?;
@@ -35,7 +36,8 @@ pub(super) fn teardown(id: &str) -> Result<()> {
     }
 }
 
-/// Takes down every cluster whose starter is gone and that was not meant to stay; with `kept`, those too.
+/// Takes down every cluster whose starter is gone and that was not meant to stay; with `kept`,
+/// those too.
 ///
 /// Returns how many there were.
 pub(crate) fn teardown_leftovers(kept: bool) -> Result<usize> {
@@ -58,8 +60,8 @@ pub(crate) fn teardown_leftovers(kept: bool) -> Result<usize> {
 
 /// Kills every process recorded in a run's directory.
 ///
-/// Nodes go with the process that holds their pid namespace. The ones that started others go first, so that nothing
-/// is started again meanwhile.
+/// Nodes go with the process that holds their pid namespace. The ones that started others go first,
+/// so that nothing is started again meanwhile.
 pub(crate) fn kill_all(dir: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -88,7 +90,8 @@ fn mounts_below(dir: &Path) -> Vec<String> {
     points.filter(|point| point.starts_with(&prefix)).map(str::to_owned).collect()
 }
 
-/// Returns what clusters have left on this machine: processes, network namespaces, cgroups, mounts, directories.
+/// Returns what clusters have left on this machine: processes, network namespaces, cgroups, mounts,
+/// directories.
 ///
 /// Empty after a clean end. A cluster that runs shows up whole.
 #[must_use]

@@ -1,4 +1,5 @@
-//! Traffic from a node to the outside of the cluster, at an even rate, and the node's own count of it.
+//! Traffic from a node to the outside of the cluster, at an even rate, and the node's own count of
+//! it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,7 +17,8 @@ use super::network;
 const CHUNK: usize = 64 * 1024;
 /// The time for which the sender sleeps when it is ahead.
 const TICK: Duration = Duration::from_millis(1);
-/// A sender that was kept waiting longer than this does not make up for it: a burst would be another load.
+/// A sender that was kept waiting longer than this does not make up for it: a burst would be
+/// another load.
 const MOST_LAG: Duration = Duration::from_millis(200);
 
 /// Traffic that is being sent; dropping it ends it.

@@ -109,7 +109,8 @@ impl Layout {
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
             format!("--proxy-client-cert-file={}", self.pki("front-proxy-client.crt")),
             format!("--proxy-client-key-file={}", self.pki("front-proxy-client.key")),
-            // No kube-proxy runs beside the API server: it finds the pods behind a webhook's Service itself.
+            // No kube-proxy runs beside the API server: it finds the pods behind a webhook's
+            // Service itself.
             "--enable-aggregator-routing=true".to_owned(),
             format!("--service-cluster-ip-range={SERVICE_CIDR}"),
             "--allow-privileged=true".to_owned(),
@@ -128,7 +129,8 @@ impl Layout {
         self.command(program, arguments)
     }
 
-    /// kube-controller-manager, with client limits for thousands of objects and quick notice of dead nodes.
+    /// kube-controller-manager, with client limits for thousands of objects and quick notice of
+    /// dead nodes.
     pub fn controller_manager(&self, program: PathBuf, node_grace: Duration) -> CommandLine {
         let mut arguments = self.client("kube-controller-manager", self.ports.controller_manager);
         arguments.extend([

@@ -1,4 +1,5 @@
-//! A control plane on loopback: real API server semantics in seconds, without nodes and without root.
+//! A control plane on loopback: real API server semantics in seconds, without nodes and without
+//! root.
 
 mod components;
 mod plane;
@@ -59,7 +60,8 @@ impl Default for Options {
 /// etcd, kube-apiserver, kube-controller-manager and kube-scheduler on free loopback ports.
 ///
 /// - Nothing is shared between two of them: ports, data, keys and logs are their own.
-/// - They end with [`ControlPlane::stop`], when dropped, and with the process that started them, however it ends.
+/// - They end with [`ControlPlane::stop`], when dropped, and with the process that started them,
+///   however it ends.
 /// - A panicking test leaves the logs in `.lab/run/` and says where.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -75,8 +77,8 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// If a program is missing and cannot be built, or a component ends or is not ready in time; the error names
-    /// it and shows the end of its log.
+    /// If a program is missing and cannot be built, or a component ends or is not ready in time;
+    /// the error names it and shows the end of its log.
     pub async fn start(options: Options) -> Result<Self> {
         sweep();
         tools::prepare(tools::CONTROL_PLANE).await?;
@@ -151,8 +153,8 @@ impl ControlPlane {
         Client::try_from(self.config()).context("making the administrator's client")
     }
 
-    /// Returns a client configuration for any user, known or not, with at most two groups; RBAC decides what it
-    /// may do. `system:authenticated` comes by itself.
+    /// Returns a client configuration for any user, known or not, with at most two groups; RBAC
+    /// decides what it may do. `system:authenticated` comes by itself.
     ///
     /// To act as a service account: user `system:serviceaccount:<namespace>:<name>`, groups
     /// `system:serviceaccounts` and `system:serviceaccounts:<namespace>`.
@@ -175,8 +177,8 @@ impl ControlPlane {
 
     /// Returns every request answered so far, oldest first.
     ///
-    /// The API server logs a request when its answer is complete: it may show up some milliseconds after the
-    /// client has it.
+    /// The API server logs a request when its answer is complete: it may show up some milliseconds
+    /// after the client has it.
     ///
     /// # Errors
     ///
@@ -185,7 +187,8 @@ impl ControlPlane {
         audit::read(&self.layout.audit_log())
     }
 
-    /// Returns the file that the API server logs requests to: never rotated, removed with the control plane.
+    /// Returns the file that the API server logs requests to: never rotated, removed with the
+    /// control plane.
     #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.layout.audit_log()
@@ -209,7 +212,8 @@ impl ControlPlane {
         Ok(&self.component(component)?.log)
     }
 
-    /// Kills a component (`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`) with SIGKILL.
+    /// Kills a component (`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`)
+    /// with SIGKILL.
     ///
     /// # Errors
     ///
@@ -218,8 +222,8 @@ impl ControlPlane {
         self.component(component)?.kill()
     }
 
-    /// Starts a component again, on the same ports and data, and waits until it serves (as far as it can be
-    /// asked: etcd and the API server). A component that still runs is killed first.
+    /// Starts a component again, on the same ports and data, and waits until it serves (as far as
+    /// it can be asked: etcd and the API server). A component that still runs is killed first.
     ///
     /// # Errors
     ///
@@ -303,7 +307,8 @@ impl Drop for ControlPlane {
 /// Holds the pid of the process a control plane belongs to.
 pub(crate) const OWNER: &str = "owner";
 
-/// Removes the data of control planes whose owner was killed before it could; their processes died with it.
+/// Removes the data of control planes whose owner was killed before it could; their processes died
+/// with it.
 ///
 /// Logs stay for a day: somebody may want to read them.
 pub(crate) fn sweep() {

@@ -50,7 +50,8 @@ pub(crate) fn prepare(layout: &Layout, names: &[&str]) -> Result<Authority> {
     write_secret(&pki.join("service-account.pub"), &public)?;
     fs::write(layout.dir.join("audit-policy.yaml"), audit::POLICY)?;
 
-    // The components' own kubeconfigs name the API server as they see it; users may have to come another way.
+    // The components' own kubeconfigs name the API server as they see it; users may have to come
+    // another way.
     let near = Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
     near.kubeconfig("system:kube-controller-manager", &[])?;
     near.kubeconfig("system:kube-scheduler", &[])?;

@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 use super::components::Ports;
 use crate::workspace;
 
-/// Below the kernel's own range for outgoing connections (32768 and up), so that no connection takes the port of a
-/// component that is down for a while.
+/// Below the kernel's own range for outgoing connections (32768 and up), so that no connection
+/// takes the port of a component that is down for a while.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
 /// Picks five ports that nobody listens on.
@@ -29,7 +29,8 @@ pub(super) fn free() -> Result<Ports> {
 /// Ports that this process was given: whoever has one may not listen on it yet.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Picks a port of loopback that nobody listens on, no connection takes, and nobody else in this process is given.
+/// Picks a port of loopback that nobody listens on, no connection takes, and nobody else in this
+/// process is given.
 ///
 /// # Errors
 /// When there is none.

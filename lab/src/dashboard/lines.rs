@@ -135,7 +135,8 @@ pub(super) fn whole(points: &[(f64, f64)], step: f64) -> Vec<&[(f64, f64)]> {
     points.chunk_by(|a, b| b.0 - a.0 <= step * 1.5).collect()
 }
 
-/// Leaves out what the eye does not see: points less than a third of a pixel off the line between the others.
+/// Leaves out what the eye does not see: points less than a third of a pixel off the line between
+/// the others.
 fn straightened(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     const OFF: f64 = 0.33;
     let [first, .., last] = points else { return points.to_vec() };

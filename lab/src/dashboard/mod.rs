@@ -1,9 +1,9 @@
 //! Pictures of Grafana dashboards, drawn from a Prometheus and without Grafana.
 //!
-//! What is drawn is what the dashboard's file says: its panels' queries, grid, units, colours, mappings, thresholds and
-//! transformations. `model` reads the file, `ask` the data, `scale` makes axes and words of numbers, `svg` writes, and
-//! each type of panel has a file of its own. Something in a dashboard that is not understood is an error, not an
-//! approximation.
+//! What is drawn is what the dashboard's file says: its panels' queries, grid, units, colours,
+//! mappings, thresholds and transformations. `model` reads the file, `ask` the data, `scale` makes
+//! axes and words of numbers, `svg` writes, and each type of panel has a file of its own. Something
+//! in a dashboard that is not understood is an error, not an approximation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -62,8 +62,8 @@ pub struct Picture {
 ///
 /// # Errors
 ///
-/// As [`draw`], if the file cannot be written, and, unless that is allowed, if a panel has no data. The picture is
-/// written even then: what is missing is to be seen.
+/// As [`draw`], if the file cannot be written, and, unless that is allowed, if a panel has no data.
+/// The picture is written even then: what is missing is to be seen.
 pub async fn write(file: &Path, options: &Options, out: &Path, allow_empty: bool) -> Result<usize> {
     let picture = draw(file, options).await?;
     std::fs::write(out, &picture.svg).with_context(|| format!("writing {}", out.display()))?;
@@ -80,8 +80,8 @@ pub async fn write(file: &Path, options: &Options, out: &Path, allow_empty: bool
 ///
 /// # Errors
 ///
-/// If the dashboard holds something that is not understood, or Prometheus refuses a query or does not answer; names the
-/// panel.
+/// If the dashboard holds something that is not understood, or Prometheus refuses a query or does
+/// not answer; names the panel.
 pub async fn draw(file: &Path, options: &Options) -> Result<Picture> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
@@ -147,7 +147,8 @@ fn draw_panel(
     let area = area.within(GAP, GAP, GAP, GAP);
     svg.open(&panel.title, &panel.description);
     svg.rect(area, "panel");
-    // Written down rather than guessed: an override that is not understood would change the picture's meaning.
+    // Written down rather than guessed: an override that is not understood would change the
+    // picture's meaning.
     let unknown = panel.unknown_matcher();
     ensure!(unknown.is_none(), "overrides that match {unknown:?} are not known");
     let title = svg::cut(&panel.title, 13.0, area.width - 20.0);

@@ -201,7 +201,8 @@ impl Look<'_> {
         match matcher.id.as_str() {
             "byName" => wanted == self.name,
             "byFrameRefID" => wanted == self.query,
-            // ".* text" is all that is used; a regular expression engine would be there for that alone.
+            // ".* text" is all that is used; a regular expression engine would be there for that
+            // alone.
             "byRegexp" => {
                 wanted.strip_prefix(".*").is_some_and(|suffix| self.name.ends_with(suffix))
             }

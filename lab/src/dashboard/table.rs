@@ -82,7 +82,8 @@ fn cell(panel: &Panel, column: &str, cell: Option<&Cell>) -> Result<(String, Str
         }
         Some(Cell::Number(value)) => {
             ensure!(scale::knows(look.unit()), "the unit {:?} is not known", look.unit());
-            // Grafana colours the background; text in that colour is as clear, and easier to read in both themes.
+            // Grafana colours the background; text in that colour is as clear, and easier to read
+            // in both themes.
             let coloured = look.get("custom.cellOptions")["type"].is_string();
             let ink = coloured.then(|| look.threshold_colour(*value)).flatten();
             let text = scale::format(*value, look.unit(), look.decimals());

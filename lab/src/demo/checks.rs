@@ -60,7 +60,8 @@ pub fn accuracy(shown: f64, counted: f64) -> Check {
 
 /// Returns the rate of a counter, by least squares over (seconds, count).
 ///
-/// The sample generator sends in bursts of a second; the first and the last count alone would be off by one of them.
+/// The sample generator sends in bursts of a second; the first and the last count alone would be
+/// off by one of them.
 #[must_use]
 pub fn slope(counts: &[(f64, f64)]) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "a few dozen")]

@@ -22,7 +22,8 @@ use crate::image;
 /// The capacity the nodes are given: their links say 10 Gbit/s, which no test wants to fill.
 const CAPACITY: &str = "1G";
 
-/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to be kept.
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to
+/// be kept.
 ///
 /// Returns whether all checks passed.
 ///
@@ -38,7 +39,8 @@ pub async fn run(keep: bool) -> Result<bool> {
     perform(options, keep, story::play).await
 }
 
-/// Plays a story on a cluster of its own, prints what it has checked, and takes the cluster down unless it is kept.
+/// Plays a story on a cluster of its own, prints what it has checked, and takes the cluster down
+/// unless it is kept.
 async fn perform(
     options: Options,
     keep: bool,

@@ -29,7 +29,8 @@ const RATE: u64 = 800_000_000;
 const INTERVAL: f64 = 2.0;
 /// The demo's `spec.window`, and a scrape more: after that a rate is that of the load alone.
 const FULL_WINDOW: Duration = Duration::from_secs(22);
-/// A window of 20 s passes 60 % of 80 % after 15 s; two agreeing judgements and one scrape come on top.
+/// A window of 20 s passes 60 % of 80 % after 15 s; two agreeing judgements and one scrape come on
+/// top.
 const LABEL_LIMIT: f64 = 30.0;
 /// The time for which nothing must be written while nothing changes.
 const QUIET: Duration = Duration::from_secs(30);
@@ -168,8 +169,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Shows what Prometheus measures on the loaded node, until a time; returns the percent of the link that its
-    /// interface has counted meanwhile.
+    /// Shows what Prometheus measures on the loaded node, until a time; returns the percent of the
+    /// link that its interface has counted meanwhile.
     async fn measured(&self, end: Instant) -> Result<f64> {
         let query = format!(
             r#"rate(node_network_transmit_bytes_total{{device="eth0",instance="{LOADED}"}}[20s]) * 8 / {CAPACITY} * 100"#
@@ -311,8 +312,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Returns how many seconds after `since` the operator first wrote to a node: to the audit log's microsecond,
-    /// whenever it was noticed here.
+    /// Returns how many seconds after `since` the operator first wrote to a node: to the audit
+    /// log's microsecond, whenever it was noticed here.
     fn label_written(&self, node: &str, since: Timestamp) -> Result<f64> {
         let events = self.cluster.audit_since(since)?;
         let written = checks::operator_writes(&events)

@@ -1,4 +1,5 @@
-//! What the product says about the nodes now, and how it is shown: plain lines, for terminals and logs alike.
+//! What the product says about the nodes now, and how it is shown: plain lines, for terminals and
+//! logs alike.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -28,7 +29,8 @@ pub(super) struct Reading {
 /// What is said about one node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeReading {
-    /// Percent of the link, from the operator's metrics: the status is refreshed only once a minute.
+    /// Percent of the link, from the operator's metrics: the status is refreshed only once a
+    /// minute.
     pub percent: Option<f64>,
     /// Percent of the link, from the status.
     pub status_percent: Option<f64>,

@@ -1,4 +1,5 @@
-//! The images that the lab's nodes are given, under the names that the manifests of the real projects use.
+//! The images that the lab's nodes are given, under the names that the manifests of the real
+//! projects use.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -109,7 +109,8 @@ impl Entry {
 }
 
 impl Image {
-    /// Writes the image as an OCI archive that `ctr images import`, `docker load` and `skopeo` read.
+    /// Writes the image as an OCI archive that `ctr images import`, `docker load` and `skopeo`
+    /// read.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ pub const PRODUCT_REFERENCE: &str =
 
 /// Describes the product's image around the static binaries of the operator and of its agent.
 ///
-/// No shell and no certificates: the API server's authority is mounted into every pod, and the operator brings the
-/// public ones. The user is the customary non-root one of such images.
+/// No shell and no certificates: the API server's authority is mounted into every pod, and the
+/// operator brings the public ones. The user is the customary non-root one of such images.
 #[must_use]
 pub fn product(binary: &Path, agent: &Path, reference: &str) -> Image {
     Image {
@@ -41,10 +41,11 @@ pub const ORIGINAL_AGENT_REFERENCE: &str = "docker.io/bigmikes/kube-net-prober:t
 /// The same name as that sample writes it.
 pub(crate) const ORIGINAL_AGENT_SAMPLE_NAME: &str = "bigmikes/kube-net-prober:test-version-v8";
 
-/// Describes an image under the name of the original agent's: the product's binaries, started as its agent.
+/// Describes an image under the name of the original agent's: the product's binaries, started as
+/// its agent.
 ///
-/// The original cannot be pulled here; under its name the original's sample runs as it was published. As there, all it
-/// is told comes by environment variables.
+/// The original cannot be pulled here; under its name the original's sample runs as it was
+/// published. As there, all it is told comes by environment variables.
 #[must_use]
 pub fn original_agent(binary: &Path, agent: &Path) -> Image {
     let mut image = product(binary, agent, ORIGINAL_AGENT_REFERENCE);
@@ -52,7 +53,8 @@ pub fn original_agent(binary: &Path, agent: &Path) -> Image {
     image
 }
 
-/// Returns where `lab image` writes the image under the original agent's name, beside the product's.
+/// Returns where `lab image` writes the image under the original agent's name, beside the
+/// product's.
 #[must_use]
 pub fn original_agent_archive(product: &Path) -> PathBuf {
     product.with_file_name("kube-net-prober.tar")

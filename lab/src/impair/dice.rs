@@ -2,13 +2,15 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-/// A generator of random numbers (xorshift64*, Vigna 2016): fast, and even in its upper bits, which are the ones used.
+/// A generator of random numbers (xorshift64*, Vigna 2016): fast, and even in its upper bits, which
+/// are the ones used.
 pub(super) struct Dice(u64);
 
 impl Dice {
     /// Seeds it from the system's randomness.
     pub fn new() -> Self {
-        // The standard library seeds this from the system, differently for every call; zero is the one bad seed.
+        // The standard library seeds this from the system, differently for every call; zero is the
+        // one bad seed.
         Self(std::hash::RandomState::new().build_hasher().finish() | 1)
     }
 

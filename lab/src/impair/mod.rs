@@ -1,11 +1,14 @@
-//! A slow and lossy link, in user space: holds the packets between a node's pods and other nodes' back, and loses some.
+//! A slow and lossy link, in user space: holds the packets between a node's pods and other nodes'
+//! back, and loses some.
 //!
-//! Policy routing leads them out of the node through one end of a veth pair; the other end lies in a network namespace
-//! of this process' own. There they are read, lost or held, completed (checksums), and sent back to where they came
-//! from, and the node routes them on as if nothing had been. Unlike the kernel's netem it is there on every kernel and
-//! leaves the node's own traffic alone (kubelet, API server, `node_exporter`): the node stays Ready.
+//! Policy routing leads them out of the node through one end of a veth pair; the other end lies in
+//! a network namespace of this process' own. There they are read, lost or held, completed
+//! (checksums), and sent back to where they came from, and the node routes them on as if nothing
+//! had been. Unlike the kernel's netem it is there on every kernel and leaves the node's own
+//! traffic alone (kubelet, API server, `node_exporter`): the node stays Ready.
 //!
-//! When this process dies, its namespace and with it the veth pair dies: packets then go their ordinary way.
+//! When this process dies, its namespace and with it the veth pair dies: packets then go their
+//! ordinary way.
 
 mod dice;
 mod packet;
@@ -28,9 +31,11 @@ use serde::{Deserialize, Serialize};
 use dice::Dice;
 pub(crate) use plumbing::{divert_no_more, remove};
 
-/// Packets that are held at once; a real device's queue ends too (netem: 1000 packets unless told otherwise).
+/// Packets that are held at once; a real device's queue ends too (netem: 1000 packets unless told
+/// otherwise).
 const MOST_HELD: usize = 1000;
-/// The longest frame: 14 bytes before a packet of 1500. More is not seen, as nothing is merged on the way in.
+/// The longest frame: 14 bytes before a packet of 1500. More is not seen, as nothing is merged on
+/// the way in.
 const FRAME: usize = 2048;
 /// How often the counts are written: often enough to be shown live.
 const REPORT: Duration = Duration::from_millis(200);
@@ -91,7 +96,8 @@ type Held = (Instant, Vec<u8>);
 
 /// Impairs until its time is over or it is killed.
 ///
-/// Must be called before the process has a second thread: the calling one moves into a network namespace of its own.
+/// Must be called before the process has a second thread: the calling one moves into a network
+/// namespace of its own.
 ///
 /// # Errors
 ///
@@ -192,7 +198,8 @@ fn read(
     }
 }
 
-/// Sends each frame back when it is due; all are held equally long, so the first read is the first due.
+/// Sends each frame back when it is due; all are held equally long, so the first read is the first
+/// due.
 fn pass_on(link: &OwnedFd, receiver: &Receiver<Held>, counters: &Counters) {
     for (due, frame) in receiver {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));

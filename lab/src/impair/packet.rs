@@ -7,8 +7,9 @@ const SHORTEST: usize = 20;
 
 /// Writes the TCP or UDP checksum into an IPv4 packet behind its Ethernet header.
 ///
-/// Pods leave that to the device they send through (checksum offload), and a device in user space is none. Whatever is
-/// no whole packet of these stays as it is: the kernel has completed fragments before it cut them.
+/// Pods leave that to the device they send through (checksum offload), and a device in user space
+/// is none. Whatever is no whole packet of these stays as it is: the kernel has completed fragments
+/// before it cut them.
 pub(super) fn complete(frame: &mut [u8]) {
     let Some(packet) = frame.get_mut(LINK..) else { return };
     if packet.len() < SHORTEST || packet[0] >> 4 != 4 {
@@ -44,7 +45,8 @@ pub(super) fn complete(frame: &mut [u8]) {
     packet[header + field..header + field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Adds up 16-bit words; an odd byte at the end is the upper half of a word. 64 kB of them fit into 32 bits.
+/// Adds up 16-bit words; an odd byte at the end is the upper half of a word. 64 kB of them fit into
+/// 32 bits.
 fn add(bytes: &[u8]) -> u32 {
     bytes
         .chunks(2)

@@ -10,8 +10,8 @@ use crate::process::output;
 const THERE: &str = "hold0";
 /// The end that lies here.
 pub(super) const HERE: &str = "hold1";
-/// The routing table with nothing but the way to here, and the preference of the rules that use it: any number that
-/// neither the kernel (0, 32766, 32767) nor kube-proxy uses.
+/// The routing table with nothing but the way to here, and the preference of the rules that use it:
+/// any number that neither the kernel (0, 32766, 32767) nor kube-proxy uses.
 const TABLE: &str = "77";
 /// The preference of the rule before those: what stays on the node does not come this way.
 const BEFORE: &str = "76";
@@ -33,11 +33,12 @@ pub(super) fn connect(network: &str) -> Result<()> {
     };
     inside(&format!("link add {THERE} type veth peer name {HERE} netns {here}"))?;
     output("ip", &["link", "set", HERE, "up"])?;
-    // Without ARP the kernel writes its own address into every frame, and takes frames with it back. Segments come one
-    // by one (gso_max_segs): merged ones could not be sent back.
+    // Without ARP the kernel writes its own address into every frame, and takes frames with it
+    // back. Segments come one by one (gso_max_segs): merged ones could not be sent back.
     inside(&format!("link set {THERE} arp off gso_max_segs 1 up"))?;
     inside(&format!("route add default dev {THERE} table {TABLE}"))?;
-    // What comes back was seen by connection tracking (and translated, if it was for a Service) on its way here.
+    // What comes back was seen by connection tracking (and translated, if it was for a Service) on
+    // its way here.
     let rules = format!(
         "table ip {TRACKING} {{\nchain back {{\ntype filter hook prerouting priority raw;\n\
          iifname \"{THERE}\" notrack\n}}\n}}\n"
@@ -49,7 +50,8 @@ pub(super) fn connect(network: &str) -> Result<()> {
 pub(super) fn divert(config: &Config) -> Result<()> {
     let Config { network, pods, own, .. } = config;
     for (preference, device, from, to, table) in [
-        // Pods on one node reach each other by the bridge, but by a Service through the node's routing.
+        // Pods on one node reach each other by the bridge, but by a Service through the node's
+        // routing.
         (BEFORE, "cni0", own, own, "main"),
         (TABLE, "cni0", own, pods, TABLE),
         (TABLE, "eth0", pods, own, TABLE),

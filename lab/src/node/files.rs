@@ -35,7 +35,8 @@ disabled_plugins = [
 /// Where Debian puts the CNI plugins.
 pub(crate) const CNI_PROGRAMS: &str = "/usr/lib/cni";
 
-/// The pod network: a bridge per node, addresses from the node's own range, no masquerading (all are routed).
+/// The pod network: a bridge per node, addresses from the node's own range, no masquerading (all
+/// are routed).
 pub(super) fn cni(config: &NodeConfig) -> String {
     let value = json!({
         "cniVersion": "1.0.0",
@@ -55,8 +56,9 @@ pub(super) fn cni(config: &NodeConfig) -> String {
     format!("{value:#}\n")
 }
 
-/// The kubelet: quick heartbeats, so that a dead node is noticed in seconds; nothing evicted for a full disk; changed
-/// `ConfigMap`s (Prometheus' configuration and rules are such) in pods within seconds.
+/// The kubelet: quick heartbeats, so that a dead node is noticed in seconds; nothing evicted for a
+/// full disk; changed `ConfigMap`s (Prometheus' configuration and rules are such) in pods within
+/// seconds.
 pub(super) fn kubelet(config: &NodeConfig) -> String {
     let value = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",

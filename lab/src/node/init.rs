@@ -1,7 +1,8 @@
-//! The first process of a node: gives it its own `/proc`, `/sys`, `/var` and `/run`, then starts and watches
-//! containerd, kubelet and kube-proxy, and reaps what they orphan.
+//! The first process of a node: gives it its own `/proc`, `/sys`, `/var` and `/run`, then starts
+//! and watches containerd, kubelet and kube-proxy, and reaps what they orphan.
 //!
-//! It runs in network, mount, uts, ipc and pid namespaces of its own; when it dies, so does all that is in them.
+//! It runs in network, mount, uts, ipc and pid namespaces of its own; when it dies, so does all
+//! that is in them.
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -48,7 +49,8 @@ pub fn run(config_file: &Path) -> Result<()> {
     watch(&config, &mut components)
 }
 
-/// Gives the node its own view of the file system; unshare has made all mounts slaves of the machine's.
+/// Gives the node its own view of the file system; unshare has made all mounts slaves of the
+/// machine's.
 fn set_up_mounts(config: &NodeConfig) -> Result<()> {
     let dir = &config.dir;
     for path in [
@@ -76,8 +78,8 @@ fn set_up_mounts(config: &NodeConfig) -> Result<()> {
     }
     nix::unistd::sethostname(&config.name)?;
     attach(Some("proc"), Path::new("/proc"), Some("proc"), MsFlags::empty())?;
-    // /sys/class/net shows the links of the namespace it was mounted in: mount it anew, and put the machine's cgroups,
-    // which a new /sys has not, back into it.
+    // /sys/class/net shows the links of the namespace it was mounted in: mount it anew, and put the
+    // machine's cgroups, which a new /sys has not, back into it.
     let (cgroup, aside) = (Path::new("/sys/fs/cgroup"), dir.join("cgroup"));
     let recursive = MsFlags::MS_BIND | MsFlags::MS_REC;
     attach(Some(cgroup), &aside, None, recursive)?;

@@ -50,7 +50,8 @@ pub(super) struct Coverage {
     pub never: Vec<Stretch>,
 }
 
-/// Compares the times of any number of doers; those of one doer must not share time with each other.
+/// Compares the times of any number of doers; those of one doer must not share time with each
+/// other.
 pub(super) fn coverage(stretches: impl IntoIterator<Item = Stretch>) -> Coverage {
     let mut turns: Vec<(Millis, i32)> = stretches
         .into_iter()

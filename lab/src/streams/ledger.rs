@@ -136,8 +136,8 @@ impl Ledger {
         found
     }
 
-    /// Where streams were run by nobody, within a time and after they were run first: up to the end of that time, so
-    /// it must not lie beyond what has been reported.
+    /// Where streams were run by nobody, within a time and after they were run first: up to the end
+    /// of that time, so it must not lie beyond what has been reported.
     #[must_use]
     pub fn gaps(&self, within: Stretch) -> Vec<Gap> {
         let mut found = Vec::new();
@@ -164,7 +164,8 @@ impl Ledger {
         times
     }
 
-    /// Runs that carry an older fencing token than the run before; that of another worker must carry a newer one.
+    /// Runs that carry an older fencing token than the run before; that of another worker must
+    /// carry a newer one.
     #[must_use]
     pub fn regressions(&self) -> Vec<Regression> {
         let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! Who ran which stream when: what the workers of a Swarm report, and what follows from it.
 //!
-//! Each worker posts the intervals in which it ran a stream to a [`Sink`]; its [`Ledger`] tells in which times a
-//! stream was run by two pods (which must not be), and in which by none. A worker that could not report tells later
-//! what it really ran, so nothing is hidden by a cut cable.
+//! Each worker posts the intervals in which it ran a stream to a [`Sink`]; its [`Ledger`] tells in
+//! which times a stream was run by two pods (which must not be), and in which by none. A worker
+//! that could not report tells later what it really ran, so nothing is hidden by a cut cable.
 
 mod coverage;
 mod ledger;

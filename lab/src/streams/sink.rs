@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use super::ledger::Ledger;
 use super::report::Report;
 
-/// A worker that was cut off tells up to ten thousand intervals at once, each at most a few hundred bytes.
+/// A worker that was cut off tells up to ten thousand intervals at once, each at most a few hundred
+/// bytes.
 const LONGEST_REPORT: usize = 8 * 1024 * 1024;
 
 /// Takes reports and keeps them; dropping it ends it.
@@ -25,7 +26,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Listens on a free port of the loopback device, for workers in the caller's network namespace.
+    /// Listens on a free port of the loopback device, for workers in the caller's network
+    /// namespace.
     ///
     /// # Errors
     ///

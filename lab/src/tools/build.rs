@@ -35,8 +35,8 @@ pub(super) fn build(tool: &Tool) -> Result<PathBuf> {
 
 /// Runs `go <arguments> -o <target> <package>` in a directory; what Go says goes into a log.
 ///
-/// The target appears whole or not at all. Proxy, cache and flags are Go's own affair and come from the
-/// environment.
+/// The target appears whole or not at all. Proxy, cache and flags are Go's own affair and come from
+/// the environment.
 pub(crate) fn go(
     name: &str,
     module: &Path,

@@ -66,7 +66,8 @@ impl Tool {
     }
 }
 
-/// Prometheus with the one discovery it needs here: all of them would triple its size and build time.
+/// Prometheus with the one discovery it needs here: all of them would triple its size and build
+/// time.
 const PROMETHEUS_TAGS: &str = "remove_all_sd,enable_kubernetes_sd,netgo";
 
 const fn kubernetes(name: &'static str, package: &'static str) -> Tool {

@@ -23,8 +23,8 @@ pub const CONTROL_PLANE: &[&str] =
 
 /// Finds a program, or builds it.
 ///
-/// Looks in `LAB_BIN_DIR`, `KUBEBUILDER_ASSETS` and `PATH`, each only if it reports the pinned version, then in
-/// the cache, and builds it into the cache if it is nowhere.
+/// Looks in `LAB_BIN_DIR`, `KUBEBUILDER_ASSETS` and `PATH`, each only if it reports the pinned
+/// version, then in the cache, and builds it into the cache if it is nowhere.
 ///
 /// # Errors
 ///
@@ -74,7 +74,8 @@ pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     names.iter().map(|name| ensure(name)).collect()
 }
 
-/// The same without blocking the caller's runtime: a first build takes minutes, and signals must be heard meanwhile.
+/// The same without blocking the caller's runtime: a first build takes minutes, and signals must be
+/// heard meanwhile.
 pub(crate) async fn prepare(names: &'static [&'static str]) -> Result<()> {
     tokio::task::spawn_blocking(|| ensure_all(names)).await?.map(drop)
 }
@@ -87,7 +88,8 @@ fn present(tool: &Tool) -> Option<PathBuf> {
         .or_else(|| cached(tool))
 }
 
-/// The directories in which a user may have put the programs; the cache itself is looked at by its stamps.
+/// The directories in which a user may have put the programs; the cache itself is looked at by its
+/// stamps.
 fn offered() -> Vec<PathBuf> {
     let single = ["LAB_BIN_DIR", "KUBEBUILDER_ASSETS"]
         .into_iter()

@@ -1,4 +1,5 @@
-//! A process for each stream: never two of one stream, and none of a stream that is reported as stopped.
+//! A process for each stream: never two of one stream, and none of a stream that is reported as
+//! stopped.
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use super::stage::{SLOW, Worker, file, is_there};
@@ -160,8 +161,8 @@ fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
     }
 }
 
-/// Else a program that is missing in one image would stop the whole Swarm: nobody could be given what this
-/// worker was told to give up.
+/// Else a program that is missing in one image would stop the whole Swarm: nobody could be given
+/// what this worker was told to give up.
 #[test]
 fn a_command_that_cannot_be_started_is_tried_again_and_does_not_hold_up_the_version() {
     let missing = crate::stage::Directory::new();

@@ -219,8 +219,8 @@ fn node_and_zone_of_both_ends_are_told() {
     });
 }
 
-/// An application that is not ready, a node that fell silent, a pod that nobody can end: these are what
-/// there is to measure. A pod that is replaced is not.
+/// An application that is not ready, a node that fell silent, a pod that nobody can end: these are
+/// what there is to measure. A pod that is replaced is not.
 #[test]
 fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
     run(async |bench| {
@@ -246,8 +246,8 @@ fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
         // Once the list shows a later pod, what was said of the earlier ones was heard.
         bench.running_pod("e", "10.1.0.5").await;
         agent.until(&["b", "c", "e"]).await;
-        // Both are deleted, the one by an eviction that its kubelet never hears of. Once the list shows
-        // the second deletion, it has seen the first.
+        // Both are deleted, the one by an eviction that its kubelet never hears of. Once the list
+        // shows the second deletion, it has seen the first.
         for name in ["b", "c"] {
             bench.pods("default").delete(name, &DeleteParams::default()).await.expect("delete");
         }

@@ -491,7 +491,8 @@ fn bug_19_a_full_mesh_has_an_end() {
 #[test]
 fn bug_20_pods_are_read_and_never_written() {
     for kind in KINDS {
-        // A Swarm writes one annotation of a pod; the admission policy leaves it that and nothing else.
+        // A Swarm writes one annotation of a pod; the admission policy leaves it that and nothing
+        // else.
         let more: &[&str] = match (kind.crd)().spec.names.kind.as_str() {
             "Swarm" => &["patch"],
             _ => &[],
@@ -519,8 +520,8 @@ fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
     });
 }
 
-/// The sample is read as a NetworkProber, not only as text.
-/// Where nobody names an image, agents have that of the operator's own pod: one GET in its own namespace.
+/// The sample is read as a NetworkProber, not only as text. Where nobody names an image, agents
+/// have that of the operator's own pod: one GET in its own namespace.
 #[test]
 fn agents_have_the_image_of_the_operators_own_pod() {
     run(async |bench| {

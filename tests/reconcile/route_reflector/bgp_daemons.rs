@@ -1,5 +1,5 @@
-//! A BIRD on every node, as Calico would configure it: how many sessions each has, what Prometheus says
-//! of that, and whether anybody ever missed a route.
+//! A BIRD on every node, as Calico would configure it: how many sessions each has, what Prometheus
+//! says of that, and whether anybody ever missed a route.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -114,8 +114,8 @@ impl Birds {
         sessions.iter().map(|(node, expected)| (node.to_string(), expected.up)).collect()
     }
 
-    /// What ought not to have happened: somebody missed a route, or lost a reflector before the next one
-    /// had had the time to be there.
+    /// What ought not to have happened: somebody missed a route, or lost a reflector before the
+    /// next one had had the time to be there.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.lock().expect("lock").complaints.clone()
     }
@@ -173,7 +173,8 @@ impl Inner {
         }
     }
 
-    /// The names of the sessions that every node has, those that have had the time to be established.
+    /// The names of the sessions that every node has, those that have had the time to be
+    /// established.
     fn established(&self) -> BTreeMap<String, BTreeSet<String>> {
         let Controls { dead, lacking, .. } = &self.controls;
         let mut all: Option<BTreeMap<String, BTreeSet<String>>> = None;

@@ -1,4 +1,5 @@
-//! The commands of `docs/routereflectorset.md`, run as they stand there, by a shell with the real kubectl.
+//! The commands of `docs/routereflectorset.md`, run as they stand there, by a shell with the real
+//! kubectl.
 use std::{
     collections::BTreeMap,
     path::Path,

@@ -63,8 +63,8 @@ async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     foreign.collect()
 }
 
-/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it died of nodes
-/// without labels.
+/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it died of
+/// nodes without labels.
 #[test]
 fn bug_01_r04_what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
     run(async |bench| {

@@ -229,8 +229,9 @@ impl Stage {
 
     /// Waits until exactly these nodes hold the slots, in this order, and the status agrees.
     ///
-    /// The status is read before the nodes and compared with them: a condition that is still the one of
-    /// the reflectors before, while two nodes hold one slot in mid-handover, is not convergence.
+    /// The status is read before the nodes and compared with them: a condition that is still the
+    /// one of the reflectors before, while two nodes hold one slot in mid-handover, is not
+    /// convergence.
     pub async fn converged(&self, name: &str, reflectors: &[&str]) {
         let what = format!("{name} converged with {reflectors:?}");
         self.wait(&what, async || {

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::{Stage, stage::GROUP};
 use crate::bench::{eventually, run};
 
-/// R6, R10; bugs 15, 17 and 20: peers by zone, and as many with more nodes. Bug 7: the original did not see
-/// new nodes.
+/// R6, R10; bugs 15, 17 and 20: peers by zone, and as many with more nodes. Bug 7: the original did
+/// not see new nodes.
 #[test]
 fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_without_a_peer_changing()
 {

@@ -49,8 +49,8 @@ pub struct Field {
 /// What is done to a spec.
 pub type Change = fn(&mut Map<String, Value>);
 
-/// The rules that join fields, each by the beginning of its message, and a way to break it in a good
-/// spec; the first is about the name and not about the spec.
+/// The rules that join fields, each by the beginning of its message, and a way to break it in a
+/// good spec; the first is about the name and not about the spec.
 pub const RULES: &[(&str, Option<Change>)] = &[
     ("metadata.name: too long", None),
     ("spec: at least one of maxBandwidthPercent", Some(without_measures)),

@@ -85,8 +85,8 @@ fn what_does_not_go_together_is_refused_with_a_reason() {
     });
 }
 
-/// A pod that comes back with an older revision of its template would read the former file. What is the same
-/// name, written or not, is no change: `kubectl apply` of one manifest goes on to work.
+/// A pod that comes back with an older revision of its template would read the former file. What is
+/// the same name, written or not, is no change: `kubectl apply` of one manifest goes on to work.
 #[test]
 fn w09_the_name_of_the_file_cannot_change() {
     run(async |bench| {

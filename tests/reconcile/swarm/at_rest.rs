@@ -20,8 +20,8 @@ async fn rests(stage: &Stage, swarms: usize) {
     assert!(own == writes.len() && own <= swarms, "{writes:?}");
 }
 
-/// The version of a file that nobody writes went into the status, and there above that of the file: some
-/// sixty writes a second.
+/// The version of a file that nobody writes went into the status, and there above that of the file:
+/// some sixty writes a second.
 #[test]
 fn w01_who_observes_what_would_move_rests() {
     run(async |bench| {

@@ -11,7 +11,8 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
-        // Kubernetes' own controller makes an object for each replica before it makes the first pod.
+        // Kubernetes' own controller makes an object for each replica before it makes the first
+        // pod.
         let plane = stage.bench.plane();
         plane.kill("kube-controller-manager").unwrap();
         stage.stateful_set("many", 1_000_000, json!({})).await;

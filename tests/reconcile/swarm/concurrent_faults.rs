@@ -34,8 +34,8 @@ fn bug_06_a_workload_that_is_scaled_again_while_streams_move_ends_where_it_was_s
         for workers in [5, 3, 6, 1, 4] {
             let before = stage.file("haste").await.map_or(0, |file| file.version);
             stage.scale("haste", workers).await;
-            // In the middle of it: something was published, and not all of it is done. Where the scaling
-            // before it has not come far, nothing may have to move.
+            // In the middle of it: something was published, and not all of it is done. Where the
+            // scaling before it has not come far, nothing may have to move.
             let begun = async || {
                 let file = stage.file("haste").await?;
                 let owners = file.owners().into_values().flatten().collect::<BTreeSet<_>>().len();
@@ -124,8 +124,8 @@ fn nothing_runs_twice_whatever_goes_wrong() {
     });
 }
 
-/// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and one that was forbidden looked like
-/// an object that is not there.
+/// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and one that was forbidden
+/// looked like an object that is not there.
 #[test]
 fn bug_02_a_file_that_may_not_be_written_is_told_tried_again_and_written_when_it_may() {
     run(async |bench| {

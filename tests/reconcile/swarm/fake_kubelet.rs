@@ -1,5 +1,5 @@
-//! A kubelet without containers: pods of the test namespace get a node, an address and a worker that
-//! obeys its file, keeps a ledger, and fails as the test tells it to.
+//! A kubelet without containers: pods of the test namespace get a node, an address and a worker
+//! that obeys its file, keeps a ledger, and fails as the test tells it to.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::Ipv4Addr,
@@ -49,7 +49,8 @@ pub struct Controls {
     pub mute: BTreeSet<String>,
     /// Names of pods in whose place somebody else answers, who has no key.
     pub forged: BTreeSet<String>,
-    /// Names of pods whose node is cut off: they run on, and nothing reaches them or comes from them.
+    /// Names of pods whose node is cut off: they run on, and nothing reaches them or comes from
+    /// them.
     pub cut: BTreeSet<String>,
     /// Names of pods that are not Ready.
     pub unready: BTreeSet<String>,
@@ -63,7 +64,8 @@ pub struct Controls {
     pub claims: HashMap<String, u64>,
     /// How many of the next pods their kubelet rejects, for want of room.
     pub reject: usize,
-    /// A pod is born with the file before the current one, as a kubelet with an old cache would do it.
+    /// A pod is born with the file before the current one, as a kubelet with an old cache would do
+    /// it.
     pub stale: bool,
     /// The node of a pod, where it is not this kubelet's own.
     pub nodes: HashMap<String, String>,
@@ -109,8 +111,8 @@ impl Inner {
         result
     }
 
-    /// Its node, which has no object: the controller manager deletes the pods of one that is missing for
-    /// 40 s, so each test has another one.
+    /// Its node, which has no object: the controller manager deletes the pods of one that is
+    /// missing for 40 s, so each test has another one.
     pub fn node(&self) -> String {
         format!("puppet-{}", self.port)
     }

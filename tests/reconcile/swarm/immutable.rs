@@ -43,8 +43,8 @@ fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept
         for workers in [3, 4, 2] {
             stage.scale("fixed", workers).await;
             stage.settled("fixed", workers as usize, &sample()).await;
-            // A worker gets its streams once it is ready, and the last file may change no list: then the
-            // template follows without a restart.
+            // A worker gets its streams once it is ready, and the last file may change no list:
+            // then the template follows without a restart.
             let named = async || {
                 let file = stage.file("fixed").await?;
                 let name = format!("fixed-config-{}", file.version);
@@ -100,7 +100,8 @@ fn killed_after_every_write_of_immutable_files_nothing_runs_twice() {
     });
 }
 
-/// The manifest names the ConfigMap that can change, and the live object another: what `kubectl apply` then sends.
+/// The manifest names the ConfigMap that can change, and the live object another: what
+/// `kubectl apply` then sends.
 #[test]
 fn w14_a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {
     run(async |bench| {

@@ -171,7 +171,8 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
             Next::Read(map) => read(&inner, &uid, map).await,
             Next::Apply(file) => {
                 if !inner.state().pods[&uid].runs {
-                    // The kubelet says that a container runs once it does; nobody has to know before.
+                    // The kubelet says that a container runs once it does; nobody has to know
+                    // before.
                     inner.change(|state| state.pods.get_mut(&uid).expect("pod").runs = true);
                 }
                 apply(&inner, &uid, &file).await;

@@ -4,7 +4,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What every worker of a test began and ended. It is written under one lock: its order is the truth.
+/// What every worker of a test began and ended. It is written under one lock: its order is the
+/// truth.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// The pods that run a stream now.

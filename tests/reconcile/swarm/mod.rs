@@ -1,5 +1,5 @@
-//! Swarm: whole passes against a real API server, its StatefulSet and Deployment controllers, and workers
-//! that a puppet kubelet runs. A ledger knows to the instant who ran what.
+//! Swarm: whole passes against a real API server, its StatefulSet and Deployment controllers, and
+//! workers that a puppet kubelet runs. A ledger knows to the instant who ran what.
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{

@@ -57,7 +57,8 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
         stage.scale(NAME, 2).await;
         let file = stage.settled(NAME, 2, &streams(12)).await;
 
-        // One stream less is one list less: the head and that part, and once more when it has stopped.
+        // One stream less is one list less: the head and that part, and once more when it has
+        // stopped.
         let before = versions(&stage).await;
         let gone = usize::try_from(part::of(file.owners()["stream:11"][0], 3)).expect("few");
         stage.change(NAME, json!({"jobs": streams(11)})).await;

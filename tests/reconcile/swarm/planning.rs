@@ -1,5 +1,5 @@
-//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: what is printed before
-//! `kubectl apply` is what it then does.
+//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: what is printed
+//! before `kubectl apply` is what it then does.
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! Between the operator and the API server: kills the operator at exactly one of its writes, and holds
-//! watches back.
+//! Between the operator and the API server: kills the operator at exactly one of its writes, and
+//! holds watches back.
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -53,7 +53,8 @@ impl Proxy {
     pub async fn start(bench: &Bench) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("address");
-        // The authority, though no certificate is shown here: without one a client wants the system's.
+        // The authority, though no certificate is shown here: without one a client wants the
+        // system's.
         let plane = std::fs::read_to_string(bench.plane().kubeconfig()).expect("kubeconfig");
         let plane: Value = serde_yaml::from_str(&plane).expect("kubeconfig");
         let mut cluster = plane["clusters"][0]["cluster"].clone();
@@ -88,7 +89,8 @@ impl Proxy {
         operator
     }
 
-    /// Starts the operator behind it, to be killed, and waits for nothing. Counts from its first write.
+    /// Starts the operator behind it, to be killed, and waits for nothing. Counts from its first
+    /// write.
     pub fn life(&self, bench: &Bench, kill: Kill) -> Operator {
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
         let args = ["--lease-duration", "15s", "--identity", "operator-1"];
@@ -149,7 +151,8 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     let place = head.uri.path_and_query().map_or(String::new(), ToString::to_string);
     let method = head.method.clone();
     let writes = !matches!(method.as_str(), "GET" | "HEAD");
-    // Leases are written all the time; events and reviews decide nothing; certificates are the webhook's.
+    // Leases are written all the time; events and reviews decide nothing; certificates are the
+    // webhook's.
     let counts =
         writes && !["/leases", "/events", "reviews", "/secrets"].iter().any(|w| place.contains(w));
     let number = {

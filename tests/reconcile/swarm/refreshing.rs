@@ -35,8 +35,8 @@ fn other(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("other:{i}")).collect()
 }
 
-/// A kubelet has no room for a pod of a Deployment: phase Failed, not a word of containers. What made
-/// it makes another one and leaves it there.
+/// A kubelet has no room for a pod of a Deployment: phase Failed, not a word of containers. What
+/// made it makes another one and leaves it there.
 #[test]
 fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     run(async |bench| {
@@ -65,7 +65,8 @@ fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     });
 }
 
-/// A worker that answers with, say, a number of another system. Nothing is above the largest number.
+/// A worker that answers with, say, a number of another system. Nothing is above the largest
+/// number.
 #[test]
 fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
     run(async |bench| {
@@ -140,8 +141,8 @@ fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_other
     });
 }
 
-/// The watch brings the deletion later than the next pass. Neither is the same pod evicted twice, nor another
-/// one beside it.
+/// The watch brings the deletion later than the next pass. Neither is the same pod evicted twice,
+/// nor another one beside it.
 #[test]
 fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
     run(async |bench| {
@@ -173,7 +174,8 @@ fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
     });
 }
 
-/// Two budgets select one pod: the API server answers 500 to its eviction, for as long as both are there.
+/// Two budgets select one pod: the API server answers 500 to its eviction, for as long as both are
+/// there.
 #[test]
 fn w10_a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
     run(async |bench| {

@@ -31,7 +31,8 @@ impl Stage {
     }
 }
 
-/// A neighbour that has got hold of the address of a worker, and says that nothing runs there any more.
+/// A neighbour that has got hold of the address of a worker, and says that nothing runs there any
+/// more.
 #[test]
 fn s12_an_acknowledgement_that_a_neighbour_forges_frees_no_stream() {
     run(async |bench| {

@@ -6,7 +6,8 @@ use serde_json::json;
 use super::{Stage, fake_kubelet::Delivery, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
 
-/// That a pod is absent frees its streams. One that the watch has not brought yet was taken for absent.
+/// That a pod is absent frees its streams. One that the watch has not brought yet was taken for
+/// absent.
 #[test]
 fn a_pod_that_the_watch_has_not_brought_yet_keeps_its_streams() {
     run(async |bench| {

@@ -1,4 +1,5 @@
-//! Workers that are out of reach, that may not be evicted, that stay away; workloads that come and go.
+//! Workers that are out of reach, that may not be evicted, that stay away; workloads that come and
+//! go.
 use std::collections::BTreeSet;
 
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
@@ -107,8 +108,8 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
         // Every list changes.
         let other: Vec<_> = (0..9).map(|i| format!("other:{i}")).collect();
         stage.change("turn", json!({"jobs": other})).await;
-        // Pods, not requests: one that is about to go may be asked to go a second time before the watch has
-        // told of it.
+        // Pods, not requests: one that is about to go may be asked to go a second time before the
+        // watch has told of it.
         let evicted = || {
             let writes = stage.bench.writes_since(since).into_iter();
             let evictions = writes.filter(|w| w.subresource == "eviction" && w.code == 201);

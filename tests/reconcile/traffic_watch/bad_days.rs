@@ -1,5 +1,5 @@
-//! TrafficWatch while something else is broken: writes that are refused, storage that hangs, replacements
-//! that never come, several objects at once.
+//! TrafficWatch while something else is broken: writes that are refused, storage that hangs,
+//! replacements that never come, several objects at once.
 use std::time::Duration;
 
 use k8s_openapi::{
@@ -186,7 +186,8 @@ fn t03_max_unfit_zero_releases_every_mark_in_an_incident() {
     });
 }
 
-/// A policy of the cluster refuses the Deployment, and is mended: no edit of the TrafficWatch is needed.
+/// A policy of the cluster refuses the Deployment, and is mended: no edit of the TrafficWatch is
+/// needed.
 #[test]
 fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
     run(async |bench| {
@@ -216,8 +217,8 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
         bench.clean_obstacles().await;
         let mut replicas = 7;
         let image = async || {
-            // Until the policy is forgotten everywhere: another number each time, because what is there
-            // already is no change.
+            // Until the policy is forgotten everywhere: another number each time, because what is
+            // there already is no change.
             replicas += 1;
             let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
             bench.deployments().patch("web", &PatchParams::default(), &scale).await.ok()?;

@@ -143,8 +143,8 @@ fn crowd(count: usize, neighbours: &str) -> String {
     format!(r#"{{"endpointsMap":{{{}}},{probes}{neighbours}}}"#, all.join(","))
 }
 
-/// The file is the same for all, and each agent finds its bounded list in it; so does one that reads a
-/// file of the original, which asks for a full mesh.
+/// The file is the same for all, and each agent finds its bounded list in it; so does one that
+/// reads a file of the original, which asks for a full mesh.
 #[test]
 fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
     let ring = r#","neighbours":{"inZone":8,"perOtherZone":2}"#;

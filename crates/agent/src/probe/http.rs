@@ -12,8 +12,8 @@ use tokio::{net::TcpStream, time::Instant};
 
 use super::{Answer, Reason, Unanswered};
 
-/// How much of a body is read before the connection is closed: the agent's is 5 bytes, and
-/// whatever else answers there shall not send us its front page.
+/// Maximum number of bytes of a body that are read before the connection is closed: the agent's
+/// body has 5 bytes, and no other server should send us its front page.
 const BODY: usize = 4096;
 
 /// One request on a connection of its own, which is closed in any case when this ends.

@@ -1,15 +1,15 @@
-//! What the kernel knows of a connection: immune to when this process is run.
+//! The kernel's own measurement of a connection, independent of the scheduling of this process.
 use std::time::Duration;
 
 // The macros call each other, and libc, by their plain names.
 use nix::{getsockopt_impl, libc, sockopt_impl, sys::socket::getsockopt};
 use tokio::net::TcpStream;
 
-/// The beginning of the kernel's `struct tcp_info`, in words: two of eight single bytes, then `u32`s. It is the
-/// part that every kernel has, so that the kernel fills all of it.
+/// The beginning of the kernel's `struct tcp_info`, in words: two of eight single bytes, then
+/// `u32`s. It is the part that every kernel has, so that the kernel fills all of it.
 type Head = [u32; 18];
 
-/// Where `tcpi_rtt` is, after 8 bytes and 15 words of four (`include/uapi/linux/tcp.h`).
+/// Offset of `tcpi_rtt`, after 8 bytes and 15 words of four (`include/uapi/linux/tcp.h`).
 const RTT: usize = 17;
 
 sockopt_impl!(

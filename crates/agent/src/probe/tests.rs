@@ -52,7 +52,7 @@ fn errors_of_sockets_have_reasons() {
     assert_eq!(labels.len(), Reason::ALL.len());
 }
 
-/// What this host cannot do says nothing about the network; what the network says does.
+/// A local failure reports nothing about the network; an error from the network does.
 #[test]
 fn n04_what_this_host_cannot_do_is_no_loss() {
     let v4 = SocketAddr::from(([10, 0, 0, 1], 1));

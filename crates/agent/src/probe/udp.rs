@@ -10,8 +10,8 @@ use tokio::{
 use super::{Answer, Reason, Unanswered};
 use crate::echo::{self, Packet, Replies, Reply};
 
-/// A socket that reports errors without end is not read faster than this between probes: ICMP errors
-/// belong to packets, of which there is one per probe.
+/// A socket that reports errors without end is not read faster than this between probes: ICMP
+/// errors belong to packets, of which there is one per probe.
 const ERRORS: Duration = Duration::from_millis(10);
 
 /// The probes of one target. The socket stays the same, so that an answer that comes after its
@@ -72,7 +72,8 @@ impl Udp {
         }
     }
 
-    /// Reads what comes between probes, and errors too, which the next probe would take for its own.
+    /// Reads what comes between probes, and errors too, which the next probe would take for its
+    /// own.
     pub(super) async fn idle(&mut self) -> Infallible {
         let Some(socket) = &self.socket else { return std::future::pending().await };
         let mut buffer = [0; echo::LENGTH + 1];

@@ -1,4 +1,4 @@
-//! How an application is reloaded, and when that is done.
+//! The ways to reload an application, and to know when the reload is done.
 use std::{fmt, time::Duration};
 
 use anyhow::{Context, bail, ensure};
@@ -10,23 +10,23 @@ use tokio::time::sleep;
 use super::processes::{self, Process};
 use crate::client::Client;
 
-/// How an application is reloaded.
+/// A way to reload an application.
 #[derive(Clone, Debug)]
 pub enum How {
     /// By a POST; a status of 2xx says that it runs by the file.
     Url {
-        /// Where to.
+        /// The URL of the request.
         url: Uri,
-        /// How long the answer may take.
+        /// The time that the answer may take.
         timeout: Duration,
     },
     /// By a signal, which nobody answers.
     Signal {
-        /// Which.
+        /// The signal to send.
         signal: Signal,
         /// The processes of that name.
         process: String,
-        /// How long the application needs to follow it.
+        /// The time for which the application needs to follow it.
         settle: Duration,
     },
 }

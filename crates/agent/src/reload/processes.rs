@@ -29,7 +29,7 @@ pub(super) fn named(name: &str) -> Vec<Process> {
     found
 }
 
-/// Whether that very process still runs.
+/// Reports whether that very process still runs.
 pub(super) fn is_there(of: &Process) -> bool {
     process(of.id.as_raw()).is_some_and(|now| now.started == of.started)
 }
@@ -60,8 +60,8 @@ fn has_name(id: i32, name: &str) -> bool {
     is_name(name.as_bytes(), &command, &arguments)
 }
 
-/// Whether the process's own name or the file it was started as is that. A script has its name, cut off,
-/// and the interpreter's file: then the script is among the arguments.
+/// Reports whether the process's own name or the file it was started as is that. A script has its
+/// name, cut off, and the interpreter's file: then the script is among the arguments.
 fn is_name(name: &[u8], command: &[u8], arguments: &[u8]) -> bool {
     fn file(path: &[u8]) -> &[u8] {
         path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()

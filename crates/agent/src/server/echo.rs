@@ -23,7 +23,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Which of our addresses was asked, in the form in which a reply wants it.
+/// The local address that received a request, in the form that a reply needs.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     V4(in_pktinfo),

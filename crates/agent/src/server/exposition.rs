@@ -38,8 +38,8 @@ fn open_metrics(registry: &Registry) -> Page {
     Ok((OPEN_METRICS, page.into_bytes()))
 }
 
-/// Whether protobuf is named, and no text is preferred to it. What is asked for without a name (`*/*`)
-/// is text, for people.
+/// Reports whether protobuf is named, and no text is preferred to it. What is asked for without a
+/// name (`*/*`) is text, for people.
 fn wants_protobuf(accept: &str) -> bool {
     let mut protobuf: f32 = 0.0;
     let mut text: f32 = 0.0;

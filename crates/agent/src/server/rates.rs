@@ -1,4 +1,4 @@
-//! How many packets of each source are answered.
+//! Limits the number of answered packets of each source.
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -8,16 +8,16 @@ use std::{
 /// Within which time packets are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Packets of one source that are answered in a second. Behind one address may be a node full of agents:
-/// 110 pods, each with one packet in the shortest period of 100 ms, are 1,100. More than that is not a
-/// prober's, and an answer costs three times what it costs to drop it.
+/// Packets of one source that are answered in a second. Behind one address may be a node full of
+/// agents: 110 pods, each with one packet in the shortest period of 100 ms, are 1,100. More than
+/// that is not a prober's, and an answer costs three times what it costs to drop it.
 const OF_ONE_SOURCE: u32 = 2048;
 
-/// Sources that are told apart in a second: as many as an agent remembers as its probers. Those beyond
-/// share one count: addresses are easily made up.
+/// Sources that are told apart in a second: as many as an agent remembers as its probers. Those
+/// beyond share one count: addresses are easily made up.
 const SOURCES: usize = 4096;
 
-/// What came in the present second.
+/// The packets of the current second.
 #[derive(Debug)]
 pub(super) struct Rates {
     since: Instant,
@@ -30,7 +30,7 @@ impl Rates {
         Self { since: now, of: HashMap::new(), of_others: 0 }
     }
 
-    /// Whether one more packet of a source is answered.
+    /// Reports whether one more packet of a source is answered.
     pub fn admit(&mut self, from: IpAddr, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) >= WINDOW {
             *self = Self { since: now, of: std::mem::take(&mut self.of), of_others: 0 };

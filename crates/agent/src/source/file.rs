@@ -11,8 +11,8 @@ use crate::{
     members::{Identity, Members},
 };
 
-/// How often the file is looked at: one `stat` is nothing, and a list that the kubelet took up to a
-/// minute to bring shall not wait for more.
+/// Time between two checks of the file: one `stat` costs nothing, and a list that the kubelet took
+/// up to a minute to deliver should not wait longer.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Looks at the file for as long as somebody wants to know.
@@ -53,7 +53,7 @@ pub async fn watch(
 /// The list of the last good file.
 struct Lists {
     clock: Clock,
-    /// What the file says and whose turn it is; kept only where peers take turns.
+    /// The contents of the file and the current turn; kept only if peers take turns.
     kept: Option<(u64, Box<Members>)>,
 }
 

@@ -21,11 +21,11 @@ use tokio::{
 use super::Refresh;
 use crate::{client::Client, pinglist::Pinglist};
 
-/// How long the operator may hold a request: most proxies and load balancers cut a silent connection after a
-/// minute.
+/// The time for which the operator may hold a request: most proxies and load balancers cut a silent
+/// connection after a minute.
 const WAIT: Duration = Duration::from_secs(50);
 
-/// How much later than that the answer may be: the deadline of every call of ours.
+/// The time that an answer may take beyond that: the deadline of every request.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The longest to wait for a connection: one lost SYN is sent again after a second.
@@ -44,10 +44,10 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// The longest list that is read: some three thousand peers.
 const MOST: usize = 1 << 20;
 
-/// Where to ask, as whom.
+/// The address and credentials of requests.
 #[derive(Clone, Debug)]
 pub struct Pull {
-    /// Where the operator serves lists.
+    /// URL at which the operator serves lists.
     pub url: Uri,
     /// The `NetworkProber`, as `<namespace>/<name>`.
     pub prober: String,
@@ -96,7 +96,8 @@ pub async fn watch(pull: Pull, to: mpsc::Sender<Refresh>) -> anyhow::Result<()> 
     }
 }
 
-/// Between half and all of the doubled wait, so that agents that failed together do not ask together.
+/// Between half and all of the doubled wait, so that agents that failed together do not ask
+/// together.
 fn backoff(failures: u32, random: u64) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(8));
     let longest = doubled.min(LONGEST_BACKOFF);
@@ -176,7 +177,7 @@ impl Operator {
     }
 }
 
-/// Where a list is asked for.
+/// Returns the URL of a list.
 fn address(url: &Uri, prober: &str, wait: Duration) -> anyhow::Result<Uri> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("prober", prober).append_pair("wait", &wait.as_secs().to_string());

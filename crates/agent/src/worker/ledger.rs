@@ -1,4 +1,4 @@
-//! Which stream ran from when to when, and what of that has been told.
+//! The intervals in which streams ran, and those that have been reported.
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -24,12 +24,12 @@ pub struct Interval {
     pub to: u64,
 }
 
-/// What runs, and what ran and was not told yet.
+/// The running streams, and ended intervals that are not reported yet.
 #[derive(Debug, Default)]
 pub struct Ledger {
     open: BTreeMap<Arc<str>, Open>,
     ended: VecDeque<Interval>,
-    /// How many ended intervals have left the queue, told or dropped.
+    /// Number of ended intervals that have left the queue, reported or dropped.
     left: u64,
 }
 
@@ -39,7 +39,7 @@ struct Open {
     from: u64,
 }
 
-/// What one report tells, to be kept until it was taken.
+/// The contents of one report, kept until the server has accepted it.
 #[derive(Debug)]
 pub struct Told {
     /// The intervals.

@@ -1,4 +1,4 @@
-//! What a worker exports, and the sidecar that reloads one.
+//! The metrics of a worker, and of the sidecar that reloads one.
 use std::sync::Arc;
 
 use prometheus_client::{
@@ -26,7 +26,7 @@ pub const NAMES: &[&str] = &[
     "swarm_worker_build_info",
 ];
 
-/// What a look at the file came to.
+/// The result of a check of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
     /// A newer file.
@@ -39,7 +39,7 @@ pub enum Looked {
     Error,
 }
 
-/// How a stream's process failed.
+/// The way in which a stream's process failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// It could not be started.
@@ -79,7 +79,7 @@ struct Inner {
     lost: Counter,
 }
 
-/// Which of the two processes it is: each exports what it does.
+/// The kind of process: each exports its own metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Runs streams.
@@ -107,7 +107,7 @@ impl Metrics {
         Self(Arc::new(inner))
     }
 
-    /// What is exported.
+    /// The registry of the exported metrics.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.0.registry
@@ -123,7 +123,7 @@ impl Metrics {
         self.0.file.set(i64::try_from(version).unwrap_or(i64::MAX));
     }
 
-    /// What is reported.
+    /// Updates the reported values.
     pub fn shows(&self, streams: usize, version: u64) {
         self.0.streams.set(i64::try_from(streams).unwrap_or(i64::MAX));
         self.0.loaded.set(i64::try_from(version).unwrap_or(i64::MAX));

@@ -1,5 +1,5 @@
-//! One process for each stream: started again when it ends by itself, and ended for good, with all that it
-//! started, when it is told to.
+//! One process for each stream: started again when it ends by itself, and ended for good, with all
+//! that it started, when it is told to.
 use std::{
     collections::BTreeSet,
     process::{ExitStatus, Stdio},
@@ -26,7 +26,8 @@ use super::metrics::{Failure, Metrics};
 
 mod strays;
 
-/// Waiting before a process is started again: a fifth of a second, doubled each time that it ends soon.
+/// Waiting before a process is started again: a fifth of a second, doubled each time that it ends
+/// soon.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 
 /// The longest wait: whoever repairs what the process needs sees it run within this.
@@ -35,13 +36,14 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// A process that ran for so long did start: the next wait is the first again.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// How often we look whether the last process of a group is gone: nobody tells us.
+/// Time between two checks whether the last process of a group is gone: there is no notification.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long after SIGKILL we say that a process is still there: only the kernel can hold it then.
+/// Time after SIGKILL at which a process is reported as still running: then only the kernel can
+/// hold it.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// What runs for every stream; clones share it.
+/// Runs a process for every stream; clones share it.
 #[derive(Clone)]
 pub(super) struct Processes(Arc<Inner>);
 
@@ -94,11 +96,12 @@ impl Processes {
         process
     }
 
-    /// Takes leave of orphans that ended: who starts processes that outlive their parent would fill the
-    /// table of processes otherwise.
+    /// Takes leave of orphans that ended: who starts processes that outlive their parent would fill
+    /// the table of processes otherwise.
     pub(super) fn reap(&self) {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        // A process of ours is waited for where it was started; what comes after it waits until then.
+        // A process of ours is waited for where it was started; what comes after it waits until
+        // then.
         while let Ok(WaitStatus::Exited(id, _) | WaitStatus::Signaled(id, ..)) =
             waitid(Id::All, flags)
         {
@@ -133,8 +136,8 @@ impl Processes {
     }
 }
 
-/// Whether the name of a stream stands where a program looks for options: whoever writes the list must not
-/// write the command line.
+/// Reports whether the name of a stream stands where a program looks for options: whoever writes
+/// the list must not write the command line.
 fn becomes_an_option(arguments: &[String], stream: &str) -> bool {
     let options = arguments.iter().take_while(|argument| *argument != "--");
     stream.starts_with('-') && options.into_iter().any(|argument| argument.starts_with("{}"))
@@ -210,15 +213,16 @@ impl Process {
         tracing::warn!(%stream, pid = %running.id, %status, ?ran, ?wait, "ended by itself");
     }
 
-    /// Ends a process, if it is still there, and all that it started in its group. However long that
-    /// takes: until then it runs.
+    /// Ends a process, if it is still there, and all that it started in its group. However long
+    /// that takes: until then it runs.
     async fn clear(&self, mut running: Running, told: bool) {
         let stream = &self.stream;
         let Running { id, .. } = running;
         let began = Instant::now();
         let until = began + self.all.0.stop_timeout;
-        // The group's id belongs to nobody else as long as one of its processes is there. Without any
-        // (its first one ended by itself, a moment ago) all other ids would have to be used up first.
+        // The group's id belongs to nobody else as long as one of its processes is there. Without
+        // any (its first one ended by itself, a moment ago) all other ids would have to be used up
+        // first.
         send(id, Signal::SIGTERM);
         let mut killed = false;
         if timeout_at(until, running.child.wait()).await.is_err() {
@@ -242,7 +246,8 @@ impl Process {
             let mut strays = strays::of(stream, &self.all.ours());
             strays.retain(|stray| getpgid(Some(*stray)) != Ok(id));
             if !group && strays.is_empty() {
-                // The kernel's list may leave a child out while others end: only what is seen twice is so.
+                // The kernel's list may leave a child out while others end: only what is seen twice
+                // is so.
                 if clear {
                     break;
                 }
@@ -283,7 +288,7 @@ fn send(group: Pid, signal: Signal) {
     tell(group, killpg(group, signal));
 }
 
-/// Who is gone needs no signal.
+/// Sends a signal; a process that is gone needs none.
 fn tell(to: Pid, sent: nix::Result<()>) {
     match sent {
         Ok(()) | Err(Errno::ESRCH) => {}
@@ -291,7 +296,7 @@ fn tell(to: Pid, sent: nix::Result<()>) {
     }
 }
 
-/// Whether a group whose first process was waited for has others.
+/// Reports whether a group whose first process was waited for has others.
 fn is_there(group: Pid) -> bool {
     // Those that ended and came to us are there until somebody waits for them.
     while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =

@@ -1,5 +1,5 @@
-//! Streams that do nothing but tell that they run: what ran from when to when is sent to a URL, so that
-//! whoever collects it can prove that no stream ran twice.
+//! Streams that do nothing but tell that they run: what ran from when to when is sent to a URL, so
+//! that whoever collects it can prove that no stream ran twice.
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::{client::Client, clock::Clock};
 
-/// How long one report may take: what was not taken is told with the next one.
+/// The time that one report may take: what was not taken is told with the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Between two tries of the last report.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Whom to tell, and as whom.
+/// The recipient of reports, and the sender's identity.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Where reports are posted.
+    /// URL to which reports are posted.
     pub url: Uri,
-    /// How often.
+    /// Time between two reports.
     pub interval: Duration,
-    /// Which pod of that name this is: one that comes after another is another one.
+    /// Identifies the pod among those of its name: a replacement counts as another pod.
     pub pod: String,
 }
 
-/// What streams do that report; clones share it.
+/// Runs streams that only report; clones share it.
 #[derive(Clone)]
 pub(super) struct Reporter {
     report: Arc<Report>,

@@ -1,5 +1,5 @@
-//! The file, as one worker reads it: its own entry, and the version. What stands there of others is not
-//! looked at and cannot break it.
+//! The file, as one worker reads it: its own entry, and the version. What stands there of others is
+//! not looked at and cannot break it.
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{
@@ -9,7 +9,7 @@ use serde::{
 
 use super::metrics::Looked;
 
-/// What one worker is to run.
+/// The list of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// The version of the whole file: what is reported when all of this runs and nothing else does.
@@ -22,7 +22,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether both say the same streams, in whatever order.
+    /// Reports whether both say the same streams, in whatever order.
     #[must_use]
     pub fn same_streams(&self, other: &Self) -> bool {
         let set = |share: &Self| share.streams.iter().cloned().collect::<BTreeSet<_>>();
@@ -35,7 +35,7 @@ impl Share {
 pub struct Newest(Option<Arc<Share>>);
 
 impl Newest {
-    /// What it says; `None` before the first.
+    /// Returns the current list; `None` before the first.
     #[must_use]
     pub fn get(&self) -> Option<Arc<Share>> {
         self.0.clone()

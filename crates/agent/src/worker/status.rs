@@ -1,4 +1,5 @@
-//! What a worker says of itself: the original's two pages, by which the operator knows what runs.
+//! The worker's reports about itself: the original's two pages, from which the operator learns what
+//! runs.
 use std::{
     fs::File,
     io::Read,
@@ -18,7 +19,7 @@ use crate::server::{self, Site};
 /// A key with a line break is shorter; of whatever else stands there, no more is read.
 const LONGEST_KEY: u64 = 128;
 
-/// What is reported; clones share it.
+/// The reported state; clones share it.
 #[derive(Clone)]
 pub struct Status {
     worker: Arc<str>,
@@ -27,11 +28,11 @@ pub struct Status {
     metrics: Metrics,
 }
 
-/// What answers are signed with.
+/// The key and identity with which answers are signed.
 #[derive(Clone, Debug, Default)]
 pub struct Signer {
-    /// The file with the key, beside the one with the shares. It is read for each answer: the kubelet may
-    /// replace it.
+    /// The file with the key, beside the one with the shares. It is read for each answer: the
+    /// kubelet may replace it.
     pub key: PathBuf,
     /// The UID of this pod; `None`: it is not known, and nothing is signed.
     pub uid: Option<String>,
@@ -51,7 +52,8 @@ struct Shown {
     version: u64,
 }
 
-/// `GET /internal/version`, the original's with the worker's name and, to whom asks for it, a signature.
+/// `GET /internal/version`, the original's with the worker's name and, to whom asks for it, a
+/// signature.
 #[derive(Serialize)]
 struct Says<'a> {
     jobs: Vec<&'a str>,
@@ -89,7 +91,8 @@ impl Status {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A question for another pod, which had this address or this name, is answered, and not signed.
+    /// A question for another pod, which had this address or this name, is answered, and not
+    /// signed.
     fn version(&self, query: &str) -> Response<Full<Bytes>> {
         let question = Question::read(query);
         let uid = self.signer.uid.as_deref();

@@ -1,6 +1,6 @@
-//! Which streams are to stop, which to start, and when a version has been reached: the streams that are
-//! revoked are gone first, then the new ones are started, then the version is reported. A stream that
-//! stays is left alone.
+//! Decides which streams to stop and start, and when a version is reached: the streams
+//! that are revoked are gone first, then the new ones are started, then the version is reported. A
+//! stream that stays is left alone.
 use std::{
     collections::{BTreeMap, BTreeSet},
     future,
@@ -18,7 +18,7 @@ use super::{
     status::Status,
 };
 
-/// What a stream is.
+/// A way to run streams.
 pub(super) enum Work {
     /// A process.
     Process(Processes),
@@ -63,7 +63,7 @@ impl Streams {
         }
     }
 
-    /// How many streams are not gone.
+    /// The number of streams that are not gone.
     pub(super) fn left(&self) -> usize {
         self.held.len()
     }
@@ -146,8 +146,8 @@ impl Streams {
         self.held.insert(stream.clone(), Held { stop });
     }
 
-    /// As soon as nothing is left that the newest file revokes: starts what is new in it, and then says
-    /// that its version has been reached.
+    /// As soon as nothing is left that the newest file revokes: starts what is new in it, and then
+    /// says that its version has been reached.
     fn settle(&mut self) {
         if let Some(share) = self.newest.get() {
             let wanted: BTreeSet<_> = share.streams.iter().collect();

@@ -29,12 +29,12 @@ impl Bits {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// Whether all of `other` is here.
+    /// Reports whether all of `other` is here.
     pub fn covers(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| b & !a == 0)
     }
 
-    /// Whether there is one in all three.
+    /// Reports whether there is one in all three.
     pub fn meets(&self, other: &Self, third: &Self) -> bool {
         self.0.iter().zip(&other.0).zip(&third.0).any(|((a, b), c)| a & b & c != 0)
     }

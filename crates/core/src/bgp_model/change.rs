@@ -1,4 +1,4 @@
-//! What one write costs.
+//! The cost of one write.
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
@@ -10,12 +10,12 @@ use super::{
 
 /// A fabric before and after one write.
 ///
-/// A session that the write leaves as it is on both ends carries on; any other is reset, and carries nothing for
-/// seconds. Asked is what the first kind alone carries.
+/// A session that the write leaves as it is on both ends carries on; any other is reset, and
+/// carries nothing for seconds. Asked is what the first kind alone carries.
 pub struct Change<'a> {
     /// The nodes of both, by name.
     roster: Roster<'a>,
-    /// How many of each class are up before and after.
+    /// Number of nodes of each class that are up both before and after.
     both: Vec<u32>,
     /// The same, but none whose own change it is.
     unchanged: Vec<u32>,
@@ -24,7 +24,7 @@ pub struct Change<'a> {
     surviving: Graph,
 }
 
-/// What a node is before and after; `None`: not there.
+/// A node before and after a write; `None` if it does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Pairing {
     before: Option<usize>,
@@ -35,8 +35,8 @@ struct Pairing {
 }
 
 impl<'a> Change<'a> {
-    /// `changed`: the nodes that the write is about, which lose their sessions whatever is done. A node that is in
-    /// one of the fabrics only is always of these.
+    /// `changed`: the nodes that the write is about, which lose their sessions whatever is done. A
+    /// node that is in one of the fabrics only is always of these.
     #[must_use]
     pub fn new(before: &'a Fabric, after: &'a Fabric, changed: &BTreeSet<Arc<str>>) -> Self {
         let mut groups = Groups::default();
@@ -87,7 +87,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Routes that arrived before and are lost while the write takes effect: pairs of nodes that it is not about.
+    /// Routes that arrived before and are lost while the write takes effect: pairs of nodes that it
+    /// is not about.
     #[must_use]
     pub fn lost(&self, rule: Rule) -> Missing {
         let before = Absent::new(&self.before, &self.before.size, rule);
@@ -95,8 +96,8 @@ impl<'a> Change<'a> {
         during.without(&before).told(&self.unchanged, &self.roster, None)
     }
 
-    /// The reflector whose loss costs most that it does not cost before, and that. `None`: no loss of a single
-    /// one costs more.
+    /// The reflector whose loss costs most that it does not cost before, and that. `None`: no loss
+    /// of a single one costs more.
     #[must_use]
     pub fn fragile(&self, rule: Rule) -> Option<(Arc<str>, Missing)> {
         let mut worst: Option<(&Arc<str>, Missing)> = None;

@@ -18,11 +18,12 @@ use super::{
 pub(super) struct Classes {
     /// The class of each node.
     pub of: Vec<usize>,
-    /// How many sessions to the outside each node is to have.
+    /// Number of sessions that each node should have to the outside.
     pub outside: Vec<u32>,
     pub list: Vec<Class>,
     pub mesh: bool,
-    /// Which bundles are global, name their remote by address, and give entries to the other end.
+    /// The bundles that are global, name their remote by address, and give entries to the other
+    /// end.
     pub global: Bits,
     pub by_address: Bits,
     pub reverse: Bits,
@@ -70,8 +71,8 @@ enum Target {
     Outside(IpAddr),
 }
 
-/// A kind: nodes with the same values of all labels that any selector asks for. One that a BGPPeer names is a
-/// kind of its own.
+/// A kind: nodes with the same values of all labels that any selector asks for. One that a BGPPeer
+/// names is a kind of its own.
 #[derive(PartialEq, Eq, Hash)]
 struct Kind<'n> {
     values: Vec<Option<&'n str>>,
@@ -181,12 +182,12 @@ impl Classes {
         Self { of, outside, list, mesh, global, by_address, reverse, specific }
     }
 
-    /// What carries routes: the classes whose nodes are up.
+    /// Builds the graph that carries routes: the classes whose nodes are up.
     pub fn graph(&self) -> Graph {
         self.graph_of(|traits| traits.up)
     }
 
-    /// What may carry routes: a node that is not Ready may still speak BGP.
+    /// Builds the graph that may carry routes: a node that is not Ready may still speak BGP.
     pub fn whole(&self) -> Graph {
         self.graph_of(|_| true)
     }
@@ -246,7 +247,7 @@ fn bundles<'s, 'k>(
     places.into_list().into_iter().zip(locals).map(|(key, local)| Bundle { key, local }).collect()
 }
 
-/// Which kinds a selector selects.
+/// The kinds that a selector selects.
 struct Selecting<'s, 'k> {
     keys: &'s [&'s str],
     kinds: &'s [Kind<'k>],
@@ -267,7 +268,8 @@ impl Selecting<'_, '_> {
         else {
             return (0..self.kinds.len()).filter(holds).collect();
         };
-        // Thousands of BGPPeers each for one hostname: looking at every kind for each would take seconds.
+        // Thousands of BGPPeers each for one hostname: looking at every kind for each would take
+        // seconds.
         let index = self.known.entry(key).or_insert_with(|| {
             let mut index: HashMap<&str, Vec<usize>> = HashMap::new();
             for (kind, of) in self.kinds.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How routes spread: classes, the sessions between them, and the walk of a route.
+//! The spread of routes: classes, the sessions between them, and the path of a route.
 use std::{
     collections::{BTreeSet, VecDeque},
     net::Ipv4Addr,
@@ -6,12 +6,12 @@ use std::{
 
 use super::{Rule, bits::Bits};
 
-/// Cluster ids that are told apart. More (somebody gave one to every node) share the last place, where a route
-/// ends sooner than it would: too many missing routes are found, never too few.
+/// Cluster ids that are told apart. More (somebody gave one to every node) share the last place,
+/// where a route ends sooner than it would: too many missing routes are found, never too few.
 const IDS: usize = 64;
 
-/// Lists that are kept of one route at one class. Sound fabrics have one or two; what lies beyond is forgotten,
-/// which again finds too many missing routes and never too few.
+/// Lists that are kept of one route at one class. Sound fabrics have one or two; what lies beyond
+/// is forgotten, which again finds too many missing routes and never too few.
 const LISTS: usize = 64;
 
 /// A class in a graph.
@@ -40,11 +40,11 @@ pub(super) struct Graph {
     pub reflectors: Vec<usize>,
     /// The place of its cluster id in a list; `None`: it passes nothing on.
     pub own: Vec<Option<u32>>,
-    /// Which classes have one.
+    /// The classes that have one.
     pub passing: Bits,
     /// With whom each class has sessions.
     pub adjacent: Vec<Bits>,
-    /// Who of these are its clients.
+    /// The clients among them.
     pub clients: Vec<Bits>,
 }
 
@@ -105,13 +105,14 @@ impl Graph {
         Some((to, list | own))
     }
 
-    /// Whether a class takes a route with this list from another.
+    /// Reports whether a class takes a route with this list from another.
     pub fn accepts(&self, class: usize, from: usize, list: List, rule: Rule) -> bool {
         let looped = self.own[class].is_some_and(|own| list >> own & 1 == 1);
         !looped || (rule == Rule::Bird && !self.clients[class].contains(from))
     }
 
-    /// Which classes learn the route of a node of `origin`; of that class, whether its other members do.
+    /// Returns the classes that learn the route of a node of `origin`; for the class of the node
+    /// itself, whether its other members learn it.
     ///
     /// `size` may be smaller than the graph's own: somebody is down.
     pub fn reach(&self, size: &[u32], origin: usize, rule: Rule, seen: &mut Seen) -> Bits {
@@ -180,8 +181,8 @@ impl Seen {
         }
     }
 
-    /// A state can be left out if another at the same class has a list within its list, and is from a client
-    /// if this is: it gets wherever this does.
+    /// A state can be left out if another at the same class has a list within its list, and is from
+    /// a client if this is: it gets wherever this does.
     fn add(&mut self, class: usize, from_client: bool, list: List) {
         let known = &mut self.of[class];
         let less =

@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Labels, by key. Cheap to clone: thousands of nodes are copied to think through each step.
 ///
-/// All are in one text, and a lookup compares hashes before it looks into that: with a text for each key the
-/// processor would wait for memory some hundred thousand times.
+/// All are in one text, and a lookup compares hashes before it looks into that: with a text for
+/// each key the processor would wait for memory some hundred thousand times.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<Inner>);
 
@@ -16,12 +16,12 @@ struct Inner {
     marks: Box<[Mark]>,
 }
 
-/// Where a label is in the text.
+/// The position of a label in the text.
 #[derive(PartialEq, Eq)]
 struct Mark {
     hash: u32,
     start: u32,
-    /// Where its key ends and its value begins.
+    /// The position at which its key ends and its value begins.
     middle: u32,
     end: u32,
 }

@@ -1,4 +1,4 @@
-//! Who misses whose routes.
+//! Pairs of nodes in which one lacks the other's routes.
 use std::sync::Arc;
 
 use super::{
@@ -15,7 +15,7 @@ const EXAMPLES: usize = 5;
 pub struct Missing {
     /// Ordered pairs of nodes.
     pub pairs: u64,
-    /// Who misses whose routes: the first five, sorted.
+    /// The first five pairs (node, node whose routes it lacks), sorted.
     pub examples: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -106,8 +106,8 @@ pub(super) fn worst(graph: &Graph, roster: &Roster, rule: Rule) -> Option<(Arc<s
     Some((victim.clone(), absent.told(&size, roster, Some(victim))))
 }
 
-/// The first reflector by name of each class that carries routes, by name, and how many of each class are left
-/// without it.
+/// The first reflector by name of each class that carries routes, by name, and how many of each
+/// class are left without it.
 pub(super) fn victims<'n>(
     graph: &Graph,
     roster: &Roster<'n>,

@@ -1,27 +1,30 @@
-//! Who peers with whom by the rules of Calico's confd, and which routes arrive where.
+//! The peerings by the rules of Calico's confd, and the routes that arrive at each node.
 //!
-//! Pure: nodes, BGPPeers and the mesh in; sessions, missing routes and numbers of paths out. It is one autonomous
-//! system and one address family; BGPPeers to another AS, and those of workloads, are left out by
-//! the caller or count as outside.
+//! Pure: nodes, BGPPeers and the mesh in; sessions, missing routes and numbers of paths out. It is
+//! one autonomous system and one address family; BGPPeers to another AS, and those of workloads,
+//! are left out by the caller or count as outside.
 //!
 //! # Sessions (confd)
 //!
 //! - The mesh is between nodes without a cluster id, on both ends at once.
-//! - A BGPPeer without node and nodeSelector is global: every node peers with each address it selects, and no
-//!   entry that is specific to a node is made for that address.
-//! - Then the others give entries to the nodes they select, and last every BGPPeer (but `reversePeering: Manual`)
-//!   gives the entries of the other direction. What has an entry keeps it.
-//! - A reflector is a node with a cluster id. A peer with none or another is its client; with an equal one it
-//!   is a plain peer. Of a peer named by address the cluster id is not looked at: it is a client.
+//! - A BGPPeer without node and nodeSelector is global: every node peers with each address it
+//!   selects, and no entry that is specific to a node is made for that address.
+//! - Then the others give entries to the nodes they select, and last every BGPPeer (but
+//!   `reversePeering: Manual`) gives the entries of the other direction. What has an entry keeps
+//!   it.
+//! - A reflector is a node with a cluster id. A peer with none or another is its client; with an
+//!   equal one it is a plain peer. Of a peer named by address the cluster id is not looked at: it
+//!   is a client.
 //! - A session needs an entry on both ends.
 //!
 //! # Routes
 //!
-//! A reflector passes a route on if the peer that it is from, or the one that it goes to, is its client, and
-//! adds its cluster id to the route's list. See [`Rule`] for what ends there. Everything is computed on
-//! classes of nodes that the rules cannot tell apart: thousands of nodes are a few dozen classes. That
-//! is exact, since a route never passes two members of a class on its way (the second would find its own
-//! cluster id in the list), and the members that are its origin, its end and on the way are counted apart.
+//! A reflector passes a route on if the peer that it is from, or the one that it goes to, is its
+//! client, and adds its cluster id to the route's list. See [`Rule`] for what ends there.
+//! Everything is computed on classes of nodes that the rules cannot tell apart: thousands of nodes
+//! are a few dozen classes. That is exact, since a route never passes two members of a class on its
+//! way (the second would find its own cluster id in the list), and the members that are its origin,
+//! its end and on the way are counted apart.
 //!
 //! - [`Selector`], [`Labels`]: which nodes a BGPPeer is about.
 //! - [`Fabric`]: nodes, BGPPeers and mesh, as they are or as they would be.
@@ -61,17 +64,19 @@ use classes::Classes;
 pub struct Node {
     /// Its name.
     pub name: Arc<str>,
-    /// Its BGP address; without one it has no sessions. Of two nodes with one address the first by name has it.
+    /// Its BGP address; without one it has no sessions. Of two nodes with one address the first by
+    /// name has it.
     pub address: Option<IpAddr>,
     /// Its labels.
     pub labels: Labels,
     /// Its cluster id: it is a reflector.
     pub cluster_id: Option<Ipv4Addr>,
-    /// It may carry routes, and is owed routes. Sessions to a node that is down are configured all the same.
+    /// It may carry routes, and is owed routes. Sessions to a node that is down are configured all
+    /// the same.
     pub up: bool,
 }
 
-/// Which nodes a BGPPeer configures.
+/// The nodes that a BGPPeer configures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
     /// All of them: it has neither node nor nodeSelector.
@@ -82,7 +87,7 @@ pub enum Local {
     Selected(Selector),
 }
 
-/// Whom they peer with.
+/// The peers of these nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// The nodes that peerSelector selects.
@@ -96,9 +101,9 @@ pub enum Remote {
 pub struct Peer {
     /// Its name.
     pub name: Arc<str>,
-    /// Which nodes it configures.
+    /// The nodes that it configures.
     pub local: Local,
-    /// Whom they peer with.
+    /// The peers of these nodes.
     pub remote: Remote,
     /// The other ends get their entries by themselves: reversePeering is not Manual.
     pub reverse: bool,
@@ -119,14 +124,14 @@ impl Peer {
     }
 }
 
-/// What a reflector does with a route whose list of cluster ids holds its own.
+/// The treatment, by a reflector, of a route whose list of cluster ids contains its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Drops it, whoever it is from: RFC 4456 to the letter. Never reports fewer missing routes than BIRD has, so it
-    /// decides.
+    /// Drops it, whoever it is from: RFC 4456 to the letter. Never reports fewer missing routes
+    /// than BIRD has, so it decides.
     Rfc,
-    /// Drops it if it is from its own client, and does not pass it to a client: what BIRD 1.6 and 2.0
-    /// do. It predicts what is measured.
+    /// Drops it if it is from its own client, and does not pass it to a client: what BIRD 1.6 and
+    /// 2.0 do. It predicts what is measured.
     Bird,
 }
 
@@ -163,7 +168,7 @@ impl Fabric {
         &self.peers
     }
 
-    /// Whether the node-to-node mesh is on.
+    /// Reports whether the node-to-node mesh is on.
     #[must_use]
     pub fn mesh(&self) -> bool {
         self.mesh
@@ -176,7 +181,7 @@ impl Fabric {
         Some(&self.nodes[place])
     }
 
-    /// How many sessions each node is to have.
+    /// Returns the number of sessions that each node should have.
     #[must_use]
     pub fn sessions(&self) -> Sessions {
         Sessions::new(&self.nodes, &self.classes)
@@ -189,22 +194,23 @@ impl Fabric {
         missing::missing(&graph, &self.roster(), rule)
     }
 
-    /// The reflector whose loss costs most, and the routes that are missing then; the pairs with the reflector
-    /// itself do not count. `None` without a reflector that is up.
+    /// The reflector whose loss costs most, and the routes that are missing then; the pairs with
+    /// the reflector itself do not count. `None` without a reflector that is up.
     #[must_use]
     pub fn worst_without_one(&self, rule: Rule) -> Option<(Arc<str>, Missing)> {
         let graph = self.classes.graph();
         missing::worst(&graph, &self.roster(), rule)
     }
 
-    /// How many paths the tables hold with `add paths on`, as Calico's template has it: those of nodes that
-    /// are up.
+    /// Returns the number of paths in the tables with `add paths on`, as in Calico's template:
+    /// those of nodes that are up.
     #[must_use]
     pub fn paths(&self, rule: Rule) -> Paths {
         Paths::new(&self.classes.graph(), rule)
     }
 
-    /// The same with the nodes that are down, which may still speak BGP: the most that can be measured.
+    /// The same with the nodes that are down, which may still speak BGP: the most that can be
+    /// measured.
     #[must_use]
     pub fn most_paths(&self, rule: Rule) -> Paths {
         Paths::new(&self.classes.whole(), rule)

@@ -1,9 +1,9 @@
-//! Who is to have sessions with whom, and what confd calls them.
+//! The expected sessions of nodes, and the names that confd gives them.
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use super::{Fabric, Node, classes::Classes};
 
-/// What the name of a session begins with: confd names it by where it comes from.
+/// The prefix of a session's name: confd names it by its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Of the node-to-node mesh.
@@ -17,8 +17,8 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Mesh, Self::Global, Self::Node];
 
-    /// The name that confd gives to the session with this address. Of the mesh it never has a port, and of others it
-    /// has the one that `listenPort` sets.
+    /// The name that confd gives to the session with this address. Of the mesh it never has a port,
+    /// and of others it has the one that `listenPort` sets.
     #[must_use]
     pub fn protocol(self, address: IpAddr, port: Option<u16>) -> String {
         let address = address.to_string().replace(['.', ':'], "_");
@@ -46,7 +46,7 @@ pub struct Neighbours<'f> {
     pub kind: Kind,
     /// The neighbours. A node that is one of them has none with itself.
     pub of: Vec<&'f Node>,
-    /// Who is to have a session with each of them.
+    /// The nodes that should have a session with each of them.
     pub by: Vec<&'f Node>,
 }
 

@@ -1,9 +1,9 @@
-//! How many paths the tables hold.
+//! The number of paths in the tables.
 //!
-//! With `add paths on`, which is fixed in Calico's template, a reflector passes on every path that it has and not
-//! only the best, and each comes back from all reflectors that it can. What ends that are the lists of cluster ids:
-//! with an id per reflector the paths of one prefix are all the ways through the mesh of reflectors, and their
-//! number grows like a factorial.
+//! With `add paths on`, which is fixed in Calico's template, a reflector passes on every path that
+//! it has and not only the best, and each comes back from all reflectors that it can. What ends
+//! that are the lists of cluster ids: with an id per reflector the paths of one prefix are all the
+//! ways through the mesh of reflectors, and their number grows like a factorial.
 use std::net::Ipv4Addr;
 
 use super::{
@@ -11,28 +11,28 @@ use super::{
     graph::{Graph, Link, List, Vertex, others},
 };
 
-/// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and 250 come to
-/// rest with exactly as many paths as are counted here, 4 to 13 s after a cold start, on a busy machine within
-/// a minute, at 60 to 170 µs of processor time for each path at each node. Six ids (326, one for each
-/// reflector) are not quiet after a minute and a half.
+/// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and
+/// 250 come to rest with exactly as many paths as are counted here, 4 to 13 s after a cold start,
+/// on a busy machine within a minute, at 60 to 170 µs of processor time for each path at each node.
+/// Six ids (326, one for each reflector) are not quiet after a minute and a half.
 pub const LIMIT_AT_REFLECTOR: u64 = 250;
 
 /// The same at a client, which passes nothing on: 462 come to rest.
 pub const LIMIT_AT_CLIENT: u64 = 500;
 
-/// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a calico-node may
-/// be expected to have to spare.
+/// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a
+/// calico-node may be expected to have to spare.
 pub const LIMIT_PER_TABLE: u64 = 1_000_000;
 
-/// Paths of one prefix beyond which counting is given up: far above the limit, and an id per reflector
-/// gets there with nine of them.
+/// Paths of one prefix beyond which counting is given up: far above the limit, and an id per
+/// reflector gets there with nine of them.
 const COUNTED: u64 = 200_000;
 
-/// Steps of counting, for all prefixes together: some 20 ms. What needs more has more different cluster
-/// ids than any sound fabric.
+/// Steps of counting, for all prefixes together: some 20 ms. What needs more has more different
+/// cluster ids than any sound fabric.
 const STEPS: u64 = 4_000_000;
 
-/// How many paths the tables hold, where each node announces one prefix.
+/// The number of paths in the tables, if each node announces one prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     /// At the reflectors.
@@ -55,15 +55,15 @@ pub struct Load {
 /// Reflectors of one cluster id, for [`Paths::of_clusters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// How many reflectors have the id.
+    /// The number of reflectors that have the id.
     pub reflectors: usize,
-    /// How many of them every client peers with, and not only the clients of this cluster.
+    /// Number of these with which every client peers, not only the clients of this cluster.
     pub shared: usize,
 }
 
 impl Paths {
-    /// The paths of clients that each peer with the reflectors of one cluster and the shared ones of all, where
-    /// all reflectors peer with each other. By BIRD's rule.
+    /// The paths of clients that each peer with the reflectors of one cluster and the shared ones
+    /// of all, where all reflectors peer with each other. By BIRD's rule.
     #[must_use]
     pub fn of_clusters(clusters: &[Cluster]) -> Self {
         // Of each cluster: the reflectors for its own clients, those for all, and two clients.
@@ -90,7 +90,7 @@ impl Paths {
         Self::new(&Graph::new(3 * clusters.len(), vertex, link), Rule::Bird)
     }
 
-    /// Whether BIRD can be expected to bear it.
+    /// Reports whether BIRD can be expected to bear it.
     #[must_use]
     pub fn bearable(&self) -> bool {
         let fits = |load: Load, limit| load.per_prefix <= limit && load.table <= LIMIT_PER_TABLE;
@@ -151,12 +151,13 @@ struct Counter<'g> {
     exceeded: bool,
 }
 
-/// Paths that are alike: from a client or not, with these cluster ids; and how many. The ids as a set: their order
-/// makes another path, but no other future.
+/// Paths that are alike: from a client or not, with these cluster ids; and how many. The ids as a
+/// set: their order makes another path, but no other future.
 type Alike = (bool, List, u64);
 
 impl Counter<'_> {
-    /// How many paths of a prefix of one of `origin` each member of each class has; of that class, each other.
+    /// Counts the paths of each member of each class to a prefix of a node of `origin`; for the
+    /// class of the node itself, those of its other members.
     fn count(&mut self, origin: usize) -> Vec<u64> {
         let graph = self.graph;
         let others = others(&graph.size, origin);

@@ -1,9 +1,9 @@
 //! Calico's selector language, as its own parser reads it.
 //!
 //! `all()`, `global()` (here the same: nodes have no namespace), `has(k)`, `k == 'v'`, `k != 'v'`,
-//! `k in {'v', 'w'}`, `k not in {…}`, `k contains 'v'`, `k starts with 'v'`, `k ends with 'v'`, `!`, `&&`, `||` and
-//! parentheses; `&&` binds tighter than `||`. Quotes are ' or ", without escapes. A label that is missing
-//! is unequal to, and in no set of, anything.
+//! `k in {'v', 'w'}`, `k not in {…}`, `k contains 'v'`, `k starts with 'v'`, `k ends with 'v'`,
+//! `!`, `&&`, `||` and parentheses; `&&` binds tighter than `||`. Quotes are ' or ", without
+//! escapes. A label that is missing is unequal to, and in no set of, anything.
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{
@@ -11,8 +11,8 @@ use super::{
     tokens::{Token, tokens},
 };
 
-/// The longest selector that Calico's custom resources take (`maxLength` of the CRD), in characters. It also
-/// bounds how deep parentheses nest, and so the stack.
+/// The longest selector that Calico's custom resources take (`maxLength` of the CRD), in
+/// characters. It also bounds how deep parentheses nest, and so the stack.
 pub const MAX_LENGTH: usize = 1024;
 
 /// A parsed selector.
@@ -22,13 +22,13 @@ pub struct Selector {
     root: Expression,
 }
 
-/// What is wrong with a selector, and where.
+/// An error in a selector, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at character {}: {problem}", .position + 1)]
 pub struct SelectorError {
-    /// How many characters are before the mistake.
+    /// The number of characters that are before the mistake.
     pub position: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub problem: &'static str,
 }
 
@@ -72,7 +72,7 @@ impl Selector {
         }
     }
 
-    /// Whether it selects something with these labels.
+    /// Reports whether it selects something with these labels.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.holds(&|key| labels.get(key))

@@ -7,11 +7,11 @@ use super::{
     graph::{Link, Vertex},
 };
 
-/// How many sessions each node is to have, between nodes and to the outside.
+/// Number of sessions that each node should have, between nodes and to the outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sessions(BTreeMap<Arc<str>, Expected>);
 
-/// How many sessions one node is to have.
+/// Number of sessions that one node should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// With nodes that are up.
@@ -51,7 +51,7 @@ impl Sessions {
     }
 }
 
-/// What is between two nodes. Equal before and after a write: nothing of it is reset.
+/// The connection between two nodes. Equal before and after a write: nothing of it is reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
     /// A session of the mesh.
@@ -84,7 +84,7 @@ impl Session {
 }
 
 impl Classes {
-    /// What is between a node of the one class and another node of the other.
+    /// Returns the connection between a node of one class and another node of the other.
     pub fn session(&self, a: usize, b: usize) -> Session {
         let [of_a, of_b] = [a, b].map(|class| &self.list[class].traits);
         if !(of_a.connected && of_b.connected) {
@@ -95,8 +95,9 @@ impl Classes {
         Session { mesh: self.mesh && plain, chosen }
     }
 
-    /// The entry that a node has for a peer. Within a pass confd takes the BGPPeers in the order of a Go map, which is
-    /// none: here an entry by address counts, which can only make clients of peers.
+    /// The entry that a node has for a peer. Within a pass confd takes the BGPPeers in the order of
+    /// a Go map, which is none: here an entry by address counts, which can only make clients of
+    /// peers.
     fn end(&self, node: usize, peer: usize) -> Option<End> {
         let [of_node, of_peer] = [node, peer].map(|class| &self.list[class].traits);
         let (local, remote) = (&of_node.local, &of_peer.remote);
@@ -128,8 +129,8 @@ impl Classes {
         expected
     }
 
-    /// All nodes of a class, and the cluster id by which they know themselves: a node with an id and no client at
-    /// all prints it nowhere, and BIRD does not know of it.
+    /// All nodes of a class, and the cluster id by which they know themselves: a node with an id
+    /// and no client at all prints it nowhere, and BIRD does not know of it.
     pub fn vertex(&self, class: usize) -> Vertex {
         let Class { size, traits } = &self.list[class];
         let client = |other: usize| {

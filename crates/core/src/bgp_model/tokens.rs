@@ -26,8 +26,9 @@ pub(super) enum Token<'t> {
     End,
 }
 
-/// Splits a selector; each token with how many characters are before it. As Calico's tokeniser: what follows a
-/// label is an operator even without a space after it, and only spaces and tabs separate.
+/// Splits a selector; each token with how many characters are before it. As Calico's tokeniser:
+/// what follows a label is an operator even without a space after it, and only spaces and tabs
+/// separate.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, SelectorError> {
     let mut found: Vec<(Token, usize)> = Vec::new();
     let mut rest = text;
@@ -50,7 +51,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, SelectorErro
 
 type Split<'t> = Result<(Token<'t>, &'t str), &'static str>;
 
-/// What is told apart by its first characters; `None`: a word.
+/// Splits off a token that its first characters identify; `None` for a word.
 fn symbol(rest: &str) -> Option<Split<'_>> {
     const SYMBOLS: [(&str, Token); 10] = [
         ("==", Token::Equal),

@@ -1,4 +1,4 @@
-//! Who is there, and what each is to the set.
+//! The existing nodes, and the standing of each in the set.
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use super::{Leave, Member, Previous, Rules, count::Nodes};
 /// The nodes by name.
 pub(super) struct Roll<'a> {
     pub members: Vec<&'a Member>,
-    /// What each is, in the same order.
+    /// The standing of each, in the same order.
     pub standing: Vec<Standing>,
     /// Why each should not be a reflector, whatever the topology.
     troubles: Vec<Option<Leave>>,
@@ -18,7 +18,7 @@ pub(super) struct Roll<'a> {
     doubled: BTreeSet<u32>,
 }
 
-/// What a node is to the set.
+/// The standing of a node in the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// A reflector; without a slot if it was adopted this moment.
@@ -29,7 +29,7 @@ pub(super) enum Standing {
     Other,
 }
 
-/// How good a reflector a node is: less is better.
+/// The rank of a node as a reflector: lower is better.
 pub(super) type Rank<'a> = (bool, bool, bool, bool, u32, i64, &'a str);
 
 impl Member {
@@ -139,7 +139,7 @@ impl<'a> Roll<'a> {
         )
     }
 
-    /// How many slots these hold.
+    /// Counts the slots that these hold.
     pub fn held(&self, indices: impl Iterator<Item = usize>) -> usize {
         let (mut slots, mut adopted) = (BTreeSet::new(), 0);
         for index in indices {

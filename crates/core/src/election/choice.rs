@@ -1,4 +1,4 @@
-//! Which nodes are to be reflectors, and in which slots.
+//! The choice of reflectors and their slots.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::election::{IdScope, Scope, Topology};
 
-/// What was chosen.
+/// The chosen reflectors.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub desired: usize,
@@ -26,7 +26,7 @@ pub(super) struct Chosen {
     pub leavers: Vec<(usize, u32, Leave)>,
 }
 
-/// What the count asks for.
+/// The numbers that the count requires.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fitted {
     pub wanted: usize,
@@ -188,7 +188,8 @@ fn heads(all: &[Vec<Choice>], quotas: &[usize]) -> Vec<usize> {
     heads.map(|option| option.2).collect()
 }
 
-/// Where a slot belongs to no zone: a reflector that should be none keeps it only if no zone has anybody.
+/// Chooses for slots without a zone: a surplus reflector keeps such a slot only if no zone has a
+/// candidate.
 fn anywhere(desired: usize, all: &[Vec<Choice>]) -> Vec<usize> {
     let is_good = |option: &&Choice| option.0 != Class::Troubled;
     let good: Vec<Vec<Choice>> =
@@ -245,8 +246,9 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Gives everybody a slot: their own; that of a reflector of the same zone that leaves; one that was
-/// of this zone; that of one that leaves elsewhere (unless slots belong to zones); the smallest unused.
+/// Gives everybody a slot: their own; that of a reflector of the same zone that leaves; one that
+/// was of this zone; that of one that leaves elsewhere (unless slots belong to zones); the smallest
+/// unused.
 fn number(
     roll: &Roll,
     taken: &[usize],

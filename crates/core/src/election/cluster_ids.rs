@@ -1,4 +1,4 @@
-//! Which cluster id each reflector has.
+//! The cluster id of each reflector.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -9,9 +9,9 @@ use std::{
 use super::{Previous, Refusal, Roll, Rules, choice::Chosen};
 use crate::election::{IdScope, Topology};
 
-/// Reflectors with different ids are clients of each other, and Calico's BIRD passes on every path it has:
-/// with four ids each table holds some tens of paths to a prefix, with six 326, and BIRD is not quiet any
-/// more after a minute (measured).
+/// Reflectors with different ids are clients of each other, and Calico's BIRD passes on every path
+/// it has: with four ids each table holds some tens of paths to a prefix, with six 326, and BIRD is
+/// not quiet any more after a minute (measured).
 pub const MOST_IDS: usize = 4;
 
 /// IPv4 addresses to take ids from.
@@ -51,7 +51,7 @@ impl Pool {
         self.first | u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0)
     }
 
-    /// Whether any of it can be an id.
+    /// Reports whether any of it can be an id.
     #[must_use]
     pub fn has_ids(self) -> bool {
         self.size(&BTreeSet::new()) > 0
@@ -67,7 +67,7 @@ impl Pool {
         self.parts().flatten().map(Ipv4Addr::from_bits)
     }
 
-    /// How many can be ids, without these.
+    /// Returns the number of addresses that can be ids, without these.
     fn size(self, without: &BTreeSet<IpAddr>) -> usize {
         let size = |part: RangeInclusive<u32>| {
             if part.is_empty() { 0 } else { (part.end() - part.start()) as usize + 1 }
@@ -93,7 +93,7 @@ fn is_id(id: Ipv4Addr) -> bool {
     IDS.iter().any(|(first, last)| (*first..=*last).contains(&id.to_bits()))
 }
 
-/// Who shares an id.
+/// The reflectors that share an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
     All,
@@ -101,10 +101,11 @@ enum Key<'a> {
     Slot(u32),
 }
 
-/// How many want it: reflectors that stay, reflectors that leave, what was before.
+/// Number of reflectors that want an id: those that stay, those that leave, and earlier ones.
 type Votes = (usize, usize, usize);
 
-/// The id of each seat, in their order. Ids stay: where several are in use, that of most reflectors wins.
+/// The id of each seat, in their order. Ids stay: where several are in use, that of most reflectors
+/// wins.
 pub(super) fn assign(
     rules: &Rules,
     topology: Topology,

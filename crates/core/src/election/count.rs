@@ -1,4 +1,4 @@
-//! How many reflectors there are to be.
+//! The number of reflectors.
 use crate::election::{Rounding, Scope};
 
 use super::{Ratio, Refusal};
@@ -6,7 +6,7 @@ use super::{Ratio, Refusal};
 /// `spec.count`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Whether the number is for the cluster or for each zone.
+    /// Scope of the number: the cluster or each zone.
     pub scope: Scope,
     /// Reflectors per node.
     pub ratio: Ratio,
@@ -14,7 +14,7 @@ pub struct Count {
     pub min: usize,
     /// At most so many.
     pub max: usize,
-    /// What happens to a fraction.
+    /// The rounding of a fraction.
     pub rounding: Rounding,
     /// A table in place of the ratio: up to so many nodes, so many reflectors.
     pub steps: Vec<(usize, usize)>,
@@ -27,7 +27,8 @@ impl Count {
         self.wanted(nodes).min(nodes)
     }
 
-    /// The number for so many nodes, whether there are so many or not. In this order: `max` wins over `min`.
+    /// The number for so many nodes, whether there are so many or not. In this order: `max` wins
+    /// over `min`.
     pub(super) fn wanted(&self, nodes: usize) -> usize {
         let row = |steps: &[(usize, usize)]| {
             let mut rows: Vec<_> = steps.to_vec();
@@ -39,8 +40,9 @@ impl Count {
         raw.max(self.min).min(self.max)
     }
 
-    /// How many there are to be, of so many now. Between what the ready nodes are worth and what all of them are worth it
-    /// stays what it is: nodes that are not ready add no reflector, and take none away.
+    /// Returns the desired number of reflectors, from the current number. Between what the ready
+    /// nodes are worth and what all of them are worth it stays what it is: nodes that are not ready
+    /// add no reflector, and take none away.
     pub(super) fn desired(&self, now: usize, nodes: &Nodes) -> usize {
         let low = self.of(nodes.ready).min(nodes.usable);
         let high = self.of(nodes.all).min(nodes.suitable).max(low);

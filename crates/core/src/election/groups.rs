@@ -1,4 +1,4 @@
-//! Whose client each node is: node → group → slots.
+//! The groups of clients: node → group → slots.
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -10,22 +10,23 @@ use crate::{election::Topology, placement::hash};
 
 mod even;
 
-/// Topology Multi divides each zone into so many groups: twelve have an even share of 2, 3, 4 and 6 reflectors each, and are
-/// few enough that every node's confd can look at all `BGPPeer`s.
+/// Topology Multi divides each zone into so many groups: twelve have an even share of 2, 3, 4 and 6
+/// reflectors each, and are few enough that every node's confd can look at all `BGPPeer`s.
 pub const GROUPS_PER_ZONE: usize = 12;
 
-/// The longest part of a zone's name that is kept beside its hash: with it and a number it stays a label.
+/// The longest part of a zone's name that is kept beside its hash: with it and a number it stays a
+/// label.
 const KEPT: usize = 40;
 
-/// Who is in which group, and what each has.
+/// The members and the slots of each group.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub of_node: BTreeMap<Arc<str>, Arc<str>>,
     pub slots: BTreeMap<Arc<str>, BTreeSet<u32>>,
 }
 
-/// The group of a zone: its name, if that can be the end of an object's name and is not taken by the peer of all
-/// clients; else something like it.
+/// The group of a zone: its name, if that can be the end of an object's name and is not taken by
+/// the peer of all clients; else something like it.
 #[must_use]
 pub fn name(zone: Option<&str>) -> Arc<str> {
     let zone = zone.unwrap_or_default();
@@ -136,8 +137,8 @@ impl Group {
     }
 }
 
-/// Everybody keeps the group it has; who has none goes to one of the smallest, of these to the one that its
-/// hash likes best. Nobody moves because another came or went.
+/// Everybody keeps the group it has; who has none goes to one of the smallest, of these to the one
+/// that its hash likes best. Nobody moves because another came or went.
 fn divide(
     groups: &[Group],
     members: &[&super::Member],

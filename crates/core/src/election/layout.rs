@@ -1,4 +1,4 @@
-//! Which topology, and which zones have reflectors of their own.
+//! The topology, and the zones with their own reflectors.
 use std::sync::Arc;
 
 use super::{Previous, Refusal, Roll, Rules, count::Nodes, size};
@@ -7,10 +7,11 @@ use crate::election::{IdScope, Scope, Topology};
 /// A zone needs two: one may be lost, or be replaced.
 const REFLECTORS_PER_ZONE: usize = 2;
 
-/// Auto is Zonal for so many zones: one is nothing to divide, and each needs a cluster id of its own.
+/// Auto is Zonal for so many zones: one is nothing to divide, and each needs a cluster id of its
+/// own.
 const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
 
-/// What was chosen.
+/// The chosen layout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Never Auto.
@@ -30,13 +31,13 @@ impl Layout {
 /// By what zones are judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Eye {
-    /// What is there now: for a topology that has to be taken up.
+    /// The current nodes: for a topology that is to be introduced.
     Now,
-    /// As above, and with a tenth fewer nodes too: for a change from another topology, which renumbers every
-    /// reflector, so that a cluster around a threshold does not go back and forth.
+    /// As above, and with a tenth fewer nodes too: for a change from another topology, which
+    /// renumbers every reflector, so that a cluster around a threshold does not go back and forth.
     Lasting,
-    /// What is there once every node is ready and open: for a topology that is in use. Zones too small
-    /// for it are guests.
+    /// The nodes once all of them are ready and open: for a topology in use. Zones too small for it
+    /// are guests.
     InUse,
 }
 
@@ -63,7 +64,8 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
     }
 }
 
-/// How many reflectors there are to be in all; for a change from another topology, also with a tenth more nodes.
+/// Returns the total number of reflectors; for a change from another topology, also with a tenth
+/// more nodes.
 fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
     let of = |nodes: Nodes| match eye {
         Eye::Lasting => rules.count.of(nodes.ready).max(rules.count.wanted(nodes.ready * 11 / 10)),
@@ -78,7 +80,7 @@ fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
     }
 }
 
-/// Whether each zone can have its reflectors.
+/// Reports whether each zone can have its reflectors.
 fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
     if rules.zone_label.is_empty() {
         return Err(Refusal::NoZoneLabel);
@@ -143,12 +145,12 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
     Ok(Layout { topology: Topology::Zonal, guests, notes })
 }
 
-/// Whether so many zones can have two reflectors each.
+/// Reports whether this many zones can have two reflectors each.
 fn room(rules: &Rules, zones: usize, nodes: usize) -> bool {
     size::has_room(rules, Topology::Zonal, &vec![REFLECTORS_PER_ZONE; zones], nodes)
 }
 
-/// Whether the count gives each zone its reflectors.
+/// Reports whether the count gives each zone its reflectors.
 fn enough(
     rules: &Rules,
     roll: &Roll,

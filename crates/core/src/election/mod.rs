@@ -1,19 +1,20 @@
-//! What is to be: which nodes reflect, in which slots, with which cluster ids, and who peers with whom.
+//! The target: the nodes that reflect, their slots and cluster ids, and the peerings.
 //!
-//! [`target`] is a function of the nodes, the rules and what the status remembers. No Kubernetes type, no
-//! clock, no randomness; the order of the nodes does not matter. It decides what is to be and not the way
-//! there. What it promises, each proved by a property test:
+//! [`target`] is a function of the nodes, the rules and what the status remembers. No Kubernetes
+//! type, no clock, no randomness; the order of the nodes does not matter. It decides what is to be
+//! and not the way there. What it promises, each proved by a property test:
 //!
-//! - **As few changes as possible.** A reflector stays one unless there is a better-founded reason than a higher
-//!   score, and leaves only if another takes its place. Nodes that come and go change nothing for others.
+//! - **As few changes as possible.** A reflector stays one unless there is a better-founded reason
+//!   than a higher score, and leaves only if another takes its place. Nodes that come and go change
+//!   nothing for others.
 //! - **Nothing is decided by absence.** Nodes that are not ready never make the set smaller, and
 //!   without a single node that could be a reflector everything stays as it is.
-//! - **Numbers that stay.** A slot keeps its number when another node takes it, and its cluster id; the
-//!   number of `BGPPeer`s depends on the zones, never on the nodes.
+//! - **Numbers that stay.** A slot keeps its number when another node takes it, and its cluster id;
+//!   the number of `BGPPeer`s depends on the zones, never on the nodes.
 //!
 //! In the order in which it decides: `count` (how many, with `ratio`), `layout` (which topology),
-//! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (who is whose
-//! client) and `peers`.
+//! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (who is
+//! whose client) and `peers`.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
@@ -68,15 +69,15 @@ pub struct Member {
     pub not_ready_for: Option<Duration>,
     /// Cordoned, or tainted without being tolerated.
     pub closed: bool,
-    /// What `candidates` selects and does not forbid.
+    /// True if `candidates` selects the node and does not forbid it.
     pub suitable: bool,
-    /// What `candidates` prefers.
+    /// True if `candidates` prefers the node.
     pub preferred: bool,
     /// Unfit, as the `TrafficWatch` says now.
     pub unfit: bool,
     /// For how long it has been unfit; none while that is not measured.
     pub unfit_for: Option<Duration>,
-    /// How much would be hit if its routes were gone for a moment.
+    /// Number of workloads that a short loss of the node's routes would affect.
     pub workloads: u32,
     /// The slot on its label.
     pub slot: Option<u32>,
@@ -88,13 +89,13 @@ pub struct Member {
     pub labelled: bool,
 }
 
-/// What the status remembers.
+/// The slots that the status remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Previous {
     /// The topology in use.
     pub topology: Option<Topology>,
-    /// The slots. None at all: the set is served for the first time, and reflectors that somebody else
-    /// chose are adopted.
+    /// The slots. None at all: the set is served for the first time, and reflectors that somebody
+    /// else chose are adopted.
     pub slots: Vec<PreviousSlot>,
     /// The slots of each group, so that clients keep theirs; topology Multi only.
     pub groups: BTreeMap<Arc<str>, BTreeSet<u32>>,
@@ -105,8 +106,8 @@ pub struct Previous {
 pub struct PreviousSlot {
     /// Its number.
     pub id: u32,
-    /// Who held it. Without any label, as after somebody removed them by hand, this node is the first
-    /// choice for its slot.
+    /// The node that held it. Without any label, as after somebody removed them by hand, this node
+    /// is the first choice for its slot.
     pub node: Arc<str>,
     /// Its zone.
     pub zone: Option<Arc<str>>,
@@ -114,14 +115,14 @@ pub struct PreviousSlot {
     pub cluster_id: Option<Ipv4Addr>,
 }
 
-/// What is to be.
+/// Computes the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Who peers with whom; never Auto.
+    /// The topology in use; never Auto.
     pub topology: Topology,
-    /// How many reflectors there are to be.
+    /// Desired number of reflectors.
     pub desired: usize,
-    /// How many of them are in each zone; "" for those without one.
+    /// Number of reflectors in each zone; "" for those without one.
     pub by_zone: BTreeMap<Arc<str>, usize>,
     /// The reflectors by number.
     pub slots: Vec<Slot>,
@@ -163,8 +164,8 @@ pub struct Slot {
 pub struct Leaving {
     /// The node.
     pub node: Arc<str>,
-    /// Its slot. A node that was adopted and goes at once gets this number first, as the mark that it is
-    /// ours.
+    /// Its slot. A node that was adopted and goes at once gets this number first, as the mark that
+    /// it is ours.
     pub slot: u32,
     /// Why.
     pub reason: Leave,
@@ -179,7 +180,8 @@ pub enum Leave {
     Unfit,
     /// It is cordoned, or has a taint that is not tolerated.
     Cordoned,
-    /// `candidates` does not select it, or forbids it; in topology Zonal it has no zone that counts.
+    /// `candidates` does not select it, or forbids it; in topology Zonal it has no zone that
+    /// counts.
     NotSuitable,
     /// There are enough others.
     Surplus,
@@ -216,7 +218,7 @@ impl Freeze {
     }
 }
 
-/// What is to be.
+/// Computes the target.
 ///
 /// # Errors
 /// What the rules and the nodes do not allow, with the path of the field that can change it.
@@ -273,7 +275,7 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     })
 }
 
-/// What is there.
+/// Returns the current state as the target.
 fn frozen(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Target, Refusal> {
     let topology = match (rules.topology, previous.topology) {
         (Topology::Auto, Some(before)) if before != Topology::Auto => before,

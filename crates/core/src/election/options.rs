@@ -1,4 +1,5 @@
-//! The words of a spec by which the election decides: fields of the custom resource are of these types.
+//! The words of a spec by which the election decides: fields of the custom resource are of these
+//! types.
 use serde::{Deserialize, Serialize};
 
 /// The set of nodes for which the number of reflectors is computed.
@@ -12,7 +13,7 @@ pub enum Scope {
     PerZone,
 }
 
-/// How a fractional number of reflectors is rounded.
+/// The rounding of a fractional number of reflectors.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Rounding {
@@ -25,7 +26,7 @@ pub enum Rounding {
     Round,
 }
 
-/// Which nodes peer with each other.
+/// The peerings between nodes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Topology {

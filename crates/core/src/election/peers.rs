@@ -12,16 +12,17 @@ pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 /// Node label: which slot a reflector holds.
 pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
 
-/// Reflectors of a bridge, by which clients have routes while they change their group: two may fail.
+/// Reflectors of a bridge, by which clients have routes while they change their group: two may
+/// fail.
 pub const BRIDGE: usize = 3;
 
 /// The original's name of the peer between reflectors.
 const REFLECTORS: &str = "rrs-to-rrs";
 
-/// What the names of peers of clients begin with; the original's.
+/// Prefix of the names of the clients' peers; the original's.
 const CLIENTS: &str = "peer-to-rrs-";
 
-/// What stands for a group in the name of the peer of all clients; the original's.
+/// Placeholder for a group in the name of the peer of all clients; the original's.
 pub(super) const WIDE: &str = "1";
 
 /// A `BGPPeer` between nodes.
@@ -29,7 +30,7 @@ pub(super) const WIDE: &str = "1";
 pub struct PeerSpec {
     /// Its name.
     pub name: String,
-    /// Which nodes …
+    /// Selects the nodes …
     pub node_selector: String,
     /// … peer with which.
     pub peer_selector: String,
@@ -59,8 +60,8 @@ pub fn wide(key: &str) -> PeerSpec {
     }
 }
 
-/// All peers of a topology. The first group has the nodes that have none yet, such as those that came while the
-/// operator was away.
+/// All peers of a topology. The first group has the nodes that have none yet, such as those that
+/// came while the operator was away.
 pub(super) fn all(
     topology: Topology,
     key: &str,

@@ -3,7 +3,8 @@ use std::{fmt, str::FromStr};
 
 use crate::election::Rounding;
 
-/// Reflectors per node. In binary floating point 0.05 × 100 can be more than 5, which is then rounded up to 6.
+/// Reflectors per node. In binary floating point 0.05 × 100 can be more than 5, which is then
+/// rounded up to 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     /// The digits behind the point, or those of 1.
@@ -12,12 +13,12 @@ pub struct Ratio {
     scale: u64,
 }
 
-/// What a ratio has to be.
+/// The ratio is not valid: the message has the valid form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a decimal above 0 and at most 1, e.g. \"0.005\"")]
 pub struct InvalidRatio;
 
-/// How many digits 10^n has room for in 64 bits. The API allows a text of twenty characters.
+/// Number of digits for which 10^n fits into 64 bits. The API allows a text of twenty characters.
 const MOST_DIGITS: usize = 19;
 
 impl FromStr for Ratio {

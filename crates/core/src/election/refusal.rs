@@ -1,4 +1,4 @@
-//! What the rules and the nodes do not allow.
+//! Requests of the rules that the nodes do not allow.
 use std::sync::Arc;
 
 use super::{MOST_IDS, cluster_ids::Pool};
@@ -10,9 +10,9 @@ pub enum Refusal {
     /// No number is both.
     #[error("spec.count.min: {min} is greater than spec.count.max ({max})")]
     MinAboveMax {
-        /// What it says.
+        /// The configured text.
         min: usize,
-        /// What it says.
+        /// The configured text.
         max: usize,
     },
     /// Without a reflector there are no routes.
@@ -21,7 +21,7 @@ pub enum Refusal {
     /// Not a share.
     #[error("spec.count.ratio: \"{text}\": {}", super::InvalidRatio)]
     Ratio {
-        /// What it says.
+        /// The configured text.
         text: String,
     },
     /// Two numbers for one.
@@ -47,7 +47,7 @@ pub enum Refusal {
     /// It could not stand in a selector.
     #[error("spec.nodeLabel: \"{key}\" is not a label key")]
     Key {
-        /// What it says.
+        /// The configured text.
         key: Arc<str>,
     },
     /// One reflector is no redundancy.
@@ -71,7 +71,7 @@ pub enum Refusal {
     SmallZone {
         /// The zone.
         zone: Arc<str>,
-        /// How many it has.
+        /// Number of candidates in the zone.
         candidates: usize,
     },
     /// Two for each zone are more than the count gives.
@@ -79,11 +79,11 @@ pub enum Refusal {
         "spec.count.min: topology Zonal needs two reflectors in each of {zones} zones, and the count gives {count}; set count.min to {needed}{}", and_max(*.max, *.needed)
     )]
     FewForZones {
-        /// How many zones there are.
+        /// Number of zones.
         zones: usize,
-        /// How many there would be.
+        /// Number of reflectors by the count.
         count: usize,
-        /// How many are needed.
+        /// Number of required ids.
         needed: usize,
         /// `count.max`.
         max: usize,
@@ -95,7 +95,7 @@ pub enum Refusal {
     FewInZone {
         /// The zone.
         zone: Arc<str>,
-        /// How many there would be.
+        /// Number of reflectors by the count.
         count: usize,
         /// `count.max`.
         max: usize,
@@ -110,9 +110,9 @@ pub enum Refusal {
         "spec.topology: Zonal has no room to replace a reflector in {zones} zones{}; use topology Simple", at_most(*.most)
     )]
     ManyZones {
-        /// How many zones there are.
+        /// Number of zones.
         zones: usize,
-        /// How many can be served.
+        /// Maximum number of zones.
         most: usize,
     },
     /// Tables would overflow while one is replaced.
@@ -122,9 +122,9 @@ pub enum Refusal {
     ManyReflectors {
         /// The topology.
         topology: Topology,
-        /// How many there can be.
+        /// Maximum number of reflectors.
         most: usize,
-        /// How many there would be.
+        /// Number of reflectors by the count.
         wanted: usize,
     },
     /// The number of paths explodes.
@@ -132,9 +132,9 @@ pub enum Refusal {
         "spec.clusterID.per: {scope:?} needs {needed} different cluster ids, and with more than {MOST_IDS} the number of paths between reflectors explodes; use topology Simple with clusterID.per Set"
     )]
     ManyIds {
-        /// Who would share one.
+        /// The reflectors that would share an id.
         scope: IdScope,
-        /// How many are needed.
+        /// Number of required ids.
         needed: usize,
     },
     /// Not IPv4.
@@ -142,7 +142,7 @@ pub enum Refusal {
         "spec.clusterID.pool: \"{text}\" is not an IPv4 range or address, e.g. \"224.0.0.0/16\""
     )]
     Pool {
-        /// What it says.
+        /// The configured text.
         text: String,
     },
     /// Too few addresses.
@@ -152,9 +152,9 @@ pub enum Refusal {
     SmallPool {
         /// The range.
         pool: Pool,
-        /// How many can be ids.
+        /// Number of addresses that can be ids.
         have: usize,
-        /// How many are needed.
+        /// Number of required ids.
         needed: usize,
     },
 }

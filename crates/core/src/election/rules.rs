@@ -1,17 +1,17 @@
-//! What a spec says, checked.
+//! A validated spec.
 use std::{sync::Arc, time::Duration};
 
 use super::{Count, Pool, Refusal};
 use crate::election::{IdScope, Topology};
 
-/// What is decided by.
+/// The rules of the election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Who peers with whom.
+    /// The peerings between nodes.
     pub topology: Topology,
-    /// How many reflectors.
+    /// The number of reflectors.
     pub count: Count,
-    /// How many of them each client has; topology Multi only.
+    /// Number of reflectors of each client; topology Multi only.
     pub peers_per_client: usize,
     /// Cluster ids.
     pub ids: Ids,
@@ -19,18 +19,18 @@ pub struct Rules {
     pub key: Arc<str>,
     /// The key of the label with a node's zone, for texts; "" if zones do not count.
     pub zone_label: Arc<str>,
-    /// How long a reflector must have been unfit to be replaced.
+    /// The time for which a reflector must have been unfit to be replaced.
     pub demote_after: Duration,
-    /// How long a reflector must not have been ready to be replaced.
+    /// The time for which a reflector must not have been ready to be replaced.
     pub replace_after: Duration,
 }
 
-/// Where cluster ids come from.
+/// The source of cluster ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ids {
     /// Of these.
     pub pool: Pool,
-    /// Who shares one; none for what suits the topology.
+    /// The reflectors that share an id; `None` selects the default of the topology.
     pub per: Option<IdScope>,
 }
 
@@ -54,7 +54,7 @@ impl Rules {
         }
     }
 
-    /// Who shares a cluster id in this topology.
+    /// Returns the reflectors that share a cluster id in this topology.
     pub(super) fn id_scope(&self, topology: Topology) -> IdScope {
         let usual = if topology == Topology::Simple { IdScope::Set } else { IdScope::Zone };
         self.ids.per.unwrap_or(usual)

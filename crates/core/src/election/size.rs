@@ -1,7 +1,8 @@
-//! How many reflectors a topology carries, with room to replace any one of them.
+//! Limits of the number of reflectors in a topology, with room to replace any one of them.
 //!
-//! What counts is the fullest table while one reflector is replaced and the bridge stands over which a topology
-//! is entered and left. `make prove-reflectors` plays every change on every layout that passes here.
+//! What counts is the fullest table while one reflector is replaced and the bridge stands over
+//! which a topology is entered and left. `make prove-reflectors` plays every change on every layout
+//! that passes here.
 use std::collections::BTreeSet;
 
 use super::{Rules, Slot, cluster_ids::MOST_IDS};
@@ -10,9 +11,10 @@ use crate::{
     election::{BRIDGE, IdScope, Topology},
 };
 
-/// How many reflectors topology Multi carries, by the number of cluster ids: what the model finds sound without
-/// any one reflector, with three for each client and room to replace one. In two zones a client whose second
-/// id is gone is heard by all of its own only while they are three.
+/// Maximum number of reflectors of topology Multi, by the number of cluster ids: the sizes that the
+/// model finds sound without any one reflector, with three for each client and room to replace one.
+/// In two zones a client whose second id is gone is heard by all of its own only while they are
+/// three.
 const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 14, 8];
 
 /// Takes from the largest zones until tables have room. Returns whether any had to give.
@@ -27,8 +29,8 @@ pub(super) fn fit(rules: &Rules, topology: Topology, sizes: &mut [usize], nodes:
     fitted
 }
 
-/// Whether tables stay within their bounds with so many reflectors in each zone and `nodes` nodes, while one
-/// is replaced, and while the topology changes.
+/// Reports whether tables stay within their bounds with these numbers of reflectors in each zone
+/// and `nodes` nodes, while one is replaced, and while the topology changes.
 pub(super) fn has_room(rules: &Rules, topology: Topology, sizes: &[usize], nodes: usize) -> bool {
     let total = sizes.iter().sum();
     let clusters: Vec<usize> = match rules.id_scope(topology) {

@@ -1,8 +1,9 @@
-//! How many of each zone.
+//! Number of reflectors in each zone.
 
-/// How many each zone gives, if so many are taken from lists in which the best of each zone stands first: as evenly as the
-/// lists allow, so what a short one lacks is spread over the others, once. Where zones are even, the better
-/// element decides, and then the order of the zones.
+/// Returns the number of reflectors from each zone, if this many are taken from lists sorted from
+/// best to worst: as evenly as the lists allow; the share that a short list lacks is spread over
+/// the others once. Where zones are even, the better element decides, and then the order of the
+/// zones.
 ///
 /// The sum is `total`, or all there are.
 pub(super) fn spread<T: Ord>(total: usize, lists: &[Vec<T>]) -> Vec<usize> {

@@ -1,4 +1,4 @@
-//! How many streams are in which state.
+//! The number of streams in each state.
 use std::collections::HashSet;
 
 use super::{Published, Target};

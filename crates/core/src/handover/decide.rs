@@ -7,10 +7,10 @@ use super::{
     release::{History, in_the_way, waiting},
 };
 
-/// What to do now: the next file, and who is to be made to read it. See the [module](super).
+/// Decides the next action: the next file, and the pods to refresh. See the [module](super).
 ///
-/// `highest_reported` is the highest epoch that any worker or the status was ever seen with; the next
-/// file's is above it.
+/// `highest_reported` is the highest epoch that any worker or the status was ever seen with; the
+/// next file's is above it.
 #[must_use]
 pub fn step(
     published: &Published,
@@ -56,7 +56,7 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    /// Whether all that was ever told is from files that are known.
+    /// Reports whether all that was ever told is from files that are known.
     fn passed(self, barrier: Epoch) -> bool {
         let mut everyone = self.published.workers().into_iter().chain(self.workers.keys());
         everyone.all(|worker| {
@@ -64,8 +64,8 @@ impl World<'_> {
         })
     }
 
-    /// Whether giving a free stream to this worker costs a restart of its pod, so that it is better given
-    /// all at once.
+    /// Reports whether giving a free stream to this worker costs a restart of its pod, so that it
+    /// is better given all at once.
     fn restarts(self, worker: &str) -> bool {
         let pod = self.workers.get(worker).and_then(|worker| worker.pod.as_ref());
         pod.is_some_and(|pod| pod.live() && (pod.ready || pod.loaded.is_some()))
@@ -76,23 +76,23 @@ impl World<'_> {
     }
 }
 
-/// What is known of one stream.
+/// The known facts about one stream.
 #[derive(Default)]
 struct Known<'a> {
-    /// Who has it before this round.
+    /// The owner before this round.
     owner: Option<&'a Name>,
-    /// Who releases it, those of this round among them.
+    /// The workers that release it, including those of this round.
     holders: Vec<&'a Name>,
     /// It is in the spec.
     wanted: bool,
 }
 
-/// What a worker has after the round.
+/// The list of a worker after the round.
 #[derive(Default)]
 struct List<'a> {
     /// Streams with their places in the spec.
     streams: Vec<(usize, &'a Name)>,
-    /// How many of them it had before.
+    /// Number of these that it had before.
     kept: usize,
 }
 
@@ -111,7 +111,7 @@ struct Unowned<'a> {
 struct Round<'a> {
     world: World<'a>,
     known: HashMap<&'a Name, Known<'a>>,
-    /// What is still releasing.
+    /// The streams that are still being released.
     releasing: BTreeMap<(Name, Name), Epoch>,
     /// Of each wanted worker.
     lists: BTreeMap<&'a Name, List<'a>>,
@@ -151,7 +151,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Who has what. Of two that have the same, the first keeps it.
+    /// Assigns the streams to their owners. Of two that have the same, the first keeps it.
     fn own(&mut self) {
         for (worker, share) in &self.world.published.shares {
             for stream in &share.streams {
@@ -230,8 +230,8 @@ impl<'a> Round<'a> {
         moves.then_some(Cause::Moved)
     }
 
-    /// Whether a worker that is to gain from another is not ready, and streams that would leave for the balance
-    /// waits for it.
+    /// Reports whether a worker that is to gain from another is not ready, and streams that would
+    /// leave for the balance waits for it.
     fn awaits(&self) -> bool {
         let World { target, workers, rules, .. } = self.world;
         rules.await_targets
@@ -256,7 +256,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Whether a stream that nobody has goes to its worker now.
+    /// Reports whether a stream that nobody has goes to its worker now.
     fn grants(&self, unowned: &Unowned<'_>, coming: &HashSet<&Name>) -> bool {
         let Unowned { to, held, held_by_another, .. } = *unowned;
         if !self.lists.contains_key(to) {
@@ -311,8 +311,8 @@ impl<'a> Round<'a> {
     }
 }
 
-/// A list that is not the published one. Where there was no entry the list was empty: an entry that appears
-/// empty is no change that a pod would have to read.
+/// A list that is not the published one. Where there was no entry the list was empty: an entry that
+/// appears empty is no change that a pod would have to read.
 fn next_share(old: Option<&Share>, mut list: List<'_>, epoch: Epoch) -> Option<Share> {
     let (had, version) = old.map_or((0, 0), |old| (old.streams.len(), old.version));
     if list.kept == had && list.kept == list.streams.len() && version <= epoch {

@@ -1,9 +1,11 @@
-//! How a stream gets from one worker to another without ever being on both: one pure function, [`step`].
+//! The handover of a stream between workers, without ever running on both: one pure function,
+//! [`step`].
 //!
 //! # The protocol
 //!
-//! There is one file per Swarm, and each version of it has an *epoch*, one higher than the one before. It
-//! says which worker has which streams, and beside that which streams are still *releasing*:
+//! There is one file per Swarm, and each version of it has an *epoch*, one higher than the one
+//! before. It says which worker has which streams, and beside that which streams are still
+//! *releasing*:
 //!
 //! ```text
 //! owned by a, file 7
@@ -12,73 +14,76 @@
 //!   -> the same file 9, or a later one, lists it at b
 //! ```
 //!
-//! A worker *has let go* of what epoch r took from it when file r is the newest or an older one, and
+//! A worker *has let go* of what epoch r took from it when file r is the newest or an older one,
+//! and
 //!
-//! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod has read
-//!   a file of which we know nothing), or
-//! - it has no pod, or its pod can never run anything again; both as read from the API server, not from a
-//!   cache, after file r was there ([`Worker::confirmed`]), or
-//! - its pod answers nothing, and was made after file r was there ([`Pod::heir`]): the one before is gone,
+//! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod
+//!   has read a file of which we know nothing), or
+//! - it has no pod, or its pod can never run anything again; both as read from the API server, not
+//!   from a cache, after file r was there ([`Worker::confirmed`]), or
+//! - its pod answers nothing, and was made after file r was there ([`Pod::heir`]): the one before
+//!   is gone,
 //!
-//! and if [`Worker::successor`] is known, it is at least r too. Nothing else: not time, not `NotReady`, not
-//! a node that is gone from sight. A pod that may have come before the revocation and has not acknowledged
-//! blocks as its predecessor did.
+//! and if [`Worker::successor`] is known, it is at least r too. Nothing else: not time, not
+//! `NotReady`, not a node that is gone from sight. A pod that may have come before the revocation
+//! and has not acknowledged blocks as its predecessor did.
 //!
 //! # Why that suffices
 //!
-//! What a pod runs was listed for its worker in a file that it has read, it never reads an older file than
-//! it has read, and at most one pod of a name exists. A stream is listed for b only when nobody has it and
-//! nobody releases it. Take any other worker a that was ever listed with it: file r took it away, and a has
-//! let go of it since:
+//! What a pod runs was listed for its worker in a file that it has read, it never reads an older
+//! file than it has read, and at most one pod of a name exists. A stream is listed for b only when
+//! nobody has it and nobody releases it. Take any other worker a that was ever listed with it: file
+//! r took it away, and a has let go of it since:
 //!
-//! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer ones; so
-//!   do its successors;
-//! - by having nothing that runs, after file r was there, or another pod than before: whatever comes later
-//!   reads r or newer.
+//! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer
+//!   ones; so do its successors;
+//! - by having nothing that runs, after file r was there, or another pod than before: whatever
+//!   comes later reads r or newer.
 //!
-//! The explorer in the tests of this module takes that apart in every order of events of small worlds, and
-//! finds an overlap for each of these rules that is weakened.
+//! The explorer in the tests of this module takes that apart in every order of events of small
+//! worlds, and finds an overlap for each of these rules that is weakened.
 //!
 //! # What the rules say beyond that
 //!
-//! - A stream that comes back to the worker that is still releasing it is granted at once, without waiting
-//!   for that worker (but not while a second one releases it): no second owner can exist, since nobody else
-//!   may have it before this worker lets go. The release is forgotten in the same file, so that a late
-//!   acknowledgement of it ends nothing; a later revocation has a later epoch.
-//! - A stream leaves a worker that is wanted only for one that is ready to take it (make before break), and
-//!   not while it could not be granted there: under a barrier, or while a third worker still releases it.
-//! - An epoch above the published one that some pod has loaded (or that the status remembers) proves that
-//!   the file was lost or set back: other pods may have read files of which we know nothing. Then the file
-//!   is published anew under a *barrier* ([`Published::distrusted`]): nothing is granted until every live
-//!   pod has loaded an epoch from there on. While such a pod lives and a barrier stands, the next file
-//!   raises the barrier, but none is written for that alone: a worker that makes its versions up would cost
-//!   a write at every step.
-//! - A stream that two workers have in one file (somebody's edit; the original operator did it) stays with
-//!   the first and is taken from the others, as any other revocation.
-//! - A release, a barrier or a list's version above the file's own epoch (again: somebody's edit) becomes
-//!   the next file's.
+//! - A stream that comes back to the worker that is still releasing it is granted at once, without
+//!   waiting for that worker (but not while a second one releases it): no second owner can exist,
+//!   since nobody else may have it before this worker lets go. The release is forgotten in the same
+//!   file, so that a late acknowledgement of it ends nothing; a later revocation has a later epoch.
+//! - A stream leaves a worker that is wanted only for one that is ready to take it (make before
+//!   break), and not while it could not be granted there: under a barrier, or while a third worker
+//!   still releases it.
+//! - An epoch above the published one that some pod has loaded (or that the status remembers)
+//!   proves that the file was lost or set back: other pods may have read files of which we know
+//!   nothing. Then the file is published anew under a *barrier* ([`Published::distrusted`]):
+//!   nothing is granted until every live pod has loaded an epoch from there on. While such a pod
+//!   lives and a barrier stands, the next file raises the barrier, but none is written for that
+//!   alone: a worker that makes its versions up would cost a write at every step.
+//! - A stream that two workers have in one file (somebody's edit; the original operator did it)
+//!   stays with the first and is taken from the others, as any other revocation.
+//! - A release, a barrier or a list's version above the file's own epoch (again: somebody's edit)
+//!   becomes the next file's.
 //!
 //! # What the caller promises
 //!
-//! - It writes the result only over the very file that it read (resource version), and evicts and nudges
-//!   only after that write.
-//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]: one that
-//!   is not there was not looked at, and blocks.
-//! - [`Pod::loaded`] belongs to this pod (its UID), and is asked for before the first step after a start: a
-//!   pod of which nothing is known is refreshed, and one that is ahead must be known before anything is
-//!   granted.
-//! - `highest_reported` forgets nothing: what a pod told that is gone counts, as does the epoch in the
-//!   status.
-//! - A worker that cannot be asked lets go while it has no pod, which may be too short to be seen, or with its
-//!   next pod: so all pods are listed while such a worker is waited for.
-//! - Where history is unknown from the start (a file of another author, none at all though pods run, an
-//!   epoch below the one in the status) it begins with [`Published::distrusted`], or passes the higher
-//!   epoch as `highest_reported`.
-//! - [`Worker::successor`] is the least that any later pod of that name can read, and does not fall. For a
-//!   `StatefulSet` with `RollingUpdate` the lower of its two revisions: pods below the partition, and
-//!   during a roll-out those that are not yet updated, come back with the old one.
-//! - With a mutable `ConfigMap` a kubelet may give a new pod a file from its cache, older than the API
-//!   server's. Nothing here can see that: it is the reason for `configMap.immutable`.
+//! - It writes the result only over the very file that it read (resource version), and evicts and
+//!   nudges only after that write.
+//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]:
+//!   one that is not there was not looked at, and blocks.
+//! - [`Pod::loaded`] belongs to this pod (its UID), and is asked for before the first step after a
+//!   start: a pod of which nothing is known is refreshed, and one that is ahead must be known
+//!   before anything is granted.
+//! - `highest_reported` forgets nothing: what a pod told that is gone counts, as does the epoch in
+//!   the status.
+//! - A worker that cannot be asked lets go while it has no pod, which may be too short to be seen,
+//!   or with its next pod: so all pods are listed while such a worker is waited for.
+//! - Where history is unknown from the start (a file of another author, none at all though pods
+//!   run, an epoch below the one in the status) it begins with [`Published::distrusted`], or passes
+//!   the higher epoch as `highest_reported`.
+//! - [`Worker::successor`] is the least that any later pod of that name can read, and does not
+//!   fall. For a `StatefulSet` with `RollingUpdate` the lower of its two revisions: pods below the
+//!   partition, and during a roll-out those that are not yet updated, come back with the old one.
+//! - With a mutable `ConfigMap` a kubelet may give a new pod a file from its cache, older than the
+//!   API server's. Nothing here can see that: it is the reason for `configMap.immutable`.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -99,43 +104,43 @@ pub type Epoch = u64;
 /// The id of a stream, or the name of a worker (of its pod).
 pub type Name = Arc<str>;
 
-/// Every stream of the spec, in its order, with the worker that it is to be on; `None`: unassigned. Ids are
-/// distinct; of one that is not, the first place counts.
+/// Every stream of the spec, in its order, with the worker that it is to be on; `None`: unassigned.
+/// Ids are distinct; of one that is not, the first place counts.
 pub type Target = [(Name, Option<Name>)];
 
 /// The highest epoch that a file may have: JSON's readers keep numbers up to here exactly.
 pub const LARGEST_EPOCH: Epoch = 1 << 53;
 
-/// The highest epoch that is believed of a worker or of the status. At one file a second it is reached after
-/// 142 million years, and as many are left then: whoever tells more (a time in nanoseconds, say, or a number
-/// right below the largest) must not use up the numbers.
+/// The highest epoch that is believed of a worker or of the status. At one file a second it is
+/// reached after 142 million years, and as many are left then: whoever tells more (a time in
+/// nanoseconds, say, or a number right below the largest) must not use up the numbers.
 pub const BELIEVED_EPOCH: Epoch = LARGEST_EPOCH / 2;
 
-/// What somebody tells, if it can be believed; 0 if not.
+/// Returns the reported epoch if it is credible; otherwise 0.
 #[must_use]
 pub const fn believed(told: Epoch) -> Epoch {
     if told > BELIEVED_EPOCH { 0 } else { told }
 }
 
-/// What the `ConfigMap` holds.
+/// The contents of the `ConfigMap`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// Version of the file; 0: there is none yet.
     pub epoch: Epoch,
-    /// Who has what.
+    /// The share of each worker.
     pub shares: BTreeMap<Name, Share>,
-    /// Which stream was taken from which worker and may still run there, and the epoch of the file
-    /// that took it.
+    /// Streams removed from a worker that may still run there, and the epoch of the
+    /// file that took it.
     pub releasing: BTreeMap<(Name, Name), Epoch>,
-    /// What was listed before this epoch is not known: until every live pod has loaded it, nothing is
-    /// granted.
+    /// Lists before this epoch are unknown: until every live pod has loaded it, nothing is granted.
     pub barrier: Option<Epoch>,
-    /// Workers that answer nothing, with the UID of the pod that was there before the list last changed: it
-    /// has to be refreshed, whoever finds this file. No rule of the protocol looks at it.
+    /// Workers that answer nothing, with the UID of the pod that was there before the list last
+    /// changed: it has to be refreshed, whoever finds this file. No rule of the protocol looks at
+    /// it.
     pub outdated: BTreeMap<Name, Name>,
 }
 
-/// What one worker has.
+/// The share of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// In the order of the spec. Another order is no change: it is a set.
@@ -152,14 +157,15 @@ impl Published {
             .flat_map(|(worker, share)| share.streams.iter().map(move |stream| (stream, worker)))
     }
 
-    /// Every worker that has or releases something: each needs its entry among the workers of a step.
+    /// Every worker that has or releases something: each needs its entry among the workers of a
+    /// step.
     #[must_use]
     pub fn workers(&self) -> BTreeSet<&Name> {
         self.shares.keys().chain(self.releasing.keys().map(|(_, worker)| worker)).collect()
     }
 
-    /// The same shares, when files may have been read that this one does not know of: a new epoch above all
-    /// that was ever reported, under a barrier, and every release begun anew.
+    /// The same shares, when files may have been read that this one does not know of: a new epoch
+    /// above all that was ever reported, under a barrier, and every release begun anew.
     #[must_use]
     pub fn distrusted(&self, highest_reported: Epoch) -> Self {
         let epoch = self.next_epoch(highest_reported);
@@ -197,17 +203,17 @@ pub struct Pod {
     pub ready: bool,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// It can never run anything again: its phase is final and every container is terminated; or it is
-    /// terminating and was never bound to a node.
+    /// It can never run anything again: its phase is final and every container is terminated; or it
+    /// is terminating and was never bound to a node.
     pub stopped: bool,
     /// The highest epoch that this very pod has acknowledged.
     pub loaded: Option<Epoch>,
-    /// It was made after the API server had been asked for all pods, when the file was at this epoch. So it
-    /// has read that one or a later one, unless its kubelet gave it an older one from a cache. Known only of a
-    /// worker that answers nothing.
+    /// It was made after the API server had been asked for all pods, when the file was at this
+    /// epoch. So it has read that one or a later one, unless its kubelet gave it an older one from
+    /// a cache. Known only of a worker that answers nothing.
     pub heir: Option<Epoch>,
-    /// It was created when the file was at least at this epoch. Decides only whether it needs a refresh: it
-    /// may have read an older file all the same.
+    /// It was created when the file was at least at this epoch. Decides only whether it needs a
+    /// refresh: it may have read an older file all the same.
     pub born: Option<Epoch>,
 }
 
@@ -229,13 +235,14 @@ pub struct Worker {
     pub wanted: bool,
     /// The pod of this name.
     pub pod: Option<Pod>,
-    /// What the published epoch was, at least, when `pod` was read from the API server itself (a get, or a
-    /// list without a resource version). A cache may not know yet of a pod that was born before the last
-    /// file and has read the one before it. Matters only when there is no pod or it is stopped.
+    /// Lower bound of the published epoch when `pod` was read from the API server itself (a get, or
+    /// a list without a resource version). A cache may not know yet of a pod that was born before
+    /// the last file and has read the one before it. Matters only when there is no pod or it is
+    /// stopped.
     pub confirmed: Epoch,
     /// Any later pod of this name reads at least this epoch (immutable `ConfigMap`s: what the
-    /// template names that the workload's controller has observed). `None`: it reads the file that the API
-    /// server has when it starts.
+    /// template names that the workload's controller has observed). `None`: it reads the file that
+    /// the API server has when it starts.
     pub successor: Option<Epoch>,
 }
 
@@ -245,7 +252,7 @@ impl Worker {
     }
 }
 
-/// How pods come to a new list.
+/// The way in which pods load a new list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// They are evicted, and their successors read the file.
@@ -256,22 +263,23 @@ pub enum Strategy {
     None,
 }
 
-/// What the spec says about handing over.
+/// The handover rules of the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Rules {
-    /// Nobody gets a stream before everybody else has let go of it. Otherwise it goes straight to its
-    /// new worker; who still releases it is recorded all the same.
+    /// Nobody gets a stream before everybody else has let go of it. Otherwise it goes straight to
+    /// its new worker; who still releases it is recorded all the same.
     pub exclusive: bool,
-    /// How pods come to a new list.
+    /// The way in which pods load a new list.
     pub strategy: Strategy,
     /// `DeletePod`: how many wanted workers may be not ready at a time.
     pub max_unavailable: usize,
-    /// `DeletePod`: a free stream waits for the others that are on their way to the same worker, so that it
-    /// is restarted once and not once per stream. Lifted by the caller when one has waited long enough.
+    /// `DeletePod`: a free stream waits for the others that are on their way to the same worker, so
+    /// that it is restarted once and not once per stream. Lifted by the caller when one has waited
+    /// long enough.
     pub gather: bool,
-    /// `DeletePod`: nothing leaves its worker for the balance before every worker that gains by it is
-    /// ready, so that each restarts once. Lifted by the caller after a while.
+    /// `DeletePod`: nothing leaves its worker for the balance before every worker that gains by it
+    /// is ready, so that each restarts once. Lifted by the caller after a while.
     pub await_targets: bool,
 }
 
@@ -290,7 +298,7 @@ pub enum Cause {
     Duplicate,
 }
 
-/// What makes a pod come to the file.
+/// An action that makes a pod load the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refresh {
     /// Evict it, if it still is this pod.
@@ -300,14 +308,14 @@ pub enum Refresh {
         /// Its UID.
         uid: Name,
     },
-    /// Touch it, so that its kubelet delivers the file at once. The same at every step until it has loaded
-    /// it.
+    /// Touch it, so that its kubelet delivers the file at once. The same at every step until it has
+    /// loaded it.
     Nudge {
         /// Its name.
         worker: Name,
         /// Its UID.
         uid: Name,
-        /// What it has to load at least.
+        /// The epoch that it must load at least.
         epoch: Epoch,
     },
 }
@@ -338,15 +346,15 @@ pub enum Why {
 pub struct Waiting {
     /// Its name.
     pub worker: Name,
-    /// How many streams it has to let go of; 0: only the barrier waits for it.
+    /// Number of streams that it must release; 0 if only the barrier waits for it.
     pub streams: usize,
-    /// What it has to acknowledge.
+    /// The epoch that it must acknowledge.
     pub epoch: Epoch,
-    /// What is in the way.
+    /// The obstacle.
     pub why: Why,
 }
 
-/// What is to be done.
+/// The decided actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The next file, if it differs from the published one.
@@ -357,11 +365,11 @@ pub struct Step {
     pub revoked: Vec<(Name, Name, Cause)>,
     /// Streams and who gets them: (stream, to).
     pub granted: Vec<(Name, Name)>,
-    /// What to do once `publish` is written, or now if there is none.
+    /// Actions after `publish` is written, or at once if there is none.
     pub refresh: Vec<Refresh>,
     /// Streams that nobody has or releases after this step, though they have a worker to be on.
     pub free: Vec<Name>,
-    /// Who is waited for, in natural order.
+    /// The awaited workers, in natural order.
     pub waiting: Vec<Waiting>,
 }
 

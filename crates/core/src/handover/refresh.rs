@@ -1,10 +1,10 @@
-//! Which pods have to come to the file, and which of them now.
+//! The pods that have to come to the file, and which of them now.
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{Epoch, Name, Pod, Published, Refresh, Rules, Strategy, Worker};
 use crate::natural_sort;
 
-/// What came of the evictions of one worker so far.
+/// The results of one worker's evictions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Evictions since it last proved a newer version. Workers with fewer of them come first.
@@ -23,13 +23,13 @@ pub type Turns = BTreeMap<Name, Turn>;
 struct Behind<'a> {
     name: &'a Name,
     pod: &'a Pod,
-    /// What it has to load.
+    /// The epoch that it must load.
     needs: Epoch,
     /// Others wait for it.
     releases: bool,
 }
 
-/// What to do so that the pods come to this file.
+/// Decides the actions that make the pods load this file.
 pub(super) fn refresh(
     file: &Published,
     workers: &BTreeMap<Name, Worker>,
@@ -48,8 +48,8 @@ pub fn refresh_in_turn(
 ) -> Vec<Refresh> {
     match rules.strategy {
         Strategy::None => Vec::new(),
-        // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a Deployment's
-        // pod has to let go while it lives.
+        // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a
+        // Deployment's pod has to let go while it lives.
         Strategy::HotReload => behind(file, workers)
             .into_iter()
             .filter(|behind| workers[behind.name].wanted || behind.releases)
@@ -121,8 +121,9 @@ fn evictions(
             }
             down += 1;
         } else if pod.loaded.is_none() && down > max_unavailable {
-            // It is down itself and counted, so nothing is lost by restarting it; but one that has told
-            // nothing yet may be starting with the right list, so it does not go beyond the budget.
+            // It is down itself and counted, so nothing is lost by restarting it; but one that has
+            // told nothing yet may be starting with the right list, so it does not go beyond the
+            // budget.
             continue;
         }
         evictions.push(Refresh::Evict { worker: name.clone(), uid: pod.uid.clone() });

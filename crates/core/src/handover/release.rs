@@ -1,11 +1,11 @@
-//! Who has let go.
+//! Release of streams by workers.
 use std::collections::BTreeMap;
 
 use super::{BELIEVED_EPOCH, Epoch, Name, Pod, Published, Waiting, Why, Worker};
 use crate::natural_sort;
 
-/// What is in the way of a worker having let go of all that the file of epoch `since` does not list for it;
-/// `None`: it has.
+/// Returns the obstacle to the release of all streams that the file of epoch `since` does not list
+/// for the worker; `None` if it has released them.
 pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch) -> Option<Why> {
     let Some(worker) = worker else { return Some(Why::Unseen) };
     if since > published {
@@ -23,14 +23,14 @@ pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch
         Some(Pod { loaded: Some(loaded), .. }) if *loaded > published => Some(Why::Ahead),
         Some(Pod { terminating: true, .. }) => Some(Why::Terminating),
         Some(Pod { loaded: Some(_), .. }) => Some(Why::Behind),
-        // It answers nothing, but it is another pod than those that were there, and has not read what came
-        // before.
+        // It answers nothing, but it is another pod than those that were there, and has not read
+        // what came before.
         Some(Pod { heir: Some(heir), .. }) if *heir >= since => None,
         Some(Pod { loaded: None, .. }) => Some(Why::Silent),
     }
 }
 
-/// What the reports say about the files that there were.
+/// Facts about earlier files, from the workers' reports.
 pub(super) struct History {
     /// Files were read that the published one does not know of.
     pub(super) lost: bool,
@@ -56,7 +56,7 @@ impl History {
     }
 }
 
-/// Who is waited for if this is the file.
+/// Returns the workers to wait for with this file.
 pub(super) fn waiting(file: &Published, workers: &BTreeMap<Name, Worker>) -> Vec<Waiting> {
     let mut demands: BTreeMap<&Name, (usize, Epoch)> = BTreeMap::new();
     let mut barred = BTreeMap::new();

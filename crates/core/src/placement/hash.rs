@@ -1,30 +1,30 @@
 //! Hashes that stay what they are.
 //!
-//! The operator and agents of other versions place by the same numbers: these functions never change.
-//! (`std`'s hasher promises nothing across releases.) They are no defence against chosen
+//! The operator and agents of other versions place by the same numbers: these functions never
+//! change. (`std`'s hasher promises nothing across releases.) They are no defence against chosen
 //! input: somebody who chooses names can choose a neighbour.
 
 /// FNV-1a's 64-bit offset basis and prime (Fowler, Noll, Vo).
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The hash of a text: FNV-1a, and then `mix`, because FNV-1a alone hardly touches the upper bits of texts
-/// that differ in their last character, as the names of pods do.
+/// The hash of a text: FNV-1a, and then `mix`, because FNV-1a alone hardly touches the upper bits
+/// of texts that differ in their last character, as the names of pods do.
 #[must_use]
 pub fn of(text: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
     mix(text.bytes().fold(BASIS, fold))
 }
 
-/// The hash of an ordered pair: the position of `b` on the circle `a`, or how well `b` suits `a` (the
-/// score of rendezvous hashing). `combine(a, b)` and `combine(b, a)` are unrelated.
+/// The hash of an ordered pair: the position of `b` on the circle `a`, or how well `b` suits `a`
+/// (the score of rendezvous hashing). `combine(a, b)` and `combine(b, a)` are unrelated.
 #[must_use]
 pub fn combine(a: u64, b: u64) -> u64 {
     mix(mix(a) ^ b)
 }
 
-/// One step of `SplitMix64` (Steele, Lea, Flood 2014): each bit of the input flips each bit of the result with a
-/// probability near one half. A bijection: what was different stays different.
+/// One step of `SplitMix64` (Steele, Lea, Flood 2014): each bit of the input flips each bit of the
+/// result with a probability near one half. A bijection: what was different stays different.
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,24 +1,25 @@
-//! Who probes whom.
+//! The choice of peers to probe.
 //!
-//! For each ordered pair of zones there is one circle, on which every member of the two zones has the
-//! position of its hash; a zone and itself are such a pair. Each member of the second zone, the
+//! For each ordered pair of zones there is one circle, on which every member of the two zones has
+//! the position of its hash; a zone and itself are such a pair. Each member of the second zone, the
 //! *target*, is probed by the `k` members of the first that precede it. Hence:
 //!
-//! - **Exact in-degree.** Every target has exactly min([`Neighbours::in_zone`], members of its zone − 1)
-//!   probers in its own zone, and exactly min([`Neighbours::per_other_zone`], members of that zone) in each
-//!   other zone. Nobody probes itself. So no target is forgotten, every path between two zones is
-//!   measured, and a median over a target's probers always has the same number of voices.
+//! - **Exact in-degree.** Every target has exactly min([`Neighbours::in_zone`], members of its zone
+//!   − 1) probers in its own zone, and exactly min([`Neighbours::per_other_zone`], members of that
+//!   zone) in each other zone. Nobody probes itself. So no target is forgotten, every path between
+//!   two zones is measured, and a median over a target's probers always has the same number of
+//!   voices.
 //! - **Out-degree.** Inside a zone everybody probes exactly as many as probe it. Across zones a
-//!   member probes those that lie between it and the `k`-th of its own zone after it: as many as in the
-//!   mean, but not exactly. Each pair of zones has a circle of its own (the hash is salted with it),
-//!   so that who probes many of one zone does not probe many of every zone.
+//!   member probes those that lie between it and the `k`-th of its own zone after it: as many as in
+//!   the mean, but not exactly. Each pair of zones has a circle of its own (the hash is salted with
+//!   it), so that who probes many of one zone does not probe many of every zone.
 //! - **Least movement.** When a member comes, each edge that appears begins or ends at it, and each
 //!   edge that vanishes is of a target that it now probes, one for one: as little as the exact
 //!   in-degree allows. Inside a zone that touches the lists of at most `k` others, each by one
 //!   element in and one out. In each other zone at most `k` lists gain the new target and lose
-//!   nothing. Of its own zone at most `k` lists for each other zone lose targets to it: those between
-//!   two members, so one or a few each. Leaving is the same backwards. (The full mesh, of course,
-//!   touches every list by one.)
+//!   nothing. Of its own zone at most `k` lists for each other zone lose targets to it: those
+//!   between two members, so one or a few each. Leaving is the same backwards. (The full mesh, of
+//!   course, touches every list by one.)
 //!
 //! Five hundred members (the second and third line are what was weighed against it):
 //!
@@ -63,7 +64,7 @@ pub struct Member {
     pub zone: String,
 }
 
-/// How many members of a zone probe each target. `{0, 0}` is the full mesh.
+/// Numbers of members of a zone that probe each target. `{0, 0}` is the full mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbours {
     /// Of the target's own zone.
@@ -134,8 +135,8 @@ impl Ring {
         Self { bound, ..self }
     }
 
-    /// Whom each probes: for each place of the slice given to [`Ring::new`] the places of its peers, in the
-    /// order of their ids.
+    /// Returns the peers of each member: for each index of the slice given to [`Ring::new`], the
+    /// indices of its peers, in the order of their ids.
     #[must_use]
     pub fn peers(&self) -> Vec<Vec<usize>> {
         self.rotation().0
@@ -155,8 +156,9 @@ impl Ring {
         (self.ranks.iter().map(|&rank| lists[rank].clone()).collect(), rotation)
     }
 
-    /// Whom the member at one place of the slice probes: the same as that list of [`Ring::peers`], without
-    /// computing those of other zones. Nobody for a place beyond the slice.
+    /// Returns the peers of the member at one index of the slice: the same list as in
+    /// [`Ring::peers`], without computing those of other zones. Nobody for a place beyond the
+    /// slice.
     #[must_use]
     pub fn peers_at(&self, place: usize) -> Vec<usize> {
         let Some(&rank) = self.ranks.get(place) else { return Vec::new() };
@@ -171,8 +173,8 @@ impl Ring {
         ranks.into_iter().map(|rank| self.members[rank].0).collect()
     }
 
-    /// Visits the list of each member of a zone, or of one of them. Only one zone's lists are in memory
-    /// before they are cut.
+    /// Visits the list of each member of a zone, or of one of them. Only one zone's lists are in
+    /// memory before they are cut.
     fn turns_of_zone(&self, zone: usize, only: Option<usize>, mut visit: impl FnMut(usize, Turn)) {
         let sources = &self.zones[zone].1;
         let wanted = |from: usize| only.is_none_or(|only| only == from);
@@ -242,7 +244,7 @@ impl Ring {
     }
 }
 
-/// Whom one member probes, as places in `members`; nobody if it is not among them.
+/// Returns the peers of one member, as indices in `members`; none if it is not among them.
 #[must_use]
 pub fn peers_of(members: &[Member], neighbours: Neighbours, bound: Bound, who: &str) -> Vec<usize> {
     let place = members.iter().position(|member| member.id == who);

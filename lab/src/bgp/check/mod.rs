@@ -1,6 +1,7 @@
 //! Does the ground see losses? Topologies and changes whose losses are known, measured.
 //!
-//! A ground that sees none where there are some is worth nothing when it sees none where there must be none.
+//! A ground that sees none where there are some is worth nothing when it sees none where there must
+//! be none.
 
 pub mod paths;
 mod scenarios;

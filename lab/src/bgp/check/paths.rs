@@ -1,4 +1,5 @@
-//! What numbers of paths cost: layouts in zones, each started anew until its tables hold what propagation says.
+//! What numbers of paths cost: layouts in zones, each started anew until its tables hold what
+//! propagation says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::demo::{Check, table};
 
 /// Enough for clients in every zone of every layout.
 const NODES: u8 = 24;
-/// Reflectors of each zone; whether all clients also peer with those of the first zone. Ordered by what they cost.
+/// Reflectors of each zone; whether all clients also peer with those of the first zone. Ordered by
+/// what they cost.
 const LAYOUTS: [(&[usize], bool); 8] = [
     (&[2, 2, 2, 2], false),
     (&[3, 2, 2, 2], false),

@@ -1,4 +1,5 @@
-//! What is measured. The expected figures are those of real BIRD 2.0.12 with 18 nodes in three zones.
+//! What is measured. The expected figures are those of real BIRD 2.0.12 with 18 nodes in three
+//! zones.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use super::states::{
 use crate::bgp::propagation::{self, Rule};
 use crate::bgp::world::World;
 
-/// Sessions come up again at once, or after a second or two if both ends connect at the same moment.
+/// Sessions come up again at once, or after a second or two if both ends connect at the same
+/// moment.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// A node's routes are gone for about two seconds when it changes its role. More is the machine, or a collision.
+/// A node's routes are gone for about two seconds when it changes its role. More is the machine, or
+/// a collision.
 const BLIP: Duration = Duration::from_secs(10);
 
 /// Plays the scenarios whose name contains one of `wanted`; all, if nothing is wanted.
@@ -165,8 +168,8 @@ async fn change(stage: &mut Stage) -> Result<()> {
     let mut third = two.clone();
     promote(&mut third, new, "224.0.1.1");
     let promoted = stage.apply(third.clone()).await?;
-    // All pairs of that node as a rule. A demoted one keeps its sessions to those that had its id until they close them,
-    // one after the other: on a busy machine one direction may outlast that.
+    // All pairs of that node as a rule. A demoted one keeps its sessions to those that had its id
+    // until they close them, one after the other: on a busy machine one direction may outlast that.
     let only = |outcome: &Outcome| {
         let pairs = outcome.own().pairs().len();
         outcome.others.pairs().is_empty()
@@ -186,7 +189,8 @@ async fn change(stage: &mut Stage) -> Result<()> {
     demote(&mut moved, old);
     promote(&mut moved, new, "224.0.1.1");
     let at_once = stage.apply(moved).await?;
-    // The four others of the zone, to and from everybody but each other's two that changed: seen from outside.
+    // The four others of the zone, to and from everybody but each other's two that changed: seen
+    // from outside.
     let lost = at_once.others.pairs().len();
     stage.check("the only one replaced in one write: the zone is lost", lost > 0, figure(&at_once));
     Ok(())

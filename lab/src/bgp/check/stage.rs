@@ -16,7 +16,8 @@ use crate::bgp::sessions::count;
 use crate::bgp::world::World;
 use crate::demo::Check;
 
-/// Sessions by selector collide; with BIRD 2 the last is up after 2 to 8 s, on a busy machine later.
+/// Sessions by selector collide; with BIRD 2 the last is up after 2 to 8 s, on a busy machine
+/// later.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// What a change costs shows within two seconds.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -80,7 +81,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Does something, waits until all sessions are established and the routes are as they will be, and says what it cost.
+    /// Does something, waits until all sessions are established and the routes are as they will be,
+    /// and says what it cost.
     pub async fn step(
         &mut self,
         touched: &[&str],

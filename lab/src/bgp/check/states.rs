@@ -1,4 +1,5 @@
-//! Topologies to measure: nodes in three zones, and what makes them a mesh or reflectors and clients. No IO.
+//! Topologies to measure: nodes in three zones, and what makes them a mesh or reflectors and
+//! clients. No IO.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -123,7 +124,8 @@ pub(crate) fn zonal(world: World) -> World {
 
 /// Nodes in as many zones as are named, each with so many reflectors, an id for each zone.
 ///
-/// With `bridged` all clients also peer with the reflectors of the first zone, as on the way between topologies.
+/// With `bridged` all clients also peer with the reflectors of the first zone, as on the way
+/// between topologies.
 pub(crate) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
     let mut world = World { mesh: false, ..mesh(count) };
     let per_zone = world.nodes.len().div_ceil(layout.len());

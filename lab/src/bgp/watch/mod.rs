@@ -110,7 +110,8 @@ impl Watch {
         }
     }
 
-    /// Says what happened in a stretch of time; waits until it is known of every probe whether it arrived.
+    /// Says what happened in a stretch of time; waits until it is known of every probe whether it
+    /// arrived.
     ///
     /// # Errors
     ///
@@ -174,7 +175,8 @@ impl Thread {
         }
     }
 
-    /// Waits until something arrives, or until then. Returns the nodes at which something has arrived.
+    /// Waits until something arrives, or until then. Returns the nodes at which something has
+    /// arrived.
     fn wait(&self, until: Instant) -> Result<Vec<u8>> {
         let mut numbers = Vec::new();
         let mut sockets = Vec::new();

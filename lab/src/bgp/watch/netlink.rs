@@ -1,4 +1,5 @@
-//! A node's kernel table, as the kernel tells of it: every change at once, and the whole table to compare.
+//! A node's kernel table, as the kernel tells of it: every change at once, and the whole table to
+//! compare.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,8 @@ const BUFFER: usize = 1 << 20;
 const MESSAGE: usize = 1 << 15;
 const MAIN_TABLE: u8 = 254;
 
-/// A route: the network's third octet, and its metric, which the kernel tells routes to one network apart by.
+/// A route: the network's third octet, and its metric, which the kernel tells routes to one network
+/// apart by.
 type Route = (u8, u32);
 
 /// The routes to pods in one node's main table.
@@ -107,7 +109,8 @@ impl Table {
             }
             Kind::Done => {
                 let Some(dump) = self.dump.take() else { return false };
-                // One during which the table changed under the kernel's own hands may lack something.
+                // One during which the table changed under the kernel's own hands may lack
+                // something.
                 let differs = !message.interrupted && dump != self.routes;
                 if differs {
                     self.routes = dump;
@@ -179,7 +182,8 @@ fn messages(mut bytes: &[u8]) -> Vec<Message<'_>> {
     found
 }
 
-/// Reads a route; those that lead to no pods, and a node's own block, which is a black hole, are none.
+/// Reads a route; those that lead to no pods, and a node's own block, which is a black hole, are
+/// none.
 fn route(body: &[u8]) -> Option<Route> {
     const UNICAST: u8 = 1;
     let (length, table, kind) = (*body.get(1)?, *body.get(4)?, *body.get(7)?);

@@ -12,8 +12,8 @@ use crate::bgp::network::{inside, pod};
 
 /// Where probes go; nothing else listens in a node's namespace.
 const PORT: u16 = 9000;
-/// After this a packet counts as lost: on links within one machine it takes microseconds, and the rest is for a machine
-/// that is busy.
+/// After this a packet counts as lost: on links within one machine it takes microseconds, and the
+/// rest is for a machine that is busy.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]

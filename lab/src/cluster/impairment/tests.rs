@@ -1,4 +1,5 @@
-//! A node, a pod on it and a far pod, as three network namespaces; without root it says that it was left out.
+//! A node, a pod on it and a far pod, as three network namespaces; without root it says that it was
+//! left out.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -105,12 +105,13 @@ impl Links {
     }
 }
 
-/// How far the measured loss may be from what the link did, in either direction. Of 700 round trips of which 19 % are
-/// lost, the share that is counted varies by 1.5 %: more than three times that is no chance.
+/// How far the measured loss may be from what the link did, in either direction. Of 700 round trips
+/// of which 19 % are lost, the share that is counted varies by 1.5 %: more than three times that is
+/// no chance.
 pub(super) const TOLERANCE: f64 = 0.05;
 
-/// Returns the share of round trips that a link lost between two looks at its counters: each has a packet in each
-/// direction. Without packets there is none.
+/// Returns the share of round trips that a link lost between two looks at its counters: each has a
+/// packet in each direction. Without packets there is none.
 pub(super) fn round_trips_lost(before: Counts, after: Counts) -> Option<f64> {
     let lost = (after.lost + after.failed).checked_sub(before.lost + before.failed)?;
     let held = after.held.checked_sub(before.held)?;

@@ -12,19 +12,21 @@ use crate::demo::Check;
 
 /// The node whose link is impaired.
 const SLOW: &str = "node-3";
-/// Added to each round trip. An HTTP probe takes two of them: more than the criterion, less than its timeout of 1 s.
+/// Added to each round trip. An HTTP probe takes two of them: more than the criterion, less than
+/// its timeout of 1 s.
 const DELAY: Duration = Duration::from_millis(300);
 /// Lost in each direction: of the round trips 19 %.
 const LOSS: f64 = 0.1;
 /// The time for which what the agents count and what the link counts are compared: some 700 round
 /// trips.
 const COMPARED: Duration = Duration::from_mins(2);
-/// Both criteria of the demo's `TrafficWatch`. On a machine with two cores and a load of 19, healthy links were seen with
-/// a p99 of 0.38 s: an agent that must wait for a core measures that too.
+/// Both criteria of the demo's `TrafficWatch`. On a machine with two cores and a load of 19,
+/// healthy links were seen with a p99 of 0.38 s: an agent that must wait for a core measures that
+/// too.
 const MOST_LOSS: f64 = 0.05;
 const MOST_P99: f64 = 0.5;
-/// A minute of probes is weighed; a few lossy seconds are enough for 5 % of it. Scrape, rule and two judgements come
-/// on top.
+/// A minute of probes is weighed; a few lossy seconds are enough for 5 % of it. Scrape, rule and
+/// two judgements come on top.
 const FOUND: f64 = 45.0;
 /// The minute must pass, and the same on top.
 const RECOVERED: f64 = 90.0;
@@ -58,7 +60,8 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     let found = watch(stage, "true").await?;
     stage.say(&format!("==> {SLOW} is unfit after {found:.1} s"));
     checks.push(Check::within("impaired link: its node is unfit", found, FOUND));
-    // The agents' counters and the link's are compared over the same time, when nothing of before is in it.
+    // The agents' counters and the link's are compared over the same time, when nothing of before
+    // is in it.
     let before = impaired.counts()?;
     let after = settle(stage, COMPARED).await?;
     let counts = impaired.counts()?;
@@ -138,8 +141,8 @@ async fn settle(stage: &Stage<'_>, time: Duration) -> Result<Links> {
     }
 }
 
-/// The share of UDP probes to and from the node that failed in that time: each is one packet there and one back, and none
-/// is sent again. None crosses the link on the node itself.
+/// The share of UDP probes to and from the node that failed in that time: each is one packet there
+/// and one back, and none is sent again. None crosses the link on the node itself.
 async fn measured(stage: &Stage<'_>) -> Result<Option<f64>> {
     let seconds = COMPARED.as_secs();
     let probes = |more: &str| {

@@ -21,7 +21,8 @@ use stage::Stage;
 const NODES: usize = 4;
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
-/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to be kept.
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to
+/// be kept.
 ///
 /// Returns whether all checks passed.
 ///

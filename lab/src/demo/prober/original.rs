@@ -22,7 +22,8 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     cluster.kubectl(&["apply", "-f", &sample.to_string_lossy()])?;
     let ready = format!("networkprober/{SAMPLE}");
     cluster.kubectl(&["wait", "--for=condition=Ready", &ready, "--timeout=60s"])?;
-    // Two first, then two that find them in their ConfigMap: kubelets bring changes to running pods with a delay.
+    // Two first, then two that find them in their ConfigMap: kubelets bring changes to running pods
+    // with a delay.
     stage.apply("pods.yaml").await?;
     stage.pods_ready(2).await?;
     cluster.kubectl(&["scale", "deployment/web", "--replicas=4"])?;

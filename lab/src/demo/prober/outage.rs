@@ -20,7 +20,8 @@ const NEVER: [&str; 2] = ["kube-system", NAMESPACE];
 const ELSEWHERE: &str = "elsewhere";
 /// Pods per measurement: enough for a middle value.
 const PODS: usize = 5;
-/// The shortest that a webhook can be given to answer: whoever waits for one that is away waits this long, in seconds.
+/// The shortest that a webhook can be given to answer: whoever waits for one that is away waits
+/// this long, in seconds.
 const SHORTEST_TIMEOUT: f64 = 1.0;
 
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
@@ -113,7 +114,8 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     Ok(())
 }
 
-/// Creates pods that the `NetworkProber` selects where it selects at all; returns the seconds that each took.
+/// Creates pods that the `NetworkProber` selects where it selects at all; returns the seconds that
+/// each took.
 async fn create(stage: &Stage<'_>, namespace: &str, stem: &str) -> Result<Vec<f64>> {
     let pods: Api<Pod> = Api::namespaced(stage.cluster.client()?, namespace);
     let mut seconds = Vec::new();

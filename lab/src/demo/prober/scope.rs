@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Returns whether a label selector matches these labels; one without requirements matches everything.
+/// Returns whether a label selector matches these labels; one without requirements matches
+/// everything.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let exact = selector["matchLabels"].as_object().into_iter().flatten();
     let listed = selector["matchExpressions"].as_array().into_iter().flatten();

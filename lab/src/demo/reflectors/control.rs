@@ -29,7 +29,8 @@ pub(super) async fn idle(stage: &mut Stage) -> Result<Check> {
     Ok(check)
 }
 
-/// Switches the mesh off by hand, with no reflectors in its place: the mistake that the operator never makes.
+/// Switches the mesh off by hand, with no reflectors in its place: the mistake that the operator
+/// never makes.
 pub(super) async fn mistake(stage: &mut Stage) -> Result<Check> {
     stage.say("by hand: the mesh is switched off, and there are no reflectors …");
     let start = Start::now();

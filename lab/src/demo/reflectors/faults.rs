@@ -15,12 +15,14 @@ use crate::bgp::Start;
 /// The time for which a BIRD is dead, and Prometheus silent: everybody has had the time to act on
 /// it.
 const OUTAGE: Duration = Duration::from_secs(12);
-/// Calico's BIRD is started again by its supervisor about as fast; long enough for neighbours to see it.
+/// Calico's BIRD is started again by its supervisor about as fast; long enough for neighbours to
+/// see it.
 const DEAD: Duration = Duration::from_secs(3);
 /// The reflectors of all zones but one get another cluster id with another topology.
 const OTHER_IDS: usize = PER_ZONE * (ZONES.len() - 1);
 
-/// From zones to one group and back: the operator is killed on one way, a reflector loses its labels on the other.
+/// From zones to one group and back: the operator is killed on one way, a reflector loses its
+/// labels on the other.
 pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
     let act = async |stage: &mut Stage| {
         topology(stage, "Simple").await?;

@@ -32,7 +32,8 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// Makes a peer of somebody else's, marks each node, and remembers how it is before the operator has seen it.
+    /// Makes a peer of somebody else's, marks each node, and remembers how it is before the
+    /// operator has seen it.
     pub async fn place(stage: &Stage) -> Result<Self> {
         apply(&stage.client, PEER).await?;
         for machine in stage.site.ground.machines() {

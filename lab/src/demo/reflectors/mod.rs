@@ -1,4 +1,5 @@
-//! Route reflectors with real BGP: a network that changes all the time, judged by what its nodes see.
+//! Route reflectors with real BGP: a network that changes all the time, judged by what its nodes
+//! see.
 
 mod acts;
 mod control;
@@ -40,8 +41,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Lines of the operator's log that are shown when the demo does not come to its end.
 const LINES: usize = 60;
 
-/// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes everything down; first in
-/// three zones, then in four.
+/// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes
+/// everything down; first in three zones, then in four.
 ///
 /// With `keep` it stays after the first part until Ctrl-C. Returns whether all checks passed.
 ///

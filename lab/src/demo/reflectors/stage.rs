@@ -99,7 +99,8 @@ impl Stage {
         Ok(Set::read(&self.sets.get(NAME).await?))
     }
 
-    /// Takes a step, waits until the set has converged to what is wanted and BGP to that, and judges the time it took.
+    /// Takes a step, waits until the set has converged to what is wanted and BGP to that, and
+    /// judges the time it took.
     ///
     /// `wanted` says what is missing.
     pub async fn step(

@@ -11,7 +11,8 @@ use crate::audit::AuditEvent;
 use crate::bgp::Outcome;
 use crate::demo::checks::operator_writes;
 
-/// Paths of a node's own that no peer told it: its link, its pod, its block. The operator counts those from peers.
+/// Paths of a node's own that no peer told it: its link, its pod, its block. The operator counts
+/// those from peers.
 const OWN_PATHS: usize = 3;
 
 /// What of the paths in a table came from peers.
@@ -44,7 +45,8 @@ pub(super) struct Row {
     /// Pairs with a changed node that had no route at some time, and the longest such time.
     pub own: usize,
     pub blip: Duration,
-    /// Pairs of unchanged nodes that the step itself has cut off, and the longest time until their routes were back.
+    /// Pairs of unchanged nodes that the step itself has cut off, and the longest time until their
+    /// routes were back.
     pub cut: usize,
     pub back: Duration,
     /// Ends of sessions that were closed.

@@ -56,7 +56,8 @@ fn nodes(stage: &Stage, zone: &str) -> BTreeSet<String> {
     of_zone.map(|(name, _)| name).collect()
 }
 
-/// Both BIRDs of a zone end in order, which takes all routes away at once, and their nodes are NotReady.
+/// Both BIRDs of a zone end in order, which takes all routes away at once, and their nodes are
+/// NotReady.
 async fn both_dead(stage: &mut Stage, zone: &str) -> Result<Vec<String>> {
     let dead = reflectors(stage, zone).await?;
     let act = async |stage: &mut Stage| {

@@ -10,7 +10,8 @@ use kube::Api;
 use super::stage::{NAMESPACE, Stage};
 use crate::cluster::operator::NAMESPACE as OPERATOR;
 
-/// The operator needs no second to write its first file; without a leader it takes the length of a lease.
+/// The operator needs no second to write its first file; without a leader it takes the length of a
+/// lease.
 const BEGIN: Duration = Duration::from_secs(40);
 /// The first node has the cluster's own services, and the way of the lab to all others.
 const SERVICES: &str = "node-1";
@@ -55,8 +56,8 @@ pub(super) async fn worker_deleted(stage: &mut Stage<'_>) -> Result<()> {
         .await
 }
 
-/// The operator's leader is killed with SIGKILL as soon as so many new files are published: nobody has acknowledged the
-/// last one.
+/// The operator's leader is killed with SIGKILL as soon as so many new files are published: nobody
+/// has acknowledged the last one.
 pub(super) async fn operator_killed(
     stage: &mut Stage<'_>,
     replicas: usize,
@@ -177,7 +178,8 @@ async fn ready(stage: &Stage<'_>, node: &str) -> Result<bool> {
     Ok(status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"))
 }
 
-/// Waits until the new worker has what the others can give it, and only the word of those cut off is missing.
+/// Waits until the new worker has what the others can give it, and only the word of those cut off
+/// is missing.
 async fn only_they_are_waited_for(
     stage: &Stage<'_>,
     cut_off: &BTreeSet<String>,

@@ -180,8 +180,8 @@ pub(super) fn changed(files: &[File]) -> BTreeSet<String> {
     changed
 }
 
-/// The fewest streams that can move between workers that both files have: what is above a worker's part of an even
-/// share must go, the fuller keep the larger part.
+/// The fewest streams that can move between workers that both files have: what is above a worker's
+/// part of an even share must go, the fuller keep the larger part.
 pub(super) fn fewest_moves(before: &File, after: &File) -> usize {
     let workers = after.shares.len();
     if workers == 0 {

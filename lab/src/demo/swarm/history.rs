@@ -79,7 +79,8 @@ impl History {
         lock(&self.files).len()
     }
 
-    /// The files from the one that was the last when there were `length`: how it was before, and what has followed.
+    /// The files from the one that was the last when there were `length`: how it was before, and
+    /// what has followed.
     pub fn since(&self, length: usize) -> Vec<File> {
         lock(&self.files).iter().skip(length.saturating_sub(1)).cloned().collect()
     }

@@ -19,7 +19,8 @@ use crate::cluster::{Cluster, Options};
 use crate::image;
 use stage::Stage;
 
-/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to be kept.
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to
+/// be kept.
 ///
 /// Returns whether all checks passed.
 ///

@@ -10,7 +10,8 @@ use crate::streams::{Ledger, Millis};
 
 /// Streams of the original's sample.
 pub(super) const STREAMS: usize = 27;
-/// Workers report every 200 ms; a report that comes later than this comes from a worker that does not run it.
+/// Workers report every 200 ms; a report that comes later than this comes from a worker that does
+/// not run it.
 const FRESH: Millis = 2000;
 
 /// A pod, as far as it matters here.
@@ -58,7 +59,8 @@ pub(super) struct Times {
     pub now: Millis,
 }
 
-/// Says what is still missing until every stream runs on exactly the worker that the file names, with so many workers.
+/// Says what is still missing until every stream runs on exactly the worker that the file names,
+/// with so many workers.
 pub(super) fn missing(
     file: &File,
     workers: &Workers,

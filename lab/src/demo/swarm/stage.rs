@@ -23,7 +23,8 @@ use crate::workspace;
 pub(super) const NAMESPACE: &str = "swarm";
 pub(super) const WORKERS: &str = "swarm-worker";
 const FILE: &str = "swarm-worker-config";
-/// A dozen pods restarted one after the other, and a leader that is missed for 15 s, on a busy machine.
+/// A dozen pods restarted one after the other, and a leader that is missed for 15 s, on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// How often is looked: well below what is measured, and little work.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -106,7 +107,8 @@ impl<'a> Stage<'a> {
         self.history.last().context("no file has been published")
     }
 
-    /// Takes a step, waits until every stream runs on exactly one worker again, and judges the time that it took.
+    /// Takes a step, waits until every stream runs on exactly one worker again, and judges the time
+    /// that it took.
     ///
     /// Pods that are `excused` may be other ones without a change of their share.
     pub async fn step(
@@ -188,7 +190,8 @@ impl<'a> Stage<'a> {
         Ok((still.or_else(|| unconverged(&swarm, self.replicas)), workers))
     }
 
-    /// Up to when it is known of every stream what ran; if nothing is to run, up to the last that did.
+    /// Up to when it is known of every stream what ran; if nothing is to run, up to the last that
+    /// did.
     fn known(&self) -> Millis {
         let ledger = self.sink.ledger();
         if self.replicas == 0 {

@@ -76,7 +76,8 @@ impl Row {
 pub(super) struct Ran {
     pub overlaps: usize,
     pub overlap: Millis,
-    /// For each stream that nobody ran for a time, that time; in order. None where nobody is to run anything.
+    /// For each stream that nobody ran for a time, that time; in order. None where nobody is to run
+    /// anything.
     pub gaps: Option<Vec<Millis>>,
 }
 

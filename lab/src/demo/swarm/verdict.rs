@@ -141,7 +141,8 @@ fn refreshes(events: &[AuditEvent]) -> (Refreshes, Refreshes) {
     (listed(evictions), listed(others))
 }
 
-/// Refreshes of workers whose share did not change in the step in which they were refreshed, but for those that may.
+/// Refreshes of workers whose share did not change in the step in which they were refreshed, but
+/// for those that may.
 fn needless(rows: &[Row], refreshes: &Refreshes, may: impl Fn(&Row, &str) -> bool) -> Vec<String> {
     let is_needless = |(time, worker): &(Timestamp, String)| {
         let row = rows.iter().rfind(|row| row.since <= *time)?;

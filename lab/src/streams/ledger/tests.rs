@@ -67,7 +67,8 @@ fn two_pods_at_once_are_an_overlap_even_of_one_name() {
 
 #[test]
 fn an_overlap_that_is_told_late_is_found() {
-    // A worker that was cut off: it tells afterwards what it ran while another one was given the stream.
+    // A worker that was cut off: it tells afterwards what it ran while another one was given the
+    // stream.
     let mut ledger = ledger(&[("w0", 1, 0, 1000, 1), ("w1", 1, 1500, 3000, 3)]);
     assert!(ledger.overlaps(Stretch::ALWAYS).is_empty());
     ledger.enter(&report(("w0", 1, 1000, 1700, 1)));

@@ -9,7 +9,8 @@ use crate::bench::{Bench, run};
 
 const GROUPS: [Group; 2] = [Group::V1, Group::V3];
 
-/// What others have written: a router, a peer by the name of one of ours, and one that nobody can read.
+/// What others have written: a router, a peer by the name of one of ours, and one that nobody can
+/// read.
 async fn others(bench: &Bench, group: Group) {
     let all = peers(bench, group);
     let spec = json!({"nodeSelector": "all()", "peerIP": "10.0.0.9", "asNumber": 65001, "x": [1]});

@@ -1,10 +1,12 @@
-//! What a stream's process started and then let go: it left the group, and its parent is gone.
+//! Processes that a stream's process started and detached: they left the group, and their parent is
+//! gone.
 use std::{collections::BTreeSet, fs};
 
 use nix::unistd::Pid;
 
 /// The orphans that came to us with the variable of this stream in their environment. One that has
-/// thrown that away is nobody's, and so is every one on a kernel that does not tell who our children are.
+/// thrown that away is nobody's, and so is every one on a kernel that does not tell who our
+/// children are.
 pub(super) fn of(stream: &str, ours: &BTreeSet<i32>) -> Vec<Pid> {
     let variable = format!("STREAM={stream}");
     let mut children = children();

@@ -1,4 +1,4 @@
-//! What writes were measured to cost (id per zone unless said): pairs that lost probes.
+//! The measured costs of writes (with an id per zone unless stated): pairs that lost probes.
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{

@@ -23,7 +23,8 @@ fn all(fabric: &Fabric) -> Vec<u32> {
     fabric.sessions().iter().map(|(_, expected)| expected.all).collect()
 }
 
-/// What is between two nodes: mesh; and of each end whether it is global and the cluster id for its client.
+/// The connection between two nodes: mesh; and for each end, whether it is global and the cluster
+/// id for its client.
 type Between = (bool, Option<[(bool, Option<Ipv4Addr>); 2]>);
 
 fn between(fabric: &Fabric, a: usize, b: usize) -> Between {
@@ -181,7 +182,8 @@ fn labels_gone_and_ids_left_is_everything_lost() {
     assert_eq!(missing.examples, [1, 2, 3, 4, 5].map(first));
 }
 
-/// A label that hundreds of BGPPeers ask for by value: the original operator's, three for each client.
+/// A label that hundreds of BGPPeers ask for by value: the original operator's, three for each
+/// client.
 #[test]
 fn a_bgppeer_for_each_node_is_as_one_for_all() {
     let mut lab = Lab::build(Kind::Simple, Ids::One, 2);
@@ -231,7 +233,7 @@ fn nothing_at_all() {
     assert_eq!(fabric.worst_without_one(Rule::Bird), None);
 }
 
-/// Who is to have which sessions, by the names of their ends.
+/// Returns the expected sessions, by the names of their ends.
 fn names(fabric: &Fabric) -> Vec<Vec<String>> {
     let mut all = vec![vec![]; fabric.nodes().len()];
     for neighbours in fabric.neighbours() {

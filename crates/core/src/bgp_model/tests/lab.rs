@@ -8,7 +8,7 @@ use super::super::{Fabric, Labels, Local, Node, Peer, Remote, Selector};
 
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
 
-/// Which cluster id a slot of a zone has.
+/// The cluster ids of the slots of a zone.
 #[derive(Clone, Copy, Debug)]
 pub enum Ids {
     One,
@@ -16,7 +16,7 @@ pub enum Ids {
     Unique,
 }
 
-/// Who peers with which reflectors.
+/// The reflectors with which each node peers.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// All with all.
@@ -27,7 +27,7 @@ pub enum Kind {
     Grouped(usize),
 }
 
-/// What a fabric is made of, to be changed at will.
+/// A description of a fabric, to be modified freely.
 #[derive(Clone, Debug)]
 pub struct Lab {
     pub nodes: Vec<Node>,

@@ -86,7 +86,7 @@ pub fn peerings(lab: &Lab) -> Peerings {
     out
 }
 
-/// What a session is of: entries of one end that have a counterpart.
+/// The contents of a session: entries of one end with a counterpart.
 fn shared(peerings: &Peerings, a: usize, b: usize) -> Vec<Entry> {
     let is_mesh = |entry: &Entry| entry.0 == "mesh";
     let [ours, theirs] =
@@ -95,7 +95,7 @@ fn shared(peerings: &Peerings, a: usize, b: usize) -> Vec<Entry> {
     ours.iter().filter(answered).copied().collect()
 }
 
-/// How many sessions each node has with others: all, and with those that are up.
+/// Counts the sessions of each node with others: all, and those with nodes that are up.
 pub fn sessions(lab: &Lab) -> Vec<(usize, usize)> {
     let peerings = peerings(lab);
     let of = |a: usize| {
@@ -108,7 +108,7 @@ pub fn sessions(lab: &Lab) -> Vec<(usize, usize)> {
     (0..lab.nodes.len()).map(of).collect()
 }
 
-/// Who learns whose routes, and how many paths of them: (node, origin) -> paths.
+/// The learned routes and their numbers of paths: (node, origin) -> paths.
 pub type Learned = BTreeMap<(usize, usize), u64>;
 
 /// `cut`: sessions that are down.

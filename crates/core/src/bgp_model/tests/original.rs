@@ -1,8 +1,9 @@
-//! How the original operator gives reflectors to clients (its topology "multi"), so that ours can stand beside it.
+//! The original operator's assignment of reflectors to clients (its topology "multi"), for
+//! comparison with ours.
 //!
-//! Reflectors and clients come oldest first. A client gets one reflector of its own zone, one of the first
-//! other zone by name, and the rest from all of them in turn; each list has its own turn, which every
-//! client moves on. So every client after one that goes away gets others.
+//! Reflectors and clients come oldest first. A client gets one reflector of its own zone, one of
+//! the first other zone by name, and the rest from all of them in turn; each list has its own turn,
+//! which every client moves on. So every client after one that goes away gets others.
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reflectors of each client, as far as there are so many.
@@ -17,7 +18,7 @@ pub struct Node {
     pub zone: String,
 }
 
-/// Which reflectors each client has: places in `reflectors`, in the order in which they are chosen.
+/// Returns the reflectors of each client: indices in `reflectors`, in the order of their choice.
 #[must_use]
 pub fn assign(reflectors: &[Node], clients: &[Node]) -> Vec<Vec<usize>> {
     let mut of_zone: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -64,12 +65,12 @@ pub fn fnv1a32(text: &str) -> u32 {
 /// Each client and its reflectors.
 pub type Assignment = BTreeMap<String, BTreeSet<String>>;
 
-/// What a change of nodes does to the clients that are there before and after.
+/// The effect of a change of nodes on the clients that exist before and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disturbance {
     /// Their sessions before.
     pub sessions: usize,
-    /// How many of these are gone after.
+    /// Number of these that are gone afterwards.
     pub changed: usize,
     /// Clients that keep none.
     pub bare: usize,
@@ -152,7 +153,8 @@ mod tests {
         assert_eq!(names(&[node("", "")], &[node("uid", "")]), ["peer-to-rrs-2166136261-uid"]);
     }
 
-    /// A later one of its tests: a reflector in each of three zones, and every node gets all of them.
+    /// A later one of its tests: a reflector in each of three zones, and every node gets all of
+    /// them.
     #[test]
     fn three_zones() {
         let reflectors = [node("rrid", "a"), node("rrid2", "b"), node("rrid3", "c")];

@@ -88,7 +88,8 @@ fn any_lab() -> impl Strategy<Value = Lab> {
     (nodes, peers, any::<bool>()).prop_map(|(nodes, peers, mesh)| lab(nodes, peers, mesh))
 }
 
-/// A lab and what it becomes: some nodes are others, one BGPPeer more or less, the mesh switched or not.
+/// A lab and what it becomes: some nodes are others, one BGPPeer more or less, the mesh switched or
+/// not.
 fn any_change() -> impl Strategy<Value = (Lab, Lab)> {
     let nodes = prop::collection::vec((any::<prop::sample::Index>(), any_node()), 0..3);
     let more = prop::option::of(any_peer());

@@ -21,8 +21,8 @@ fn worst(lab: &Lab) -> [u64; 2] {
 
 #[test]
 fn who_misses_whose_routes() {
-    // Sessions; what the two rules say; and the same with the worst reflector down. BIRD was measured to do
-    // what its rule says.
+    // Sessions; what the two rules say; and the same with the worst reflector down. BIRD was
+    // measured to do what its rule says.
     let rows = [
         (Simple, One, 87, [0, 0], [0, 0]),
         (Zonal, One, 39, [144, 96], [136, 96]),
@@ -59,7 +59,8 @@ fn sessions_of_sixty_nodes() {
     assert_eq!(Lab::bare(60, true).fabric().sessions().total(), 1770);
 }
 
-/// Sessions that are down are no matter of a fabric: this is the walk that the fabric is compared with.
+/// Sessions that are down are no matter of a fabric: this is the walk that the fabric is compared
+/// with.
 #[test]
 fn two_sessions_of_different_clients_lost() {
     let cut = BTreeSet::from([(2, 0), (3, 1)]);

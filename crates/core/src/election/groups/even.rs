@@ -1,10 +1,10 @@
-//! Which slots each group has, in topology Multi: one of its own zone, one of another, the others of further
-//! zones while there are some; all slots with as many groups as the others, and no group changed without
-//! need.
+//! The slots of each group, in topology Multi: one of its own zone, one of another, the others of
+//! further zones while there are any; all slots serve equal numbers of groups, and no group changes
+//! unnecessarily.
 //!
-//! Reflectors drop what carries their own cluster id. A client that has only reflectors of one id, after one
-//! of its others failed, is not heard of by the rest of that id: so its reflectors are of as many ids as
-//! possible.
+//! Reflectors drop what carries their own cluster id. A client that has only reflectors of one id,
+//! after one of its others failed, is not heard of by the rest of that id: so its reflectors are of
+//! as many ids as possible.
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -14,18 +14,18 @@ use std::{
 use super::Group;
 use crate::{election::Slot, placement::hash};
 
-/// What is dealt.
+/// The state of the distribution.
 struct Deal<'a> {
     groups: &'a [Group],
     slots: &'a [Slot],
-    /// How many each group has.
+    /// Number of slots of each group.
     each: usize,
     /// The slots of each group, as places.
     hands: Vec<BTreeSet<usize>>,
-    /// How many groups have each slot.
+    /// The number of groups that have each slot.
     loads: Vec<usize>,
-    /// Groups that were dealt before and were changed now. One slot comes or goes, so one changes: never
-    /// all that a client has at once.
+    /// Groups that were dealt before and were changed now. One slot comes or goes, so one changes:
+    /// never all that a client has at once.
     changed: Vec<bool>,
     fresh: Vec<bool>,
 }
@@ -108,15 +108,15 @@ impl<'a> Deal<'a> {
         }
     }
 
-    /// Whether the group has a slot of the same cluster id, other than these two.
+    /// Reports whether the group has a slot of the same cluster id, other than these two.
     fn has_like(&self, group: usize, slot: usize, but: Option<usize>) -> bool {
         let id = self.slots[slot].cluster_id;
         let mut others = self.hands[group].iter().filter(|&&o| o != slot && Some(o) != but);
         others.any(|&other| self.slots[other].cluster_id == id)
     }
 
-    /// The one, in place of `from` if there is that, that fewest have, rather of a cluster id that the group
-    /// does not have; among equals the one that the group's hash likes best.
+    /// The one, in place of `from` if there is that, that fewest have, rather of a cluster id that
+    /// the group does not have; among equals the one that the group's hash likes best.
     fn lightest(
         &self,
         group: usize,
@@ -131,7 +131,8 @@ impl<'a> Deal<'a> {
         })
     }
 
-    /// What it can give away: not the only one of its own zone, nor the only other; the one that most have.
+    /// Returns the slot that the group can give away: neither its only one of its own zone nor its
+    /// only one of another zone; of the others, the one that most groups have.
     fn spare(&self, group: usize) -> Option<usize> {
         let hand = &self.hands[group];
         let own = hand.iter().filter(|&&slot| self.is_own(group, slot)).count();
@@ -193,8 +194,8 @@ impl<'a> Deal<'a> {
         }
     }
 
-    /// Moves one from a slot that two more groups have than another. The sum of the squares gets smaller, so
-    /// this ends.
+    /// Moves one from a slot that two more groups have than another. The sum of the squares gets
+    /// smaller, so this ends.
     fn level(&mut self) -> bool {
         let mut best: Option<(usize, usize, usize, usize)> = None;
         for group in 0..self.groups.len() {
@@ -205,8 +206,8 @@ impl<'a> Deal<'a> {
                 let own = self.is_own(group, from);
                 let alike = |slot: &&usize| self.is_own(group, **slot) == own;
                 let only = self.hands[group].iter().filter(alike).count() == 1;
-                // The only one of a kind is changed for another of that kind, and the only one of an id not for
-                // one of an id that the group has.
+                // The only one of a kind is changed for another of that kind, and the only one of
+                // an id not for one of an id that the group has.
                 let twice = self.has_like(group, from, None);
                 let may = |slot: usize| {
                     (!only || self.is_own(group, slot) == own)

@@ -1,10 +1,10 @@
-//! Which nodes.
+//! Choice of nodes.
 use super::*;
 
 type Change = fn(&mut Member);
 
-/// Each row: what makes the second of two nodes the better one, though everything below it speaks for the
-/// first.
+/// Each row: what makes the second of two nodes the better one, though everything below it speaks
+/// for the first.
 #[test]
 fn the_order_of_what_counts() {
     let better: [(&str, Change, Change); 6] = [

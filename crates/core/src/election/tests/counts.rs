@@ -1,4 +1,4 @@
-//! How many.
+//! Number of reflectors.
 use super::{super::count::Nodes, *};
 
 fn count(min: usize, max: usize, ratio: &str) -> Count {

@@ -68,7 +68,8 @@ fn ids_outlive_their_reflectors() {
     }
     let target = cluster.target();
     assert_eq!(target.ids(), "10.1.0.0 10.1.0.0 10.1.0.1 10.1.0.1");
-    // Without the status the labels are enough, and an id that is in use is not given to another zone.
+    // Without the status the labels are enough, and an id that is in use is not given to another
+    // zone.
     cluster.previous = Previous::default();
     let target = cluster.target();
     assert_eq!(target.slots[2].cluster_id, Ipv4Addr::new(10, 1, 0, 1));

@@ -1,4 +1,4 @@
-//! Which topology.
+//! Choice of the topology.
 use super::*;
 
 #[test]
@@ -33,7 +33,8 @@ fn what_auto_means() {
     assert_eq!(cluster.target().topology, Zonal);
 }
 
-/// A node that is not ready, cordoned or new is no reason to give every reflector another cluster id.
+/// A node that is not ready, cordoned or new is no reason to give every reflector another cluster
+/// id.
 #[test]
 fn a_topology_in_use_is_kept_while_that_is_possible() {
     let mut cluster = Cluster::new("a:2 b:9 c:9").count(6);

@@ -1,5 +1,5 @@
-//! Which test is about which mistake of the first system of this kind (its planner's; those of its
-//! executor, datastores and start are tested where these are):
+//! Tests, by the mistake of the first system of this kind that each covers (its planner's; those of
+//! its executor, datastores and start are tested where these are):
 //!
 //! | mistake | test |
 //! |---|---|
@@ -62,8 +62,8 @@ pub(super) fn rules() -> Rules {
 }
 
 impl Cluster {
-    /// Ready nodes in zones: `a:2 b:1` are a00, a01 and b00, in the order of their creation; `:1` is n00, without
-    /// a zone.
+    /// Ready nodes in zones: `a:2 b:1` are a00, a01 and b00, in the order of their creation; `:1`
+    /// is n00, without a zone.
     pub fn new(zones: &str) -> Self {
         let mut cluster =
             Self { rules: rules(), members: Vec::new(), previous: Previous::default() };
@@ -177,7 +177,7 @@ impl Target {
         self.slots.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
-    /// Who leaves, from which slot, and why: `a00 0 Surplus`.
+    /// Lists the reflectors that leave, with slot and reason: `a00 0 Surplus`.
     pub(super) fn left(&self) -> String {
         let show = |l: &Leaving| format!("{} {} {}", l.node, l.slot, l.reason.as_str());
         self.leaving.iter().map(show).collect::<Vec<_>>().join(", ")

@@ -12,14 +12,15 @@ fn sessions(target: &Target) -> BTreeMap<Arc<str>, BTreeSet<u32>> {
     target.groups.iter().map(of).collect()
 }
 
-/// How many clients each slot has.
+/// Counts the clients of each slot.
 fn loads(target: &Target) -> Vec<usize> {
     let sessions = sessions(target);
     let load = |slot: &Slot| sessions.values().filter(|slots| slots.contains(&slot.id)).count();
     target.slots.iter().map(load).collect()
 }
 
-/// How many sessions of clients in both are others, of how many, and how many clients lost all.
+/// The number of sessions of clients in both that are others, of how many, and how many clients
+/// lost all.
 fn changed(before: &Target, after: &Target) -> (usize, usize, usize) {
     let (before, after) = (sessions(before), sessions(after));
     let (mut other, mut all, mut lost) = (0, 0, 0);
@@ -33,8 +34,9 @@ fn changed(before: &Target, after: &Target) -> (usize, usize, usize) {
     (other, all, lost)
 }
 
-/// The second reflector was always of the alphabetically first other zone: 133 clients at one, 66 at
-/// another; in a simulation with 12 reflectors 173 to 344, and by rendezvous hashing alone 229 to 268.
+/// The second reflector was always of the alphabetically first other zone: 133 clients at one, 66
+/// at another; in a simulation with 12 reflectors 173 to 344, and by rendezvous hashing alone 229
+/// to 268.
 #[test]
 fn bug_16_all_reflectors_have_about_as_many_clients() {
     for (zones, count) in [("a:100 b:100 c:100", 9), ("a:334 b:333 c:333", 12), ("a:200 b:200", 8)]
@@ -76,8 +78,9 @@ fn each_client_has_one_of_its_zone_and_one_of_another() {
     }
 }
 
-/// 1,000 nodes, three zones, twelve reflectors. The original: 75.3 % of all sessions changed and 355 clients lost
-/// all three of theirs when the oldest client went; 42.3 % when a reflector went, 38.7 % when one came.
+/// 1,000 nodes, three zones, twelve reflectors. The original: 75.3 % of all sessions changed and
+/// 355 clients lost all three of theirs when the oldest client went; 42.3 % when a reflector went,
+/// 38.7 % when one came.
 #[test]
 fn what_changes_when_somebody_comes_or_goes() {
     let mut cluster = multi("a:334 b:333 c:333", 12);
@@ -104,8 +107,8 @@ fn what_changes_when_somebody_comes_or_goes() {
     assert!(lost == 0 && changes * 100 <= all * 9, "{changes} of {all}, {lost} lost all");
 }
 
-/// One slot fewer or more changes at most one of what a group has, whatever there is; afterwards it is
-/// as even as before.
+/// One slot fewer or more changes at most one of what a group has, whatever there is; afterwards it
+/// is as even as before.
 #[test]
 fn a_group_changes_one_at_a_time() {
     for zones in ["a:40 b:40", "a:40 b:40 c:40", "a:60 b:20 c:9 d:4"] {
@@ -154,7 +157,7 @@ fn groups_are_even_and_nodes_stay_in_theirs() {
     assert_eq!(cluster.target().groups, target.groups);
 }
 
-/// Where the status is lost, the same comes out as for a new set, whoever was there first.
+/// If the status is lost, the result is the same as for a new set, whatever the original order.
 #[test]
 fn the_slots_of_groups_are_what_the_status_says_or_the_same_again() {
     let mut cluster = multi("a:30 b:30 c:30", 6);

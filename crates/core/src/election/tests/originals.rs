@@ -1,8 +1,8 @@
 //! The tables of the first system of this kind, where they were right.
 use super::*;
 
-/// Nodes as `zone` and `+` (ready), `-` (not), `*` (a reflector already); what is expected by zone, and of
-/// these there now.
+/// Nodes as `zone` and `+` (ready), `-` (not), `*` (a reflector already); what is expected by zone,
+/// and of these there now.
 #[test]
 fn how_many_are_expected() {
     for (nodes, min, max, ratio, expected) in [
@@ -36,7 +36,8 @@ fn how_many_are_expected() {
     }
 }
 
-/// Deterministic, stable over a thousand calls; different for zones. (Its numbers were those of Go's generator.)
+/// Deterministic, stable over a thousand calls; different for zones. (Its numbers were those of
+/// Go's generator.)
 #[test]
 fn cluster_ids_are_stable() {
     let mut cluster = Cluster::new("a:3 b:3").topology(Topology::Multi).count(4);
@@ -47,8 +48,9 @@ fn cluster_ids_are_stable() {
     }
 }
 
-/// Its cases of peers: without a reflector and a node; the one between reflectors is always there; a node that is a
-/// reflector is nobody's client; with three reflectors in three zones every node has all of them.
+/// Its cases of peers: without a reflector and a node; the one between reflectors is always there;
+/// a node that is a reflector is nobody's client; with three reflectors in three zones every node
+/// has all of them.
 #[test]
 fn peers_of_topology_multi() {
     let empty = Cluster::new("").topology(Topology::Multi).target();
@@ -63,8 +65,8 @@ fn peers_of_topology_multi() {
     }
 }
 
-/// All unfit (not ready, cordoned, tainted, incompatible): none is chosen. Fewer than there are: the number is
-/// right at once.
+/// All unfit (not ready, cordoned, tainted, incompatible): none is chosen. Fewer than there are:
+/// the number is right at once.
 #[test]
 fn up_and_down() {
     let mut cluster = Cluster::new(":4").topology(Topology::Simple);

@@ -1,4 +1,4 @@
-//! Who peers with whom.
+//! Peerings between nodes.
 use super::*;
 
 const GROUP: &str = "route-reflectors.traffic.example.com/group";
@@ -26,7 +26,8 @@ fn the_originals_two_peers() {
     assert!(target.groups.is_empty() && target.group_slots.is_empty());
 }
 
-/// All clients had sessions with the reflectors of all zones, where the proposal says: of their own.
+/// All clients had sessions with the reflectors of all zones, where the proposal says: of their
+/// own.
 #[test]
 fn bug_15_a_peer_for_each_zone() {
     let target = Cluster::new("a:9 b:9 c:3 :1").topology(Topology::Zonal).count(6).target();
@@ -71,8 +72,8 @@ fn bug_13_selectors_do_not_know_the_value_of_the_label() {
     }
 }
 
-/// No selector names a node, so none has to be compared with anything but itself, and nodes without the label of
-/// a host name are as good as others.
+/// No selector names a node, so none has to be compared with anything but itself, and nodes without
+/// the label of a host name are as good as others.
 #[test]
 fn bug_17_peers_do_not_depend_on_nodes() {
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {

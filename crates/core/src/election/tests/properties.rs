@@ -1,4 +1,4 @@
-//! What holds for whatever there is, named for the invariants of route reflectors.
+//! Properties that hold for any input, named for the invariants of route reflectors.
 use proptest::prelude::*;
 
 use super::*;
@@ -123,7 +123,7 @@ fn settled(cluster: &mut Cluster) -> bool {
     }
 }
 
-/// What is sound about any target.
+/// Checks the properties of any target.
 fn check(cluster: &Cluster, target: &Target) -> Result<(), TestCaseError> {
     let node = |name: &Arc<str>| cluster.members.iter().find(|m| m.name == *name).unwrap();
     let nodes: BTreeSet<_> = target.slots.iter().map(|slot| &slot.node).collect();
@@ -238,7 +238,7 @@ proptest! {
         prop_assert_eq!(told(&cluster), told(&other));
     }
 
-    /// What is done is left alone.
+    /// A finished target stays unchanged.
     #[test]
     fn r5_again_changes_nothing(mut cluster in some_cluster()) {
         if told(&cluster).is_ok() {

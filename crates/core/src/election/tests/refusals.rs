@@ -1,4 +1,4 @@
-//! What cannot be, said clearly.
+//! Impossible requests, with clear messages.
 use super::*;
 
 fn refused(cluster: Cluster, change: impl FnOnce(&mut Rules)) -> String {

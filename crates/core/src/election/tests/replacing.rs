@@ -3,7 +3,7 @@ use super::*;
 
 type Spoil = fn(&mut Member);
 
-/// What is wrong with a reflector, and the reason it leaves for.
+/// The problems of a reflector, with the reason for which it leaves.
 const WRONG: [(&str, Spoil); 4] = [
     ("Cordoned", |m| m.closed = true),
     ("NotSuitable", |m| m.suitable = false),

@@ -1,4 +1,4 @@
-//! How many of each zone.
+//! Number of reflectors in each zone.
 use proptest::prelude::*;
 
 use super::{super::zones::spread, *};

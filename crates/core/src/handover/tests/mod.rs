@@ -105,7 +105,7 @@ const RULES: Rules = Rules {
     await_targets: false,
 };
 
-/// What is to be published; what was, if nothing.
+/// Returns the file to publish; without one, the published file.
 fn next(
     published: &Published,
     to: &str,

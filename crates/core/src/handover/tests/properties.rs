@@ -1,4 +1,4 @@
-//! What holds whatever was read: also for files that no step would write.
+//! Properties that hold for any input, including files that no step would write.
 use std::collections::BTreeSet;
 
 use proptest::{collection, option, prelude::*, sample, strategy::Strategy};
@@ -75,7 +75,7 @@ prop_compose! {
     }
 }
 
-/// Who may run what, according to a file.
+/// Returns the streams that each worker may run, according to a file.
 fn claims(file: &Published) -> Claims {
     let listed = file.shares.iter().flat_map(|(worker, share)| {
         share.streams.iter().map(move |stream| (stream.clone(), worker.clone()))
@@ -86,8 +86,8 @@ fn claims(file: &Published) -> Claims {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// The heart of it: whoever may run a stream is in the books until he has let go, and nobody else gets
-    /// it before.
+    /// The heart of it: whoever may run a stream is in the books until he has let go, and nobody
+    /// else gets it before.
     #[test]
     fn nothing_is_forgotten_and_nothing_given_that_another_has(
         file in any_file(),
@@ -171,8 +171,8 @@ proptest! {
         rules in any_rules(),
     ) {
         let mut file = file;
-        // A barrier, its end, what it held back, revocations, grants, and one more for each that a stream
-        // went through.
+        // A barrier, its end, what it held back, revocations, grants, and one more for each that a
+        // stream went through.
         for _ in 0..12 {
             let Some(next) = step(&file, &to, &workers, highest, &rules).publish else { return Ok(()) };
             file = next;

@@ -1,4 +1,4 @@
-//! Which pods are refreshed, and when.
+//! The pods that are refreshed, and when.
 use super::*;
 
 fn refreshed(published: &Published, at: &BTreeMap<Name, Worker>, rules: &Rules) -> String {
@@ -48,8 +48,8 @@ fn first_those_that_others_wait_for_then_by_number_as_many_as_may_be_down() {
     let up_to = |max_unavailable| Rules { max_unavailable, ..RULES };
     assert_eq!(refreshed(&published, &at(pod(8)), &up_to(1)), "w-9");
     assert_eq!(refreshed(&published, &at(pod(8)), &up_to(3)), "w-9 w-10 w-1");
-    // Who is down for other reasons counts, and may itself be restarted, since it has told that its list is
-    // old.
+    // Who is down for other reasons counts, and may itself be restarted, since it has told that its
+    // list is old.
     assert_eq!(refreshed(&published, &at(pod(9).unready()), &up_to(1)), "");
     assert_eq!(refreshed(&published, &at(pod(8).unready()), &up_to(1)), "w-1");
     assert_eq!(refreshed(&published, &at(absent()), &up_to(2)), "w-9");

@@ -273,8 +273,8 @@ fn a_report_from_a_lost_history_begins_a_barrier_and_is_no_acknowledgement_of_it
     assert_eq!(step.publish, None);
     assert_eq!(step.free, [n("c")]);
     assert_eq!(step.waiting.len(), 2);
-    // One more of the lost history turns up: not a write for that alone, but the next one raises the
-    // barrier.
+    // One more of the lost history turns up: not a write for that alone, but the next one raises
+    // the barrier.
     let later = workers([("w-0", pod(51)), ("w-1", pod(70))]);
     let raised = next(&barred, "a>w-1 b>w-1 c>w-1", &later, &RULES);
     assert_eq!((raised.epoch, raised.barrier, raised.releasing.len()), (71, Some(71), 0));

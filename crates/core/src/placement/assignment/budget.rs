@@ -1,4 +1,4 @@
-//! What of a plan can be done now, if only so many units may leave their workers.
+//! Limits a plan to this round's move budget.
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap},
@@ -32,8 +32,8 @@ pub(super) fn seats(plan: &Plan, budget: Option<usize>) -> Vec<Seat> {
     }
 }
 
-/// Why a unit moves; the first reasons have to be dealt with first. (What balance frees or fills must not change
-/// which worker a dedicated unit is given while that worker is being emptied.)
+/// Why a unit moves; the first reasons have to be dealt with first. (What balance frees or fills
+/// must not change which worker a dedicated unit is given while that worker is being emptied.)
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     Rule,
@@ -76,7 +76,7 @@ struct Round<'p> {
     /// The hosts that take ordinary units.
     open: Vec<usize>,
     seats: Vec<Seat>,
-    /// How many units are at each host now, and how many of them are dedicated.
+    /// The number of units that are at each host now, and how many of them are dedicated.
     present: Vec<(usize, usize)>,
     /// Places in the queue: whose turn it is.
     ready: BTreeSet<usize>,
@@ -139,7 +139,8 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// A dedicated unit comes only to an empty worker, and nobody comes to one that has such a unit.
+    /// A dedicated unit comes only to an empty worker, and nobody comes to one that has such a
+    /// unit.
     fn can_take(&self, host: usize, unit: usize) -> bool {
         let (present, dedicated) = self.present[host];
         if self.market.units[unit].dedicated {
@@ -168,8 +169,8 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// If everybody waits for somebody else to go, one goes where it need not stay, or nowhere: now or in the
-    /// next rounds the others can follow, and it too.
+    /// If everybody waits for somebody else to go, one goes where it need not stay, or nowhere: now
+    /// or in the next rounds the others can follow, and it too.
     fn open_circle(&mut self) -> bool {
         let turns = self.parked.iter().flatten().map(|Reverse(turn)| *turn);
         let places = turns.filter_map(|turn| Some((turn, self.seats[self.queue[turn]].host()?)));

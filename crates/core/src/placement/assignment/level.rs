@@ -1,8 +1,8 @@
-//! How many units each worker is to have if they are spread evenly.
+//! The even spread of units over workers.
 use super::plan::Plan;
 
-/// An even spread: every host is filled to the level, and so many of those that have no more get one more.
-/// A host that has more already (by pins) gets nothing.
+/// An even spread: every host is filled to the level, and so many of those that have no more get
+/// one more. A host that has more already (by pins) gets nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     pub level: usize,
@@ -27,19 +27,19 @@ impl Level {
         Self { level: fits, extras }
     }
 
-    /// How many units a host gets up to the level.
+    /// Returns the number of units that a host gets up to the level.
     pub fn room(self, taken: usize) -> usize {
         self.level.saturating_sub(taken)
     }
 
-    /// Whether a host may get one unit above the level.
+    /// Reports whether a host may get one unit above the level.
     pub fn may_exceed(self, taken: usize) -> bool {
         taken <= self.level
     }
 }
 
-/// How many of so many newcomers each host gets, by host. Of those that may have one more, those do that
-/// come first by their rank.
+/// Returns each host's share of the newcomers, by host. Of those that may have one more, those do
+/// that come first by their rank.
 pub(super) fn rooms<K: Ord>(
     plan: &Plan,
     open: &[usize],

@@ -1,4 +1,4 @@
-//! Who takes part: every id once, in an order that does not depend on the caller's.
+//! The input: every id once, in an order that does not depend on the caller's.
 use std::collections::BTreeMap;
 
 use super::{Item, Policy, Standing, Worker};
@@ -30,8 +30,9 @@ pub(super) struct Host {
     pub standing: Standing,
 }
 
-/// Units and hosts, in the order of the hashes of their ids; under [`Policy::Contiguous`] in the caller's. All
-/// that follows is a function of this, so that it depends on the caller's order under no other policy.
+/// Units and hosts, in the order of the hashes of their ids; under [`Policy::Contiguous`] in the
+/// caller's. All that follows is a function of this, so that it depends on the caller's order under
+/// no other policy.
 pub(super) struct Market {
     pub units: Vec<Unit>,
     pub hosts: Vec<Host>,
@@ -75,7 +76,7 @@ impl Market {
         Self { units, hosts, units_by_place: ids.by_place, places_of_hosts }
     }
 
-    /// How well a host suits a unit.
+    /// Returns the suitability of a host for a unit.
     pub fn score(&self, unit: usize, host: usize) -> u64 {
         hash::combine(self.units[unit].hash, self.hosts[host].hash)
     }
@@ -85,14 +86,14 @@ impl Market {
         self.units[unit].previous.map(|host| (host, self.hosts[host].standing))
     }
 
-    /// Whether all units weigh the same. Dedicated ones do not count: they share no worker.
+    /// Reports whether all units weigh the same. Dedicated ones do not count: they share no worker.
     pub fn has_equal_weights(&self) -> bool {
         let mut weights = self.units.iter().filter(|unit| !unit.dedicated).map(|unit| unit.weight);
         let first = weights.next();
         weights.all(|weight| Some(weight) == first)
     }
 
-    /// How many units each host has.
+    /// Counts the units of each host.
     pub fn holdings(&self) -> Vec<usize> {
         let mut holdings = vec![0; self.hosts.len()];
         for host in self.units.iter().filter_map(|unit| unit.previous) {
@@ -113,7 +114,7 @@ impl Market {
 }
 
 impl Unit {
-    /// What is told of an item again is joined in a way that does not depend on the order.
+    /// Merges repeated entries of an item in a way that does not depend on their order.
     fn add(&mut self, item: &Item, workers: &BTreeMap<&str, usize>, owner: Option<usize>) {
         self.weight = self.weight.max(item.weight);
         self.dedicated |= item.dedicated;
@@ -133,7 +134,7 @@ impl Unit {
 
 /// Ids without repetition.
 struct Ranks {
-    /// Where each id was told first, and its hash.
+    /// The first position of each id, and its hash.
     firsts: Vec<(usize, u64)>,
     /// For each place of the caller's slice the rank of its id in `firsts`.
     by_place: Vec<usize>,

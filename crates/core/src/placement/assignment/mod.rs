@@ -1,40 +1,46 @@
-//! Which worker has which items: each item exactly one, or a reason why it has none.
+//! The worker that has which items: each item exactly one, or a reason why it has none.
 //!
 //! [`assign`] decides in this order, and what was decided is not touched by what comes after:
 //!
-//! 1. While no worker is [`Standing::Full`], nothing moves; items without owner get none ([`Reason::NoWorker`]).
+//! 1. While no worker is [`Standing::Full`], nothing moves; items without owner get none
+//!    ([`Reason::NoWorker`]).
 //! 2. What is on a worker that [`Standing::Keeps`] stays there, whatever else is asked for.
-//! 3. A pinned item is on its worker, also on one that is leaving, or nowhere. (While that worker only keeps what it
-//!    has, the item stays where it is.) An unpinned item never comes to a worker that is leaving.
-//! 4. A dedicated item is alone on a worker, and the ordinary items on that worker go. It gets the one from which the
-//!    fewest have to go; under policies that do not look at what was before, the one that it suits best. One
-//!    worker is left to the ordinary items, and no worker to which one of them is pinned becomes somebody's own.
-//! 5. All other items are spread evenly over the workers that are full and nobody's own, and no worker has more than
-//!    [`Rules::max_per_worker`], pinned items included. If that is not room for all, those come first that
-//!    run on a worker that stays, then those that run nowhere, and last those whose worker is leaving: these stay
-//!    there. (The policies that do not look at what was before give room to those that fit best.)
-//! 6. Of all this no more is done now than [`Rules::max_moves`] allows; who has to wait stays where it is. Rules
-//!    come first, then workers that are leaving, then balance.
+//! 3. A pinned item is on its worker, also on one that is leaving, or nowhere. (While that worker
+//!    only keeps what it has, the item stays where it is.) An unpinned item never comes to a worker
+//!    that is leaving.
+//! 4. A dedicated item is alone on a worker, and the ordinary items on that worker go. It gets the
+//!    one from which the fewest have to go; under policies that do not look at what was before, the
+//!    one that it suits best. One worker is left to the ordinary items, and no worker to which one
+//!    of them is pinned becomes somebody's own.
+//! 5. All other items are spread evenly over the workers that are full and nobody's own, and no
+//!    worker has more than [`Rules::max_per_worker`], pinned items included. If that is not room
+//!    for all, those come first that run on a worker that stays, then those that run nowhere, and
+//!    last those whose worker is leaving: these stay there. (The policies that do not look at what
+//!    was before give room to those that fit best.)
+//! 6. Of all this no more is done now than [`Rules::max_moves`] allows; who has to wait stays where
+//!    it is. Rules come first, then workers that are leaving, then balance.
 //!
 //! **Even** means: of two workers that take ordinary items, of which the first has one that is not
-//! pinned and the second has room, the first has at most *one item* more. With [`Policy::Sticky`] and
-//! weights that differ, it is instead heavier by at most *the heaviest item* of those that are neither pinned nor
-//! dedicated. So without pins and limits: the counts differ by at most one, or the loads by at most the heaviest
-//! item. (A pinned item counts, but cannot be moved: a worker may have more by pins alone. A worker at its limit can
-//! get nothing, however light it is; items are never exchanged.)
+//! pinned and the second has room, the first has at most *one item* more. With [`Policy::Sticky`]
+//! and weights that differ, it is instead heavier by at most *the heaviest item* of those that are
+//! neither pinned nor dedicated. So without pins and limits: the counts differ by at most one, or
+//! the loads by at most the heaviest item. (A pinned item counts, but cannot be moved: a worker may
+//! have more by pins alone. A worker at its limit can get nothing, however light it is; items are
+//! never exchanged.)
 //!
-//! **Movement**, by count and without pins: exactly as many move as an even assignment needs at the least. One item
-//! more moves nothing, one item less at most one, a worker more only its own share. By weight: one item more
-//! moves nothing; otherwise each move is from the most to the least loaded, of the item that brings the two
-//! closest together, none of them moves twice, and they end as soon as the bound holds. Applying an outcome
-//! again changes nothing. With a budget of moves the outcome, applied again and again, comes to the same balance:
-//! by count with the same number of moves; stateless and contiguous to the very outcome without a budget.
+//! **Movement**, by count and without pins: exactly as many move as an even assignment needs at the
+//! least. One item more moves nothing, one item less at most one, a worker more only its own share.
+//! By weight: one item more moves nothing; otherwise each move is from the most to the least
+//! loaded, of the item that brings the two closest together, none of them moves twice, and they end
+//! as soon as the bound holds. Applying an outcome again changes nothing. With a budget of moves
+//! the outcome, applied again and again, comes to the same balance: by count with the same number
+//! of moves; stateless and contiguous to the very outcome without a budget.
 //!
-//! **Order**: ids decide, not places; [`Policy::Contiguous`] alone goes by the order given. An id told twice
-//! is one item, or one worker: all its occurrences have the same owner.
+//! **Order**: ids decide, not places; [`Policy::Contiguous`] alone goes by the order given. An id
+//! told twice is one item, or one worker: all its occurrences have the same owner.
 //!
-//! How many of 1000 items move (what a new or leaving worker moves at the least is 90 and 100 with ten, 19 and 20
-//! with fifty):
+//! How many of 1000 items move (what a new or leaving worker moves at the least is 90 and 100 with
+//! ten, 19 and 20 with fifty):
 //!
 //! | workers | policy | a worker more | a worker less | an item more | looks at what was before |
 //! |---|---|---|---|---|---|
@@ -45,9 +51,9 @@
 //! | 50 | stateless | 33 | 48 | 3 | no |
 //! | 50 | contiguous | 190 | 790 | 49 | no |
 //!
-//! Of `J` items and `W` workers every pair is looked at only for items that have to be placed (all of them
-//! under [`Policy::Stateless`]); all else is sorting. Memory is proportional to `J + W`. `make bench` has the
-//! times.
+//! Of `J` items and `W` workers every pair is looked at only for items that have to be placed (all
+//! of them under [`Policy::Stateless`]); all else is sorting. Memory is proportional to `J + W`.
+//! `make bench` has the times.
 use self::{market::Market, plan::Seat};
 
 mod budget;
@@ -66,62 +72,64 @@ pub enum Policy {
     /// Everybody keeps what it has, except what the balance asks for.
     #[default]
     Sticky,
-    /// Each item is where it suits best, as far as an even spread by count allows: a stable matching by
-    /// rendezvous scores. It follows from the items and workers alone, not from what was before: whoever knows them
-    /// knows it.
+    /// Each item is where it suits best, as far as an even spread by count allows: a stable
+    /// matching by rendezvous scores. It follows from the items and workers alone, not from what
+    /// was before: whoever knows them knows it.
     Stateless,
-    /// Blocks of the list in the order given, the first for the first worker, as even by count as it goes: of `L`
-    /// items and `N` workers the first `L mod N` workers have one more.
+    /// Blocks of the list in the order given, the first for the first worker, as even by count as
+    /// it goes: of `L` items and `N` workers the first `L mod N` workers have one more.
     Contiguous,
 }
 
 /// Something that exactly one worker is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// Identity. Nothing else of an item is hashed: what an item is called does not change with what it weighs.
+    /// Identity. Nothing else of an item is hashed: what an item is called does not change with
+    /// what it weighs.
     pub id: &'a str,
-    /// How much of a worker it takes, in any unit, at least 1 (0 is taken for 1). Only [`Policy::Sticky`] goes
-    /// by it, and only if not all weigh the same.
+    /// The part of a worker that it takes, in any unit, at least 1 (0 counts as 1). Only
+    /// [`Policy::Sticky`] goes by it, and only if not all weigh the same.
     pub weight: u64,
     /// The only worker that may have it.
     pub pin: Option<&'a str>,
-    /// Whether it is to be alone on its worker.
+    /// True if it is to be alone on its worker.
     pub dedicated: bool,
 }
 
-/// What a worker may get and lose. The later ones win if a worker is told twice.
+/// The limits on a worker's gains and losses. The later ones win if a worker is told twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// It gives and takes.
     #[default]
     Full,
-    /// It keeps whatever it has, and gets nothing. A worker that is so for a while changes nothing for the others.
+    /// It keeps whatever it has, and gets nothing. A worker that is so for a while changes nothing
+    /// for the others.
     Keeps,
     /// It gives everything away once somebody can take it, and gets only what is pinned to it.
     Leaving,
 }
 
-/// Who can have items.
+/// A worker that can have items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Worker<'a> {
     /// Identity, and all that is hashed.
     pub id: &'a str,
-    /// What it may get and lose.
+    /// The limits on its gains and losses.
     pub standing: Standing,
 }
 
-/// How to distribute.
+/// The rules of the distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// By what.
     pub policy: Policy,
-    /// How many items a worker has at most.
+    /// Maximum number of items of a worker.
     pub max_per_worker: Option<usize>,
-    /// How many items leave a worker that is present at most, whatever the reason; those whose worker is gone
-    /// are not counted.
+    /// Maximum number of items that leave workers that are present, whatever the reason; items
+    /// whose worker is gone do not count.
     pub max_moves: Option<usize>,
-    /// Whether items move for balance. If not, only those move that may not stay where they are: because of
-    /// pins, dedicated items and limits, and because their worker is leaving.
+    /// True if items move for balance. If not, only those move that may not stay where they are:
+    /// because of pins, dedicated items and limits, and because their worker is leaving.
     pub balance: bool,
 }
 
@@ -134,14 +142,15 @@ impl Default for Rules {
 /// Why nobody has an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// No worker takes anything: none is there, or each is leaving, only keeps what it has, or is somebody's own.
+    /// No worker takes anything: none is there, or each is leaving, only keeps what it has, or is
+    /// somebody's own.
     NoWorker,
     /// The worker that it is pinned to is not there, or takes nothing now.
     PinnedWorkerAbsent,
     /// No worker is left that it could have for itself; or it has to wait until one is empty.
     NoDedicatedWorker,
-    /// Every worker that it may go to has as many items as it may have; or what is in its way is held back
-    /// by the budget of moves.
+    /// Every worker that it may go to has as many items as it may have; or what is in its way is
+    /// held back by the budget of moves.
     NoCapacity,
 }
 
@@ -158,7 +167,7 @@ impl Reason {
     }
 }
 
-/// Who has what.
+/// The result of the distribution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
     /// For each item its worker, as an index into the workers.
@@ -167,12 +176,12 @@ pub struct Assignment {
     pub unassigned: Vec<(usize, Reason)>,
 }
 
-/// Distributes the items among the workers. `previous` has for each item the index of the worker that has it; nobody
-/// has it if there is no entry, or no such worker.
+/// Distributes the items among the workers. `previous` has for each item the index of the worker
+/// that has it; nobody has it if there is no entry, or no such worker.
 ///
-/// With a budget of moves it may be that everything waits for something else to go (each of three items is
-/// to take the next one's place, and no worker has room for one more). Then one of them goes to another worker
-/// or, if none has room, nowhere for a round.
+/// With a budget of moves it may be that everything waits for something else to go (each of three
+/// items is to take the next one's place, and no worker has room for one more). Then one of them
+/// goes to another worker or, if none has room, nowhere for a round.
 #[must_use]
 pub fn assign(
     items: &[Item],

@@ -1,7 +1,7 @@
-//! What has been decided so far: where each unit is to be.
+//! The decisions so far: the planned place of each unit.
 use super::{Reason, Rules, Standing, market::Market};
 
-/// Where a unit is to be.
+/// The planned place of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
     Undecided,
@@ -22,14 +22,14 @@ pub(super) struct Plan<'m> {
     pub market: &'m Market,
     /// By unit.
     pub seats: Vec<Seat>,
-    /// How many units are to be at each host.
+    /// The number of units that are to be at each host.
     pub taken: Vec<usize>,
     /// The hosts that one dedicated unit is to have for itself.
     pub own: Vec<bool>,
-    /// How many units a host may have.
+    /// Maximum number of units of a host.
     pub max: usize,
-    /// Units that move for balance by weight, in the order of their moves: each prefix of these moves improves
-    /// the balance.
+    /// Units that move for balance by weight, in the order of their moves: each prefix of these
+    /// moves improves the balance.
     pub repairs: Vec<usize>,
 }
 
@@ -72,9 +72,9 @@ impl<'m> Plan<'m> {
         self.market.hosts[host].standing == Standing::Full && !self.own[host]
     }
 
-    /// The undecided units: what each open host has of them, and all others in the order in which they get what
-    /// room there is. First come those that run and have to go, then those that run nowhere, and last those whose
-    /// worker is leaving, for they can also stay.
+    /// The undecided units: what each open host has of them, and all others in the order in which
+    /// they get what room there is. First come those that run and have to go, then those that run
+    /// nowhere, and last those whose worker is leaving, for they can also stay.
     pub fn split(&self) -> (Vec<Vec<usize>>, Vec<usize>) {
         let mut held = vec![Vec::new(); self.taken.len()];
         let (mut driven_out, mut unplaced, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,7 +91,8 @@ impl<'m> Plan<'m> {
         (held, driven_out)
     }
 
-    /// Leaves each host of what it has those that suit it best, up to its limit, and takes the others from it.
+    /// Leaves each host of what it has those that suit it best, up to its limit, and takes the
+    /// others from it.
     pub fn keep(&mut self, held: &mut [Vec<usize>], limit: impl Fn(usize) -> usize) -> Vec<usize> {
         let mut spilled = Vec::new();
         for (host, units) in held.iter_mut().enumerate() {
@@ -107,8 +108,8 @@ impl<'m> Plan<'m> {
         spilled
     }
 
-    /// The undecided units of a policy that does not look at what was before. Without balance nothing moves
-    /// that has a place where it may be, under such a policy either.
+    /// The undecided units of a policy that does not look at what was before. Without balance
+    /// nothing moves that has a place where it may be, under such a policy either.
     pub fn newcomers(&mut self, balance: bool) -> Vec<usize> {
         if balance {
             return self.undecided().collect();
@@ -122,18 +123,18 @@ impl<'m> Plan<'m> {
         newcomers
     }
 
-    /// How many more units all open hosts may have together.
+    /// Returns the number of units that all open hosts together may still get.
     pub fn room(&self) -> usize {
         let limits = self.limits();
         self.open_hosts().into_iter().fold(0, |sum, host| limits[host].saturating_add(sum))
     }
 
-    /// How many more units each host may have.
+    /// Returns the number of units that each host may still get.
     pub fn limits(&self) -> Vec<usize> {
         self.taken.iter().map(|&taken| self.max.saturating_sub(taken)).collect()
     }
 
-    /// Who got nothing stays with a worker that is leaving, or is nowhere.
+    /// Finishes the plan: a unit without a host stays with a worker that is leaving, or is nowhere.
     pub fn close(&mut self) {
         let reason =
             if self.open_hosts().is_empty() { Reason::NoWorker } else { Reason::NoCapacity };

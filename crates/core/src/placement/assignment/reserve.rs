@@ -1,4 +1,4 @@
-//! What comes before any balance: workers that keep what they have, pins, and dedicated items.
+//! The rules that precede any balance: workers that keep their items, pins, and dedicated items.
 use std::cmp::Reverse;
 
 use super::{
@@ -22,7 +22,7 @@ pub(super) fn reserve<'m>(market: &'m Market, rules: &Rules) -> Plan<'m> {
     plan
 }
 
-/// Where a unit has to be, if it is pinned. While the worker that it is pinned to takes nothing, it stays
+/// Returns the host of a pinned unit. While the worker that it is pinned to takes nothing, it stays
 /// where it is: it would run nowhere otherwise.
 fn bound(market: &Market, unit: usize) -> Option<Result<usize, Reason>> {
     let previous = || market.units[unit].previous.ok_or(Reason::PinnedWorkerAbsent);
@@ -61,14 +61,16 @@ fn seat_pinned(plan: &mut Plan, sticky: bool) {
 /// Gives workers to dedicated units.
 struct Dedication {
     sticky: bool,
-    /// How many units each host has.
+    /// Number of units of each host.
     holdings: Vec<usize>,
-    /// How many workers may still become somebody's own: one is left for those that are not dedicated.
+    /// The number of workers that may still become somebody's own: one is left for those that are
+    /// not dedicated.
     spare: usize,
 }
 
-/// Whether units that are not dedicated need a worker that takes them. Those that run nowhere can wait for one
-/// that only keeps what it has: its being unready for a while drives no dedicated unit out.
+/// Reports whether units that are not dedicated need a worker that takes them. Those that run
+/// nowhere can wait for one that only keeps what it has: its being unready for a while drives no
+/// dedicated unit out.
 fn needs_worker(plan: &Plan) -> bool {
     let market = plan.market;
     let mut waits = vec![false; market.hosts.len()];
@@ -92,7 +94,8 @@ impl Dedication {
     fn new(plan: &Plan, sticky: bool) -> Self {
         let market = plan.market;
         let full = |&host: &usize| market.hosts[host].standing == Standing::Full;
-        // Of the workers that are not keeping, only those have somebody so far to whom something is pinned.
+        // Of the workers that are not keeping, only those have somebody so far to whom something is
+        // pinned.
         let (shared, free): (Vec<usize>, Vec<usize>) =
             (0..market.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
         let needed = shared.is_empty() && needs_worker(plan);
@@ -121,8 +124,9 @@ impl Dedication {
         }
     }
 
-    /// The order of precedence: as with all others, those that run on a worker that stays, then those that run nowhere, and
-    /// last those whose worker is leaving, for they can also stay. First of all those that are alone already.
+    /// The order of precedence: as with all others, those that run on a worker that stays, then
+    /// those that run nowhere, and last those whose worker is leaving, for they can also stay.
+    /// First of all those that are alone already.
     fn claim(&self, market: &Market, unit: usize) -> u8 {
         match market.owner(unit) {
             _ if !self.sticky => 0,
@@ -157,8 +161,9 @@ impl Dedication {
         best.or_else(stay).ok_or(Reason::NoDedicatedWorker)
     }
 
-    /// How many items move if this unit gets this worker; among equals it stays. The cheapest choice stays
-    /// the cheapest while it is carried out, so that a budget of moves does not change it.
+    /// Returns the number of items that move if this unit gets this worker; among equals it stays.
+    /// The cheapest choice stays the cheapest while it is carried out, so that a budget of moves
+    /// does not change it.
     fn cost(&self, market: &Market, unit: usize, host: usize) -> (usize, bool) {
         if !self.sticky {
             return (0, false);

@@ -3,9 +3,9 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{level::Level, market::Market, plan::Plan};
 
-/// The best pair of all comes together, then the best of the rest, and so on: the only matching in which
-/// no item and no worker suit one another better than what both have. Pairs are not listed: an item waits
-/// with its best worker, and looks again only when that one is full.
+/// The best pair of all comes together, then the best of the rest, and so on: the only matching in
+/// which no item and no worker suit one another better than what both have. Pairs are not listed:
+/// an item waits with its best worker, and looks again only when that one is full.
 pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let newcomers = plan.newcomers(balance);
     let mut rooms = Rooms::new(plan, newcomers.len());
@@ -29,7 +29,7 @@ struct Rooms {
     open: Vec<usize>,
     /// By host: how many it takes up to the level, and whether one more.
     left: Vec<(usize, bool)>,
-    /// How many hosts may still get that one.
+    /// The number of hosts that may still get that one.
     extras: usize,
 }
 

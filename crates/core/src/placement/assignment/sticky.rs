@@ -8,7 +8,8 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let (mut held, others) = plan.split();
     let by_count = plan.market.has_equal_weights();
     let limits = if balance && by_count {
-        // Who has most already gets the places above the level: taking from it would be a move more.
+        // Who has most already gets the places above the level: taking from it would be a move
+        // more.
         let newcomers = others.len() + held.iter().map(Vec::len).sum::<usize>();
         let market = plan.market;
         rooms(plan, &open, newcomers, |host| {

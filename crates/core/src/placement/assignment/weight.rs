@@ -10,8 +10,8 @@ use super::{
     plan::Plan,
 };
 
-/// The heaviest first, each to the least loaded worker that has room; of equally loaded ones, to that which suits
-/// it best.
+/// The heaviest first, each to the least loaded worker that has room; of equally loaded ones, to
+/// that which suits it best.
 pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
     let market = plan.market;
     let loads = loads(plan);
@@ -36,12 +36,12 @@ pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
     }
 }
 
-/// Moves units from the most loaded worker that has something to give to the least loaded that has room, until
-/// the two differ by no more than the heaviest unit that may move at all.
+/// Moves units from the most loaded worker that has something to give to the least loaded that has
+/// room, until the two differ by no more than the heaviest unit that may move at all.
 ///
-/// It ends, with at most one move of each unit: whoever has received is above the least loaded by at most the
-/// heaviest unit, and that stays so, since the least load never falls. So nobody gives who has received, and
-/// what was placed a moment ago does not move either.
+/// It ends, with at most one move of each unit: whoever has received is above the least loaded by
+/// at most the heaviest unit, and that stays so, since the least load never falls. So nobody gives
+/// who has received, and what was placed a moment ago does not move either.
 pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     let market = plan.market;
     let Some(heaviest) = heaviest(market) else { return };
@@ -55,8 +55,8 @@ pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     }
 }
 
-/// The heaviest of those that may move, those included that stay because their worker only keeps what it has: if
-/// they did not count, its being unready for a while would move others.
+/// The heaviest of those that may move, those included that stay because their worker only keeps
+/// what it has: if they did not count, its being unready for a while would move others.
 fn heaviest(market: &Market) -> Option<u64> {
     let movable = |unit: &&Unit| unit.pin == Pin::Nowhere && !unit.dedicated;
     market.units.iter().filter(movable).map(|unit| unit.weight).max()
@@ -78,7 +78,7 @@ type ByWeight = BTreeSet<(u64, u64, usize)>;
 
 struct Scales {
     loads: Vec<u128>,
-    /// What each host can give: as a list until it gives the first time.
+    /// The units that each host can give: a list until it gives for the first time.
     held: Vec<Vec<usize>>,
     by_weight: Vec<ByWeight>,
     /// Hosts by load: those that have something to give, and those that have room.

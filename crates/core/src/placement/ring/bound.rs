@@ -1,4 +1,4 @@
-//! How many one member probes at most, and whose turn it is when that is not enough.
+//! The maximum number of peers that one member probes, and their turns if that is not enough.
 use super::Ring;
 use crate::placement::hash;
 
@@ -7,7 +7,7 @@ use crate::placement::hash;
 pub struct Bound {
     /// Peers in a list.
     pub most: usize,
-    /// Which turn it is: whoever makes lists reckons it from the time, so that nothing here has a
+    /// Number of the turn: the caller computes it from the time, so that nothing here needs a
     /// clock.
     pub epoch: u64,
 }
@@ -24,20 +24,20 @@ const FOR_OTHER_ZONES: usize = 4;
 /// One member's list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// Whom it probes in this epoch, as ranks.
+    /// The peers of this epoch, as ranks.
     pub peers: Vec<usize>,
-    /// Whom it would probe without a bound.
+    /// Number of peers without a bound.
     pub wanted: usize,
     /// In how many consecutive epochs it probes all of them.
     pub epochs: u64,
 }
 
-/// What the bound does to a ring.
+/// The effect of the bound on a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// How many members have more targets than they may probe at a time.
+    /// The number of members that have more targets than they may probe at a time.
     pub members: usize,
-    /// How many targets the one with most has.
+    /// Largest number of targets of one member.
     pub wanted: usize,
     /// In how many consecutive epochs each member probes all of its targets: 1 if nothing rotates.
     pub epochs: u64,
@@ -110,7 +110,7 @@ fn epochs(len: usize, room: usize) -> u64 {
     u64::try_from(turns).unwrap_or(u64::MAX)
 }
 
-/// Whose turn it is: `room` of `len` things in a cyclic order.
+/// Selects the current turn: `room` of `len` things in a cyclic order.
 ///
 /// The windows begin at the points of van der Corput's sequence (the bits of the epoch, backwards,
 /// are a fraction of the circle): any 2^n consecutive epochs are 2^n evenly spaced points. So each
@@ -124,8 +124,8 @@ fn window(len: usize, room: usize, phase: u64, epoch: u64) -> impl Iterator<Item
     (0..room.min(len)).map(move |i| (start + i) % len)
 }
 
-/// How many of each group, if `room` are shared among them: the same for each, and what small
-/// groups do not need goes to the others.
+/// Returns the share of each group, if `room` is divided among them: equal shares, and the part
+/// that small groups do not need goes to the others.
 fn shares(sizes: &[usize], room: usize) -> Vec<usize> {
     let mut order: Vec<_> = (0..sizes.len()).collect();
     order.sort_by_key(|&group| sizes[group]);

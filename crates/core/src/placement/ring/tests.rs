@@ -47,7 +47,7 @@ fn some_neighbours() -> impl Strategy<Value = Neighbours> {
 /// Lists by the zones of their edges: how many elements each gained or lost.
 type Lists<'a> = BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, usize>>;
 
-/// What the documentation promises of a member that comes (backwards: that leaves).
+/// Checks the documented effect of a member that joins (in reverse: that leaves).
 fn check_movement(
     before: &[Member],
     after: &[Member],
@@ -228,7 +228,8 @@ fn few_members_and_strangers_are_no_trouble() {
     assert!(peers_of(&members(5, 1), k, Bound::NONE, "somebody else").is_empty());
 }
 
-/// How many lists hold each member, and how long each list is: the least and the most.
+/// Returns the minimum and the maximum of the numbers of lists that hold a member, and of the
+/// lengths of lists.
 fn degrees(members: &[Member], k: Neighbours) -> [(usize, usize); 2] {
     let lists = Ring::new(members, k).peers();
     let mut probers = vec![0; members.len()];

@@ -1,5 +1,5 @@
-//! Whole passes of the operator where Calico keeps its objects in etcd and the Kubernetes API has none of
-//! its kinds.
+//! Whole passes of the operator where Calico keeps its objects in etcd and the Kubernetes API has
+//! none of its kinds.
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -35,8 +35,8 @@ async fn values(raw: &Client, kind: &str) -> Option<Vec<Value>> {
     found.kvs().iter().map(|kv| serde_json::from_slice(kv.value()).ok()).collect()
 }
 
-/// As Calico's confd sees it: labels and cluster ids are those of Calico's own Nodes, and of Kubernetes' it
-/// knows nothing.
+/// As Calico's confd sees it: labels and cluster ids are those of Calico's own Nodes, and of
+/// Kubernetes' it knows nothing.
 async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
     let calico = values(raw, "nodes").await?;
     let own =
@@ -73,8 +73,8 @@ async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
     }
 }
 
-/// What calico-kube-controllers does in etcd mode, so much later: it copies the labels of Kubernetes' Nodes,
-/// and takes away those that it remembers to have copied and that are gone.
+/// What calico-kube-controllers does in etcd mode, so much later: it copies the labels of
+/// Kubernetes' Nodes, and takes away those that it remembers to have copied and that are gone.
 async fn copy_labels(client: kube::Client, raw: Client, later: Duration) {
     const REMEMBERED: &str = "projectcalico.org/kube-labels";
     let mut seen: BTreeMap<String, (BTreeMap<String, String>, Instant)> = BTreeMap::new();
@@ -130,7 +130,8 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.cordon("node-1", true).await;
         stage.converged("main", &["node-3", "node-2"]).await;
-        // Whoever holds a slot in Kubernetes holds it in Calico, and nobody else, when all is copied.
+        // Whoever holds a slot in Kubernetes holds it in Calico, and nobody else, when all is
+        // copied.
         stage
             .wait("the copies", async || {
                 let own = values(&store.raw, "nodes").await?;

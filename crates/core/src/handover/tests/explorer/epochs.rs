@@ -2,8 +2,9 @@
 use super::model::{HISTORY, State, WORKERS};
 
 impl State {
-    /// Shifts all epochs so that the lowest one that is referred to is 1. The versions of lists below it
-    /// are below all that a pod can have, and that is all that matters of them; 0 stays what it is.
+    /// Shifts all epochs so that the lowest one that is referred to is 1. The versions of lists
+    /// below it are below all that a pod can have, and that is all that matters of them; 0 stays
+    /// what it is.
     pub(super) fn count_from_lowest(&mut self) {
         let mut lowest = self.file.epoch;
         self.each_epoch(&mut |epoch| lowest = lowest.min(*epoch));

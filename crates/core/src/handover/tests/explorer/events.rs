@@ -1,4 +1,4 @@
-//! What happens, if it can.
+//! The possible events.
 use super::model::{Cached, HISTORY, Move, Plot, Pod, State, World, has};
 
 impl World<'_> {
@@ -81,7 +81,7 @@ impl World<'_> {
         Some(())
     }
 
-    /// What happens to pods and nodes.
+    /// Applies an event of pods and nodes.
     fn befall(&self, state: &mut State, happens: Move) -> Option<()> {
         let (replicas, _) = self.wish(state);
         let deployment = self.plot.deployment;
@@ -112,7 +112,8 @@ impl World<'_> {
                 if state.pods[w].is_some() || w >= replicas || used_up {
                     return None;
                 }
-                // Whatever kubelets have in their caches: the name of an immutable file says which it is.
+                // Whatever kubelets have in their caches: the name of an immutable file says which
+                // it is.
                 let immutable = self.plot.immutable;
                 let (oldest, newest) = (state.observed, state.template);
                 let (oldest, newest) =

@@ -19,7 +19,7 @@ pub(super) const fn has(set: Set, element: usize) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct File {
     pub epoch: u8,
-    /// Which workers have an entry.
+    /// The workers that have an entry.
     pub entries: Set,
     pub lists: [Set; WORKERS],
     pub versions: [u8; WORKERS],
@@ -36,7 +36,7 @@ pub(super) struct Pod {
     pub read: u8,
     /// The epoch that it answers when asked.
     pub applied: u8,
-    /// What it runs.
+    /// The streams that it runs.
     pub run: Set,
     pub terminating: bool,
     pub stopped: bool,
@@ -47,7 +47,7 @@ pub(super) struct Pod {
     pub born: Option<u8>,
 }
 
-/// What the operator's cache holds of a worker, in worlds with a cache.
+/// The operator's cached view of a worker, in worlds with a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cached {
     pub pod: Option<Pod>,
@@ -62,32 +62,33 @@ pub(super) struct State {
     pub file: File,
     /// The lists of each epoch.
     pub history: [[Set; WORKERS]; HISTORY],
-    /// Which of the world's wishes the spec is now.
+    /// Index of the wish that the spec currently has.
     pub wish: u8,
     pub pods: [Option<Pod>; WORKERS],
     /// Of a Deployment: pods whose names are used up.
     pub born: Set,
     pub cache: [Cached; WORKERS],
-    /// Immutable `ConfigMap`s: the epoch that the template names, and the one its controller has told it
-    /// knows.
+    /// Immutable `ConfigMap`s: the epoch that the template names, and the one its controller has
+    /// told it knows.
     pub template: u8,
     pub observed: u8,
-    /// The highest epoch that the operator was ever told; only where epochs are absolute, elsewhere it is
-    /// never above the file's.
+    /// The highest epoch that the operator was ever told; only where epochs are absolute, elsewhere
+    /// it is never above the file's.
     pub highest: u8,
-    /// What the operator has decided and not yet done.
+    /// The write that the operator has decided but not yet done.
     pub write: Option<File>,
     pub evict: Set,
-    /// How often something may still happen: a change of the spec, a fault, a crash of the operator.
+    /// Number of remaining events: changes of the spec, faults, crashes of the operator.
     pub changes: u8,
     pub faults: u8,
     pub crashes: u8,
 }
 
-/// What the user wants: so many replicas, and each stream on a worker; `-`: unassigned, `x`: removed.
+/// The wish of the user: a number of replicas, and a worker for each stream; `-`: unassigned, `x`:
+/// removed.
 pub(super) type Wish = (usize, &'static str);
 
-/// What kind of world.
+/// The parameters of a world.
 #[derive(Clone, Copy)]
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Plot {
@@ -127,15 +128,15 @@ pub(super) struct World<'a> {
     pub moves: Vec<Move>,
 }
 
-/// What can happen.
+/// A possible event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     /// The user wants something else.
     Wish(u8),
     /// The kubelet delivers the next file, and the worker starts what it lists.
     Read(usize),
-    /// The operator asks. Before it answers, the worker stops what its file does not list (or its container
-    /// is restarted, which comes to the same).
+    /// The operator asks. Before it answers, the worker stops what its file does not list (or its
+    /// container is restarted, which comes to the same).
     Ask(usize),
     /// Careful worlds: it starts or stops one; it has stopped all, and would answer that.
     Start(usize, usize),
@@ -172,7 +173,7 @@ impl<'a> World<'a> {
         Self { plot, operator, moves: Self::moves(&plot) }
     }
 
-    /// How many replicas there are to be, and where the streams.
+    /// Returns the desired number of replicas and the place of each stream.
     pub(super) fn wish(&self, state: &State) -> Wish {
         self.plot.wishes[usize::from(state.wish)]
     }

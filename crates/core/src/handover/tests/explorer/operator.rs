@@ -9,21 +9,21 @@ use crate::handover::{
     Epoch, Name, Pod, Published, Refresh, Rules, Share, Step, Target, Worker, step,
 };
 
-/// What stands for `step`: itself, or one with a rule that is weakened.
+/// The function used for `step`: the original, or one with a weakened rule.
 pub(super) type StepFunction =
     fn(&Published, &Target, &BTreeMap<Name, Worker>, Epoch, &Rules) -> Step;
 
 const WORKER: [&str; WORKERS] = ["w-0", "w-1", "w-2"];
 const STREAM: [&str; STREAMS] = ["a", "b", "c"];
 
-/// What was decided.
+/// The decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decided {
     pub write: Option<File>,
     pub evict: Set,
 }
 
-/// What is known of one worker.
+/// The known facts about one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Seen {
     wanted: bool,
@@ -108,7 +108,7 @@ impl<'a> Operator<'a> {
         (state.file, state.wish, state.highest, seen)
     }
 
-    /// Whether the worlds show what they are to show.
+    /// Reports whether the worlds show what they are to show.
     fn note(&self, published: &Published, step: &Step, workers: &BTreeMap<Name, Worker>) {
         let mut done = self.done.borrow_mut();
         for (_, worker) in &step.freed {

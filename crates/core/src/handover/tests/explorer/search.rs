@@ -7,20 +7,20 @@ use std::{
 
 use super::model::{File, Move, STREAMS, Set, State, WORKERS, World, has};
 
-/// The fair rounds after which everything has come to rest: each needs a few for the file, and as many for
-/// a restart of each worker.
+/// The fair rounds after which everything has come to rest: each needs a few for the file, and as
+/// many for a restart of each worker.
 const ROUNDS: usize = 60;
 
-/// What the search has found.
+/// The results of the search.
 pub(super) struct Found {
     pub states: usize,
     pub moves: usize,
-    /// What the operator has done in all of them.
+    /// The operator's actions in all of them.
     pub done: BTreeSet<&'static str>,
     pub violation: Option<Violation>,
 }
 
-/// What should never be, and how it came to be.
+/// A forbidden state, and the events that led to it.
 pub(super) struct Violation {
     pub what: String,
     pub after: Vec<Move>,
@@ -70,7 +70,8 @@ pub(super) fn search(world: &World<'_>, beginning: State) -> Found {
     Found { states: reached.len(), moves, done, violation }
 }
 
-/// Two states in a billion billion are taken for one: among a million, one chance in thirty million.
+/// Two states in a billion billion are taken for one: among a million, one chance in thirty
+/// million.
 fn fingerprint(state: &State) -> u64 {
     let mut hasher = DefaultHasher::new();
     let State { file, history, wish, pods, born, cache, template, observed, write, evict, .. } =
@@ -139,7 +140,7 @@ impl Search<'_> {
         Some("I9: it does not come to rest".into())
     }
 
-    /// Whether the end is not what was wanted.
+    /// Reports whether the end is not what was wanted.
     fn unfulfilled(&self, end: &State) -> Option<String> {
         let (replicas, to) = self.world.wish(end);
         let runs = |w: usize, s| end.pods[w].is_some_and(|pod| has(pod.run, s));

@@ -65,7 +65,8 @@ fn an_acknowledgement_of_the_file_before_is_none() {
     goes_wrong(TWO, DELETE, From::Settled, weakened, "I8");
 }
 
-/// What is given back at once must not be freed later by the acknowledgement of its first revocation.
+/// A stream that returns at once must not be freed later by the acknowledgement of its first
+/// revocation.
 #[test]
 fn a_revocation_has_an_epoch_of_its_own() {
     let plot = Plot { changes: 2, wishes: &[(2, "01"), (2, "10")], ..TWO };
@@ -141,8 +142,8 @@ fn a_template_that_is_not_observed_brings_old_pods() {
     goes_wrong(plot, DELETE, From::Settled, weakened, "I8");
 }
 
-/// Why `configMap.immutable` exists: a kubelet whose cache is late gives a new pod the file before the
-/// last, and nothing that the operator can see tells it so. Its counterpart is
+/// Why `configMap.immutable` exists: a kubelet whose cache is late gives a new pod the file before
+/// the last, and nothing that the operator can see tells it so. Its counterpart is
 /// `immutable_files_and_kubelets_that_are_late`.
 #[test]
 fn a_mutable_file_and_a_kubelet_that_is_late() {

@@ -67,7 +67,7 @@ pub(super) fn lost() -> State {
 /// Somebody has put an old file back: the pods run what file 3 said, and the newest is file 1.
 pub(super) const SET_BACK: Plot = Plot { absolute: true, ..LOST };
 
-/// What the first pod has told so far, and what the status remembers.
+/// Sets the epoch that the first pod has reported so far, and that of the status.
 pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
     let mut state = lost();
     state.file = File { epoch: 1, entries: 3, ..File::default() };
@@ -80,8 +80,8 @@ pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
     state
 }
 
-/// A handover was immediate and is exclusive now: two workers are releasing one stream, of which the first
-/// has let go but not told.
+/// A handover was immediate and is exclusive now: two workers are releasing one stream, of which
+/// the first has let go but not told.
 pub(super) const TWICE: Plot =
     Plot { workers: 3, streams: 1, wishes: &[(3, "2"), (3, "0"), (3, "1")], changes: 1, ..NOTHING };
 
@@ -100,7 +100,7 @@ fn with_budget(state: State, Plot { changes, faults, crashes, .. }: Plot) -> Sta
     State { changes, faults, crashes, ..state }
 }
 
-/// Where a world begins.
+/// The initial state of a world.
 #[derive(Clone, Copy)]
 pub(super) enum From {
     /// With an empty file and no pod.
@@ -125,8 +125,8 @@ pub(super) fn explore(plot: Plot, rules: Rules, from: From, step: StepFunction) 
     found
 }
 
-/// In at least so many states, in which the operator does all this: a search that comes nowhere finds
-/// nothing either.
+/// In at least so many states, in which the operator does all this: a search that comes nowhere
+/// finds nothing either.
 fn nothing_goes_wrong(plot: Plot, rules: Rules, from: From, at_least: usize, shows: &[&str]) {
     let found = explore(plot, rules, from, operator::STEP);
     assert!(found.violation.is_none(), "{:?}", found.violation);

@@ -16,7 +16,7 @@ fn no_move_at_all() {
     check(&case("a>w@v b@v c>v d", "v w").budget(0).max(2), "a@v b@v c?NoCapacity d@w");
 }
 
-/// How many each of these workers has after each step, until nothing moves.
+/// Counts the units of each of these workers after each step, until nothing moves.
 fn counts(mut case: Case, workers: [&str; 3]) -> Vec<[usize; 3]> {
     let mut shares = Vec::new();
     while case.step() > 0 {
@@ -26,7 +26,8 @@ fn counts(mut case: Case, workers: [&str; 3]) -> Vec<[usize; 3]> {
     shares
 }
 
-/// The same with other ids: the order of hashes, which is that among equals, is not what the test sees.
+/// The same with other ids: the order of hashes, which is that among equals, is not what the test
+/// sees.
 fn renamed(case: &Case) -> impl Iterator<Item = Case> {
     (0..8).map(|variant| {
         let mut case = case.clone();
@@ -96,7 +97,8 @@ fn a_worker_is_emptied_for_a_dedicated_item_within_the_budget() {
     assert_eq!(case.items.iter().filter(|thing| thing.owner.as_ref() == Some(&own)).count(), 1);
 }
 
-/// Each takes the place of the next, and no worker has room: whoever moves first would be one too many.
+/// Each takes the place of the next, and no worker has room: whoever moves first would be one too
+/// many.
 #[test]
 fn a_circle_is_opened_by_one_that_waits_for_a_round() {
     let circle = "a>v@u b>w@v c>u@w";

@@ -1,4 +1,4 @@
-//! What may move when not everything may.
+//! Permitted moves under a limited budget.
 use proptest::prelude::*;
 
 use super::{generated::*, laws::*, *};
@@ -17,8 +17,9 @@ proptest! {
             return Ok(());
         }
         check_always(&case, &outcome)?;
-        // Nobody runs nowhere for a while if a worker has room. (But room may be kept for dedicated items, and for
-        // those that follow one that went nowhere because all were in the way of one another.)
+        // Nobody runs nowhere for a while if a worker has room. (But room may be kept for dedicated
+        // items, and for those that follow one that went nowhere because all were in the way of one
+        // another.)
         let in_the_end = Case { rules: Rules { max_moves: None, ..case.rules }, ..case.clone() }.outcome();
         let waits = |thing: &&Thing| outcome[&thing.id].is_err() && in_the_end[&thing.id].is_ok();
         let waiting: Vec<_> = case.items.iter().filter(waits).collect();

@@ -87,7 +87,8 @@ fn few_move_when_a_worker_comes_or_goes() {
     assert!(loads[9] - loads[0] <= 1, "{loads:?}");
     let mut more = case.clone();
     more.scale(11);
-    // A share is 454, and the heaviest weighs nine: 51 is the least that any choice could do to come within nine.
+    // A share is 454, and the heaviest weighs nine: 51 is the least that any choice could do to
+    // come within nine.
     let moves = more.step();
     let loads = more.sorted_loads();
     assert!(loads[10] - loads[0] <= 9, "{loads:?}");
@@ -101,7 +102,8 @@ fn few_move_when_a_worker_comes_or_goes() {
     assert_eq!(case.step(), 0);
 }
 
-/// Each of its prefixes improves the balance: with a budget it comes to the same, no matter how small.
+/// Each of its prefixes improves the balance: with a budget it comes to the same, no matter how
+/// small.
 #[test]
 fn a_budget_only_delays() {
     let mut case = varied(200, 4);

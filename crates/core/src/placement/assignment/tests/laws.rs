@@ -1,4 +1,4 @@
-//! What must hold of an outcome.
+//! Laws of every outcome.
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -42,7 +42,8 @@ impl Case {
         self.items.iter().filter(moves).collect()
     }
 
-    /// Whether a unit is held to one worker: by its pin, or because that worker takes nothing now.
+    /// Reports whether a unit is held to one worker: by its pin, or because that worker takes
+    /// nothing now.
     pub(super) fn is_bound(thing: &Thing) -> bool {
         thing.pin.is_some() || thing.dedicated
     }
@@ -61,7 +62,7 @@ impl Case {
     }
 }
 
-/// What holds whatever the budget.
+/// Checks the laws that hold with any budget.
 pub(super) fn check_always(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for thing in &case.items {
         let new = &outcome[&thing.id];
@@ -93,7 +94,7 @@ pub(super) fn check_always(case: &Case, outcome: &Outcome) -> Result<(), TestCas
     Ok(())
 }
 
-/// What holds in addition once nothing is held back.
+/// Checks the additional laws that hold once nothing is held back.
 pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     check_always(case, outcome)?;
     let shares = case.shares(outcome);
@@ -148,7 +149,8 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
                 Some(pin) => pinned.is_some() && !has_room(pin),
                 None => !open.is_empty() && !open.iter().any(|worker| has_room(worker)),
             },
-            // All others are somebody's own, or somebody is pinned to them, or the last one is for the others.
+            // All others are somebody's own, or somebody is pinned to them, or the last one is for
+            // the others.
             Reason::NoDedicatedWorker => {
                 let shared = |worker: &&str| shares[worker].iter().any(|t| t.pin.is_some());
                 let ordinary = case.items.iter().any(|t| !t.dedicated && t.pin.is_none());

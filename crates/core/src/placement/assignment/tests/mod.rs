@@ -159,7 +159,7 @@ impl Case {
         moves
     }
 
-    /// How many items each worker has.
+    /// Counts the items of each worker.
     pub fn counts(&self) -> Vec<usize> {
         let mut counts = vec![0; self.workers.len()];
         self.run().owners.into_iter().flatten().for_each(|worker| counts[worker] += 1);

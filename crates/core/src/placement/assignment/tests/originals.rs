@@ -1,4 +1,5 @@
-//! What the first system of this kind promised and did not keep: the same table, with the right results.
+//! The promises that the first system of this kind did not keep: the same table, with the right
+//! results.
 use super::*;
 
 /// The jobs of its sample, in their order.
@@ -97,8 +98,8 @@ fn scaling_is_as_if_it_had_always_been_so() {
     }
 }
 
-/// `start = i × size` with sizes that differ: with a remainder of `m`, `m` jobs were with two workers and the
-/// last `m` with none. Its tests looked at sizes only.
+/// `start = i × size` with sizes that differ: with a remainder of `m`, `m` jobs were with two
+/// workers and the last `m` with none. Its tests looked at sizes only.
 #[test]
 fn no_number_of_workers_doubles_or_loses_jobs() {
     for workers in 1..=60 {

@@ -1,4 +1,4 @@
-//! What holds for whatever there is; most are named for the invariants of exclusive streams.
+//! Properties that hold for any input; most are named for the invariants of exclusive streams.
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -74,7 +74,8 @@ proptest! {
         let cap = |rank: usize| total / full.len() + usize::from(rank < total % full.len());
         let excess = |(rank, held): (usize, &usize)| held.saturating_sub(cap(rank));
         let least: usize = full.iter().enumerate().map(excess).sum();
-        // Who is with a worker that leaves goes as soon as there is room, after those that run nowhere.
+        // Who is with a worker that leaves goes as soon as there is room, after those that run
+        // nowhere.
         let moves = case.moves(&case.outcome()).len();
         let leaving: usize = held(Standing::Leaving).iter().sum();
         if total == case.items.len() - kept {
@@ -114,8 +115,8 @@ proptest! {
 
     #[test]
     fn i15_nothing_but_ids_is_hashed(case in some_case(), factor in 2..5_u64) {
-        // What an item weighs decides about balance; it does not when all weigh the same. Of a dedicated
-        // item it never does.
+        // What an item weighs decides about balance; it does not when all weigh the same. Of a
+        // dedicated item it never does.
         let mut heavier = case.clone();
         for thing in heavier.items.iter_mut().filter(|thing| !thing.dedicated) {
             thing.weight = factor;

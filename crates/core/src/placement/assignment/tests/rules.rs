@@ -17,7 +17,8 @@ fn pins() {
     check(&case("a>x b>x@v c>v", "v w"), "a?PinnedWorkerAbsent b?PinnedWorkerAbsent c@v");
     // A worker that leaves keeps what is pinned to it, and gets it.
     check(&case("a>w@w b>w c@w", "v w-"), "a@w b@w c@v");
-    // One that takes nothing gets no pinned item either; until it does, such an item stays where it is.
+    // One that takes nothing gets no pinned item either; until it does, such an item stays where it
+    // is.
     check(&case("a>w b>w@v c>w@w", "v w="), "a?PinnedWorkerAbsent b@v c@w");
     check(&case("a>w@u b>v@u", "u- v w="), "a@u b@v");
 }
@@ -67,7 +68,8 @@ fn ordinary_items_keep_a_worker() {
     ] {
         assert_eq!(counted(case(items, workers)), [(lost, true); 3], "{items} on {workers}");
     }
-    // Who runs does not wait for a worker that takes nothing, nor anybody for one that is somebody's own.
+    // Who runs does not wait for a worker that takes nothing, nor anybody for one that is
+    // somebody's own.
     check(&case("a! b@v", "v w="), "a?NoDedicatedWorker b@v");
     check(&case("a!@w b!@v c", "v w="), "a@w b?NoDedicatedWorker c@v");
     // Without any, none is kept free.
@@ -158,7 +160,8 @@ fn limits() {
 
 #[test]
 fn who_runs_keeps_its_place_when_room_is_scarce() {
-    // The pinned item and those that are there, then who runs nowhere, then who can stay where it is.
+    // The pinned item and those that are there, then who runs nowhere, then who can stay where it
+    // is.
     assert_eq!(case("a@v b@v c d@u", "v u-").max(3).shown(), "a@v b@v c@v d@u");
     assert_eq!(case("a@v b@v c", "v").max(2).shown(), "a@v b@v c?NoCapacity");
     assert_eq!(case("a:9@u b:1", "v u-").max(1).shown(), "a@u b@v");
