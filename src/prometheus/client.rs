@@ -48,10 +48,13 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// What is asked: a path of the API, and its parameters.
-struct Question {
-    path: &'static str,
-    parameters: Vec<(&'static str, String)>,
+/// A query, of now or over a time.
+pub(super) struct Question {
+    pub promql: String,
+    /// Start and end in Unix seconds, and the step between two points.
+    pub range: Option<(i64, i64, Duration)>,
+    /// The time after which the server gives up.
+    timeout: Duration,
 }
 
 /// An answer, with the permit to hold it if it is large.
@@ -59,7 +62,12 @@ type Read = (Answer, Option<OwnedSemaphorePermit>);
 
 impl Question {
     fn instant(promql: &str) -> Self {
-        Self { path: "api/v1/query", parameters: vec![("query", promql.to_owned())] }
+        Self { promql: promql.to_owned(), range: None, timeout: Duration::ZERO }
+    }
+
+    /// The server's timeout in milliseconds.
+    pub fn timeout(&self) -> i64 {
+        i64::try_from(self.timeout.as_millis()).unwrap_or(i64::MAX)
     }
 }
 
@@ -176,20 +184,13 @@ impl Client {
     pub async fn query_range<T>(
         &self,
         promql: &str,
-        start: f64,
-        end: f64,
+        start: i64,
+        end: i64,
         step: Duration,
         deadline: Duration,
         read: impl FnOnce(&Answer) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        let parameters = vec![
-            ("query", promql.to_owned()),
-            // To the millisecond, Prometheus' own resolution.
-            ("start", format!("{start:.3}")),
-            ("end", format!("{end:.3}")),
-            ("step", format!("{:.3}", step.as_secs_f64())),
-        ];
-        let question = Question { path: "api/v1/query_range", parameters };
+        let question = Question { range: Some((start, end, step)), ..Question::instant(promql) };
         self.ask(question, deadline, &Limits::COMMAND, read).await
     }
 
@@ -211,8 +212,7 @@ impl Client {
     /// The question with the deadline of the server in it, and our own.
     fn within(&self, mut question: Question, deadline: Duration) -> (Question, Duration) {
         let deadline = deadline.min(self.timeout());
-        let server = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
-        question.parameters.push(("timeout", format!("{}ms", server.as_millis())));
+        question.timeout = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
         (question, deadline)
     }
 
@@ -257,11 +257,7 @@ impl Client {
         method: Method,
         question: &Question,
     ) -> Result<Response, QueryError> {
-        let own = question.parameters.iter().map(|(name, value)| (*name, value.as_str()));
-        let configured = self.0.config.parameters.iter();
-        let configured = configured.map(|(name, value)| (name.as_str(), value.as_str()));
-        let parameters: Vec<_> = own.chain(configured).collect();
-        let response = ready.send(method, question.path, &parameters).await?;
+        let response = ready.send(&method, question).await?;
         if let Some(target) = self.redirect(&response) {
             let message = format!("redirects to {target}: is this URL the Prometheus API?");
             return Err(QueryError::new(Class::BadAnswer, format!("{}: {message}", self.0.url)));

@@ -1,9 +1,10 @@
 //! Which endpoints there are, and how each is reached: `--prometheus-config` and
 //! `--prometheus-url`, checked before anything is asked.
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -55,8 +56,8 @@ pub struct EndpointConfig {
     pub(super) auth: Auth,
     pub(super) tls: Tls,
     pub(super) headers: Vec<(HeaderName, Value)>,
-    /// Sent with every question.
-    pub(super) parameters: Vec<(String, String)>,
+    /// Sent with every question. The client wants names that live as long as the process.
+    pub(super) parameters: Vec<(&'static str, String)>,
     /// The namespaces whose objects may ask it, `*` for each; `None` if nothing is said: each.
     pub(super) allowed_namespaces: Option<Vec<String>>,
 }
@@ -249,7 +250,7 @@ impl file::Endpoint {
                 !RESERVED_PARAMETERS.contains(&name.as_str()),
                 "parameters: {name} belongs to each question and cannot be set here"
             );
-            parameters.push((name, value.0));
+            parameters.push((interned(name), value.0));
         }
         let allowed_namespaces = match self.allowed_namespaces {
             None => None,
@@ -366,6 +367,18 @@ fn header_name(text: &str, seen: &mut HashSet<HeaderName>) -> anyhow::Result<Hea
     );
     ensure!(seen.insert(name.clone()), "{text} is set twice");
     Ok(name)
+}
+
+/// A name that is never freed: each name once, however often the configuration is read.
+fn interned(name: String) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name.as_str()) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into_boxed_str());
+    names.insert(name);
+    name
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::{
     path::Path,
 };
 
-use http::{HeaderName, HeaderValue};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderName, HeaderValue, header};
 
 use super::{
     Class, QueryError,
@@ -18,15 +19,9 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// What the files of an endpoint hold now. Without `Debug` on purpose.
 pub(super) struct Secrets {
-    pub credentials: Credentials,
+    /// Those of the configuration, and `Authorization`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub tls: TlsFiles,
-}
-
-pub(super) enum Credentials {
-    None,
-    Bearer(String),
-    Basic { username: String, password: String },
 }
 
 /// The contents of the TLS files; a client is built from them, and again when they differ.
@@ -52,22 +47,27 @@ pub(super) fn any(config: &EndpointConfig) -> bool {
 pub(super) fn read(config: &EndpointConfig) -> Result<Secrets, QueryError> {
     let unauthorized =
         |field: &str, path: &Path| contents(config, Class::Unauthorized, field, path);
-    let credentials = match &config.auth {
-        Auth::None => Credentials::None,
+    let mut headers = Vec::with_capacity(config.headers.len() + 1);
+    let authorization = match &config.auth {
+        Auth::None => None,
         Auth::Bearer(path) => {
             let field = "bearerTokenFile";
-            let token = text(unauthorized(field, path)?).map(|token| token.trim().to_owned());
-            let token = token.filter(|token| HeaderValue::from_str(token).is_ok());
-            Credentials::Bearer(token.ok_or_else(|| not_a_header(config, field, path))?)
+            let token = text(unauthorized(field, path)?)
+                .and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())).ok());
+            Some(token.ok_or_else(|| not_a_header(config, field, path))?)
         }
         Auth::Basic { username, password_file } => {
             let field = "basicAuth.passwordFile";
-            let password = text(unauthorized(field, password_file)?)
-                .ok_or_else(|| not_a_header(config, field, password_file))?;
-            Credentials::Basic { username: username.clone(), password }
+            let login = text(unauthorized(field, password_file)?)
+                .map(|password| BASE64_STANDARD.encode(format!("{username}:{password}")))
+                .and_then(|login| HeaderValue::from_str(&format!("Basic {login}")).ok());
+            Some(login.ok_or_else(|| not_a_header(config, field, password_file))?)
         }
     };
-    let mut headers = Vec::with_capacity(config.headers.len());
+    if let Some(mut value) = authorization {
+        value.set_sensitive(true);
+        headers.push((header::AUTHORIZATION, value));
+    }
     for (name, value) in &config.headers {
         let value = match value {
             Value::Literal(value) => value.clone(),
@@ -90,7 +90,7 @@ pub(super) fn read(config: &EndpointConfig) -> Result<Secrets, QueryError> {
         }
         None => None,
     };
-    Ok(Secrets { credentials, headers, tls: TlsFiles { ca, identity } })
+    Ok(Secrets { headers, tls: TlsFiles { ca, identity } })
 }
 
 /// Without the line end that editors and `echo` add.

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, Method, header};
+use prometheus_http_query::Client;
 use reqwest::{
-    Certificate, Identity, RequestBuilder, Url,
+    Certificate, Identity, Response, Url,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect,
 };
@@ -21,8 +22,9 @@ use rustls::{
 
 use super::{
     Class, QueryError,
+    client::Question,
     config::{EndpointConfig, shown},
-    secrets::{self, Credentials, Secrets, TlsFiles, complaint},
+    secrets::{self, Secrets, TlsFiles, complaint},
 };
 
 /// The longest to wait for a connection: one lost packet is sent again after one and after three
@@ -37,15 +39,14 @@ pub(super) struct Transport {
     /// The true host, if `base` has another one.
     host: Option<HeaderValue>,
     /// The client, and the files it was built from.
-    client: Mutex<Option<(TlsFiles, reqwest::Client)>>,
+    client: Mutex<Option<(TlsFiles, Client)>>,
 }
 
 /// One request's worth of secrets.
 pub(super) struct Ready<'a> {
     transport: &'a Transport,
-    client: reqwest::Client,
-    credentials: Credentials,
-    headers: HeaderMap,
+    client: Client,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Transport {
@@ -60,6 +61,9 @@ impl Transport {
                 QueryError::new(Class::Unreachable, format!("tls.serverName: {error}"))
             })?;
         }
+        // The client appends its paths with a slash of their own.
+        let path = base.path().trim_end_matches('/').to_owned();
+        base.set_path(&path);
         let transport = Self { config, base, host, client: Mutex::default() };
         // What needs no file cannot fail later.
         if transport.config.tls.ca_file.is_none() && transport.config.tls.identity.is_none() {
@@ -82,23 +86,23 @@ impl Transport {
         } else {
             secrets::read(&config)?
         };
-        let Secrets { credentials, headers, tls } = secrets;
-        let mut headers: HeaderMap = headers.into_iter().collect();
+        let Secrets { mut headers, tls } = secrets;
         if let Some(host) = &self.host {
-            headers.insert(header::HOST, host.clone());
+            headers.push((header::HOST, host.clone()));
         }
-        Ok(Ready { transport: self, client: self.client(tls)?, credentials, headers })
+        Ok(Ready { transport: self, client: self.client(tls)?, headers })
     }
 
     /// The client for these files: the one of the last request if they are the same.
-    fn client(&self, files: TlsFiles) -> Result<reqwest::Client, QueryError> {
+    fn client(&self, files: TlsFiles) -> Result<Client, QueryError> {
         let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((before, client)) = &*slot
             && *before == files
         {
             return Ok(client.clone());
         }
-        let client = self.build(&files)?;
+        let client = Client::from(self.build(&files)?, self.base.as_str())
+            .map_err(|error| self.failed(&error))?;
         *slot = Some((files, client.clone()));
         Ok(client)
     }
@@ -165,7 +169,7 @@ impl Transport {
 
     /// What a failed request means for the user. The last cause says what happened ("connection
     /// refused"); the ones above it repeat the URL with the whole query.
-    pub fn failed(&self, error: &reqwest::Error) -> QueryError {
+    pub fn failed(&self, error: &(dyn Error + 'static)) -> QueryError {
         let (class, what) = match tls_error(error) {
             Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
                 let known = match &self.config.tls.ca_file {
@@ -199,32 +203,29 @@ impl Transport {
 }
 
 impl Ready<'_> {
-    /// Asks the API at `path` below the base URL.
-    pub async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        parameters: &[(&str, &str)],
-    ) -> Result<reqwest::Response, QueryError> {
-        let mut url = self.transport.base.clone();
-        url.set_path(&format!("{}/{path}", url.path().trim_end_matches('/')));
-        let request = if method == Method::GET {
-            self.client.get(url).query(parameters)
-        } else {
-            self.client.post(url).form(parameters)
-        };
-        let request = self.authorize(request.headers(self.headers.clone()));
-        request.send().await.map_err(|error| self.transport.failed(&error))
-    }
-
-    fn authorize(&self, request: RequestBuilder) -> RequestBuilder {
-        match &self.credentials {
-            Credentials::None => request,
-            Credentials::Bearer(token) => request.bearer_auth(token),
-            Credentials::Basic { username, password } => {
-                request.basic_auth(username, Some(password))
-            }
+    /// Asks a question, with the parameters of the endpoint.
+    pub async fn send(&self, method: &Method, question: &Question) -> Result<Response, QueryError> {
+        // Instant and range queries have the same methods, and no trait in common.
+        macro_rules! send {
+            ($query:expr) => {{
+                let mut query = $query.timeout(question.timeout());
+                for (name, value) in &self.transport.config.parameters {
+                    query = query.query(name, value);
+                }
+                for (name, value) in &self.headers {
+                    query = query.header(name, value.clone());
+                }
+                if *method == Method::GET { query.get_raw().await } else { query.post_raw().await }
+            }};
         }
+        let promql = &question.promql;
+        let response = match question.range {
+            None => send!(self.client.query(promql)),
+            Some((start, end, step)) => {
+                send!(self.client.query_range(promql, start, end, step.as_secs_f64()))
+            }
+        };
+        response.map_err(|error| self.transport.failed(&error))
     }
 }
 

@@ -94,13 +94,14 @@ pub async fn run(
         node_labels: &exporters.node_labels,
     };
     let mut other_jobs = vec![];
+    let range = Range { from: range.from - range.from.rem_euclid(1000), ..range };
     let (mut done, total) = (0, range.steps()?);
-    let mut size = Size { points: FIRST_POINTS, most: MAX_POINTS };
+    let mut size = Size::new(range.step);
     while done < total {
         let grid = Grid {
             start: range.from + range.step * i64::try_from(done)?,
             step: range.step,
-            len: size.points.min(total - done),
+            len: size.len().min(total - done),
         };
         let (recordings, identity) = match source.fetch(grid, &mut population).await {
             Ok(fetched) => fetched,
@@ -172,9 +173,22 @@ fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
 struct Size {
     points: usize,
     most: usize,
+    /// Steps between two that are on whole seconds: a query begins on one.
+    whole: usize,
 }
 
 impl Size {
+    /// The first, for steps of some milliseconds.
+    fn new(step: i64) -> Self {
+        let in_second = usize::try_from(step.rem_euclid(1000)).unwrap_or_default();
+        let whole = (1..=1000).find(|steps| steps * in_second % 1000 == 0).unwrap_or(1);
+        Self { points: FIRST_POINTS, most: MAX_POINTS, whole }
+    }
+
+    fn len(&self) -> usize {
+        (self.points / self.whole).max(1) * self.whole
+    }
+
     /// As many as make an answer of the size aimed at.
     fn fit(&mut self, series: usize) {
         self.points = (AIM_BYTES / (POINT_BYTES * series.max(1))).clamp(1, self.most);
@@ -185,7 +199,7 @@ impl Size {
         // Too large for us, too many samples for Prometheus, or too slow.
         let may_help =
             matches!(error.class, Class::BadAnswer | Class::QueryFailed | Class::Timeout);
-        if !may_help || self.points == 1 {
+        if !may_help || self.points <= self.whole {
             return false;
         }
         self.points = (self.points / 4).max(1);
@@ -243,9 +257,9 @@ impl Source<'_> {
 }
 
 async fn range(client: &Client, promql: &str, grid: Grid) -> Result<Answer, QueryError> {
-    #[expect(clippy::cast_precision_loss, reason = "milliseconds of any date are below 2^53")]
-    let seconds = |place: usize| grid.at(place) as f64 / 1000.0;
-    let (start, end) = (seconds(0), seconds(grid.len.saturating_sub(1)));
+    // The start is a whole second. What lies after the end belongs to no place.
+    let start = grid.at(0).div_euclid(1000);
+    let end = grid.at(grid.len.saturating_sub(1)).saturating_add(999).div_euclid(1000);
     let step = Duration::from_millis(u64::try_from(grid.step).unwrap_or(1));
     client.query_range(promql, start, end, step, client.timeout(), |a| Ok(evaluate::owned(a))).await
 }
@@ -256,7 +270,7 @@ mod tests {
 
     #[test]
     fn pieces_stay_below_the_limits_of_points_and_bytes() {
-        let mut size = Size { points: FIRST_POINTS, most: MAX_POINTS };
+        let mut size = Size::new(30_000);
         size.fit(12);
         assert_eq!(size.points, MAX_POINTS);
         size.fit(20_000);
@@ -265,8 +279,23 @@ mod tests {
         assert!(size.shrink(&slow) && size.shrink(&slow) && !size.shrink(&slow));
         size.fit(12);
         assert_eq!(size.points, 1, "what failed is not tried again");
-        let mut size = Size { points: 100, most: MAX_POINTS };
+        let mut size = Size::new(30_000);
         assert!(!size.shrink(&QueryError::new(Class::Unauthorized, "401")));
+    }
+
+    #[test]
+    fn every_query_begins_on_a_whole_second() {
+        for (step, whole) in [(30_000, 1), (1, 1000), (1_500, 2), (2_600, 5), (999, 1000)] {
+            let mut size = Size::new(step);
+            assert_eq!(size.whole, whole, "{step}");
+            let slow = QueryError::new(Class::Timeout, "slow");
+            for _ in 0..10 {
+                assert_eq!(i64::try_from(size.len()).unwrap() * step % 1000, 0, "{step}");
+                size.shrink(&slow);
+            }
+            size.fit(1_000_000);
+            assert_eq!(size.len(), whole, "{step}");
+        }
     }
 
     #[test]
