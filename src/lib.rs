@@ -57,5 +57,5 @@ pub mod webhook;
 pub use traffic_operator_agent as agent;
 pub use traffic_operator_core::{acknowledgement, placement};
 
-/// How this operator names itself to the API server and to Prometheus, and its agents to the operator.
+/// Identifies this operator to the API server and to Prometheus, and its agents to the operator.
 pub use traffic_operator_agent::USER_AGENT;

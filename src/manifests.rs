@@ -1,4 +1,4 @@
-//! What `deploy/crds`, `deploy/rbac` and `deploy/monitoring` are generated from.
+//! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`.
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,8 +20,8 @@ pub const NAME: &str = "traffic-operator";
 /// The namespace the operator runs in.
 pub const NAMESPACE: &str = "traffic-operator-system";
 
-/// The rules of the `NetworkProber` in `deploy/samples`, as a rule file for a Prometheus without the
-/// prometheus-operator: not an object of Kubernetes.
+/// The rules of the `NetworkProber` in `deploy/samples`, as a rule file for a Prometheus without
+/// the prometheus-operator: not an object of Kubernetes.
 pub const RULES: &str = "monitoring/networkprober.rules.yaml";
 const SAMPLE: &str = "default/networkprober-sample";
 /// The defaults of `spec.pollingPeriod`, `spec.timeout` and `spec.monitoring.interval`.

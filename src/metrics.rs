@@ -1,7 +1,8 @@
 //! Our own metrics: what is counted, under which names.
 //!
 //! Counters of one process live here; what belongs to an object (the decisions of a `TrafficWatch`)
-//! is read from its state at scrape time by a [`Collector`], so that series vanish with their object.
+//! is read from its state at scrape time by a [`Collector`], so that series vanish with their
+//! object.
 use std::{
     fmt::Write,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicI64},
@@ -180,8 +181,8 @@ impl Metrics {
         self.add(registry, false);
     }
 
-    /// The same of a collector that holds no lock while it encodes: what it writes goes to the reader
-    /// piece by piece, at the reader's pace.
+    /// The same of a collector that holds no lock while it encodes: what it writes goes to the
+    /// reader piece by piece, at the reader's pace.
     pub fn register_streaming(&self, collector: Box<dyn Collector>) {
         let mut registry = Registry::default();
         registry.register_collector(collector);
@@ -205,8 +206,8 @@ impl Metrics {
         String::from_utf8(page).map_err(|_| std::fmt::Error)
     }
 
-    /// The page `/metrics` in pieces of at most [`CHUNK`] bytes. No lock is held while `give` runs, which
-    /// may therefore wait.
+    /// The page `/metrics` in pieces of at most [`CHUNK`] bytes. No lock is held while `give` runs,
+    /// which may therefore wait.
     ///
     /// # Errors
     /// When a collector or `give` fails.
@@ -296,7 +297,8 @@ impl Metrics {
         leader.set(i64::from(leads));
     }
 
-    /// Counts one pod that the API server asked about: `injected`, `skipped` for a reason, or `error`.
+    /// Counts one pod that the API server asked about: `injected`, `skipped` for a reason, or
+    /// `error`.
     pub fn injection(&self, result: &'static str, skip_reason: &'static str, took: Duration) {
         self.0.injections.get_or_create(&Injection { result, skip_reason }).inc();
         self.0.injection_duration.observe(took.as_secs_f64());

@@ -2,7 +2,8 @@
 
 /// Gives a reduced type the identity of the full one, so that the client lists and watches it.
 ///
-/// `partial_resource!(NodeObject as Node, ClusterResourceScope)`: the reduced type has a field `metadata`.
+/// `partial_resource!(NodeObject as Node, ClusterResourceScope)`: the reduced type has a field
+/// `metadata`.
 macro_rules! partial_resource {
     ($reduced:ty as $full:ty, $scope:ty) => {
         impl kube::Resource for $reduced {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// What the API server is told to log: every request once it is answered, without bodies.
+/// The audit policy of the API server: every request once it is answered, without bodies.
 pub(crate) const POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -24,9 +24,9 @@ pub struct AuditEvent {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths
     /// that are no resource the HTTP method in lower case.
     pub verb: String,
-    /// Who asked, as RBAC sees it.
+    /// The user who made the request, as RBAC sees it.
     pub user: String,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub user_agent: String,
     /// The object's namespace; empty where there is none.
     pub namespace: String,

@@ -17,7 +17,7 @@ const DEFINITIONS: &str = include_str!("../manifests/calico.yaml");
 /// The time that definitions may take to be served, or to go.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Where Calico keeps its objects.
+/// The API group in which Calico stores its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// `projectcalico.org/v3`.

@@ -85,7 +85,7 @@ enum Command {
     /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground
     /// see them?
     BgpCheck {
-        /// What to measure: static, order, change, kill; everything, if nothing is named.
+        /// Scenarios to measure: static, order, change, kill; all if none is named.
         scenarios: Vec<String>,
     },
     /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is
@@ -115,14 +115,14 @@ enum Command {
         /// Share of the packets that are lost in each direction.
         #[arg(long, default_value = "0%")]
         loss: String,
-        /// What is added to each round trip.
+        /// Delay added to each round trip.
         #[arg(long, default_value = "0ms")]
         delay: String,
     },
     /// Run kubectl on the cluster that is up.
     #[command(disable_help_flag = true)]
     Kubectl {
-        /// What kubectl is to do.
+        /// Arguments of kubectl.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -132,7 +132,7 @@ enum Command {
     Draw {
         /// The dashboard's JSON.
         file: PathBuf,
-        /// Where Prometheus is, as `http://127.0.0.1:9090`.
+        /// URL of Prometheus, such as `http://127.0.0.1:9090`.
         #[arg(long, value_name = "URL")]
         prometheus: String,
         /// The picture to write.
@@ -141,7 +141,7 @@ enum Command {
         /// Start of the picture, before now, as -15m, -6h or -2d.
         #[arg(long, default_value = "-15m", value_parser = parse_ago, allow_hyphen_values = true)]
         from: Duration,
-        /// What `$__rate_interval` stands for: four scrape intervals, as 8s or 1m.
+        /// Value of `$__rate_interval`: four scrape intervals, such as 8s or 1m.
         #[arg(long, default_value = "1m", value_parser = parse_ago)]
         rate_interval: Duration,
         /// Panels without data are no failure.

@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 pub struct Etcd {
     dir: PathBuf,
     process: Process,
-    /// Where it listens: `https://127.0.0.1:…`.
+    /// Its address: `https://127.0.0.1:…`.
     pub endpoint: String,
     /// The authority that signed its certificate and the client's, PEM.
     pub ca: String,

@@ -27,7 +27,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 /// it can, or this machine would be busy with the client and not with the server.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What HTTP/2 begins with, and the client's settings: none.
+/// The start of an HTTP/2 connection, with empty client settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// A PING frame of HTTP/2, which has to be answered.
@@ -67,7 +67,7 @@ impl Flood {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// How often a client has begun.
+    /// Returns the number of connections that a client has started.
     #[must_use]
     pub fn attempts(&self) -> usize {
         self.attempts.load(Ordering::SeqCst)

@@ -14,7 +14,7 @@ struct Need {
     package: &'static str,
 }
 
-/// What nodes are made of.
+/// The packages that nodes need.
 const NODES: [Need; 10] = [
     Need { what: "containerd", package: "containerd" },
     Need { what: "ctr", package: "containerd" },
@@ -28,7 +28,7 @@ const NODES: [Need; 10] = [
     Need { what: "setpriv", package: "util-linux" },
 ];
 
-/// What the nodes of the BGP ground are made of.
+/// The packages that the nodes of the BGP ground need.
 const ROUTERS: [Need; 5] = [
     Need { what: BIRD, package: "bird2" },
     Need { what: EXPORTER, package: "prometheus-bird-exporter" },
@@ -47,7 +47,7 @@ const BIRD_SAYS: &str = "BIRD version 2.";
 /// The browser that the status page is looked at with.
 const BROWSER: [Need; 1] = [Need { what: "chromium", package: "chromium" }];
 
-/// What the browser is called elsewhere; all of them take the same flags.
+/// Other names of the browser; all of them take the same flags.
 const BROWSERS: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
@@ -102,7 +102,7 @@ pub fn ensure_routers() -> Result<String> {
     Ok(format!("{bird}, {EXPORTER} {}", version.unwrap_or("of unknown version")))
 }
 
-/// What a program says to a question, wherever it says it.
+/// Returns the answer of a program to a flag, from either output.
 fn said(program: &str, question: &str) -> Result<String> {
     let path = find(program).with_context(|| format!("no {program}"))?;
     let output = Command::new(&path)

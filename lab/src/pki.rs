@@ -35,7 +35,7 @@ pub(crate) fn write_secret(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Whom a certificate speaks for, and where.
+/// The subject of a certificate: names and addresses.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Identity {
     /// The user's name for Kubernetes.

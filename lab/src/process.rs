@@ -21,7 +21,7 @@ pub(crate) const MARK: &str = "LAB_MARK";
 /// Lines of a log shown in an error: enough for a Go panic's head, short enough for a terminal.
 const TAIL_LINES: usize = 15;
 
-/// What to run.
+/// The command to run.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandLine {
     pub program: PathBuf,

@@ -1,4 +1,4 @@
-//! Where test traffic goes: a server that throws away what it is sent.
+//! The destination of test traffic: a server that discards everything.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
-/// How often a condition is looked at: fast beside what is waited for (processes starting), cheap
-/// on two cores.
+/// Time between two checks of a condition: short compared with the awaited events (processes
+/// starting), cheap on two cores.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// What one look at a condition found.
+/// The result of one check of a condition.
 pub(crate) enum Look<T> {
     /// It holds.
     Done(T),

@@ -1,4 +1,4 @@
-//! Where things lie: the workspace root and the ignored `.lab` directory below it.
+//! The locations of files: the workspace root and the ignored `.lab` directory below it.
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,8 @@ pub struct InvalidQuantity {
     text: String,
 }
 
-/// Parses a [Kubernetes quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/).
+/// Parses a [Kubernetes
+/// quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/).
 ///
 /// # Errors
 /// When the text is none.

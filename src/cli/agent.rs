@@ -3,8 +3,8 @@ use std::{env, os::unix::process::CommandExt, path::Path, process::Command};
 
 use traffic_operator_agent::cli::{self, AgentArgs};
 
-/// The agent's own program in the image. What runs there needs a third of the memory: this program holds the
-/// clients of Kubernetes, etcd and Prometheus too.
+/// The agent's own program in the image. What runs there needs a third of the memory: this program
+/// holds the clients of Kubernetes, etcd and Prometheus too.
 const PROGRAM: &str = "/traffic-operator-agent";
 
 /// Runs an agent: the image's own program where there is one, else the same code in this process.

@@ -46,8 +46,8 @@ pub struct RunArgs {
     #[arg(default_value = BIRD_EXPORTER)]
     pub bird_exporter_selector: Matchers,
 
-    /// Allow custom resources to contain PromQL queries (spec.query, spec.criteria). Everyone who may
-    /// create such an object can then read all data that the endpoint's credentials can read.
+    /// Allow custom resources to contain PromQL queries (spec.query, spec.criteria). Everyone who
+    /// may create such an object can then read all data that the endpoint's credentials can read.
     #[arg(long, env = "TRAFFIC_OPERATOR_OWN_QUERIES", value_name = "BOOL")]
     #[arg(default_value_t = true, action = clap::ArgAction::Set)]
     pub own_queries: bool,

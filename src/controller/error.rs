@@ -24,7 +24,7 @@ pub enum Error {
     Stages {
         /// Events about the writes that were made.
         notices: Vec<Notice>,
-        /// What failed, in the order it was tried; never empty.
+        /// The failures, in the order of the attempts; never empty.
         errors: Vec<Error>,
         /// When to look again.
         again: Duration,
@@ -35,7 +35,7 @@ pub enum Error {
     /// The API server failed.
     #[error("kubernetes api: {action}")]
     Kube {
-        /// What was being done, e.g. `apply Deployment`.
+        /// The failed operation, e.g. `apply Deployment`.
         action: &'static str,
         /// The client's error.
         #[source]
@@ -79,20 +79,20 @@ impl Error {
         }
     }
 
-    /// Whether all the rest of what was decided is written, and is to be on record.
+    /// Reports whether the rest of the decision was written and should be recorded.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Taken(_) | Self::Stages { .. })
     }
 
-    /// Whether it is a step on a way that goes on, and no failure.
+    /// Reports whether it is an intermediate step, not a failure.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         matches!(self, Self::Pending(..))
     }
 
-    /// What the `Ready` condition says of it: a spec or claim that cannot stand is known to fail,
-    /// anything else is not known.
+    /// Returns the status of the `Ready` condition: False for a spec or claim that is known to
+    /// fail, Unknown for anything else.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if let Some(gravest) = self.gravest() {
@@ -142,7 +142,7 @@ impl Error {
     }
 }
 
-/// Whether the API server would refuse the same object again.
+/// Reports whether the API server would refuse the same object again.
 #[must_use]
 pub fn is_refusal(status: &kube::core::Status) -> bool {
     matches!(status.code, 400 | 422)

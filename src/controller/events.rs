@@ -20,14 +20,13 @@ use tokio::sync::Notify;
 use super::{FIELD_MANAGER, Notice, conditions};
 use crate::metrics::Metrics;
 
-/// How many events wait at most. A judgement has some dozens at most, each below 2 kB.
+/// Maximum number of waiting events. A judgement has some dozens at most, each below 2 kB.
 const WAITING: usize = 1000;
 
-/// How long after it happened an event is still worth writing: all those of a judgement have this
-/// long together.
+/// Deadline for writing an event after it happened; all events of a judgement share it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Where events are handed over.
+/// The queue for events.
 #[derive(Clone)]
 pub(super) struct Events {
     queue: Arc<Queue>,

@@ -39,15 +39,15 @@ pub const MANAGED_BY: &str = "traffic-operator";
 /// The outcome of `plan`: everything there is to write, and nothing written yet.
 #[derive(Debug, PartialEq)]
 pub struct Plan<D, S> {
-    /// What `apply` has to bring about.
+    /// The state that `apply` must establish.
     pub desired: D,
     /// The status to publish, conditions apart.
     pub status: S,
     /// The conditions: `Ready` and at most two more.
     pub conditions: Vec<Verdict>,
-    /// What to tell the owner as events.
+    /// The notices to publish as events of the owner.
     pub notices: Vec<Notice>,
-    /// How often to look again though nothing changed.
+    /// Time until the next look if nothing changes.
     pub period: Duration,
 }
 
@@ -70,14 +70,14 @@ pub trait Reconciler: Send + Sync + 'static {
     type Kind: Kind;
     /// Facts read from the world.
     type Observed: Send + Sync;
-    /// What has to hold.
+    /// The state that must hold.
     type Desired: Send + Sync;
     /// The controller's name: metric label, span.
     const NAME: &'static str;
     /// The finalizer of objects that [`Self::needs_cleanup`].
     const FINALIZER: &'static str;
 
-    /// Whether something outside the owner tree must be undone before the object goes.
+    /// Reports whether something outside the owner tree must be undone before the object goes.
     fn needs_cleanup(&self, object: &Self::Kind) -> bool;
     /// Reads; never writes.
     fn observe(
@@ -109,7 +109,7 @@ pub trait Reconciler: Send + Sync + 'static {
     fn forget(&self, namespace: &str, name: &str);
 }
 
-/// What a running loop holds.
+/// The state of a running loop.
 pub struct Context<R: Reconciler> {
     client: Client,
     events: events::Events,

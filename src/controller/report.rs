@@ -1,4 +1,4 @@
-//! What a pass tells: events, conditions, status.
+//! The results of a pass: events, conditions, status.
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Resource, ResourceExt,

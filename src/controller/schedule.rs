@@ -29,7 +29,7 @@ impl Schedule {
         u64::try_from(elapsed / period.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// How long until the next tick of `period`; never zero.
+    /// Returns the time until the next tick of `period`; never zero.
     #[must_use]
     pub fn until_next(&self, now: Instant, period: Duration) -> Duration {
         period.saturating_sub(self.elapsed_in_tick(now, period))

@@ -16,7 +16,7 @@ use crate::{
     runtime::{client, lease::Fence},
 };
 
-/// Which cluster, and as whom.
+/// The cluster and the identity.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// A kubeconfig instead of those of the environment.

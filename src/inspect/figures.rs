@@ -53,7 +53,7 @@ pub fn span(seconds: i64) -> String {
     parts.join(" ")
 }
 
-/// How long ago something was; a moment in the future, by a clock that differs, is now.
+/// Returns the time since a moment; a moment in the future, by a clock that differs, counts as now.
 #[must_use]
 pub fn ago(then: Timestamp, now: Timestamp) -> String {
     span(now.as_second().saturating_sub(then.as_second()))

@@ -83,7 +83,8 @@ async fn ask(
     let why = |why: String| Err(ForwardError::Pod(why.trim().to_owned()));
     let result = tokio::select! {
         answer = &mut exchange => match answer.map_err(|error| failed(&error)).flatten() {
-            // The connection may end before the reason arrives, which comes by a channel of its own.
+            // The connection may end before the reason arrives, which comes by a channel of its
+            // own.
             Err(error) => match tokio::time::timeout(LAST_WORD, refused).await {
                 Ok(Some(text)) => why(text),
                 _ => Err(error),

@@ -15,7 +15,7 @@ use crate::traffic_watch::overview::Overview;
 /// The longest the leader may take: it answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where the operator's Lease and pods are.
+/// The location of the operator's Lease and pods.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The namespace of both.
@@ -65,7 +65,7 @@ pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leaders
     Ok(Some(Leadership { holder, renewed, seconds: spec.lease_duration_seconds }))
 }
 
-/// What the leader says about one node.
+/// Returns the leader's view of one node.
 ///
 /// # Errors
 /// The reason why it is unavailable, with a remedy.
@@ -79,7 +79,7 @@ pub async fn view(client: &Client, place: &Place, node: &str) -> Result<Overview
     }
 }
 
-/// What the leader's status page answers to a path, and who that was.
+/// Requests a path of the leader's status page, and returns the answer with the leader's name.
 ///
 /// # Errors
 /// The reason why it is unavailable, with a remedy.

@@ -1,4 +1,4 @@
-//! What a `TrafficWatch` measures, from its spec.
+//! The measures of a `TrafficWatch`, from its spec.
 use crate::{
     api::TrafficWatch,
     controller::Error,

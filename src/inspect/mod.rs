@@ -1,4 +1,4 @@
-//! What the commands that look find out.
+//! The logic of the commands that only read.
 //!
 //! Each has a pure core: facts in, an answer out, and the answer as text. What gathers the facts is
 //! thin, reads only, and stands beside it in `gather`.

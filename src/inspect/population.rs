@@ -1,4 +1,4 @@
-//! Which nodes there are: those of the cluster, or those that series speak of.
+//! The nodes: those of the cluster, or those named by series.
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::{Api, Client, api::ListParams, runtime::watcher::Event};
@@ -59,7 +59,7 @@ impl Population {
         }
     }
 
-    /// What the nodes are called.
+    /// Returns the names of the nodes.
     #[must_use]
     pub fn identity(&self) -> Arc<Identity> {
         match self {

@@ -1,6 +1,6 @@
 //! Why a node has no evidence, in a sentence, and what to do about it.
 
-/// What a reason of status and metrics means; what is not known here explains itself by its name.
+/// Returns the meaning of a reason of status and metrics; unknown reasons are returned by name.
 #[must_use]
 pub fn meaning(reason: &str) -> &str {
     match reason {

@@ -1,5 +1,6 @@
-//! The operator's roles: one for what every kind needs, and one for each kind, so that an installation
-//! that runs some kinds grants nothing for the others. The webhook has an account and a role of its own.
+//! The operator's roles: one for what every kind needs, and one for each kind, so that an
+//! installation that runs some kinds grants nothing for the others. The webhook has an account and
+//! a role of its own.
 use serde_json::{Value, json};
 
 use super::{NAME, NAMESPACE, WEBHOOK};
@@ -7,7 +8,7 @@ use crate::api::{KindInfo, NamedPermission, Permission, WebhookAccess};
 
 const API: &str = "rbac.authorization.k8s.io/v1";
 
-/// What belongs to one kind.
+/// The roles of one kind.
 pub struct Roles {
     /// The kind's name in lower case.
     pub singular: String,
@@ -18,8 +19,8 @@ pub struct Roles {
 /// The accounts that the operator's processes run under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// Of the controllers, which write. It may do what the webhook may as well, so that one process can
-    /// do all under it.
+    /// Of the controllers, which write. It may do what the webhook may as well, so that one process
+    /// can do all under it.
     Controller,
     /// Of the webhook, which every pod of the cluster can talk to: it may write nothing.
     Webhook,
@@ -44,7 +45,7 @@ impl Account {
         format!("system:serviceaccount:{namespace}:{}", self.name())
     }
 
-    /// Whose a role of this name is; `None` for those of people.
+    /// Returns the component of a role of this name; `None` for the roles of people.
     #[must_use]
     pub fn of_role(role: &str) -> Option<Self> {
         let controllers = |rest: &str| rest.is_empty() || rest.starts_with('-');
@@ -62,7 +63,8 @@ pub fn is_operators(role: &str) -> bool {
     Account::of_role(role).is_some()
 }
 
-/// Whose token came with a scrape, and whether that account may read /metrics: each process asks.
+/// The reviews of a scrape's token and of its account's right to read /metrics: each process makes
+/// them.
 const REVIEWS: [Permission; 2] = [
     Permission { group: "authentication.k8s.io", resources: &["tokenreviews"], verbs: &["create"] },
     Permission {
@@ -76,8 +78,8 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME})
 }
 
-/// The account, and what it needs whichever kinds run: events, the reviews of whoever scrapes, and the
-/// Lease of the leader.
+/// The account, and what it needs whichever kinds run: events, the reviews of whoever scrapes, and
+/// the Lease of the leader.
 #[must_use]
 pub fn core() -> Vec<Value> {
     let leases = |verbs, names| NamedPermission {
@@ -198,9 +200,9 @@ fn binding(account: Account, kind: &str, role_kind: &str, name: &str) -> Value {
     })
 }
 
-/// The roles for people. What an object makes the operator do, its author may be unable to do, so that
-/// nobody gets the right to write one by having `edit` somewhere: an administrator binds `…-editor`, or
-/// installs `deploy/components/aggregate-to-edit`. Reading is part of `view`.
+/// The roles for people. What an object makes the operator do, its author may be unable to do, so
+/// that nobody gets the right to write one by having `edit` somewhere: an administrator binds
+/// `…-editor`, or installs `deploy/components/aggregate-to-edit`. Reading is part of `view`.
 fn for_people(group: &str, plural: &str, singular: &str) -> [Value; 2] {
     let role = |suffix: &str, verbs: &[&str]| {
         json!({

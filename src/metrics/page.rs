@@ -1,7 +1,8 @@
 //! The page `/metrics` in pieces, so that no page is in memory as a whole.
 use std::fmt::{self, Write};
 
-/// How many bytes a piece has: a hundred of them are the largest page, and one is a few system calls.
+/// Number of bytes of a piece: the largest page has a hundred of them, and one takes a few system
+/// calls.
 pub const CHUNK: usize = 32 * 1024;
 
 /// Collects text and gives it away piece by piece.

@@ -35,9 +35,9 @@ pub const OWNER: &str = "probes.bigmikes.io/owner";
 /// a third more, and names and `ca.crt` have to fit beside it.
 pub const LARGEST_FILE: usize = 700_000;
 
-/// What one scrape may bring: twice what an agent of a full mesh of 100 pods exports, 10,831
-/// series. An image of the author's, the original's for one, may probe everybody, at 28 series
-/// each: it may have five times this.
+/// Maximum number of samples of one scrape: twice as many as an agent of a full mesh of 100 pods
+/// exports, 10,831 series. An image of the author's, the original's for one, may probe everybody,
+/// at 28 series each: it may have five times this.
 const SAMPLES: u32 = 20_000;
 
 /// As text: 400 bytes a sample, which is twice what names of usual length take.
@@ -55,13 +55,13 @@ const LABEL_VALUE: u32 = 512;
 /// The kinds of children.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChildKind {
-    /// What agents read: `config.json`, `ca.crt`.
+    /// The files of agents: `config.json`, `ca.crt`.
     ConfigMap,
-    /// What sends pods to the webhook: an entry of the one `MutatingWebhookConfiguration`.
+    /// The entry of the one `MutatingWebhookConfiguration` that sends pods to the webhook.
     Webhook,
     /// The agents of mode `DaemonSet`.
     DaemonSet,
-    /// What has Prometheus scrape the agents.
+    /// The object that makes Prometheus scrape the agents.
     PodMonitor,
     /// Recording rules and alerts.
     PrometheusRule,
@@ -86,7 +86,7 @@ impl ChildKind {
         }
     }
 
-    /// How the API server calls it.
+    /// Returns the API server's name of the kind.
     #[must_use]
     pub fn resource(self) -> ApiResource {
         let (group, plural) = match self {
@@ -101,7 +101,7 @@ impl ChildKind {
     }
 }
 
-/// Which object.
+/// Identifies an object.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildKey {
     /// Its kind.
@@ -138,7 +138,7 @@ impl std::fmt::Display for ChildKey {
 /// An object as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
-    /// Which.
+    /// The key of the object.
     pub key: ChildKey,
     /// The whole object, for server-side apply.
     pub object: Value,
@@ -149,7 +149,7 @@ pub struct Child {
     pub hash: u64,
 }
 
-/// What the `ConfigMap` of the agents holds.
+/// The contents of the agents' `ConfigMap`.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// `ca.crt`: whom to trust when asking for a pinglist.
@@ -158,7 +158,7 @@ pub struct Content<'a> {
     pub endpoints: Option<&'a [u8]>,
 }
 
-/// Who owns the children, and what they are called.
+/// The owner of the children, and their names.
 pub struct Family<'a> {
     /// The object itself.
     pub prober: &'a NetworkProber,
@@ -196,7 +196,7 @@ impl Family<'_> {
         Child { key, hash: fingerprint(&object), object, fallback: None }
     }
 
-    /// What the agents of one namespace read.
+    /// Builds the `ConfigMap` for the agents of one namespace.
     #[must_use]
     pub fn config_map(&self, namespace: &str, content: Content<'_>) -> Child {
         let mut body = json!({});
@@ -211,7 +211,8 @@ impl Family<'_> {
         self.child(ChildKind::ConfigMap, Some(namespace), &self.settings.name, body)
     }
 
-    /// What sends the selected pods to the webhook; nothing if no namespace is in scope.
+    /// Builds the entry that sends the selected pods to the webhook; none if no namespace is in
+    /// scope.
     #[must_use]
     pub fn webhook(&self, interception: &Interception<'_>) -> Option<Child> {
         let object = configuration::applied(&configuration::entry(interception)?);
@@ -255,7 +256,7 @@ impl Family<'_> {
         self.child(ChildKind::DaemonSet, Some(&settings.namespace), &settings.name, body)
     }
 
-    /// What has Prometheus scrape the agents of these namespaces.
+    /// Builds the object that makes Prometheus scrape the agents of these namespaces.
     #[must_use]
     pub fn pod_monitor<'n>(&self, namespaces: impl IntoIterator<Item = &'n str>) -> Child {
         let settings = self.settings;

@@ -15,34 +15,34 @@ pub const WEBHOOKS: usize = 100;
 /// The most bytes of all their entries together, as JSON: etcd takes objects of 1.5 MiB.
 pub const WEBHOOK_BYTES: usize = 1_000_000;
 
-/// What an entry takes beside its selectors: two authorities of 1 kB each in base64, two names of
+/// Size of an entry besides its selectors: two CA certificates of 1 kB each in base64, two names of
 /// at most 253 bytes, and a line for each field in `managedFields`.
 const ENTRY_BYTES: usize = 4_096;
 
-/// What the entries of some `NetworkProber`s take of the one object that holds them all.
+/// The part of the one shared object that the entries of some `NetworkProber`s take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// How many there are.
+    /// Number of webhooks.
     pub webhooks: usize,
     /// Their size together.
     pub bytes: usize,
 }
 
 impl Load {
-    /// Whether these leave a place for one more.
+    /// Reports whether these leave a place for one more.
     #[must_use]
     pub fn has_place(&self) -> bool {
         self.webhooks < WEBHOOKS
     }
 
-    /// Whether an entry of this size fits beside these.
+    /// Reports whether an entry of this size fits beside these.
     #[must_use]
     pub fn fits(&self, bytes: usize) -> bool {
         self.bytes + bytes <= WEBHOOK_BYTES
     }
 }
 
-/// Whether an older one selects the pod.
+/// Reports whether an older one selects the pod.
 #[must_use]
 pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
     older.iter().any(|(settings, scope)| {

@@ -35,9 +35,9 @@ use crate::{
     webhook::configuration::{self, OBJECT},
 };
 
-/// How often entries are looked for whose `NetworkProber` is gone. Its finalizer takes its entry
-/// with it: what is left had its finalizer removed by hand, and harms nobody for some seconds. The
-/// look itself asks nobody.
+/// Time between two searches for entries whose `NetworkProber` is gone. Its finalizer takes its
+/// entry with it: what is left had its finalizer removed by hand, and harms nobody for some
+/// seconds. The look itself asks nobody.
 const SWEEP: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -46,8 +46,8 @@ struct State {
     version: Option<u64>,
     /// The fingerprint of each entry of ours, as it stands.
     live: BTreeMap<Key, u64>,
-    /// What this process has applied: the child's fingerprint, and that of what the API server made
-    /// of it.
+    /// The entries that this process has applied: fingerprints of the child, and of the API
+    /// server's version of it.
     applied: BTreeMap<Key, (u64, u64)>,
     /// Owners whose entries changed since they were last asked for.
     changed: BTreeSet<Key>,
@@ -58,12 +58,12 @@ struct State {
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
-    /// Whether the object is there; `None` before it was looked for.
+    /// True if the object is there; `None` before it was looked for.
     there: signal::Sender<Option<bool>>,
     changed: tokio::sync::Notify,
 }
 
-/// What is known of the entries; clones share it.
+/// The known entries; clones share them.
 #[derive(Clone, Default)]
 pub struct Entries(Arc<Inner>);
 
@@ -129,7 +129,7 @@ impl Entries {
         self.0.there.subscribe()
     }
 
-    /// Whether the object is there.
+    /// Reports whether the object is there.
     #[must_use]
     pub fn is_there(&self) -> bool {
         *self.0.there.borrow() == Some(true)
@@ -152,7 +152,8 @@ impl Entries {
         self.state().live.contains_key(owner).then(|| ChildKey::webhook(&owner.0, &owner.1))
     }
 
-    /// What this process has applied for an owner, if nobody has changed it since.
+    /// Returns the entry that this process has applied for an owner, if nobody has changed it
+    /// since.
     #[must_use]
     pub fn unchanged(&self, owner: &Key) -> Option<(ChildKey, u64)> {
         let state = self.state();

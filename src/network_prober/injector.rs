@@ -1,4 +1,4 @@
-//! What the webhook does with a pod, decided from what this replica knows.
+//! The webhook's decision about a pod, from the knowledge of this replica.
 use futures::future::{BoxFuture, FutureExt};
 
 use super::{conflict::is_claimed, scope::Standing, snapshot::Snapshot, state::ClusterState};

@@ -1,4 +1,4 @@
-//! What this replica knows of the `NetworkProber`s, with the figures of Prometheus.
+//! The knowledge of this replica about the `NetworkProber`s, with the figures of Prometheus.
 use std::{
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
@@ -16,22 +16,23 @@ use super::{
 };
 use crate::prometheus::{Class, Client, DEFAULT, Endpoints, Late, Payer, QueryError, Shared};
 
-/// How old figures may be: the rules that record them are evaluated every 30 s by default, so that
-/// whoever asks more often gets the same.
+/// Maximum age of figures: the rules that record them are evaluated every 30 s by default, so more
+/// frequent queries would return the same.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// How long a page waits for Prometheus: less than its own patience, so that it shows the rest.
+/// The time for which a page waits for Prometheus: less than its own timeout, so that it shows the
+/// rest.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Who knows the `NetworkProber`s.
+/// A source of knowledge about the `NetworkProber`s.
 pub trait ProberSource: Send + Sync + 'static {
-    /// What is known now, of what was asked for.
+    /// Returns the current knowledge, filtered.
     fn overview<'a>(&'a self, filter: &'a Filter) -> BoxFuture<'a, Overview>;
-    /// What is known of a pod.
+    /// Returns the knowledge about a pod.
     fn pod<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, PodView>;
 }
 
-/// What this process knows.
+/// The knowledge of this process.
 pub struct LiveProbers {
     identity: String,
     cluster: OnceLock<latest::Receiver<Option<ClusterState>>>,

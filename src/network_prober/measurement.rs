@@ -1,5 +1,5 @@
-//! What Prometheus has recorded about one `NetworkProber`: the nodes, the paths between them, the
-//! worst of these, and the agents that are silent.
+//! The recordings of Prometheus about one `NetworkProber`: the nodes, the paths between them, the
+//! worst of these, and the silent agents.
 //!
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
@@ -29,26 +29,25 @@ use reading::{Overview, Row};
 /// mebibytes at most.
 pub const LARGEST_MATRIX: usize = 64;
 
-/// How many of the worst paths are named: two screens; whoever repairs these asks again.
+/// Number of worst paths to name: two screens; after repairing these, the user can ask again.
 pub const WORST: usize = 20;
 
-/// How many silent agents are named.
+/// Number of silent agents to name.
 const SILENT: usize = 20;
 
 /// A node, pod or zone has no longer name; a label that has is nobody's.
 const LONGEST_NAME: usize = 253;
 
-/// How far back an agent is asked for what became of its probes, at least: the window of what is
-/// recorded.
+/// Minimum period of an agent's results: the window of the recording rules.
 const RECENT: Duration = Duration::from_mins(5);
 
-/// What is known of one `NetworkProber`, over the last five minutes.
+/// The measurements of one `NetworkProber` over the last five minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measurement {
-    /// How many agents Prometheus scrapes.
+    /// Number of agents that Prometheus scrapes.
     pub scraped: u64,
-    /// How many of these probe nobody.
+    /// Number of these that probe nobody.
     pub silent_agents: u64,
     /// Some of them.
     pub silent: Vec<Silent>,
@@ -56,7 +55,7 @@ pub struct Measurement {
     pub lossy: f64,
     /// The 99th percentile above which it is, in seconds: that of `NetworkProberLatencyHigh`.
     pub slow: f64,
-    /// How many nodes have figures.
+    /// The number of nodes that have figures.
     pub measured_nodes: usize,
     /// The nodes of the matrix: all, by zone and name; of more than [`LARGEST_MATRIX`] the worst.
     pub nodes: Vec<NodeFigures>,
@@ -75,11 +74,11 @@ pub struct Silent {
     pub namespace: String,
     /// Its pod.
     pub pod: String,
-    /// Whom it should probe: how many.
+    /// Number of peers that it should probe.
     pub peers: u64,
 }
 
-/// What a node is to blame for: as bad as more than half of its paths.
+/// The values for which a node is to blame: as bad as more than half of its paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeFigures {
     /// Its name.
@@ -90,7 +89,7 @@ pub struct NodeFigures {
     pub loss: Option<f64>,
     /// Its 99th percentile, in seconds.
     pub p99: Option<f64>,
-    /// Whether one of the two is above what the alerts allow.
+    /// True if one of the two is above what the alerts allow.
     pub bad: bool,
 }
 
@@ -110,13 +109,13 @@ pub struct PathFigures {
     pub loss: Option<f64>,
     /// The 99th percentile of the slowest protocol, in seconds.
     pub p99: Option<f64>,
-    /// Whether one of the two is above what the alerts allow of a node.
+    /// True if one of the two is above what the alerts allow of a node.
     pub bad: bool,
-    /// Which end is to blame.
+    /// The end to blame.
     pub blame: Blame,
 }
 
-/// Which end of a path its figures say more about.
+/// The end of a path to which its figures point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blame {
     /// The node that probes: most of its other paths are bad too.
@@ -130,7 +129,7 @@ pub enum Blame {
     Between,
 }
 
-/// Whose figures are asked for.
+/// The subject of the requested figures.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
     /// `<namespace>/<name>`, which is the job of its agents too.
@@ -169,7 +168,7 @@ impl Limits {
     }
 }
 
-/// Who asks.
+/// The origin of a request.
 pub enum Asker {
     /// A command, once.
     Command(Client),
@@ -213,13 +212,13 @@ pub async fn measure(asker: &Asker, subject: &Subject) -> Result<Measurement, Qu
     Ok(measured.measurement(&nodes, rows))
 }
 
-/// What one agent says of itself, over the last five minutes.
+/// The report of one agent over the last five minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentFigures {
-    /// How long ago its list was confirmed, in seconds; none if it is not scraped.
+    /// Seconds since its list was confirmed; none if it is not scraped.
     pub list_age: Option<f64>,
-    /// How many peers it has.
+    /// Number of its peers.
     pub peers: Option<u64>,
     /// Its probes, by protocol, result and reason.
     pub probes: Vec<Probes>,
@@ -296,5 +295,5 @@ impl PathFigures {
     }
 }
 
-/// What all who look share.
+/// A result that all readers share.
 pub type Shared<T> = Result<Arc<T>, QueryError>;

@@ -1,5 +1,5 @@
-//! Which of the selected pods have an agent, which of those take part, and why the others have
-//! none.
+//! The selected pods with an agent, those of them that take part, and the reasons why the others
+//! have none.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -38,7 +38,7 @@ pub struct Member {
     pub uid: String,
     /// Its addresses; never empty.
     pub ips: Vec<IpAddr>,
-    /// Where its agent answers: what the pod says, not what the spec says now.
+    /// The port on which its agent answers: the one in the pod, not in the current spec.
     pub port: u16,
     /// Its node.
     pub node: String,
@@ -47,20 +47,20 @@ pub struct Member {
 }
 
 impl Member {
-    /// What placement knows it by.
+    /// Returns its id for placement.
     #[must_use]
     pub fn id(&self) -> String {
         format!("{}/{}/{}", self.namespace, self.name, self.uid)
     }
 
-    /// Whether it has an address, and a node that its probes can be told apart by.
+    /// Reports whether it has an address, and a node that its probes can be told apart by.
     #[must_use]
     pub fn can_be_reached(&self) -> bool {
         !self.ips.is_empty() && !self.node.is_empty()
     }
 
-    /// What the original's file and metric call it: its name, with its namespace before it if that
-    /// is not the `NetworkProber`'s, because two pods of one name were one there.
+    /// Returns its name in the original's file and metric: prefixed with its namespace if that is
+    /// not the `NetworkProber`'s, because the original confused two pods of one name.
     #[must_use]
     pub fn key(&self, home: &str) -> String {
         if self.namespace == home {
@@ -71,26 +71,26 @@ impl Member {
     }
 }
 
-/// What became of the selection.
+/// The state of the selected pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// How many pods are selected.
+    /// The number of pods that are selected.
     pub selected: usize,
-    /// How many of them have our agent.
+    /// Number of them with our agent.
     pub injected: usize,
-    /// How many have one of an earlier spec.
+    /// Number of them with an agent of an earlier spec.
     pub need_restart: usize,
     /// Why the others have none.
     pub not_injected: BTreeMap<&'static str, usize>,
     /// The pods that take part, by namespace, name and UID. No two have an address in common.
     pub members: Vec<Member>,
-    /// Whether these are those of before, because now no agent runs anywhere.
+    /// True if these are those of before, because now no agent runs anywhere.
     pub held: bool,
     /// Pods with an agent that do not take part (yet), by UID.
     pub guests: BTreeMap<String, Member>,
     /// Namespaces of selected pods.
     pub namespaces: BTreeSet<String>,
-    /// Where agents read a file of peers.
+    /// The namespaces in which agents read a file of peers.
     pub readers: BTreeSet<String>,
     /// Agents that cannot start, of any spec, by what their kubelets say.
     pub failing: BTreeMap<String, usize>,
@@ -100,38 +100,39 @@ pub struct Members {
 }
 
 impl Members {
-    /// Whether agents cannot start in a namespace: one more would be one more pod that never
-    /// starts.
+    /// Reports whether agents cannot start in a namespace: one more would be one more pod that
+    /// never starts.
     #[must_use]
     pub fn is_paused(&self, namespace: &str) -> bool {
         self.paused.contains_key(namespace)
     }
 
-    /// How many agents cannot start, and what their kubelets say, if any cannot.
+    /// Returns the number of agents that cannot start, with the kubelets' reason; `None` if all
+    /// can.
     #[must_use]
     pub fn failure(&self) -> Option<(usize, String)> {
         let words: Vec<_> = self.failing.keys().map(String::as_str).collect();
         (!words.is_empty()).then(|| (self.failures(), words.join(", ")))
     }
 
-    /// How many agents cannot start.
+    /// Returns the number of agents that cannot start.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failing.values().sum()
     }
 
-    /// How many selected pods have no agent.
+    /// Returns the number of selected pods without an agent.
     #[must_use]
     pub fn uncovered(&self) -> usize {
         self.not_injected.values().sum()
     }
 }
 
-/// What is looked at.
+/// The inputs of the selection.
 pub struct Selection<'a> {
     /// The checked spec.
     pub settings: &'a Settings,
-    /// What it injects now, if it can.
+    /// The recipe that it injects now, if it can.
     pub recipe: Option<&'a Recipe>,
     /// Its namespaces.
     pub scope: &'a Scope,
@@ -139,21 +140,21 @@ pub struct Selection<'a> {
     pub older: &'a [(&'a Settings, &'a Scope)],
     /// The pods that the selector matches, in any order.
     pub pods: &'a [Arc<PodObject>],
-    /// Where they run.
+    /// The nodes on which they run.
     pub nodes: &'a Nodes<'a>,
-    /// What namespaces demand of pods.
+    /// The requirements of namespaces on pods.
     pub constraints: &'a ByNamespace,
-    /// What was found the last time.
+    /// The previous result.
     pub last: Option<&'a Members>,
     /// Now, in seconds since 1970.
     pub now: i64,
 }
 
-/// What is asked about nodes, by name.
+/// The queries about nodes, by name.
 pub struct Nodes<'a> {
     /// The zone of a node; "" if it has none.
     pub zone: &'a dyn Fn(&str) -> String,
-    /// Whether a node is Ready; `None` if there is no such node.
+    /// True if a node is Ready; `None` if there is no such node.
     pub readiness: &'a dyn Fn(&str) -> Option<Readiness>,
 }
 
@@ -325,8 +326,8 @@ impl Members {
         }
     }
 
-    /// That all agents end at one moment says more of whoever reports it than of the agents: who
-    /// was probed before and is still there is probed on, and what is lost is seen.
+    /// Keeps the earlier members if all agents end at one moment: this indicates an error in the
+    /// reports rather than in the agents, so probes continue, and real loss becomes visible.
     fn hold(&mut self, last: Option<&Self>) {
         if !self.members.is_empty() {
             return;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
 
-/// What is known of one object of ours.
+/// The known facts about one of our objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     owner_uid: String,
@@ -33,7 +33,7 @@ struct Found {
     version: u64,
 }
 
-/// What was applied by this process.
+/// The objects that this process has applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Applied {
     owner: Key,
@@ -64,8 +64,9 @@ struct Inner {
     changed: tokio::sync::Notify,
 }
 
-/// Which version of an object it is: an edit is another one. Status does not count where the API
-/// server tells it apart; resource versions are compared as numbers, as Kubernetes allows since
+/// Returns a number that identifies the version of an object: it changes with an edit. Status does
+/// not count where the API server tells it apart; resource versions are compared as numbers, as
+/// Kubernetes allows since
 /// 1.35.
 fn version(metadata: &ObjectMeta) -> u64 {
     let generation = metadata.generation.and_then(|generation| u64::try_from(generation).ok());
@@ -73,7 +74,7 @@ fn version(metadata: &ObjectMeta) -> u64 {
     generation.or_else(written).unwrap_or_default()
 }
 
-/// Who an object says it belongs to.
+/// Returns the owner that an object names.
 #[must_use]
 pub fn owner(metadata: &ObjectMeta) -> Option<Key> {
     let text = metadata.annotations.as_ref()?.get(OWNER)?;
@@ -159,13 +160,14 @@ impl Owned {
         ours.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether an object is known to be a child of this owner.
+    /// Reports whether an object is known to be a child of this owner.
     #[must_use]
     pub fn has(&self, key: &ChildKey, uid: &str) -> bool {
         self.state().found.get(key).is_some_and(|found| found.owner_uid == uid)
     }
 
-    /// What this process has applied for an owner and nobody has changed since, by fingerprint.
+    /// Returns the objects that this process has applied for an owner and nobody has changed since,
+    /// by fingerprint.
     #[must_use]
     pub fn unchanged(&self, owner: &Key) -> BTreeMap<ChildKey, u64> {
         let state = self.state();
@@ -179,7 +181,7 @@ impl Owned {
         ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
     }
 
-    /// How long ago this process has applied what, for an owner.
+    /// Returns the time since this process applied each object of an owner.
     #[must_use]
     pub fn written(&self, owner: &Key) -> BTreeMap<ChildKey, Duration> {
         let state = self.state();

@@ -76,7 +76,7 @@ use state::ClusterState;
 /// The kinds of the prometheus-operator that the API server has, and when that was looked up.
 type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 
-/// What the controller works with.
+/// The dependencies of the controller.
 pub struct NetworkProberReconciler {
     client: kube::Client,
     cluster: ClusterState,

@@ -23,7 +23,7 @@ use crate::{
 /// For how long it is believed which kinds the API server has.
 const DISCOVERY: Duration = Duration::from_mins(1);
 
-/// How long a pass waits for what the other watches bring: they are begun together.
+/// The time for which a pass waits for the other watches: they start together.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Reads everything that the plan for one object rests on.
@@ -53,7 +53,7 @@ pub(super) async fn observe(
 }
 
 impl NetworkProberReconciler {
-    /// Which kinds of the prometheus-operator the API server has.
+    /// Returns the kinds of the prometheus-operator that the API server serves.
     async fn monitoring(&self) -> Result<BTreeSet<ChildKind>, Error> {
         let known = self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, kinds)) = known
@@ -75,7 +75,7 @@ impl NetworkProberReconciler {
         Ok(kinds)
     }
 
-    /// What every replica knows of this generation of the object, waiting a moment for it.
+    /// Returns the replicas' knowledge of this generation of the object, after a short wait for it.
     async fn view(
         &self,
         prober: &NetworkProber,
@@ -139,7 +139,7 @@ impl NetworkProberReconciler {
     }
 }
 
-/// Whether an object was made by us for this owner, or for an earlier one of the same name.
+/// Reports whether an object was made by us for this owner, or for an earlier one of the same name.
 pub(super) fn is_ours(there: &PartialObjectMeta<DynamicObject>, owner: &Key) -> bool {
     let managed = there.labels().get("app.kubernetes.io/managed-by");
     managed.is_some_and(|by| by == MANAGED_BY)

@@ -15,20 +15,20 @@ use crate::webhook::configuration::Endpoint;
 pub struct Observed {
     /// The object as every replica knows it; `None` until the snapshot has its generation.
     pub view: Option<Arc<ProberState>>,
-    /// What this replica has learnt.
+    /// The settings of this replica.
     pub setup: Setup,
     /// The certificates that the API server and the agents are to trust, as PEM.
     pub bundle: Option<String>,
-    /// Where the API server reaches the webhook.
+    /// The address at which the API server reaches the webhook.
     pub endpoint: Endpoint,
-    /// Whether the `MutatingWebhookConfiguration` is there that holds the entries of all.
+    /// True if the `MutatingWebhookConfiguration` is there that holds the entries of all.
     pub configuration: bool,
-    /// Which kinds of the prometheus-operator the API server has.
+    /// The kinds of the prometheus-operator that the API server serves.
     pub monitoring: BTreeSet<ChildKind>,
     /// Our children of this object that exist.
     pub existing: Vec<ChildKey>,
-    /// What was applied before, by fingerprint, and is still as it was left.
+    /// The objects that were applied before and are unchanged, by fingerprint.
     pub unchanged: BTreeMap<ChildKey, u64>,
-    /// How long ago each was applied.
+    /// Time since each was applied.
     pub written: BTreeMap<ChildKey, Duration>,
 }

@@ -1,5 +1,5 @@
-//! What can be seen of the `NetworkProber`s from outside: the answers of `/api/v1/networkprobers`,
-//! read by the status page and by the commands that explain. Every replica knows it.
+//! The external view of the `NetworkProber`s: the answers of `/api/v1/networkprobers`, read by the
+//! status page and by the commands that explain. Every replica knows it.
 //!
 //! Nothing of namespaces that do not consent is in it: it is made of what the webhook and the
 //! agents get.
@@ -21,8 +21,8 @@ use crate::{
     api::network_prober::Mode,
 };
 
-/// How many nodes with agents are listed, those with the fewest agents first: who has 5,000 asks
-/// for one.
+/// Maximum number of listed nodes with agents, those with the fewest agents first: in a cluster of
+/// 5,000, ask for one.
 const LISTED: usize = 200;
 
 /// One replica and what it knows.
@@ -35,7 +35,7 @@ pub struct Overview {
     pub version: String,
     /// Its clock.
     pub now: Timestamp,
-    /// Whether it has listed the `NetworkProber`s; false also where the kind does not run.
+    /// True if it has listed the `NetworkProber`s; false also where the kind does not run.
     pub synced: bool,
     /// By namespace and name.
     pub probers: Vec<ProberView>,
@@ -49,25 +49,25 @@ pub struct ProberView {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What is wrong with its spec; then nothing else is known.
+    /// The error in its spec; then nothing else is known.
     pub problem: Option<String>,
-    /// Where agents run.
+    /// The place where agents run.
     pub mode: Mode,
     /// The time from one probe of a peer to the next, in seconds.
     pub period_seconds: f64,
-    /// How long a probe waits for its answer, in seconds.
+    /// The time for which a probe waits for its answer, in seconds.
     pub timeout_seconds: f64,
     /// By which protocols.
     pub probes: Vec<Protocol>,
     /// The image of new agents.
     pub image: Option<String>,
-    /// Whether its pods were listed.
+    /// True if its pods were listed.
     pub listed: bool,
-    /// How many pods are selected.
+    /// The number of pods that are selected.
     pub selected: usize,
-    /// How many of them have an agent.
+    /// Number of them with an agent.
     pub injected: usize,
-    /// How many have one of an earlier spec.
+    /// Number of them with an agent of an earlier spec.
     pub need_restart: usize,
     /// Why the others have none.
     pub not_injected: Vec<Uncovered>,
@@ -75,7 +75,7 @@ pub struct ProberView {
     pub failing: Option<(usize, String)>,
     /// The namespaces in which no further pod gets an agent, because agents there cannot start.
     pub paused: Vec<String>,
-    /// How many pods probe and are probed.
+    /// Number of pods that probe and are probed.
     pub members: usize,
     /// On how many nodes.
     pub nodes: usize,
@@ -83,7 +83,7 @@ pub struct ProberView {
     pub agents: Vec<NodeAgents>,
     /// About how many series the agents export together.
     pub estimated_series: usize,
-    /// What Prometheus says; only where one `NetworkProber` was asked for.
+    /// The data of Prometheus; only if one `NetworkProber` was requested.
     pub measured: Option<Measured>,
 }
 
@@ -92,9 +92,9 @@ pub struct ProberView {
 pub struct Uncovered {
     /// The word of status and metrics.
     pub reason: String,
-    /// How many.
+    /// Number of pods.
     pub count: usize,
-    /// What it means.
+    /// The meaning of the reason.
     pub meaning: String,
     /// The advice.
     pub remedy: Option<String>,
@@ -113,18 +113,18 @@ impl Uncovered {
     }
 }
 
-/// How many agents a node has.
+/// Number of agents on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAgents {
     /// The node.
     pub node: String,
     /// Its zone.
     pub zone: String,
-    /// How many pods on it take part.
+    /// Number of its pods that take part.
     pub agents: usize,
 }
 
-/// What Prometheus was asked, and what came back.
+/// A query to Prometheus with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
@@ -142,11 +142,11 @@ pub struct Measured {
 pub struct PodView {
     /// The `NetworkProber` whose agent it has, as `<namespace>/<name>`; none if it has no agent.
     pub prober: Option<String>,
-    /// Whether it probes and is probed.
+    /// True if it probes and is probed.
     pub takes_part: bool,
-    /// Whom its list names now.
+    /// The peers that its list currently names.
     pub peers: Vec<PeerView>,
-    /// What its agent says of itself, as Prometheus has it.
+    /// The report of its agent, from Prometheus.
     pub agent: Option<AgentFigures>,
     /// Why that is not known.
     pub problem: Option<String>,
@@ -228,7 +228,7 @@ pub fn probers(snapshot: &Snapshot, filter: &Filter) -> Vec<ProberView> {
     asked.map(|(key, view)| ProberView::of(key, view)).collect()
 }
 
-/// What is known of a pod.
+/// Returns the knowledge about a pod.
 #[must_use]
 pub fn pod(snapshot: &Snapshot, namespace: &str, name: &str) -> PodView {
     let is = |member: &&Member| (&*member.namespace, &*member.name) == (namespace, name);
@@ -254,7 +254,7 @@ pub fn pod(snapshot: &Snapshot, namespace: &str, name: &str) -> PodView {
     PodView::default()
 }
 
-/// What part of everything is asked for.
+/// Selects the requested part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Of this namespace only.

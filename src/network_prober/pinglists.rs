@@ -1,4 +1,4 @@
-//! Who probes whom, as each agent is told.
+//! The lists of peers, as each agent receives them.
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -37,11 +37,11 @@ pub struct Pinglists {
     pub version: String,
     /// About how many series the agents export together.
     pub estimated_series: usize,
-    /// Whether there are no lists because everybody would probe too many.
+    /// True if there are no lists because every member would probe too many.
     pub refused: bool,
-    /// How many peers an agent probes at a time.
+    /// Maximum number of peers that an agent probes at a time.
     pub most: usize,
-    /// What that bound does to the lists.
+    /// The effect of that bound on the lists.
     pub rotation: Rotation,
     lists: HashMap<String, List>,
     peers: Vec<Fragment>,
@@ -60,11 +60,11 @@ struct List {
     print: u64,
     /// The list up to its first peer.
     head: Box<str>,
-    /// Whom, as places among the fragments.
+    /// The peers, as indices of fragments.
     peers: Vec<usize>,
 }
 
-/// What ends a list.
+/// The end of a list.
 const TAIL: &str = "]}";
 
 /// One agent's list.
@@ -117,13 +117,13 @@ impl Pinglists {
         self.lists.get(uid).map(|list| Served { list, peers: &self.peers })
     }
 
-    /// How many lists there are.
+    /// Returns the number of lists.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lists.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
@@ -191,12 +191,12 @@ impl Pinglists {
     }
 }
 
-/// What our types are as JSON: they have no map with other keys than text, so that it cannot fail.
+/// Serializes our types as JSON: their maps only have text keys, so this cannot fail.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Whom each member probes, as indices.
+/// Returns the peers of each member, as indices.
 fn targets(settings: &Settings, members: &[Member], bound: Bound) -> (Vec<Vec<usize>>, Rotation) {
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
@@ -227,14 +227,15 @@ fn fragment(settings: &Settings, member: &Member) -> Fragment {
     Fragment { print: hash::of(&peer), json: peer.into() }
 }
 
-/// How many series an agent exports: for each protocol and peer's node a histogram and the counters
-/// of success and of each way to fail, for each peer's address the original's histogram.
+/// Number of series that an agent exports: for each protocol and peer's node, a histogram and the
+/// counters of success and of each kind of failure; for each peer's address, the original's
+/// histogram.
 struct Series {
     /// The node of each member, as a number.
     nodes: Vec<usize>,
-    /// How many members each node has.
+    /// Number of members on each node.
     on_node: Vec<usize>,
-    /// How many addresses of each member are probed.
+    /// Number of probed addresses of each member.
     addresses: Vec<usize>,
     all_addresses: usize,
     per_node: usize,
@@ -267,7 +268,7 @@ impl Series {
         }
     }
 
-    /// How many peers fit into a scrape, whoever they are.
+    /// Returns the number of peers that fit into a scrape, whoever they are.
     fn most_peers(&self, settings: &Settings) -> usize {
         let addresses = self.addresses.iter().max().copied().unwrap_or(1);
         budget::most_peers(settings.probes.len(), addresses, settings.original_metrics)

@@ -1,4 +1,4 @@
-//! What there is to write, decided from what was observed.
+//! The pending writes, decided from the observations.
 use std::collections::BTreeSet;
 
 use super::{
@@ -20,22 +20,22 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often an object is looked at though nothing changed: for the kinds that are not watched.
+/// Time between two looks at an object without any change: for the kinds that are not watched.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// How fast the file of delivery `ConfigMap` is written at most, in bytes a second over all
-/// namespaces: the API server keeps every version for some minutes, and kubelets look once a
+/// Maximum rate of writes of the file of delivery `ConfigMap`, in bytes per second over all
+/// namespaces: the API server keeps every version for some minutes, and kubelets check once a
 /// minute.
 const WRITE_RATE: usize = 20_000;
 
 /// The longest pause between two writes of it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Number of namespaces that get their `ConfigMap` before the first of their pods comes; beyond, one
-/// that has pods: an administrator's `NetworkProber` may select thousands of namespaces.
+/// Number of namespaces that get their `ConfigMap` before the first of their pods comes; beyond,
+/// one that has pods: an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
-/// What `apply` has to bring about.
+/// The state that `apply` must establish.
 #[derive(Debug, Default, PartialEq)]
 pub struct Desired {
     /// Objects to apply: those that are missing or differ.
@@ -127,8 +127,7 @@ fn without_pods(
     }
 }
 
-/// How long after a write of a file, by its bytes (in all namespaces together) the next one
-/// waits.
+/// Returns the pause after a write of a file, from its size in bytes in all namespaces together.
 fn pause(bytes: usize) -> Duration {
     Duration::from_secs((bytes / WRITE_RATE) as u64).min(LONGEST_PAUSE)
 }
@@ -239,7 +238,7 @@ fn children(
     Wanted { children, file_size, too_large, problem }
 }
 
-/// Where agents are, or may come to be.
+/// Returns the namespaces with agents, or in which agents may appear.
 fn namespaces(settings: &Settings, view: &ProberState) -> BTreeSet<String> {
     let allowed = view.scope.allowed();
     if settings.mode == Mode::DaemonSet {

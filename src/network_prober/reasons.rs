@@ -1,7 +1,7 @@
 //! Why a pod has no agent, in a sentence, and what to do about it.
 use crate::webhook::injection::SkipReason;
 
-/// What a reason of status and metrics means; what is not known here explains itself by its name.
+/// Returns the meaning of a reason of status and metrics; unknown reasons are returned by name.
 #[must_use]
 pub fn meaning(reason: &str) -> &str {
     match known(reason) {

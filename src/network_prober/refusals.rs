@@ -8,7 +8,7 @@ use std::{
 use super::children::ChildKey;
 use crate::controller::{Error, error::is_refusal};
 
-/// How long after a refusal the same object is tried again.
+/// Time after a refusal until the same object is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Why an object could not be applied: its fingerprint, and when that was.
@@ -30,7 +30,7 @@ impl Refusal {
 pub struct Refusals(Mutex<HashMap<ChildKey, Refusal>>);
 
 impl Refusals {
-    /// What was wrong with the same object a moment ago.
+    /// Returns the recent error of the same object.
     pub fn of(&self, key: &ChildKey, hash: u64) -> Option<Error> {
         let all = self.all();
         let known = all.get(key).filter(|r| r.hash == hash && r.at.elapsed() < TRY_AGAIN);

@@ -1,4 +1,4 @@
-//! What is told: status, conditions, events.
+//! The outputs: status, conditions, events.
 use std::collections::BTreeSet;
 
 use super::{
@@ -16,13 +16,13 @@ use crate::{
     webhook::configuration,
 };
 
-/// How many namespaces a sentence names: it is to stay a sentence.
+/// Maximum number of namespaces that a sentence names, to keep it short.
 const NAMED: usize = 5;
 
-/// How many pods the status lists: it is to stay readable, and small to write.
+/// Maximum number of pods in the status, to keep it readable and small.
 const LISTED: usize = 100;
 
-/// How the sentence about refused pods begins, by which it is known that it was said.
+/// Prefix of the sentence about refused pods, which shows whether it was already reported.
 const REFUSED: &str = "ResourcesRefused:";
 
 /// Before its pods were listed.
@@ -52,7 +52,7 @@ fn reason_count(reason: &str, number: usize) -> NotInjected {
     NotInjected { reason: reason.to_owned(), count: count(number) }
 }
 
-/// Which namespaces are paused, as far as a sentence can name them.
+/// The namespaces that are paused, as far as a sentence can name them.
 fn paused(members: &Members) -> Option<String> {
     let names: Vec<_> = members.paused.keys().take(NAMED).map(String::as_str).collect();
     let more = if members.paused.len() > NAMED { ", …" } else { "" };
@@ -152,7 +152,7 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
     verdict("Ready", Some(true), "Serving", text)
 }
 
-/// Where new pods get no agent, because they would be refused with one.
+/// Returns the namespaces in which new pods get no agent, because they would be refused with one.
 fn refused(view: &ProberState) -> Option<String> {
     let each = view.refused.iter().take(NAMED).map(|(name, why)| format!("{name} ({why})"));
     let each: Vec<_> = each.collect();
@@ -161,7 +161,7 @@ fn refused(view: &ProberState) -> Option<String> {
     (!each.is_empty()).then(|| format!("{REFUSED} new pods get no agent in {names}{more}"))
 }
 
-/// That agents have more peers than they may probe at a time.
+/// Reports that agents have more peers than they may probe at a time.
 fn turns(settings: &Settings, view: &ProberState) -> Option<String> {
     let lists = &view.pinglists;
     let Rotation { members, wanted, epochs } = lists.rotation;
@@ -242,7 +242,7 @@ fn monitored(settings: &Settings, observed: &Observed) -> Verdict {
     verdict("Monitored", Some(false), "KindAbsent", text)
 }
 
-/// What changed since the status was written.
+/// Returns the changes since the status was written.
 pub(super) fn notices(prober: &NetworkProber, view: &ProberState) -> Vec<Notice> {
     let before = prober.status.clone().unwrap_or_default();
     let members = &view.members;

@@ -1,9 +1,9 @@
-//! What Prometheus makes of the agents' measurements: the rules that each `NetworkProber` owns.
+//! The rules that each `NetworkProber` owns: recordings and alerts from the agents' measurements.
 //!
-//! **Pairs.** Everything is measured for pairs of nodes, whatever the number of pods on them, and for
-//! the worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is lost
-//! and HTTP with it. A pair with fewer than half of the probes that it should have has no value,
-//! unless they are ten.
+//! **Pairs.** Everything is measured for pairs of nodes, whatever the number of pods on them, and
+//! for the worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is
+//! lost and HTTP with it. A pair with fewer than half of the probes that it should have has no
+//! value, unless they are ten.
 //!
 //! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more
 //! than half* of the paths to it, or of those from it, whichever is worse: the lower median. One
@@ -47,11 +47,10 @@ pub const NAMES: &[&str] = &[
 /// The windows, each also as PromQL writes it; so end the names of what is recorded over it.
 const WINDOWS: [(Duration, &str); 2] = [(LONG, "5m"), (Duration::from_mins(1), "1m")];
 
-/// What people and alerts look back on: ten scrapes 30 seconds apart, thirty probes 10 seconds
-/// apart.
+/// The window for people and alerts: ten scrapes 30 seconds apart, thirty probes 10 seconds apart.
 const LONG: Duration = Duration::from_mins(5);
 
-/// What a pair is.
+/// Labels of a pair.
 const PAIR: &str = "src_node, src_zone, dst_node, dst_zone";
 
 /// A node loses too much: every twentieth probe on more than half of its paths. A healthy network
@@ -78,7 +77,7 @@ const REFUSED: f64 = 0.05;
 /// Agents keep the last list of peers for so long, or for as many periods.
 const LAST_LIST: (Duration, u32) = (Duration::from_mins(10), 10);
 
-/// Where the runbooks are served.
+/// Base URL of the runbooks.
 const RUNBOOKS: &str = "https://traffic.example.com/docs/runbooks";
 
 /// The times that the rules depend on.
@@ -178,7 +177,7 @@ fn latency(job: &str, range: &str, enough: u64) -> String {
     )
 }
 
-/// What a node is to blame for, given a series of pairs.
+/// Returns the value for which a node is to blame, from a series of pairs.
 fn blame(pairs: &str) -> String {
     let of = |end: &str| {
         // Between two nodes, not from a node to itself: dst_node is set to src_node, and what
@@ -265,17 +264,17 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
     .collect()
 }
 
-/// How many agents are starved.
+/// The number of agents that are starved.
 fn starved(job: &str) -> String {
     skipping(job, "starved", STARVED)
 }
 
-/// How many agents cannot send what they should.
+/// Counts the agents that cannot send their probes.
 fn refused(job: &str) -> String {
     skipping(job, "local", REFUSED)
 }
 
-/// How many agents skip more than this share of their probes for this reason.
+/// Counts the agents that skip more than this share of their probes for this reason.
 fn skipping(job: &str, reason: &str, share: f64) -> String {
     let rate = |metric: &str, more: &str| {
         format!("sum by (namespace, pod) (rate({metric}{{{job}{more}}}[5m]))")
@@ -286,7 +285,7 @@ fn skipping(job: &str, reason: &str, share: f64) -> String {
     format!("count({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {share}) > 0")
 }
 
-/// How many agents probe nobody and should.
+/// Counts the agents that should probe but do not.
 ///
 /// - Only our own agents count their probes and have `netprober_build_info`.
 /// - Who just started has no rate yet; in a long rollout there is always somebody who just started.
@@ -297,7 +296,7 @@ fn silent(job: &str, period: Duration) -> String {
     format!("count({}) > 0", silent_agents(job, period))
 }
 
-/// Which agents these are.
+/// Selects these agents.
 pub(super) fn silent_agents(job: &str, period: Duration) -> String {
     let quiet = LONG.max(period.saturating_mul(3));
     let quiet = quiet.as_secs();

@@ -15,7 +15,7 @@ pub const ALLOW: &str = "probes.bigmikes.io/allow";
 /// The annotation, of a namespace or of a pod, that keeps agents out with the value `false`.
 pub const INJECT: &str = "probes.bigmikes.io/inject";
 
-/// What is known of one namespace.
+/// The known facts about one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
     /// Its name.
@@ -24,11 +24,11 @@ pub struct NamespaceFacts {
     pub labels: BTreeMap<String, String>,
     /// The value of [`ALLOW`].
     pub allow: Option<String>,
-    /// Whether [`INJECT`] is `false`.
+    /// True if [`INJECT`] is `false`.
     pub opted_out: bool,
 }
 
-/// What a namespace is to one `NetworkProber` that selects it.
+/// The standing of a namespace for one `NetworkProber` that selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Its pods get agents.
@@ -61,13 +61,13 @@ impl Scope {
         Self(selected.collect())
     }
 
-    /// What a namespace is, if it is selected.
+    /// Returns the standing of a namespace, if it is selected.
     #[must_use]
     pub fn standing(&self, namespace: &str) -> Option<Standing> {
         self.0.get(namespace).copied()
     }
 
-    /// Whether pods of any namespace get agents.
+    /// Reports whether pods of any namespace get agents.
     #[must_use]
     pub fn allows_any(&self) -> bool {
         self.0.values().any(|standing| *standing == Standing::Allowed)
@@ -127,7 +127,7 @@ fn digest_of(image: &str) -> Option<&str> {
     is_digest(digest).then_some(digest)
 }
 
-/// Whether this is `sha256:` and a hash as image references write it.
+/// Reports whether this is `sha256:` and a hash as image references write it.
 fn is_digest(text: &str) -> bool {
     let hash = text.strip_prefix("sha256:");
     // In one case only, so that equal digests are equal texts.

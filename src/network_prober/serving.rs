@@ -41,10 +41,10 @@ mod tokens;
 use tokens::Tokens;
 pub use tokens::{REVIEWS, REVIEWS_OF_ONE_SOURCE};
 
-/// Where pinglists are served.
+/// Path of the pinglists.
 pub const PATH: &str = "/pinglist";
 
-/// Whom the tokens of agents are for: they are worth nothing to the API server.
+/// Audience of the agents' tokens: the API server does not accept them for itself.
 pub const AUDIENCE: &str = "traffic-operator";
 
 /// The longest an agent may wait for a change: below the minute after which proxies and load
@@ -77,7 +77,7 @@ pub const LIMITS: Limits = Limits {
     newest_wins: true,
 };
 
-/// What answers agents; clones share it.
+/// The server for agents; clones share it.
 #[derive(Clone)]
 pub struct Agents(Arc<Inner>);
 
@@ -117,7 +117,7 @@ impl Agents {
         Router::new().route(PATH, get(pinglist)).with_state(self)
     }
 
-    /// Whose pod a token is of, by UID.
+    /// Returns the UID of the pod of a token.
     ///
     /// A stranger's token costs the API server nothing: it is asked only about a token that says it
     /// is for us, and of a pod that has an agent. The agent may be quicker than our watch of pods.
@@ -188,7 +188,7 @@ impl Agents {
     }
 }
 
-/// What an agent asks for.
+/// The request of an agent.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     prober: (String, String),

@@ -33,7 +33,7 @@ pub struct Settings {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Which of two that select the same pod has it: the lower.
+    /// Decides which of two that select the same pod gets it: the lower.
     pub rank: Rank,
     /// The pods.
     pub pods: Selector,
@@ -41,13 +41,13 @@ pub struct Settings {
     pub pod_selector: LabelSelector,
     /// The namespaces; `None` is its own.
     pub namespaces: Option<Selector>,
-    /// That selector as it was written, for the API server.
+    /// The selector as written, for the API server.
     pub namespace_selector: Option<LabelSelector>,
-    /// Where agents run.
+    /// The place where agents run.
     pub mode: Mode,
-    /// Where agents answer probes.
+    /// Port on which agents answer probes.
     pub http_port: u16,
-    /// Where agents serve metrics.
+    /// Port on which agents serve metrics.
     pub prometheus_port: u16,
     /// Each peer is probed once in this time.
     pub period: Duration,
@@ -57,19 +57,19 @@ pub struct Settings {
     pub image: Option<String>,
     /// By which protocols.
     pub probes: Vec<Protocol>,
-    /// How many probe each pod.
+    /// Number of pods that probe each pod.
     pub neighbours: Neighbours,
-    /// How agents learn whom to probe.
+    /// The delivery of lists to agents.
     pub delivery: Delivery,
-    /// Whether the original's metric is exported too.
+    /// True if the original's metric is exported too.
     pub original_metrics: bool,
-    /// What the API server does without us.
+    /// The API server's behaviour without us.
     pub failure_policy: FailurePolicy,
-    /// What the agent's container requests.
+    /// Resource requests of the agent's container.
     pub requests: BTreeMap<String, String>,
-    /// What it may use.
+    /// Resource limits of the agent's container.
     pub limits: BTreeMap<String, String>,
-    /// What Prometheus gets.
+    /// The objects for Prometheus.
     pub monitoring: Monitoring,
 }
 
@@ -183,7 +183,7 @@ impl Settings {
         labels_of_agents(&self.pod_selector)
     }
 
-    /// Whether everybody probes everybody.
+    /// Reports whether everybody probes everybody.
     #[must_use]
     pub fn is_full_mesh(&self) -> bool {
         self.neighbours.in_zone == 0 && self.neighbours.per_other_zone == 0
@@ -260,7 +260,8 @@ mod tests {
         );
     }
 
-    /// What the API server refuses too, for objects that are older than the schema.
+    /// The API server refuses these values too; this check is for objects that are older than the
+    /// schema.
     #[test]
     fn bad_values_are_named_by_their_path() {
         let app = serde_json::json!({"matchLabels": {"app": "a"}});

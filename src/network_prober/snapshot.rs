@@ -30,20 +30,20 @@ use crate::{
     webhook::injection::{self, Recipe},
 };
 
-/// What one replica is told at its start.
+/// The settings of one replica, from its start.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Which namespaces are never touched.
+    /// The namespaces that are never touched.
     pub tenancy: Tenancy,
     /// Our own image, for agents.
     pub own_image: Option<String>,
-    /// Where agents get their pinglists.
+    /// URL at which agents get their pinglists.
     pub pinglist_url: String,
-    /// Whether the API server knows native sidecars (1.29); kubelets have to know them too.
+    /// True if the API server knows native sidecars (1.29); kubelets have to know them too.
     pub native_sidecars: bool,
 }
 
-/// What a `NetworkProber` says, and the namespaces in which that holds.
+/// The settings of a `NetworkProber`, and the namespaces to which they apply.
 pub struct Reach {
     settings: Result<Settings, String>,
     recipe: Option<Recipe>,
@@ -105,13 +105,13 @@ pub struct ProberState {
     pub settings: Result<Settings, String>,
     /// Its namespaces.
     pub scope: Scope,
-    /// What the entries of the older ones take.
+    /// The size of the older ones' entries.
     pub webhooks_before: Load,
     /// The size of its own.
     pub webhook_bytes: usize,
-    /// What it injects, if an image is known.
+    /// The recipe that it injects, if an image is known.
     pub recipe: Option<Recipe>,
-    /// Whether its pods were listed.
+    /// True if its pods were listed.
     pub synced: bool,
     /// Why its pods are not watched, if they are not.
     pub over: Option<Over>,
@@ -119,25 +119,25 @@ pub struct ProberState {
     pub refused: BTreeMap<String, String>,
     /// Its pods.
     pub members: Members,
-    /// Who probes whom.
+    /// The lists of peers.
     pub pinglists: Pinglists,
 }
 
-/// What one view depends on beside its object, its namespaces and its pods.
+/// The inputs of one view besides its object, its namespaces and its pods.
 pub struct Surroundings<'a> {
     /// The older `NetworkProber`s.
     pub before: &'a Snapshot,
-    /// What namespaces demand of pods.
+    /// The requirements of namespaces on pods.
     pub constraints: &'a ByNamespace,
-    /// What is asked about nodes.
+    /// The queries about nodes.
     pub nodes: Nodes<'a>,
     /// The time since the Unix epoch.
     pub now: Duration,
 }
 
 impl ProberState {
-    /// What follows from an object and the pods that its selector matches. `last` is what followed
-    /// the last time.
+    /// Computes the state of an object from the pods that its selector matches. `last` is what
+    /// followed the last time.
     #[must_use]
     pub fn of(
         prober: &NetworkProber,
@@ -186,33 +186,33 @@ impl ProberState {
         view
     }
 
-    /// Whether new pods get its agents, as far as it is up to the spec and the namespaces.
+    /// Reports whether new pods get its agents, as far as it is up to the spec and the namespaces.
     #[must_use]
     pub fn injects(&self) -> bool {
         self.settings.as_ref().is_ok_and(|settings| settings.mode == Mode::Sidecar)
             && self.scope.allows_any()
     }
 
-    /// Whether the older ones leave a place for its webhook.
+    /// Reports whether the older ones leave a place for its webhook.
     #[must_use]
     pub fn has_place(&self) -> bool {
         self.webhooks_before.has_place()
     }
 
-    /// Whether its webhook fits beside those of the older ones.
+    /// Reports whether its webhook fits beside those of the older ones.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.webhooks_before.fits(self.webhook_bytes)
     }
 
-    /// Whether it is of this generation of the object.
+    /// Reports whether it is of this generation of the object.
     #[must_use]
     pub fn is_of(&self, prober: &NetworkProber) -> bool {
         prober.metadata.uid.as_ref() == Some(&self.uid)
             && prober.metadata.generation == self.generation
     }
 
-    /// Whether nothing that anybody looks at differs.
+    /// Reports whether nothing that anybody looks at differs.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
@@ -236,9 +236,9 @@ pub type Key = (String, String);
 pub struct Snapshot {
     /// The `NetworkProber`s.
     pub views: BTreeMap<Key, Arc<ProberState>>,
-    /// Whether `NetworkProber`s and namespaces were listed.
+    /// True if `NetworkProber`s and namespaces were listed.
     pub synced: bool,
-    /// What namespaces demand of pods.
+    /// The requirements of namespaces on pods.
     pub constraints: Arc<ByNamespace>,
 }
 
@@ -249,7 +249,7 @@ impl Snapshot {
         self.views.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// What the entries of those take that have one, or would if there were not too many.
+    /// Returns the size of the entries of those that have one, or would without the limit.
     #[must_use]
     pub fn load(&self) -> Load {
         let injects = |view: &&Arc<ProberState>| {
@@ -290,7 +290,7 @@ fn refused(
     refused.collect()
 }
 
-/// What a `NetworkProber` injects; `None` if it names no image and ours is not known.
+/// Returns the recipe of a `NetworkProber`; `None` if it names no image and ours is unknown.
 fn recipe(settings: &Settings, setup: &Setup) -> Option<Recipe> {
     let image = settings.image.clone().or_else(|| setup.own_image.clone())?;
     Some(Recipe {

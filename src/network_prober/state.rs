@@ -1,5 +1,5 @@
-//! What every replica knows: the `NetworkProber`s, the namespaces and the selected pods, and what
-//! follows from them, as one immutable [`Snapshot`].
+//! The knowledge of every replica: the `NetworkProber`s, the namespaces and the selected pods, and
+//! the conclusions, as one immutable [`Snapshot`].
 //!
 //! The webhook, the pinglists and the controller read the snapshot; none of them asks the API
 //! server. What is watched of the pods stands in [`watches`]: without a `NetworkProber` none is.
@@ -40,20 +40,20 @@ use crate::{
     webhook::injection::NATIVE_SIDECARS,
 };
 
-/// How long changes are collected: a rollout is many pods in a moment, and peers are to learn of
-/// each within three seconds.
+/// The time for which changes are collected: a rollout affects many pods at once, and peers should
+/// learn of each within three seconds.
 const COLLECT: Duration = Duration::from_millis(200);
 
-/// How long the controller waits after a change: a rollout is one write of the status a second, not
-/// one for each pod. (Agents do not wait for it: their lists come from the snapshot.)
+/// The time for which the controller waits after a change: a rollout is one write of the status a
+/// second, not one for each pod. (Agents do not wait for it: their lists come from the snapshot.)
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long changes of nodes are collected: a node that fell silent is known before its pods leave
-/// the lists, and nodes that are labelled one after the other are not one look each.
+/// The time for which changes of nodes are collected: a silent node is known before its pods leave
+/// the lists, and a series of label changes does not cause a look for each.
 const COLLECT_NODES: Duration = Duration::from_secs(2);
 
-/// How often it is looked again though no pod changed: at the
-/// clock, by which pods leave whose node is dead.
+/// Time between two looks without any change of a pod: pods on a dead node leave the lists after a
+/// time.
 const REFRESH: Duration = Duration::from_secs(30);
 
 /// The snapshot and what keeps it up to date; clones share it.
@@ -73,7 +73,7 @@ impl ClusterState {
         Self(Arc::new(Inner { setup, nodes, snapshot: signal::Sender::default() }))
     }
 
-    /// What this replica has learnt.
+    /// Returns the settings of this replica.
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.0.setup
@@ -87,7 +87,7 @@ impl ClusterState {
         cluster
     }
 
-    /// What is known now.
+    /// Returns the current snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.0.snapshot.borrow())
@@ -146,7 +146,7 @@ impl ClusterState {
     }
 }
 
-/// Which spec of which object: UID, generation (deletion is another one), and whether it can be
+/// Identifies a spec of an object: UID, generation (deletion changes it), and whether it can be
 /// read.
 type Spec = (Option<String>, Option<i64>, bool);
 
@@ -163,13 +163,13 @@ struct Follower {
     namespaces: Store<PartialObjectMeta<Namespace>>,
     objects: SelectAll<BoxStream<'static, Seen>>,
     pods: PodWatches,
-    /// Whose turn it is to list pods.
+    /// Limits the number of concurrent lists of pods.
     lists: Arc<Semaphore>,
     synced: (bool, bool),
-    /// What was seen last of the `NetworkProber`s: their status is ours, and changes nothing here.
+    /// The last seen specs of the `NetworkProber`s: their status is ours, and changes nothing here.
     specs: BTreeSet<Spec>,
     nodes: signal::Receiver<u64>,
-    /// What namespaces demand of pods.
+    /// The requirements of namespaces on pods.
     constraints: signal::Receiver<Arc<ByNamespace>>,
     /// When the snapshot is made anew.
     due: Instant,

@@ -1,7 +1,7 @@
 //! The namespaces that no `NetworkProber` touches, and the one whose authors need nobody's consent.
 use crate::webhook::configuration::is_excluded;
 
-/// Which namespaces are never touched.
+/// The namespaces that are never touched.
 #[derive(Clone, Debug)]
 pub struct Tenancy {
     operator: String,
@@ -20,7 +20,7 @@ impl Tenancy {
         &self.operator
     }
 
-    /// Whether a namespace is never touched.
+    /// Reports whether a namespace is never touched.
     #[must_use]
     pub fn is_excluded(&self, namespace: &str) -> bool {
         is_excluded(namespace, &self.operator)

@@ -1,8 +1,8 @@
-//! Which addresses can be a pod's: what a kubelet reports is written into its Node's pods by
-//! whoever has its credentials.
+//! Validates addresses of pods: anyone with a kubelet's credentials can write any address into its
+//! pods.
 use std::net::IpAddr;
 
-/// Whether requests may be sent to this address because a pod claims it. Not to the cloud's
+/// Reports whether requests may be sent to this address because a pod claims it. Not to the cloud's
 /// metadata service (169.254.169.254) or anything else that is link-local, nor to everybody
 /// (multicast, broadcast).
 #[must_use]
@@ -15,7 +15,7 @@ pub fn is_askable(ip: &IpAddr) -> bool {
     }
 }
 
-/// Whether agents may be sent there: what is askable and not the agent's own host.
+/// Reports whether agents may probe it: it is askable and not the agent's own host.
 #[must_use]
 pub fn is_probeable(ip: &IpAddr) -> bool {
     is_askable(ip) && !ip.to_canonical().is_loopback()

@@ -1,4 +1,4 @@
-//! What a pod shows of the prober's agent in it.
+//! The prober's agent in a pod, as far as the pod shows it.
 use super::{
     names::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT},
     resource::{Container, PodObject},
@@ -13,9 +13,9 @@ use super::{
 pub struct AgentFacts<'a> {
     /// Its image.
     pub image: &'a str,
-    /// Where it answers probes.
+    /// Port on which it answers probes.
     pub ping_port: u16,
-    /// Where it serves metrics; `None` when no port has that name.
+    /// Port on which it serves metrics; `None` when no port has that name.
     pub prometheus_port: Option<u16>,
     /// It asks for its list of peers; one that does not, as the original's, reads it from a file.
     pub pulls: bool,
@@ -26,11 +26,11 @@ pub struct AgentFacts<'a> {
     pub stripped: bool,
     /// Why the kubelet waits with it, e.g. `ImagePullBackOff`.
     pub waiting: Option<&'a str>,
-    /// Whether it runs.
+    /// True if it runs.
     pub running: bool,
     /// Since when it runs or waits, in seconds since 1970, as far as its kubelet says so.
     pub since: Option<i64>,
-    /// How often it has ended, if the last time it had not run for long.
+    /// Number of crashes, if it did not run for long before the last one.
     pub crashes: u32,
 }
 
@@ -61,15 +61,15 @@ impl PodObject {
         })
     }
 
-    /// Whether a container other than the agent declares this port. TCP and UDP both count: the
-    /// agent answers on both.
+    /// Reports whether a container other than the agent declares this port. TCP and UDP both count:
+    /// the agent answers on both.
     #[must_use]
     pub fn takes_port(&self, port: u16) -> bool {
         let others = self.all_containers().filter(|c| &*c.name != AGENT_CONTAINER);
         others.flat_map(|c| &c.ports).any(|p| p.container_port == port && &*p.protocol != "SCTP")
     }
 
-    /// Whether anything here has a name that the injection needs and is not the agent's.
+    /// Reports whether anything here has a name that the injection needs and is not the agent's.
     #[must_use]
     pub fn takes_names(&self) -> bool {
         let agent = self.agent().is_some();

@@ -1,5 +1,5 @@
-//! What the operator knows of pods: what an injector and a list of peers need. Nothing else is
-//! kept.
+//! The operator's knowledge of pods: the part that an injector and a list of peers need. Nothing
+//! else is kept.
 pub mod address;
 mod agent;
 mod names;

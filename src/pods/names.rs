@@ -18,9 +18,9 @@ pub const METRICS_PORT: &str = "np-prometheus";
 pub const DEPLOYED_ANNOTATION: &str = "netprober-container-deployed";
 /// `"false"` opts out.
 pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
-/// Whose agent was injected: `<namespace>/<name>`.
+/// Names the agent's `NetworkProber`: `<namespace>/<name>`.
 pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
-/// What was injected: the hash of the recipe.
+/// Identifies the injected agent: the hash of the recipe.
 pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
 /// Set by the kubelet on the mirror of a static pod, which nobody can change.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

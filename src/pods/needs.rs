@@ -1,10 +1,10 @@
-//! What a pod takes of the quotas of its namespace.
+//! The quota that a pod takes in its namespace.
 use super::{
     PodObject,
     qos::{Amounts, Resources},
 };
 
-/// What both the class of a pod and quotas are about.
+/// The resources that determine a pod's QoS class and its quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute {
     /// Processor time.
@@ -80,8 +80,8 @@ impl Needs {
 }
 
 impl PodObject {
-    /// What it takes while most of its containers run: init containers run one after the other, and
-    /// beside those before them that always restart.
+    /// Returns the resources that it takes while most of its containers run: init containers run
+    /// one after the other, in addition to the earlier ones that always restart.
     #[must_use]
     pub fn needs(&self) -> Needs {
         if let Some(pod) = self.spec.resources.filter(|pod| !pod.is_empty()) {
@@ -100,7 +100,7 @@ impl PodObject {
         most.each(all, f64::max)
     }
 
-    /// Whether each of its containers has a request, or a limit, as a quota on it demands.
+    /// Reports whether each of its containers has a request, or a limit, as a quota on it demands.
     #[must_use]
     pub fn all_state(&self, what: Compute, limit: bool) -> bool {
         let mut containers = self.all_containers();

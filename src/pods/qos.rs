@@ -3,7 +3,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::api::parse_quantity;
 
-/// What the kubelet evicts last, in the middle and first.
+/// The QoS class of a pod, by which the kubelet evicts it last, in the middle or first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qos {
     /// Every container has limits for CPU and memory, equal to its requests.

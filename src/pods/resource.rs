@@ -23,7 +23,7 @@ pub struct PodObject {
     /// `annotations` is `None` when the Pod has no such object, and empty when it has one without
     /// anything of ours.
     pub metadata: ObjectMeta,
-    /// Whether there is a `metadata` object to add to.
+    /// True if there is a `metadata` object to add to.
     pub(crate) has_metadata: bool,
     pub(super) spec: Spec,
     pub(super) status: Status,
@@ -67,14 +67,14 @@ pub struct Container {
     pub name: Box<str>,
     /// Its image.
     pub image: Box<str>,
-    /// Whether its own restart policy is `Always`, which makes a sidecar of an init container.
+    /// True if its own restart policy is `Always`, which makes a sidecar of an init container.
     pub restarts_always: bool,
     /// Its own user, if it names one.
     pub run_as_user: Option<i64>,
     /// Its declared ports, and those without a name that the kubelet checks: something listens
     /// there.
     pub ports: Box<[Port]>,
-    /// Whether it says that it asks for its list of peers: an agent that does not reads a file.
+    /// True if it requests its list of peers: an agent that does not reads a file.
     pub(super) pulls: bool,
     pub(super) resources: Resources,
 }
@@ -128,19 +128,19 @@ impl PodObject {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Whether all its containers have ended for good.
+    /// Reports whether all its containers have ended for good.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    /// Whether its condition `Ready` is true.
+    /// Reports whether its condition `Ready` is true.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.status.ready
     }
 
-    /// Whether it is being deleted.
+    /// Reports whether it is being deleted.
     #[must_use]
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
@@ -164,32 +164,32 @@ impl PodObject {
         self.spec.node.as_deref()
     }
 
-    /// Whether it lives in its node's network.
+    /// Reports whether it uses its node's network.
     #[must_use]
     pub fn is_host_network(&self) -> bool {
         self.spec.host_network
     }
 
-    /// Whether a container of it sees the processes of others: `shareProcessNamespace` or
+    /// Reports whether a container of it sees the processes of others: `shareProcessNamespace` or
     /// `hostPID`.
     #[must_use]
     pub fn shares_processes(&self) -> bool {
         self.spec.shares_processes
     }
 
-    /// Whether it says that it is for Windows, by `os.name` or by its node selector.
+    /// Reports whether it says that it is for Windows, by `os.name` or by its node selector.
     #[must_use]
     pub fn is_windows(&self) -> bool {
         self.spec.windows
     }
 
-    /// Whether it is the mirror of a static pod.
+    /// Reports whether it is the mirror of a static pod.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
         self.annotation(MIRROR_ANNOTATION).is_some()
     }
 
-    /// Whether it is meant to end: a Job's, or one that does not always restart.
+    /// Reports whether it runs to completion: a Job's, or one that does not always restart.
     #[must_use]
     pub fn runs_to_completion(&self) -> bool {
         self.controller().is_some_and(|owner| owner.kind == "Job")
@@ -246,7 +246,7 @@ impl PodObject {
         Qos::of(self.spec.resources.as_ref(), containers)
     }
 
-    /// Whether it has CPU or memory as a whole, beside its containers.
+    /// Reports whether it has CPU or memory as a whole, beside its containers.
     #[must_use]
     pub fn has_pod_resources(&self) -> bool {
         self.spec.resources.is_some_and(|resources| !resources.is_empty())

@@ -1,16 +1,16 @@
-//! How much of a budget of memory a pod takes.
+//! The part of the memory budget that a pod takes.
 use super::{Container, PodObject, Port};
 
-/// What the usual pod takes with all that follows from it (its place in lists, its line in an
-/// index), as `make bench` measures it.
+/// Memory of the usual pod, including derived data (its place in lists, its line in an index), as
+/// measured by `make bench`.
 const UNIT: usize = 4096;
 
-/// What a label takes beside its texts: two `String`s and its part of the map.
+/// Memory of a label besides its texts: two `String`s and its part of the map.
 const ENTRY: usize = 64;
 
 impl PodObject {
-    /// What it takes, in units of 4 KiB: 1 for the usual pod, and more for one whose author has
-    /// written a megabyte of labels or ports.
+    /// Returns its weight, in units of 4 KiB: 1 for the usual pod, and more for one with a megabyte
+    /// of labels or ports.
     #[must_use]
     pub fn weight(&self) -> usize {
         let Self { metadata, spec, status, .. } = self;

@@ -1,5 +1,5 @@
-//! What people, Prometheus and the kubelet reach, each on an address of its own, so that none
-//! starves another: the probes; `/metrics`, over TLS to those whom the API server lets read it; the
+//! The servers for people, Prometheus and the kubelet, each on a separate address so that none
+//! starves another: the probes; `/metrics`, over TLS to clients that the API server allows; the
 //! status page, on loopback.
 use std::{
     collections::BTreeMap,
@@ -63,12 +63,12 @@ const PAGE: Limits = Limits {
     newest_wins: false,
 };
 
-/// Where everything is served.
+/// The addresses of the servers.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
     /// `/metrics`.
     pub address: SocketAddr,
-    /// Whether only those read it whom the API server allows, and over TLS. If not, this address
+    /// True if only clients that the API server allows may read it, over TLS. If not, this address
     /// serves everything in plain HTTP.
     pub metrics_auth: bool,
     /// `/livez` and `/readyz`.
@@ -77,7 +77,7 @@ pub struct AdminConfig {
     pub page_address: SocketAddr,
 }
 
-/// What must be true before this replica is ready; clones share it.
+/// The conditions of this replica's readiness; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, bool>>>);
 
@@ -92,7 +92,7 @@ impl Readiness {
         self.set(what, true);
     }
 
-    /// What is still waited for.
+    /// Returns the conditions that are still missing.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,11 +123,11 @@ async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
     }
 }
 
-/// What the servers need.
+/// The dependencies of the servers.
 pub struct Sources {
-    /// What `/metrics` shows.
+    /// The metrics of `/metrics`.
     pub metrics: Metrics,
-    /// What `/readyz` waits for.
+    /// The conditions of `/readyz`.
     pub readiness: Readiness,
     /// The status page with its state.
     pub page: Router,

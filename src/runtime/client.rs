@@ -125,7 +125,7 @@ where
     }
 }
 
-/// What a request is, in the words of Kubernetes.
+/// A request in the terms of Kubernetes.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     verb: &'static str,

@@ -1,7 +1,7 @@
-//! Which part of the operator a process is.
+//! The part of the operator that a process runs.
 use clap::ValueEnum;
 
-/// What a process does. As deployed each has an account of its own: every pod of the cluster can
+/// The role of a process. As deployed each has an account of its own: every pod of the cluster can
 /// talk to the webhook, so that its account may write nothing; nobody has to talk to the
 /// controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -16,13 +16,13 @@ pub enum Component {
 }
 
 impl Component {
-    /// Whether it takes part in the Lease and writes.
+    /// Reports whether it takes part in the Lease and writes.
     #[must_use]
     pub fn controls(self) -> bool {
         self != Self::Webhook
     }
 
-    /// Whether it answers the API server and the agents.
+    /// Reports whether it answers the API server and the agents.
     #[must_use]
     pub fn answers(self) -> bool {
         self != Self::Controller

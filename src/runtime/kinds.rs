@@ -1,4 +1,4 @@
-//! Which kinds this process runs: those that are asked for, each from when its definition is
+//! The kinds that this process runs: those that are configured, each from the time when its CRD is
 //! served.
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +13,11 @@ use kube::{Client, CustomResourceExt, Resource};
 
 use crate::api::KINDS;
 
-/// How often a definition that is missing is looked for: `GitOps` tools apply the operator before
-/// the definitions, and one small GET in half a minute costs nothing.
+/// Time between two checks for a missing CRD: `GitOps` tools apply the operator before the CRDs,
+/// and one small GET in half a minute costs nothing.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// How long after a failure the API server is asked again.
+/// Time after a failure until the API server is queried again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// One word of `--kinds`: `Swarm`, or `-Swarm` for all but this one.
@@ -74,7 +74,7 @@ impl Kinds {
         if kinds.0.is_empty() { Err("--kinds leaves none".into()) } else { Ok(kinds) }
     }
 
-    /// Whether this kind is among them.
+    /// Reports whether this kind is among them.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.contains(name)
@@ -128,7 +128,7 @@ impl Definition {
         Some(found)
     }
 
-    /// Whether it was served as the process started: only then is it waited for.
+    /// Reports whether it was served at startup: only then does readiness wait for it.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.served

@@ -1,4 +1,4 @@
-//! What only the leader runs: the stores and controllers of the kinds that are asked for.
+//! The part that only the leader runs: the stores and controllers of the configured kinds.
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -26,7 +26,7 @@ use crate::{
     webhook::certificates::Certificates,
 };
 
-/// What only the leader runs.
+/// The part that only the leader runs.
 pub(super) struct Leader {
     pub(super) client: kube::Client,
     pub(super) fence: Fence,

@@ -20,7 +20,8 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 
-/// How often a follower looks; release to next leader takes at most this long and a round trip.
+/// Time between two looks of a follower; from a release to the next leader it takes at most this
+/// long plus a round trip.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// The longest a single call may take.
@@ -40,7 +41,7 @@ impl Fence {
         fence
     }
 
-    /// Whether this process may write now.
+    /// Reports whether this process may write now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.get().is_some_and(|end| Instant::now() < end)
@@ -55,16 +56,16 @@ impl Fence {
     }
 }
 
-/// Which lease, and how long.
+/// The name and the timing of the lease.
 #[derive(Clone, Debug)]
 pub struct LeaseConfig {
     /// The Lease's namespace.
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// Who we are; unique among the replicas.
+    /// Identity of this replica; unique among the replicas.
     pub identity: String,
-    /// How long a claim stands without renewal.
+    /// The time for which a claim stands without renewal.
     pub duration: Duration,
 }
 

@@ -41,8 +41,8 @@ use shutdown::Shutdown;
 use status_page::Live;
 use webhook::{Prober, Serving, WebhookConfig};
 
-/// How long passes under way may take to end: half of the pod's grace period, which also has to
-/// hold the release of the lease.
+/// The time that passes under way may take to end: half of the pod's grace period, which also has
+/// to hold the release of the lease.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// For how long the webhook and the pinglists are served after SIGTERM: the time that a Service's
@@ -52,22 +52,22 @@ const LAME_DUCK: Duration = Duration::from_secs(3);
 /// For how long answers under way may leave after that.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// What `run` needs to know.
+/// The settings of `run`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which part of the operator this process is.
+    /// The part of the operator that this process runs.
     pub component: Component,
     /// The kinds that run.
     pub kinds: Kinds,
     /// The endpoints of Prometheus; the webhook has none.
     pub endpoints: Option<EndpointsConfig>,
-    /// Whose series the built-in queries believe, and how they name nodes.
+    /// The accepted series of the built-in queries, and their labels for nodes.
     pub exporters: Exporters,
-    /// Whether the PromQL of custom resources is asked.
+    /// True if the PromQL of custom resources is allowed.
     pub own_queries: bool,
-    /// How many nodes all `TrafficWatch`es together may mark.
+    /// Maximum number of nodes that all `TrafficWatch`es together may mark.
     pub max_unfit: Share,
-    /// Where probes, metrics and the status page are served.
+    /// The addresses of probes, metrics and the status page.
     pub admin: AdminConfig,
     /// The lease; its namespace is the operator's own.
     pub lease: LeaseConfig,
@@ -82,7 +82,7 @@ pub fn identity() -> String {
     format!("{}_{}", host.trim(), std::process::id())
 }
 
-/// What each process has, whichever part of the operator it is.
+/// The common parts of each process, whichever part of the operator it runs.
 struct Base {
     client: kube::Client,
     fence: Fence,
@@ -92,7 +92,7 @@ struct Base {
     certificates: Certificates,
     /// Passes under way end.
     shutdown: Shutdown,
-    /// What is answered ends, a moment after it.
+    /// The end of the servers, a moment after that of the decisions.
     closing: Shutdown,
 }
 
@@ -287,7 +287,7 @@ async fn farewell(prober: &Prober, closing: &Shutdown) {
     }
 }
 
-/// What this replica decides, for people.
+/// Builds the pages with this replica's decisions, for people.
 fn page(live: &Arc<Live>, memories: &Memories, probers: &Arc<LiveProbers>) -> Router {
     let leading = Arc::clone(live);
     let swarms = swarm::router(memories.clone(), move || leading.leads());

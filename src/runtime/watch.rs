@@ -1,4 +1,5 @@
-//! How every watch of this operator behaves: bounded silence, bounded back-off, resumed for ever.
+//! The behaviour of every watch of this operator: bounded silence, bounded back-off, unlimited
+//! retries.
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -12,8 +13,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-/// How long the server keeps one watch open. Short, because a connection that died silently is only
-/// noticed at its end; it must stay at least 6 s below the client's read timeout.
+/// The time for which the server keeps one watch open. Short, because a connection that died
+/// silently is only noticed at its end; it must stay at least 6 s below the client's read timeout.
 const WATCH_TIMEOUT_SECONDS: u32 = 20;
 
 /// Objects per page of the first list: 100 nodes of 16 kB are a 1.6 MB answer, where the default

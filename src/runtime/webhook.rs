@@ -1,5 +1,5 @@
-//! What every process does for `NetworkProber`s: it knows the pods; and what those do that are the
-//! webhook: they answer the API server and the agents.
+//! The common part of each process for `NetworkProber`s, the knowledge of pods; and the webhook's
+//! part: answering the API server and the agents.
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -29,33 +29,33 @@ use crate::{
     },
 };
 
-/// How long after a failure the API server is asked again.
+/// Time after a failure until the API server is queried again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// The name of the operator's container in its own pod.
 const CONTAINER: &str = "operator";
 
-/// What the webhook needs to know.
+/// The settings of the webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// Where it is reached, if not by its Service.
+    /// The URL at which it is reached, if not by its Service.
     pub url: Option<Url>,
-    /// Where pinglists are served.
+    /// The address of the pinglists.
     pub pinglist_address: SocketAddr,
-    /// Where those are reached, if not by their Service.
+    /// The URL at which those are reached, if not by their Service.
     pub pinglist_url: Option<Url>,
     /// The image of agents.
     pub agent_image: Option<String>,
     /// The name of the operator's own pod, if it runs in one.
     pub pod: Option<String>,
-    /// How long certificates are valid.
+    /// The lifetimes of certificates.
     pub lifetimes: Lifetimes,
 }
 
 impl WebhookConfig {
-    /// Where the API server finds the webhook.
+    /// Returns the address at which the API server finds the webhook.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         match &self.url {
@@ -64,8 +64,7 @@ impl WebhookConfig {
         }
     }
 
-    /// Where agents are sent, outside of the cluster: to the host of the webhook if nothing else is
-    /// said.
+    /// Returns the URL for agents, outside the cluster: on the webhook's host unless configured.
     fn pinglists(&self) -> Option<Url> {
         if self.pinglist_url.is_some() {
             return self.pinglist_url.clone();
@@ -157,10 +156,10 @@ async fn native_sidecars(client: &Client) -> bool {
     }
 }
 
-/// What a process knows of `NetworkProber`s: nothing until they are served.
+/// A process's knowledge of `NetworkProber`s: nothing until they are served.
 pub(super) type Prober = latest::Receiver<Option<ClusterState>>;
 
-/// What a process starts for `NetworkProber`s.
+/// The tasks of a process for `NetworkProber`s.
 pub(super) struct Serving {
     pub(super) component: Component,
     pub(super) config: WebhookConfig,
@@ -174,7 +173,7 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// What has to be there before the process is ready.
+    /// Registers the conditions of the process's readiness.
     pub(super) fn expect(component: Component, readiness: &Readiness) {
         readiness.expect("networkprobers");
         if component.answers() {

@@ -86,7 +86,8 @@ impl<K: Hash + Eq> Budget<K> {
 }
 
 impl Share {
-    /// Adds to the share, as soon as that much is free. More than there is never comes: bring a deadline.
+    /// Adds to the share, as soon as that much is free. More than there is never comes: bring a
+    /// deadline.
     pub async fn grow(&mut self, amount: u32) {
         // Its own part first: who uses all of that waits there, and in nobody's way.
         let own = Arc::clone(&self.own).acquire_many_owned(amount).await;

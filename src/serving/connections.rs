@@ -30,7 +30,7 @@ pub enum Lasts {
     WhileUsed(Pace),
 }
 
-/// How soon a connection that stays has to be used.
+/// The deadlines within which a connection must be used.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// From when it is accepted to the head of its first request: the handshake of TLS included.
@@ -41,7 +41,7 @@ pub struct Pace {
     pub idle: Duration,
 }
 
-/// What a server knows of one connection. Handlers find it among a request's extensions.
+/// A server's knowledge of one connection. Handlers find it among a request's extensions.
 #[derive(Clone, Debug)]
 pub struct Connection(Arc<Known>);
 
@@ -74,8 +74,8 @@ impl Connection {
         self.0.place.source()
     }
 
-    /// A request came that only a client that belongs here makes: the connection may stay, and loses its
-    /// place to nobody.
+    /// A request came that only a client that belongs here makes: the connection may stay, and
+    /// loses its place to nobody.
     pub fn good(&self) {
         if let Lasts::WhileUsed(pace) = self.0.lasts {
             self.until().end = Instant::now() + pace.idle;
@@ -96,8 +96,8 @@ impl Connection {
     }
 }
 
-/// Accepts connections while there are places, and closes the others at once: those that are there go
-/// on, and a client that is refused comes again.
+/// Accepts connections while there are places, and closes the others at once: those that are there
+/// go on, and a client that is refused comes again.
 #[derive(Clone, Debug)]
 pub struct Limited {
     places: Places,
@@ -106,8 +106,8 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// As many connections as there are places, and no longer than this. Counts those that are refused, or
-    /// lose their place.
+    /// As many connections as there are places, and no longer than this. Counts those that are
+    /// refused, or lose their place.
     #[must_use]
     pub fn new(places: Places, lasts: Lasts, refused: Counter) -> Self {
         Self { places, lasts, refused }

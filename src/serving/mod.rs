@@ -1,6 +1,6 @@
-//! HTTP servers that nobody can exhaust. They limit the number of connections, in total and for each
-//! source, and the time for the head of a request and for the whole connection. A connection above a
-//! limit is closed at once and counted.
+//! HTTP servers that nobody can exhaust. They limit the number of connections, in total and for
+//! each source, and the time for the head of a request and for the whole connection. A connection
+//! above a limit is closed at once and counted.
 use std::{future::Future, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
@@ -26,8 +26,8 @@ pub use traffic_operator_core::places;
 
 use places::Places;
 
-/// The largest head of a request, in bytes: a token of a pod is about 1 kB. The libraries' own limit is
-/// 400 kB for each connection.
+/// The largest head of a request, in bytes: a token of a pod is about 1 kB. The libraries' own
+/// limit is 400 kB for each connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
 /// The time that a TLS handshake may take: several round trips over a bad network, which is what
@@ -37,7 +37,7 @@ pub const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The time that answers under way may take to end at shutdown: they are made from memory.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What clients of a server may take.
+/// The resources that clients of a server may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time.
@@ -65,8 +65,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds `address`, for HTTPS if there is a configuration of TLS. `refused` counts connections that
-    /// were closed because there were too many.
+    /// Binds `address`, for HTTPS if there is a configuration of TLS. `refused` counts connections
+    /// that were closed because there were too many.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -80,7 +80,7 @@ impl Server {
         Ok(Self { listener, limits, tls: tls.map(Arc::new), refused })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     ///
     /// # Errors
     /// When the system does not say.
@@ -88,8 +88,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`, and then lets what is under way end. Handlers learn the client's address
-    /// as `ConnectInfo<SocketAddr>`.
+    /// Serves until `shutdown`, and then lets what is under way end. Handlers learn the client's
+    /// address as `ConnectInfo<SocketAddr>`.
     ///
     /// # Errors
     /// When connections cannot be accepted any more.

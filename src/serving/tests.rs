@@ -41,7 +41,7 @@ async fn connect(from: u8, to: SocketAddr) -> TcpStream {
     socket.connect(to).await.unwrap()
 }
 
-/// What the server answers until it closes; empty if it only closes.
+/// Returns the server's answer until it closes; empty if it only closes.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let read = timeout(PATIENCE, stream.read_to_end(&mut text)).await;

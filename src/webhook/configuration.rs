@@ -1,5 +1,5 @@
-//! Which creations of pods the API server asks about, for one `NetworkProber`: its entry in the one
-//! `MutatingWebhookConfiguration` that the installation brings.
+//! The selection of pod creations for one `NetworkProber`: its entry in the one
+//! `MutatingWebhookConfiguration` that the installation creates.
 use std::collections::BTreeSet;
 
 use k8s_openapi::{
@@ -13,11 +13,11 @@ use crate::api::network_prober::FailurePolicy;
 
 pub use crate::api::network_prober::WEBHOOK_OBJECT as OBJECT;
 
-/// What brings that object back; for messages.
+/// The command that restores that object; for messages.
 pub const RESTORE: &str =
     "`make deploy`, or: kubectl apply --server-side -f deploy/base/webhook.yaml";
 
-/// How the names of our entries end; entries of other names are somebody else's.
+/// Suffix of our entries' names; entries with other names belong to others.
 const DOMAIN: &str = ".probes.bigmikes.io";
 
 /// The path under which the webhook answers for the `NetworkProber` that follows.
@@ -37,7 +37,7 @@ const TIMEOUT_SECONDS: u32 = 2;
 /// The longest name of a webhook.
 const MAX_NAME: usize = 253;
 
-/// Where the API server finds the webhook.
+/// The address at which the API server finds the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// The Service in the operator's namespace.
@@ -49,10 +49,11 @@ pub enum Endpoint {
 /// In which namespaces the API server asks.
 #[derive(Clone, Debug)]
 pub enum Namespaces<'a> {
-    /// In those that consent now. One that is new consents to nothing before its annotation was read.
+    /// In those that consent now. One that is new consents to nothing before its annotation was
+    /// read.
     Named(&'a BTreeSet<String>),
-    /// In those with these labels, the system's apart: where nobody needs to consent, the API server knows by
-    /// itself that a namespace is there, in the moment in which it is.
+    /// In those with these labels, the system's apart: where nobody needs to consent, the API
+    /// server knows by itself that a namespace is there, in the moment in which it is.
     Labelled(&'a LabelSelector),
 }
 
@@ -61,7 +62,7 @@ pub enum Namespaces<'a> {
 pub struct Interception<'a> {
     /// The `NetworkProber`: namespace and name.
     pub prober: (&'a str, &'a str),
-    /// Which pods.
+    /// Selects the pods.
     pub pod_selector: &'a LabelSelector,
     /// In which namespaces.
     pub namespaces: Namespaces<'a>,
@@ -69,9 +70,9 @@ pub struct Interception<'a> {
     pub operator_namespace: &'a str,
     /// The location of the webhook.
     pub endpoint: &'a Endpoint,
-    /// What the API server trusts, PEM.
+    /// The CAs that the API server trusts, PEM.
     pub ca_bundle: &'a str,
-    /// What happens while the webhook is away.
+    /// The API server's behaviour while the webhook is down.
     pub failure_policy: FailurePolicy,
 }
 

@@ -3,7 +3,8 @@
 //! - [`injection`]: whether a pod gets the agent, and the patch that gives it (pure).
 //! - [`review`]: an admission review in, an answer out. Never a refusal.
 //! - [`configuration`]: which requests the API server sends here (pure).
-//! - [`certificates`]: our own authority and certificate: what is due (pure), who writes it, who reads it.
+//! - [`certificates`]: our own authority and certificate: what is due (pure), who writes it, who
+//!   reads it.
 //! - [`server`]: HTTPS, on every replica of the webhook.
 pub mod certificates;
 pub mod configuration;

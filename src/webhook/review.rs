@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::injection::{self, Recipe, SkipReason};
 use crate::pods::PodObject;
 
-/// What decides: the operator's knowledge of its `NetworkProber` objects. It is asked inside of a
+/// The decision: the operator's knowledge of its `NetworkProber` objects. It is asked inside of a
 /// request that holds up the creation of a pod, so it reads memory only.
 pub trait Injector: Send + Sync + 'static {
     /// Reports whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
@@ -17,7 +17,8 @@ pub trait Injector: Send + Sync + 'static {
     /// What the pod itself says ([`injection::skip_reason`]) is asked afterwards.
     fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision;
 
-    /// Resolves when what is known is other than it was at this call: a verdict may be another one then.
+    /// Resolves when what is known is other than it was at this call: a verdict may be another one
+    /// then.
     fn changed(&self) -> BoxFuture<'static, ()> {
         std::future::pending().boxed()
     }

@@ -1,7 +1,8 @@
 //! HTTPS on every replica of the webhook: admission requests of the API server, and nothing else.
 //!
-//! Anybody may reach the port. Whoever sends no admission request keeps a connection for seconds, and loses it
-//! to the next one that comes; nobody has more than a part of the connections, streams and memory.
+//! Anybody may reach the port. Whoever sends no admission request keeps a connection for seconds,
+//! and loses it to the next one that comes; nobody has more than a part of the connections, streams
+//! and memory.
 use std::{
     future::Future,
     io,
@@ -42,21 +43,22 @@ mod tests;
 
 use body::{Bodies, Refused};
 
-/// How soon a connection has to be used. A request follows the handshake at once, and its answer takes no
-/// longer than its body. The pause after it is longer than the 90 s after which Go's client, which the API
-/// server is, closes an idle connection itself: were we first, a request that is just being sent would be lost.
+/// The deadlines within which a connection must be used. A request follows the handshake at once,
+/// and its answer takes no longer than its body. The pause after it is longer than the 90 s after
+/// which Go's client, which the API server is, closes an idle connection itself: were we first, a
+/// request that is just being sent would be lost.
 const PACE: Pace = Pace {
     head: Duration::from_secs(8),
     answer: Duration::from_secs(5),
     idle: Duration::from_secs(100),
 };
 
-/// How often an HTTP/2 connection is asked whether it is alive, and how long it may think: the API
-/// server's may have vanished with its node.
+/// Time between two pings of an HTTP/2 connection, and the timeout of an answer: the API server may
+/// have vanished with its node.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// Connections at a time. An API server keeps clients of 200 webhooks at most, and opens another connection
-/// when the streams of one are used: three of them stay below this.
+/// Connections at a time. An API server keeps clients of 200 webhooks at most, and opens another
+/// connection when the streams of one are used: three of them stay below this.
 const CONNECTIONS: usize = 1024;
 
 /// Those of one address: an API server with all of its clients.
@@ -65,8 +67,8 @@ const OF_ONE_SOURCE: usize = 256;
 /// Requests at a time on one HTTP/2 connection; the API server opens another one for more.
 const STREAMS: u32 = 64;
 
-/// Streams that were reset and are not forgotten yet, for each connection: the API server resets one when it
-/// gives a request up. A connection that resets more is cut off.
+/// Streams that were reset and are not forgotten yet, for each connection: the API server resets
+/// one when it gives a request up. A connection that resets more is cut off.
 const RESETS: usize = 16;
 
 /// The time that requests under way may take to end at shutdown: half of the pod's grace period, as
@@ -76,8 +78,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// The largest head of a request over HTTP/2, in bytes; over HTTP/1 it is [`HEAD_LIMIT`].
 const HEADERS: u32 = 16 * 1024;
 
-/// How much of its bodies an HTTP/2 connection may send ahead, in bytes: no budget knows of it before it is
-/// read. The smallest window that the protocol has; all connections together have 64 MiB.
+/// Number of bytes of its bodies that an HTTP/2 connection may send ahead: no budget counts them
+/// before they are read. The smallest window that the protocol has; all connections together have
+/// 64 MiB.
 const WINDOW: u32 = 65_535;
 
 /// The time for which a pod waits for news of a namespace that is as new as itself: a watch brings
@@ -85,11 +88,11 @@ const WINDOW: u32 = 65_535;
 /// seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often it is said that pods are admitted without agent: what keeps one from it keeps all of
-/// them, and they are counted.
+/// Time between two log lines about pods admitted without an agent: the cause usually affects all
+/// of them, and they are counted.
 const SAID: Duration = Duration::from_secs(10);
 
-/// Where requests are counted.
+/// Counts requests.
 pub trait Observer: Send + Sync + 'static {
     /// A request was answered after this time.
     fn answered(&self, outcome: &Outcome, took: Duration);
@@ -184,8 +187,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds `address`. Handshakes are refused until the first certificate is installed. `refused` counts
-    /// connections that were closed because there were too many.
+    /// Binds `address`. Handshakes are refused until the first certificate is installed. `refused`
+    /// counts connections that were closed because there were too many.
     ///
     /// # Errors
     /// When the address cannot be bound, or TLS not be set up.
@@ -201,7 +204,7 @@ impl Server {
         Ok(Self { listener, config, places, pace: PACE, refused })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     ///
     /// # Errors
     /// When the system does not say.

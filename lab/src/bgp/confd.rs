@@ -47,13 +47,13 @@ impl Confd {
         self.ground.configure(&texts(&version.world, &version.sessions))
     }
 
-    /// What has been configured so far.
+    /// Returns the configurations so far.
     #[must_use]
     pub fn history(&self) -> History {
         self.locked().clone()
     }
 
-    /// What is configured now.
+    /// Returns the current configuration.
     #[must_use]
     pub fn last(&self) -> Version {
         self.locked().last().clone()

@@ -74,7 +74,7 @@ fn note(faults: &Mutex<Vec<String>>, fault: String) {
     }
 }
 
-/// What is known of the API server.
+/// The known objects of the API server.
 struct Known {
     nodes: Store<v1::Node>,
     peers: Store<DynamicObject>,
@@ -82,7 +82,7 @@ struct Known {
 }
 
 impl Known {
-    /// What cannot be read is as if it were not there.
+    /// Returns the readable objects; unreadable ones count as missing.
     fn world(&self, faults: &Mutex<Vec<String>>) -> World {
         let name = |object: &Arc<DynamicObject>| object.name_any();
         let found = self.configurations.state();

@@ -6,14 +6,14 @@ use std::time::Instant;
 use super::sessions::{Session, Sessions, sessions};
 use super::world::World;
 
-/// What was configured from a moment on.
+/// The configuration from a moment on.
 #[derive(Debug, Clone)]
 pub struct Version {
     /// The time at which this began.
     pub at: Instant,
     /// From what.
     pub world: World,
-    /// Who peers with whom.
+    /// The peerings between nodes.
     pub sessions: Sessions,
 }
 
@@ -33,7 +33,7 @@ impl History {
         self.0.push(Version { at: Instant::now(), world, sessions });
     }
 
-    /// What is configured now.
+    /// Returns the current configuration.
     ///
     /// # Panics
     ///
@@ -43,7 +43,7 @@ impl History {
         self.0.last().expect("a history is made with a version")
     }
 
-    /// What was configured at a moment, and everything since.
+    /// Returns the configuration at a moment, and all later ones.
     #[must_use]
     pub fn since(&self, moment: Instant) -> &[Version] {
         let later = self.0.partition_point(|version| version.at <= moment);

@@ -13,7 +13,7 @@ use super::{birdc, network};
 use crate::packages::{self, BIRD, EXPORTER};
 use crate::process::{CommandLine, Lifetime, Process};
 
-/// Where the exporter listens: its own default.
+/// Port of the exporter: its default.
 pub(super) const EXPORTER_PORT: u16 = 9324;
 /// A BIRD opens its control socket within milliseconds, and says goodbye to its neighbours as fast.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use super::history::{History, Version, changed, kept};
 use super::journal;
 use super::watch::{Seen, Watch};
 
-/// How often the paths in all tables are counted.
+/// Time between two counts of the paths in all tables.
 const COUNT: Duration = Duration::from_secs(1);
 
 /// The time when a step began.
@@ -34,7 +34,7 @@ impl Start {
     }
 }
 
-/// What a step has done.
+/// The effects of a step.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Of what time this is told.
@@ -42,9 +42,9 @@ pub struct Outcome {
     /// Nodes that were promoted, demoted or given another cluster id, that came or went, and those
     /// that the step itself has touched.
     pub changed: BTreeSet<String>,
-    /// What happened between all nodes.
+    /// The observations between all nodes.
     pub all: Seen,
-    /// What happened between nodes that are not changed: nothing may.
+    /// The observations between unchanged nodes: nothing may happen there.
     pub others: Seen,
     /// Ends of sessions that were closed.
     pub resets: usize,
@@ -53,12 +53,12 @@ pub struct Outcome {
     pub needless: Vec<(String, String)>,
     /// The most paths that a table held.
     pub paths: usize,
-    /// What was configured in this time, and what before.
+    /// The configurations in this time, and the one before.
     pub versions: Vec<Version>,
 }
 
 impl Outcome {
-    /// What happened to pairs with a node that is changed.
+    /// Returns the observations of pairs with a changed node.
     #[must_use]
     pub fn own(&self) -> Seen {
         self.all.only(&self.changed)
@@ -131,7 +131,7 @@ impl Measure {
         })
     }
 
-    /// How many paths the fullest table held when they were counted last.
+    /// Returns the number of paths in the fullest table at the last count.
     #[must_use]
     pub fn held(&self) -> usize {
         let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,7 @@ use crate::tools;
 use crate::wait::{Look, until};
 
 const PROMETHEUS: &str = "prometheus";
-/// Where Prometheus listens, in the outer namespace.
+/// Port of Prometheus, in the outer namespace.
 const PORT: u16 = 9090;
 /// It replays its own log when it starts again; on a busy machine that takes a while.
 const PATIENCE: Duration = Duration::from_mins(1);

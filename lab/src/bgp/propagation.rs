@@ -1,4 +1,4 @@
-//! Which routes a set of sessions carries: a walk for each origin. No IO.
+//! The routes that a set of sessions carries: a walk for each origin. No IO.
 //!
 //! Small and slow beside the product's own, and without a look at it: what the ground measures is
 //! held against this, and what the product predicts against what the ground measures.
@@ -20,8 +20,8 @@ pub enum Rule {
 /// Ordered pairs: who misses whose route.
 pub type Pairs = BTreeSet<(String, String)>;
 
-/// What a table holds beside what its peers announce: the node's block, its address, the network of
-/// the nodes.
+/// Number of entries in a table besides those announced by peers: the node's block, its address,
+/// the network of the nodes.
 const OWN: usize = 3;
 /// Nobody wants to know exactly how many more there are.
 const MOST: usize = 1_000_000;
@@ -64,7 +64,7 @@ impl<'a> Graph<'a> {
         self.ends[node].values().find_map(|id| *id)
     }
 
-    /// Where a route of `origin` goes next.
+    /// Returns the next hops of a route of `origin`.
     fn next(&self, origin: usize, at: &Arrival, rule: Rule) -> Vec<Arrival> {
         let ends = &self.ends[at.node];
         let mut arrivals = Vec::new();

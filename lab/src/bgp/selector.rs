@@ -24,7 +24,7 @@ enum Expression {
     Compare(String, Comparison),
 }
 
-/// What is asked of the value of one label.
+/// A condition on the value of one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Comparison {
     Is(String),
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What is still to be read, without the blanks before it.
+    /// Returns the unread text, without leading blanks.
     fn rest(&mut self) -> &'a str {
         let rest = &self.text[self.position..];
         let trimmed = rest.trim_start();

@@ -1,4 +1,4 @@
-//! Who peers with whom, by the rules of Calico's confd. No IO.
+//! The peerings by the rules of Calico's confd. No IO.
 //!
 //! Read in `confd/pkg/backends/calico` of Calico master of 2026-08: `client.go` (`updatePeersV1`)
 //! for the passes and `bgp_processor.go` for mesh, passive sides and clients of reflectors.

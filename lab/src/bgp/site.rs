@@ -17,7 +17,7 @@ use crate::cluster::apply::apply;
 use crate::control_plane::{ControlPlane, Options};
 use crate::wait::{Look, until};
 
-/// What a new Calico has: the mesh is on, and this says that its datastore is here.
+/// The objects of a new Calico: the mesh is on, and its datastore is here.
 const OBJECTS: &str = "\
 apiVersion: crd.projectcalico.org/v1
 kind: ClusterInformation
@@ -39,7 +39,7 @@ pub struct Site {
     pub plane: ControlPlane,
     /// The nodes.
     pub ground: Arc<Ground>,
-    /// What they were told.
+    /// The configuration of the nodes.
     pub confd: Confd,
     /// Their Nodes.
     pub nodes: Nodes,

@@ -1,4 +1,4 @@
-//! What a ground leaves when its process is killed, and how that is taken down.
+//! The remains of a ground whose process was killed, and their removal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub(crate) fn leftovers() -> Vec<String> {
     found
 }
 
-/// What the guard of a ground does: waits for the end of its starter, then ends what is left.
+/// Runs the guard of a ground: waits for the end of its starter, then removes what is left.
 pub(crate) fn run_guard(id: &str) -> Result<()> {
     guard::wait(&dir(id));
     end(id)

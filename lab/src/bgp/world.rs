@@ -1,4 +1,4 @@
-//! What Calico's confd reads: nodes, peers, the mesh. Typed, from Kubernetes objects. No IO.
+//! The input of Calico's confd: nodes, peers, the mesh. Typed, from Kubernetes objects. No IO.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -35,11 +35,11 @@ pub struct World {
 /// A node that speaks BGP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where its neighbours reach it.
+    /// The address at which its neighbours reach it.
     pub address: Ipv4Addr,
-    /// What it announces: `10.91.0.0/24`.
+    /// The block that it announces: `10.91.0.0/24`.
     pub pods: String,
-    /// What selectors are about.
+    /// The labels that selectors match.
     pub labels: Labels,
     /// A node with a cluster id is a reflector.
     pub cluster_id: Option<Ipv4Addr>,
@@ -48,7 +48,7 @@ pub struct Node {
 /// A `BGPPeer`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Whose configuration it changes.
+    /// The nodes whose configuration it changes.
     pub local: Local,
     /// With whom they peer.
     pub remote: Remote,
@@ -58,14 +58,14 @@ pub struct Peer {
     pub restart: Option<Duration>,
 }
 
-/// Whose configuration a [`Peer`] changes.
+/// The nodes whose configuration a [`Peer`] changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Local {
     /// Every node's: Calico calls such a peer global.
     All,
     /// One node's, by name.
     Node(String),
-    /// That of the nodes it selects.
+    /// The nodes that it selects.
     Selected(Selector),
 }
 
@@ -195,7 +195,7 @@ fn seconds(text: &str) -> Result<Duration> {
     Ok(Duration::from_secs(total))
 }
 
-/// What the `BGPConfiguration` called `default` says about the mesh and the autonomous system.
+/// Reads the mesh and the autonomous system from the `BGPConfiguration` called `default`.
 pub(super) fn configuration(object: Option<&DynamicObject>) -> (bool, u32) {
     let spec = object.map(|object| &object.data["spec"]);
     let mesh = spec.and_then(|spec| spec["nodeToNodeMeshEnabled"].as_bool());

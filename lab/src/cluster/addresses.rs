@@ -1,5 +1,5 @@
-//! Who has which address. Every cluster has its own network namespaces, so all may use the same
-//! ones.
+//! The assignment of addresses. Every cluster has its own network namespaces, so all may use the
+//! same ones.
 
 /// The bridge that connects the nodes, and the control plane behind it.
 pub(crate) const GATEWAY: &str = "10.77.0.1";

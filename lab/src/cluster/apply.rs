@@ -64,7 +64,7 @@ fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// What the API server says about the kinds asked for so far.
+/// The API server's answers about the kinds requested so far.
 #[derive(Default)]
 struct Kinds(HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>);
 

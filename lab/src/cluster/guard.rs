@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use super::{state, teardown};
 use crate::process::MARK;
 
-/// Where a guard's pid is recorded.
+/// File with a guard's pid.
 pub(crate) const PID_FILE: &str = "guard.pid";
 
 /// Starts the guard of the run in directory `dir`. It waits for the end of its standard input,
@@ -33,7 +33,7 @@ pub(crate) fn start(program: &Path, dir: &Path, arguments: &[&str]) -> Result<Ch
     Ok(guard)
 }
 
-/// What the guard does: waits, then takes down what is left.
+/// Runs the guard: waits, then removes what is left.
 ///
 /// # Errors
 ///

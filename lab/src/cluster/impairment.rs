@@ -17,13 +17,13 @@ const IN_PLACE: Duration = Duration::from_secs(20);
 /// packets.
 const MOST_DELAY: Duration = Duration::from_secs(5);
 
-/// What becomes of packets between a node's pods and those of other nodes.
+/// The treatment of packets between a node's pods and those of other nodes.
 ///
 /// Pods on the same node do not notice, nor does the node itself: kubelet, API server and
 /// `node_exporter` (host network).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
-    /// What is added to each round trip; half of it in each direction.
+    /// Delay added to each round trip; half of it in each direction.
     pub delay: Duration,
     /// The share of packets that are lost in each direction, 0 to 1.
     pub loss: f64,
@@ -124,7 +124,7 @@ impl Cluster {
     }
 }
 
-/// Which packets of which network namespace.
+/// The packets of one network namespace to impair.
 #[derive(Debug)]
 struct Line {
     network: String,

@@ -42,7 +42,7 @@ use crate::credentials::Credentials;
 use crate::process::{Lifetime, Process};
 use state::State;
 
-/// What a [`Cluster`] consists of.
+/// The parts of a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Number of nodes, `node-1` and up.

@@ -12,7 +12,7 @@ use super::addresses::{GATEWAY, node_address, node_name, pod_cidr};
 use crate::control_plane::SERVICE_CIDR;
 use crate::process::output;
 
-/// Where `ip netns` keeps the names.
+/// Directory in which `ip netns` keeps the names.
 const NAMES: &str = "/run/netns";
 /// The bridge's name in the outer namespace.
 const BRIDGE: &str = "lab0";

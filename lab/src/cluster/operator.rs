@@ -21,7 +21,7 @@ pub(crate) const NAMESPACE: &str = "traffic-operator-system";
 pub(crate) const NAME: &str = "traffic-operator";
 /// The Deployment of its webhook.
 const WEBHOOK: &str = "traffic-operator-webhook";
-/// What the pods of both have.
+/// Label of the pods of both.
 pub(crate) const OURS: &str = "app.kubernetes.io/part-of=traffic-operator";
 /// The port of its status page, on the loopback of its pods.
 pub(crate) const PAGE: u16 = 8082;
@@ -162,7 +162,7 @@ pub(crate) async fn write_environment(cluster: &Cluster) -> Result<String> {
     Ok(text)
 }
 
-/// Where [`write_environment`] writes.
+/// Returns the path that [`write_environment`] writes.
 pub(crate) fn environment_file() -> PathBuf {
     workspace::state().join("env")
 }

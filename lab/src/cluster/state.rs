@@ -1,4 +1,5 @@
-//! What a cluster writes down about itself, so that another process can use it or take it down.
+//! The record that a cluster keeps about itself, so that another process can use it or take it
+//! down.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,7 @@ const PREFIX: &str = "cluster-";
 pub(crate) struct State {
     /// The part of all names that is its own.
     pub id: String,
-    /// How many nodes it has, numbered from 1.
+    /// Number of nodes, numbered from 1.
     pub nodes: usize,
     /// The process that started it.
     pub starter: u32,

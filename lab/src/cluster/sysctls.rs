@@ -1,5 +1,5 @@
-//! What kubelets change for the whole machine, saved before the first cluster and put back after
-//! the last.
+//! The machine-wide settings that kubelets change, saved before the first cluster and restored
+//! after the last.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -151,7 +151,7 @@ impl Pace {
     }
 }
 
-/// What a node's `eth0` has counted since it was made.
+/// The counters of a node's `eth0` since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes sent.

@@ -25,7 +25,7 @@ pub(crate) struct Ports {
     pub scheduler: u16,
 }
 
-/// Where and how one control plane runs.
+/// The location and the settings of one control plane.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     /// Holds `pki/`, `kubeconfig/`, `etcd/`, `log/` and the audit log.

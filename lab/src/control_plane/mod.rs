@@ -25,13 +25,13 @@ use crate::credentials::{self, ADMINS, Credentials};
 use crate::process::{Lifetime, Process};
 use crate::{tools, workspace};
 
-/// How often a start is tried when another process took one of its ports meanwhile.
+/// Maximum number of attempts to start when another process takes one of the ports.
 const ATTEMPTS: usize = 3;
 
 /// Kubernetes' own 50 s make every test of a dead node last a minute.
 pub(crate) const NODE_GRACE: Duration = Duration::from_secs(10);
 
-/// What a [`ControlPlane`] consists of.
+/// The parts of a [`ControlPlane`].
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Runs kube-controller-manager (service accounts, Deployments, garbage collection,

@@ -1,4 +1,4 @@
-//! What a Prometheus has for a panel.
+//! The data of a Prometheus for a panel.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

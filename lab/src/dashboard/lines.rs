@@ -120,7 +120,7 @@ pub(super) fn time_axis(svg: &mut Svg, area: Area, span: (Timestamp, Timestamp))
     }
 }
 
-/// Where a time stands.
+/// Returns the horizontal position of a time.
 pub(super) fn place(time: f64, area: Area, (from, to): (Timestamp, Timestamp)) -> f64 {
     let (from, to) = (unix(from), unix(to));
     area.x + ((time - from) / (to - from)).clamp(0.0, 1.0) * area.width

@@ -38,14 +38,14 @@ const LARGEST: usize = 250_000;
 /// The dashboard's title.
 const HEADER: f64 = 40.0;
 
-/// What to draw from.
+/// The inputs of a drawing.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where Prometheus is.
+    /// URL of Prometheus.
     pub prometheus: String,
     /// Start of the picture, before now.
     pub from: Duration,
-    /// What `$__rate_interval` stands for: four scrape intervals.
+    /// Value of `$__rate_interval`: four scrape intervals.
     pub rate_interval: Duration,
 }
 

@@ -125,7 +125,7 @@ impl Dashboard {
     }
 }
 
-/// How one field is shown: the panel's defaults, and the overrides that match it.
+/// The display of one field: the panel's defaults, and the overrides that match it.
 pub(super) struct Look<'a> {
     panel: &'a Panel,
     name: String,
@@ -133,12 +133,12 @@ pub(super) struct Look<'a> {
 }
 
 impl Panel {
-    /// How a series is shown.
+    /// Returns the display of a series.
     pub fn look(&self, query: &str, series: &Series) -> Look<'_> {
         Look { panel: self, name: series.name.clone(), query: query.to_owned() }
     }
 
-    /// How a column is shown.
+    /// Returns the display of a column.
     pub fn column(&self, name: &str) -> Look<'_> {
         Look { panel: self, name: name.to_owned(), query: String::new() }
     }
@@ -177,7 +177,7 @@ impl Look<'_> {
         (colour["mode"] == "fixed").then(|| colour["fixedColor"].as_str()).flatten()
     }
 
-    /// What a value is shown as: another text, and a colour.
+    /// Returns the display of a value: another text, and a colour.
     pub fn mapped(&self, value: &str) -> (Option<&str>, Option<&str>) {
         let mappings = self.get("mappings").as_array().map_or(&[][..], Vec::as_slice);
         let found = mappings

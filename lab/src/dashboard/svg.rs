@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// What shapes look like; the fonts are the reader's own.
+/// The style of shapes; the fonts are the reader's own.
 const STYLE: &str = "
 text{font:12px system-ui,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#24292e}
 .title{font-size:18px;font-weight:600}.row{font-size:14px;font-weight:600}.head{font-size:13px;font-weight:600}
@@ -20,7 +20,7 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// What is left of it within margins.
+    /// Returns the area within margins.
     pub fn within(self, left: f64, top: f64, right: f64, bottom: f64) -> Self {
         Self {
             x: self.x + left,

@@ -15,9 +15,9 @@ use super::ask::{Answer, Series};
 use super::model::{Dashboard, Panel};
 use super::{Options, Picture, draw_at, scale, table, write};
 
-/// What it was asked: path, and parameters.
+/// The received requests: path and parameters.
 type Asked = Arc<Mutex<Vec<(String, BTreeMap<String, String>)>>>;
-/// What it answers to a query: the result, or an error.
+/// The answer to a query: a result or an error.
 type Answers = fn(&str, &str) -> Result<Value, &'static str>;
 
 struct Scripted {

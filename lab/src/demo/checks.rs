@@ -1,4 +1,4 @@
-//! What the demo judges itself by. No IO.
+//! The checks by which the demo judges itself. No IO.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::audit::AuditEvent;
 /// One thing that must hold, with the figure that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What must hold.
+    /// The condition that must hold.
     pub name: String,
     /// True if it did.
     pub pass: bool,
@@ -73,7 +73,7 @@ pub fn slope(counts: &[(f64, f64)]) -> f64 {
     covariance / variance
 }
 
-/// Who the operator is for the API server.
+/// The operator's user name at the API server.
 pub const OPERATOR: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
 /// Returns the operator's writes, its Lease apart.

@@ -23,7 +23,7 @@ const LOADED: &str = "node-2";
 const LOADED_NEXT: &str = "node-3";
 /// Bits per second of the nodes' capacity annotation.
 const CAPACITY: f64 = 1e9;
-/// What the lab sends: 80 % of the capacity, well above the sample's threshold of 60 %.
+/// Rate of the lab's traffic: 80 % of the capacity, well above the sample's threshold of 60 %.
 const RATE: u64 = 800_000_000;
 /// The demo's `spec.interval`, in seconds.
 const INTERVAL: f64 = 2.0;

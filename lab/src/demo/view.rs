@@ -1,5 +1,5 @@
-//! What the product says about the nodes now, and how it is shown: plain lines, for terminals and
-//! logs alike.
+//! The product's reports about the nodes, and their display: plain lines, for terminals and logs
+//! alike.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ pub(super) struct Reading {
     pub metrics: String,
 }
 
-/// What is said about one node.
+/// The reports about one node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeReading {
     /// Percent of the link, from the operator's metrics: the status is refreshed only once a

@@ -12,7 +12,7 @@ use crate::{process, tools, versions, workspace};
 /// Raised when images are made differently from the same programs.
 const REVISION: u32 = 1;
 
-/// Which nodes need an image.
+/// The nodes that need an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Every node.

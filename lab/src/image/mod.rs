@@ -43,7 +43,7 @@ pub struct Entry {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// What it is.
+    /// The kind of entry.
     pub kind: Kind,
 }
 
@@ -60,7 +60,7 @@ pub enum Kind {
     Link(String),
 }
 
-/// How a layer is stored.
+/// The compression of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// As it is: quickest to import.
@@ -78,7 +78,7 @@ pub struct Archive {
     pub digest: String,
     /// The archive's size in bytes.
     pub size: u64,
-    /// Where it is.
+    /// The path of the archive.
     pub path: PathBuf,
 }
 

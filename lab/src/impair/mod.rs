@@ -37,10 +37,10 @@ const MOST_HELD: usize = 1000;
 /// The longest frame: 14 bytes before a packet of 1500. More is not seen, as nothing is merged on
 /// the way in.
 const FRAME: usize = 2048;
-/// How often the counts are written: often enough to be shown live.
+/// Time between two writes of the counts: often enough for a live display.
 const REPORT: Duration = Duration::from_millis(200);
 
-/// What to do to which link.
+/// The impairment of a link.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct Config {
     /// The node's network namespace.
@@ -61,12 +61,12 @@ pub struct Config {
     /// After how many milliseconds it ends by itself.
     #[arg(long)]
     pub limit_ms: u64,
-    /// Where the counts are written; when the file appears, the packets come this way.
+    /// File of the counts; when it appears, the packets take this path.
     #[arg(long)]
     pub report: PathBuf,
 }
 
-/// What became of the packets so far.
+/// The results for the packets so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Held, and sent on.

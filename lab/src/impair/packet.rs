@@ -76,7 +76,7 @@ mod tests {
         frame
     }
 
-    /// What a receiver computes: all ones if the checksum is right.
+    /// Computes the checksum as a receiver does: all ones if it is right.
     fn verified(frame: &[u8]) -> u16 {
         let packet = &frame[LINK..];
         let length = u32::try_from(packet.len() - SHORTEST).unwrap();

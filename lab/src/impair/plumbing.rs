@@ -1,4 +1,4 @@
-//! How packets are led out of a node's network namespace and back into it.
+//! The redirection of packets out of a node's network namespace and back into it.
 
 use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, unshare};

@@ -32,7 +32,7 @@ disabled_plugins = [
     )
 }
 
-/// Where Debian puts the CNI plugins.
+/// Directory in which Debian installs the CNI plugins.
 pub(crate) const CNI_PROGRAMS: &str = "/usr/lib/cni";
 
 /// The pod network: a bridge per node, addresses from the node's own range, no masquerading (all

@@ -20,7 +20,7 @@ use super::{CONTAINERD_SOCKET, NodeConfig, files};
 
 /// The time that containerd may take to listen, and the API server to come up.
 const LIMIT: Duration = Duration::from_mins(2);
-/// How often something that is coming up is looked at.
+/// Time between two checks of something that is starting.
 const PERIOD: Duration = Duration::from_millis(50);
 /// A component that ends this often is broken, not unlucky.
 const MOST_RESTARTS: usize = 5;

@@ -26,7 +26,7 @@ pub struct NodeConfig {
     pub api: String,
     /// The directory that becomes the node's `/var` (in `var/`).
     pub dir: PathBuf,
-    /// Where its components log to.
+    /// Directory of the logs of its components.
     pub logs: PathBuf,
     /// The certificate authority.
     pub authority: PathBuf,
@@ -48,7 +48,7 @@ pub struct NodeConfig {
     pub programs: Programs,
 }
 
-/// Where a node's programs are.
+/// The location of a node's programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is the program of its name")]
 pub struct Programs {

@@ -34,7 +34,7 @@ impl Stretch {
         self.from >= self.to
     }
 
-    /// What of it lies in another one; possibly nothing.
+    /// Returns the part of it that lies in another one; possibly nothing.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         Self { from: self.from.max(other.from), to: self.to.min(other.to) }

@@ -1,4 +1,4 @@
-//! What was run by whom, as far as it is known. No IO.
+//! The known runs of streams, by worker. No IO.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ impl Ledger {
         self.streams.values().flatten().map(|run| run.time.to).max().unwrap_or(0)
     }
 
-    /// Where streams were run by more than one pod, within a time.
+    /// Returns the times, within a period, in which more than one pod ran a stream.
     #[must_use]
     pub fn overlaps(&self, within: Stretch) -> Vec<Overlap> {
         let mut found = Vec::new();
@@ -136,8 +136,8 @@ impl Ledger {
         found
     }
 
-    /// Where streams were run by nobody, within a time and after they were run first: up to the end
-    /// of that time, so it must not lie beyond what has been reported.
+    /// Returns the times, within a period, in which nobody ran a stream after its first run: up to
+    /// the end of the period, which must not lie beyond the last report.
     #[must_use]
     pub fn gaps(&self, within: Stretch) -> Vec<Gap> {
         let mut found = Vec::new();

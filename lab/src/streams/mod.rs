@@ -1,4 +1,4 @@
-//! Who ran which stream when: what the workers of a Swarm report, and what follows from it.
+//! The runs of streams: the reports of a Swarm's workers, and the conclusions from them.
 //!
 //! Each worker posts the intervals in which it ran a stream to a [`Sink`]; its [`Ledger`] tells in
 //! which times a stream was run by two pods (which must not be), and in which by none. A worker

@@ -1,4 +1,4 @@
-//! What a worker posts.
+//! The body of a worker's report.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::Millis;
 pub struct Report {
     /// The worker's name: that of its pod.
     pub worker: String,
-    /// Which pod of that name: its UID, or what stands for it.
+    /// Identifies the pod among those of its name: its UID, or a substitute.
     pub pod: String,
     /// Any number of intervals, of any streams.
     pub intervals: Vec<Interval>,

@@ -57,13 +57,14 @@ impl Sink {
         Ok(Self { ledger, address, server })
     }
 
-    /// Where workers are to post to.
+    /// Returns the URL for the workers' reports.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/report", self.address)
     }
 
-    /// What is known so far. Reports wait meanwhile, so it is not to be held for long.
+    /// Returns the ledger of the reports so far. Reports wait meanwhile, so it is not to be held
+    /// for long.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::catalogue::Tool;
 use crate::{process, progress, workspace};
 
-/// How often a long build says that it is still at work.
+/// Time between two messages during a long build.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// Builds a tool into the cache and returns its path.

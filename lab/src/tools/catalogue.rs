@@ -1,4 +1,4 @@
-//! Which programs there are, where they come from and how they tell their version.
+//! The programs, their origins and their version flags.
 
 use anyhow::{Context, Result};
 
@@ -16,7 +16,7 @@ pub(super) struct Tool {
     pub version_arguments: &'static [&'static str],
 }
 
-/// How a program learns its version when it is linked, and how it says it.
+/// The way in which a program gets its version when it is linked, and how it prints it.
 #[derive(Clone, Copy)]
 enum VersionStyle {
     /// `Kubernetes v1.2.3`, `Client Version: v1.2.3`.
@@ -33,7 +33,8 @@ enum VersionStyle {
 const PROMETHEUS_VERSION: &str = "github.com/prometheus/common/version.Version";
 
 impl Tool {
-    /// What `--version` prints if it is the pinned one, up to the character that ends the number.
+    /// Returns the output of `--version` for the pinned version, up to the character after the
+    /// number.
     pub fn version_says(&self) -> String {
         let number = self.version.trim_start_matches('v');
         match self.version_style {

@@ -17,7 +17,7 @@ pub use catalogue::names;
 
 use crate::workspace;
 
-/// What a control plane needs.
+/// The programs of a control plane.
 pub const CONTROL_PLANE: &[&str] =
     &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 

@@ -39,7 +39,8 @@ pub const WEBHOOK_ACCESS: WebhookAccess = WebhookAccess {
         },
     ],
     own_namespace: &[
-        // The image of the operator's own pod is that of agents. Its name is not known before it runs.
+        // The image of the operator's own pod is that of agents. Its name is not known before it
+        // runs.
         NamedPermission {
             permission: Permission { group: "", resources: &["pods"], verbs: &["get"] },
             names: &[],

@@ -76,8 +76,8 @@ pub const PERMISSIONS: &[Permission] = &[
         .message("spec.policy: Contiguous places by the order of the list; pin and dedicated need Sticky or Stateless"),
     validation = Rule::new("!has(self.spec.autoscale) || self.spec.autoscale.min <= self.spec.autoscale.max")
         .message("spec.autoscale.min: must not be greater than spec.autoscale.max"),
-    // Pods that come back during a rollout mount what the older revision names: the former file, which
-    // nobody keeps up to date.
+    // Pods that come back during a rollout mount what the older revision names: the former file,
+    // which nobody keeps up to date.
     validation = Rule::new("(has(self.spec.configMap.name) ? self.spec.configMap.name : self.spec.workload.name + '-config') == (has(oldSelf.spec.configMap.name) ? oldSelf.spec.configMap.name : oldSelf.spec.workload.name + '-config')")
         .message("spec.configMap.name: cannot change (absent, it is <workload.name>-config): pods that mount the former ConfigMap would run streams a second time; keep the name, or create another Swarm"),
     printcolumn(name = "Streams", type_ = "integer", json_path = ".status.summary.streams"),

@@ -32,7 +32,7 @@ const FIRST_POINTS: usize = 100;
 /// The answer that is aimed at: a quarter of the largest that is read.
 const AIM_BYTES: usize = 8 << 20;
 
-/// What one point takes in an answer: `[1790000000.123,"12.34567890123456"],`.
+/// Size of one point in an answer: `[1790000000.123,"12.34567890123456"],`.
 const POINT_BYTES: usize = 40;
 
 /// The longest history, in steps: a year at one judgement every 30 seconds.

@@ -17,7 +17,7 @@ const ROWS: usize = 200;
 /// Transitions that are listed.
 const TRANSITIONS: usize = 1000;
 
-/// Where the timeline begins: the names are left of it.
+/// Left edge of the timeline: the names are left of it.
 const LEFT: f64 = 190.0;
 
 /// Its width.
@@ -26,7 +26,7 @@ const WIDTH: f64 = 900.0;
 /// The height of a node's row.
 const ROW: f64 = 22.0;
 
-/// Where the first row begins: the time axis is above.
+/// Top edge of the first row: the time axis is above.
 const TOP: f64 = 26.0;
 
 /// Moments that are named on the time axis.

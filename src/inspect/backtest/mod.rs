@@ -34,7 +34,7 @@ pub struct Backtest {
     pub to: Timestamp,
     /// Seconds between two judgements.
     pub step_seconds: f64,
-    /// What is measured; the thresholds vary that of the first.
+    /// The measures; the thresholds vary that of the first.
     pub measures: Vec<MeasureView>,
     /// The limits of the answer.
     pub warnings: Vec<String>,

@@ -24,7 +24,7 @@ struct Account {
     became_unfit: Option<Timestamp>,
 }
 
-/// What a judgement made of one node.
+/// The judgement of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// The node.

@@ -1,4 +1,4 @@
-//! Which other thresholds are tried.
+//! The other thresholds to try.
 
 /// Parts of the configured threshold that are tried where nobody says what else.
 const PARTS: [f64; 5] = [0.5, 0.75, 0.9, 1.1, 1.25];

@@ -12,7 +12,7 @@ use crate::{
     manifests::{self, Account},
 };
 
-/// What gives the operator its rights.
+/// The command that grants the operator its rights.
 const APPLY_ROLES: &str = "kubectl apply -k deploy/rbac";
 
 pub(super) fn server(facts: &Facts) -> Check {

@@ -35,10 +35,10 @@ use crate::{
 /// The number of reviews that are asked for at once.
 const AT_ONCE: usize = 8;
 
-/// Whose rights are looked at.
+/// The account whose rights are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Who runs this command, by the name the API server gives.
+    /// The user of this command, by the name from the API server.
     Caller(String),
     /// Somebody else.
     As(String),
@@ -54,7 +54,8 @@ impl fmt::Display for Subject {
 }
 
 impl Subject {
-    /// Whose rights they should be: the webhook's, where it is its account; else the controller's.
+    /// Returns the account that should have them: the webhook's if it matches, otherwise the
+    /// controller's.
     fn account(&self, namespace: &str) -> Account {
         let (Self::Caller(name) | Self::As(name)) = self;
         let webhook = *name == Account::Webhook.user(namespace);
@@ -144,7 +145,7 @@ async fn definitions(client: &Client, kinds: &Kinds) -> Definitions {
 
 type Reviews = Vec<(Right, Result<bool, String>)>;
 
-/// What the caller may do of this.
+/// Reviews the rights of the caller.
 async fn reviews(client: &Client, rights: Vec<Right>) -> Reviews {
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
     ask(rights, async |right| {

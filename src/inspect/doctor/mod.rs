@@ -42,9 +42,9 @@ pub struct Facts {
     /// The definitions of this binary, and those installed.
     pub definitions:
         Vec<(CustomResourceDefinition, Result<Option<CustomResourceDefinition>, String>)>,
-    /// Whose rights were looked at.
+    /// The account whose rights were checked.
     pub subject: Subject,
-    /// What the operator must be allowed, and whether that one is.
+    /// The rights that the operator needs, and whether the account has them.
     pub rights: Vec<(Right, Result<bool, String>)>,
     /// The Lease.
     pub leadership: Result<Option<Leadership>, String>,
@@ -60,7 +60,7 @@ pub struct Facts {
     pub watches: Result<Watches, String>,
     /// The `NetworkProber`s; absent where the kind does not run.
     pub probing: Option<Probing>,
-    /// Whose series are believed, and how they name nodes.
+    /// The accepted series of exporters, and their labels for nodes.
     pub exporters: Exporters,
     /// The report of each Prometheus.
     pub endpoints: Vec<Endpoint>,
@@ -74,7 +74,7 @@ pub type Replicas = Result<Option<(i32, i32)>, String>;
 pub struct WebhookProcess {
     /// Its Deployment.
     pub deployment: Replicas,
-    /// What its account must be allowed, and whether it is; empty without the Deployment.
+    /// The rights that its account needs, and whether it has them; empty without the Deployment.
     pub rights: Vec<(Right, Result<bool, String>)>,
 }
 
@@ -91,7 +91,7 @@ pub struct Endpoint {
     pub exporters: Result<Vec<Exporter>, QueryError>,
     /// Jobs with series that are not believed.
     pub other_jobs: Result<Vec<String>, QueryError>,
-    /// What it has for each kind of question the objects ask.
+    /// The answers to each kind of query that the objects need.
     pub asked: Vec<Asked>,
 }
 
@@ -100,7 +100,7 @@ pub struct Endpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exporter(pub BTreeMap<String, String>);
 
-/// What the objects with the same devices and window need.
+/// The answers for the objects with the same devices and window.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The devices that count.

@@ -1,4 +1,4 @@
-//! What the operator must be allowed: read from the roles it is installed with.
+//! The rights that the operator needs, read from its installed roles.
 use std::fmt;
 
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub struct Right {
     pub resource: String,
     /// A part of it: `status`, `eviction`.
     pub subresource: Option<String>,
-    /// Where; `None` is everywhere.
+    /// The namespace; `None` is everywhere.
     pub namespace: Option<String>,
     /// On which object; `None` is on any.
     pub name: Option<String>,
@@ -45,7 +45,8 @@ impl fmt::Display for Right {
     }
 }
 
-/// All of an account's, with the operator in `namespace` and every kind; what two kinds need is there once.
+/// All of an account's, with the operator in `namespace` and every kind; what two kinds need is
+/// there once.
 #[must_use]
 pub fn rights(account: Account, namespace: &str) -> Vec<Right> {
     rights_of(account, &Kinds::default(), namespace)

@@ -125,7 +125,8 @@ type Questions = BTreeMap<(String, Duration), Vec<String>>;
 fn questions(watches: &[&TrafficWatch]) -> Questions {
     let mut questions = Questions::new();
     for watch in watches {
-        // Who brings queries of their own needs none of this; whose spec is wrong is told elsewhere.
+        // Who brings queries of their own needs none of this; whose spec is wrong is told
+        // elsewhere.
         if Settings::of(watch).is_ok_and(|settings| settings.window.is_none()) {
             continue;
         }

@@ -54,7 +54,7 @@ fn measured(facts: &Facts, endpoint: &str) -> bool {
         .any(|c| c.type_ == "MetricsAvailable" && c.status == "True")
 }
 
-/// What else can be said of a Prometheus that answers.
+/// Runs the further checks of a Prometheus that answers.
 pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
     let (Ok(()), Ok(nodes)) = (&endpoint.answers, &facts.nodes) else { return vec![] };
     let addresses: Vec<Vec<_>> = nodes
@@ -155,7 +155,7 @@ impl Exporter {
     }
 }
 
-/// Which exporter belongs to which node.
+/// Shows the node of each exporter.
 fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Vec<Check> {
     let name = "exporters";
     if exporters.is_empty() {
@@ -202,7 +202,7 @@ fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Ve
     checks
 }
 
-/// What one kind of question would find.
+/// Checks the results of one kind of query.
 fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Asked) -> Vec<Check> {
     let for_whom = match asked.watches.as_slice() {
         [] => "the default devices".to_owned(),

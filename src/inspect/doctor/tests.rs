@@ -130,7 +130,7 @@ fn a_healthy_cluster_passes_every_check() {
 
 type Break = fn(&mut Facts);
 
-/// What is broken, by which check it is found, and what must be read there.
+/// A fault, the check that finds it, and the expected text.
 type Case = (&'static str, CheckResult, Break, &'static [&'static str]);
 
 fn found(cases: &[Case]) {

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use super::{Check, CheckResult};
 
-/// How many details of one check are printed; the JSON has them all.
+/// The number of details of one check that are printed; the JSON has them all.
 const DETAILS: usize = 10;
 
 /// One line per check, its fix below it, and the count of each verdict.

@@ -46,7 +46,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// What keeps one object from its work.
+/// Checks for anything that prevents one object from working.
 fn readiness(watch: &TrafficWatch) -> Option<Check> {
     let name = name_of(watch);
     let Some(status) = &watch.status else {

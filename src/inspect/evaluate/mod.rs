@@ -139,7 +139,7 @@ pub(super) fn client<'a>(endpoints: &'a Endpoints, name: &str) -> Result<&'a Cli
         .map_err(|message| QueryError::new(Class::QueryInvalid, message))
 }
 
-/// What an answer without a cluster leaves out.
+/// Returns warnings about facts that an answer without a cluster ignores.
 pub(super) fn warnings(watch: &TrafficWatch, population: &Population) -> Vec<String> {
     let mut warnings = Vec::new();
     if population.grows() {

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// How alike a name must be to be suggested: a letter or two of a node name apart.
+/// Minimum similarity of a name to be suggested: a letter or two of a node name apart.
 const ALIKE: f64 = 0.85;
 
 /// The number of names that are suggested.

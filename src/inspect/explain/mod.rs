@@ -31,7 +31,7 @@ pub struct Facts {
     pub watches: Vec<TrafficWatch>,
     /// The names of those that cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
-    /// What the leader says, or why it cannot be asked.
+    /// The leader's answer, or the reason why there is none.
     pub live: Result<Overview, String>,
     /// The time when this is.
     pub now: Timestamp,
@@ -106,7 +106,7 @@ pub struct NodeJudgement {
     pub label: Label,
     /// The breaker.
     pub limit: Limit,
-    /// What stands against a judgement: `Paused`, a failed measurement, …
+    /// The problems with a judgement: `Paused`, a failed measurement, …
     pub problems: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ pub struct Measured {
     pub unfit: Option<bool>,
     /// Judgements in a row against that; absent where only the leader knows.
     pub streak: Option<u32>,
-    /// How many of them change it.
+    /// Number of judgements that change it.
     pub needed: Option<u32>,
     /// The reason why there is no evidence now.
     pub reason: Option<String>,
@@ -291,9 +291,9 @@ fn label(facts: &Facts, watch: &TrafficWatch, decided: Option<bool>) -> Label {
     let wanted = decided
         .filter(|_| watch.spec.mode == Mode::Enforce)
         .map(|unfit| if unfit { "true" } else { "false" }.to_owned());
-    // Nothing decided and a label there: a decision of before, which stays.
-    // No label and none that says unfit due: some measure has not judged the node yet, or its label went
-    // because nothing is known of it.
+    // Nothing decided and a label there: a decision of before, which stays. No label and none that
+    // says unfit due: some measure has not judged the node yet, or its label went because nothing
+    // is known of it.
     let none_due = value.is_none() && decided == Some(false);
     let agrees = wanted.is_none() || wanted == value || none_due;
     Label { key, value, wanted, agrees }
@@ -323,7 +323,7 @@ fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     }
 }
 
-/// What of a selector the labels do not fulfil.
+/// Returns the parts of a selector that the labels do not match.
 fn mismatches(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String>) -> Vec<String> {
     let matches = |selector: &Selector| selector.matches(|key| labels.get(key).map(String::as_str));
     let has = |key: &str| labels.get(key).map_or("no such label".into(), |v| format!("{v:?}"));

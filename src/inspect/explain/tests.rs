@@ -97,7 +97,7 @@ From the leader, operator-a (version 0.1.0), just now
     );
 }
 
-/// What each state says, by a line of the leader's view that differs and what must be read then.
+/// A line for each state: a different view of the leader, and the text that must follow.
 #[test]
 fn every_state_says_what_would_change_it() {
     let value = |value: Value| {

@@ -1,4 +1,4 @@
-//! What the status of a `TrafficWatch` tells, for when the leader cannot be asked.
+//! The status of a `TrafficWatch`, used when the leader does not answer.
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Facts, Limit, Measured, NodeJudgement, Peer, elapsed, label};
@@ -83,7 +83,7 @@ fn value(node: &NodeStatus) -> Option<f64> {
     }
 }
 
-/// Who is unfit, as the status tells.
+/// Returns the unfit nodes by the status.
 pub(super) fn limit(watch: &TrafficWatch) -> Limit {
     let Some(status) = &watch.status else { return Limit::default() };
     let peers = |state| {

@@ -50,7 +50,7 @@ pub async fn gather(
     Ok(Facts { prober, live, asked })
 }
 
-/// Which there are instead.
+/// Names the existing objects instead.
 async fn no_such_prober(client: &Client, namespace: &str, name: &str) -> String {
     // Without the right to list there is nothing to suggest.
     let all = Api::<NetworkProber>::all(client.clone()).list_metadata(&ListParams::default()).await;

@@ -1,4 +1,5 @@
-//! `explain prober` and `explain pod`: who probes whom, who does not and why, and why a path is bad.
+//! `explain prober` and `explain pod`: who probes whom, who does not and why, and why a path is
+//! bad.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -34,13 +35,13 @@ const NAMED: usize = 5;
 pub struct Facts {
     /// The object.
     pub prober: NetworkProber,
-    /// What the operator says, with its name and version; or why it cannot be asked.
+    /// The operator's answer, with its name and version; or the reason why there is none.
     pub live: Result<Live, String>,
-    /// What Prometheus said, where it was asked directly.
+    /// Prometheus' answer, if it was queried directly.
     pub asked: Option<Measured>,
 }
 
-/// What a replica says of one `NetworkProber`.
+/// A replica's view of one `NetworkProber`.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// Its name.
@@ -57,7 +58,7 @@ pub struct Live {
 pub struct Explanation {
     /// `namespace/name`.
     pub prober: String,
-    /// How it measures, in words.
+    /// The way it measures, in words.
     pub how: String,
     /// The source of the coverage.
     pub source: Source,
@@ -65,7 +66,7 @@ pub struct Explanation {
     pub selected: usize,
     /// The number of them that have an agent.
     pub injected: usize,
-    /// How many have one of an earlier spec.
+    /// Number of pods with an agent of an earlier spec.
     pub need_restart: usize,
     /// The reason why the others have none.
     pub not_injected: Vec<Uncovered>,

@@ -25,8 +25,8 @@ use crate::{
 /// The number of its paths that are named.
 const PATHS: usize = 10;
 
-/// After how long without an answer a list is old: agents that wait for changes ask every 50 seconds, and
-/// the kubelet brings files within a minute or two.
+/// After how long without an answer a list is old: agents that wait for changes ask every 50
+/// seconds, and the kubelet brings files within a minute or two.
 const OLD_LIST: f64 = 180.0;
 
 /// The facts that an explanation rests on.
@@ -41,11 +41,11 @@ pub struct PodFacts {
     pub unreadable: Vec<(String, String)>,
     /// The operator's namespace.
     pub operator: String,
-    /// What the operator says of all `NetworkProber`s and of the pod; or why it cannot be asked.
+    /// The operator's view of all `NetworkProber`s and of the pod; or the reason why there is none.
     pub live: Result<(Overview, PodView), String>,
     /// The figures of the `NetworkProber` that has the pod.
     pub measured: Option<Measured>,
-    /// What its agent says of itself, where Prometheus was asked directly.
+    /// The report of its agent, if Prometheus was queried directly.
     pub agent: Option<Result<AgentFigures, String>>,
 }
 
@@ -61,11 +61,11 @@ pub struct PodExplanation {
     pub agent_of: Option<String>,
     /// True if it probes and is probed; absent where only the operator knows.
     pub takes_part: Option<bool>,
-    /// Whom its list names, by node.
+    /// The peers in its list, by node.
     pub peers: BTreeMap<String, Vec<String>>,
-    /// What its agent says of itself.
+    /// The report of its agent.
     pub agent: Option<AgentFigures>,
-    /// What each `NetworkProber` makes of it.
+    /// The relation of each `NetworkProber` to it.
     pub standpoints: Vec<Standpoint>,
     /// Paths from and to its node: the bad ones, else the worst.
     pub paths: Vec<PathFigures>,
@@ -75,7 +75,7 @@ pub struct PodExplanation {
     pub next: Vec<Advice>,
 }
 
-/// What one `NetworkProber` makes of the pod.
+/// The relation of one `NetworkProber` to the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Standpoint {
@@ -135,7 +135,8 @@ pub fn explain_pod(facts: &PodFacts) -> PodExplanation {
     made
 }
 
-/// What each `NetworkProber` makes of it, older ones first: by the operator's own code.
+/// Computes the relation of each `NetworkProber` to it, older ones first, with the operator's own
+/// code.
 fn standpoints(facts: &PodFacts) -> Vec<Standpoint> {
     let tenancy = Tenancy::of(&facts.operator);
     let mut read: Vec<_> =
@@ -241,7 +242,7 @@ fn standpoint(
     }
 }
 
-/// What a `NetworkProber` has to do with a pod.
+/// The relation of a `NetworkProber` to a pod.
 enum Found {
     NotSelected,
     HasAgent,

@@ -37,8 +37,8 @@ pub fn read_reflectors(text: &str) -> anyhow::Result<Vec<RouteReflectorSet>> {
     })
 }
 
-/// Reads every `Swarm` in the same way. Those that name no namespace are in `namespace`; where `only` is
-/// set, none may be in another one.
+/// Reads every `Swarm` in the same way. Those that name no namespace are in `namespace`; where
+/// `only` is set, none may be in another one.
 ///
 /// # Errors
 /// As [`read`].

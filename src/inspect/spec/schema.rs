@@ -1,4 +1,5 @@
-//! What a structural schema says of a value: types, ranges, enumerations, and no field beside.
+//! Checks of a value against a structural schema: types, ranges, enumerations, and no unknown
+//! field.
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -94,7 +95,7 @@ fn visit_fields(
     }
 }
 
-/// What a value should be, if it is something else.
+/// Returns the expected type of a value that has another one.
 fn mistyped(schema: &JSONSchemaProps, value: &Value) -> Option<&'static str> {
     if schema.x_kubernetes_int_or_string == Some(true) {
         return (!value.is_i64() && !value.is_u64() && !value.is_string())

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Where a stream is.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
     /// In a worker's list.
@@ -67,7 +67,7 @@ pub struct StreamExplanation {
     pub seconds: Option<f64>,
     /// The reason why it is so.
     pub because: String,
-    /// Where it goes from here.
+    /// The next move.
     pub moves: Option<Move>,
     /// Its weight in the spec.
     pub weight: Option<u32>,
@@ -330,7 +330,7 @@ pub fn explain_worker(facts: &Facts, name: &str) -> Option<WorkerExplanation> {
     })
 }
 
-/// What to say to whoever asked for a worker that a `Swarm` does not have.
+/// Returns the message for a worker that a `Swarm` does not have.
 #[must_use]
 pub fn no_such_worker(facts: &Facts, name: &str) -> String {
     let told = facts.page().into_iter().flat_map(|page| &page.workers);

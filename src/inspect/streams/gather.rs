@@ -11,10 +11,10 @@ use crate::{
     swarm::dry_run,
 };
 
-/// How many names a message lists.
+/// Maximum number of names in a message.
 const NAMED: usize = 10;
 
-/// Where to look.
+/// The scope of the search.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
     /// Only this namespace.
@@ -36,7 +36,8 @@ pub async fn gather_stream(
     let swarms = swarms(client, scope).await?;
     let (mut found, rest): (Vec<_>, Vec<_>) =
         swarms.iter().partition(|swarm| dry_run::is_listed(swarm, stream));
-    // A list that stands elsewhere may have it too; a file may have it when no list has it any more.
+    // A list that stands elsewhere may have it too; a file may have it when no list has it any
+    // more.
     let unlisted = found.is_empty();
     for swarm in rest {
         let elsewhere = unlisted || swarm.spec.streams_from.is_some();

@@ -1,4 +1,5 @@
-//! `plan swarm`, `explain stream` and `explain worker`: who has which stream, who waits for whom and why.
+//! `plan swarm`, `explain stream` and `explain worker`: who has which stream, who waits for whom
+//! and why.
 use kube::Client;
 
 use crate::{
@@ -37,7 +38,7 @@ pub type Live = Result<(Page, String), String>;
 pub struct Facts {
     /// The object.
     pub swarm: Swarm,
-    /// What the operator would do next, on paper.
+    /// The simulated next actions of the operator.
     pub run: DryRun,
     /// The leader's report.
     pub live: Live,

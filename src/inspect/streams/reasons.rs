@@ -5,7 +5,7 @@ use crate::{
     swarm::inspection::PageWaiting,
 };
 
-/// What a rule of the protocol says.
+/// Returns the sentence for a rule of the protocol.
 #[must_use]
 pub fn sentence(why: &str) -> &'static str {
     match why {
@@ -22,7 +22,7 @@ pub fn sentence(why: &str) -> &'static str {
     }
 }
 
-/// What to do about a worker that is waited for.
+/// Returns the advice for an awaited worker.
 #[must_use]
 pub fn advice(swarm: &Swarm, waiting: &PageWaiting) -> Option<Advice> {
     let (namespace, _) = swarm.key();

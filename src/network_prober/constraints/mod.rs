@@ -1,4 +1,4 @@
-//! Whether a namespace would refuse a pod because of its agent.
+//! Checks whether a namespace would refuse a pod because of its agent.
 //!
 //! What a `LimitRange` or a `ResourceQuota` refuses does not exist, so that nobody counts it. Pods
 //! that would be refused because of their agent are created without one. Pure, but for [`reading`].
@@ -20,14 +20,14 @@ pub mod reading;
 #[cfg(test)]
 mod tests;
 
-/// How many of either a namespace may have: the API server asks them all for each pod, and nobody
-/// has as many.
+/// Maximum number of each in a namespace: the API server evaluates all of them for each pod, and no
+/// real namespace has as many.
 const MOST: usize = 100;
 
-/// How far a sum may be above a limit for want of precision.
+/// Tolerance of a sum above a limit, because of rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// What a namespace demands of pods and their containers.
+/// The requirements of a namespace on pods and their containers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
     ranges: Vec<Range>,
@@ -36,7 +36,7 @@ pub struct Constraints {
 
 type Amounts = BTreeMap<String, f64>;
 
-/// What a `LimitRange` demands of each container.
+/// The requirements of a `LimitRange` on each container.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Range {
     name: String,
@@ -47,7 +47,7 @@ struct Range {
     default_request: Amounts,
 }
 
-/// What a `ResourceQuota` holds, and what is used of it; or what a `LimitRange` allows one pod.
+/// A `ResourceQuota` with its used amount; or the amounts that a `LimitRange` allows one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Quota {
     object: String,
@@ -113,7 +113,7 @@ impl Constraints {
         }
     }
 
-    /// Whether there is nothing to look at.
+    /// Reports whether there is nothing to look at.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.quotas.is_empty()
@@ -149,7 +149,7 @@ fn of(amounts: &BTreeMap<String, String>, name: &str) -> Option<f64> {
     amounts.get(name).and_then(|text| parse_quantity(text).ok())
 }
 
-/// What is requested: what is limited only is requested as well.
+/// Returns the request: a resource that only has a limit is requested as well.
 fn requested(agent: &Resources, name: &str) -> Option<f64> {
     of(&agent.requests, name).or_else(|| of(&agent.limits, name))
 }
@@ -187,7 +187,7 @@ impl Range {
     }
 }
 
-/// Whether a resource of a quota is an amount of containers: of what, and whether it is the limit.
+/// Returns the compute resource of a quota on containers, and whether it is the limit.
 fn counted(name: &str) -> Option<(Compute, bool)> {
     Some(match name {
         "cpu" | "requests.cpu" => (Compute::Cpu, false),

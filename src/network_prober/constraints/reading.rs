@@ -15,20 +15,20 @@ use tokio::sync::watch as signal;
 use super::{ByNamespace, Constraints};
 use crate::network_prober::snapshot::Snapshot;
 
-/// How often they are read. A controller tries a refused pod again after seconds, then minutes: by
-/// then it is created without an agent.
+/// Time between two readings. A controller tries a refused pod again after seconds, then minutes:
+/// by then it is created without an agent.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// How long namespaces that are new are collected.
+/// The time for which new namespaces are collected.
 const COLLECT: Duration = Duration::from_millis(500);
 
 /// Objects on a page, and in a namespace at most: nobody has as many quotas, and one takes 2 kB.
 const PAGE_SIZE: u32 = 100;
 
-/// How many namespaces are read at a time.
+/// The number of namespaces that are read at a time.
 const AT_A_TIME: usize = 4;
 
-/// Where pods get agents.
+/// The namespaces in which pods get agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     everywhere: bool,
@@ -53,8 +53,8 @@ impl Wanted {
         self.everywhere || self.namespaces.contains(namespace)
     }
 
-    /// What of it was not read yet: whoever consents and takes it back again and again has nobody
-    /// else's namespace read.
+    /// Returns the namespaces that have not been read yet, so that repeated changes of consent do
+    /// not make the operator read other namespaces again.
     fn but(&self, read: &Self) -> Self {
         Self {
             everywhere: self.everywhere && !read.everywhere,

@@ -21,7 +21,7 @@ fn recipe(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Recipe {
     }
 }
 
-/// That of a `NetworkProber` that says nothing of it.
+/// Returns the recipe of a `NetworkProber` with defaults.
 fn usual() -> Recipe {
     recipe(&[("cpu", "10m"), ("memory", "16Mi")], &[("memory", "64Mi")])
 }

@@ -1,4 +1,5 @@
-//! What Prometheus is asked: PromQL about one `NetworkProber`, over what its rules record.
+//! The queries to Prometheus: PromQL about one `NetworkProber`, over the series that its rules
+//! record.
 use super::{RECENT, SILENT, Subject, WORST};
 use crate::{
     network_prober::rules,

@@ -1,4 +1,4 @@
-//! What is made of the answers: labels and values that nobody vouches for become figures.
+//! Conversion of the answers: untrusted labels and values become figures.
 use std::collections::{BTreeMap, HashMap};
 
 use super::{

@@ -1,4 +1,4 @@
-//! What is asked, and what is made of answers that nobody vouches for.
+//! The queries, and the conversion of untrusted answers.
 use super::{
     queries::{literally, of_agent, overview, paths},
     *,

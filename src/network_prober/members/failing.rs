@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 
 use crate::pods::{AgentFacts, SOUND_SECONDS};
 
-/// What the kubelet says of a container that is on its way.
+/// Reasons that the kubelet reports for a container that is still starting.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// Seconds after which an agent counts as waiting: an image that was refused by chance has been
 /// tried four times by then (after 10, 20, 40 and 80 s).
 pub const LONG_SECONDS: i64 = 2 * 60;
 
-/// Number of waiting agents that pauses their namespace, whatever runs in it: one or two may share a
-/// node whose disk is full. Fewer do where no agent runs at all, which is all of a small namespace.
+/// Number of waiting agents that pauses their namespace, whatever runs in it: one or two may share
+/// a node whose disk is full. Fewer do where no agent runs at all, which is all of a small
+/// namespace.
 pub const MANY: usize = 3;
 
 /// A container that ended so often, each time soon, has been given 150 s of pauses by its kubelet.

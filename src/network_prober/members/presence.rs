@@ -1,6 +1,6 @@
-//! Which pods with an agent are probed. What counts is that the agent runs, by the last word of its
-//! kubelet: an application that is not ready because the network is bad, and a node that died, are
-//! what there is to measure.
+//! The pods with an agent that are probed. What counts is that the agent runs, by the last word of
+//! its kubelet: an application that is not ready because the network is bad, and a node that died,
+//! are what there is to measure.
 use std::{collections::HashMap, net::IpAddr};
 
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     pods::{PodObject, address::is_probeable},
 };
 
-/// How long a pod that is being deleted stays on a node that is not Ready, in seconds. Loss over
-/// five minutes and an alert `for: 5m` take ten; what is left is for the steps of scraping and of
-/// rules. A node that stays dead longer has had its alert, and its pods, which nobody can end, are
-/// measured no more.
+/// The time for which a pod that is being deleted stays on a node that is not Ready, in seconds.
+/// Loss over five minutes and an alert `for: 5m` take ten; what is left is for the steps of
+/// scraping and of rules. A node that stays dead longer has had its alert, and its pods, which
+/// nobody can end, are measured no more.
 pub const EVIDENCE_SECONDS: i64 = 15 * 60;
 
-/// What a pod is to probing.
+/// The presence of a pod for probing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It is not there any more, or soon will not be.
@@ -49,7 +49,7 @@ pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence 
     }
 }
 
-/// Whose each address is.
+/// The owner of each address.
 ///
 /// The network gives an address again when the kubelet no longer holds it, or thinks so: the pod on
 /// a dead node still claims it, and its successor would be measured under the name of the dead one.

@@ -1,4 +1,4 @@
-//! Who is probed, and for how long.
+//! The probed pods, and for how long they are probed.
 use serde_json::{Value, json};
 
 use super::{presence::EVIDENCE_SECONDS, *};
@@ -15,7 +15,7 @@ fn at(seconds_before_noon: i64) -> String {
     k8s_openapi::jiff::Timestamp::from_second(NOON - seconds_before_noon).unwrap().to_string()
 }
 
-/// What follows from pods, the state of every node, and what was before.
+/// Returns the result for pods, the state of every node, and the previous result.
 fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Members>) -> Members {
     let prober = prober("np", "2026-01-01T00:00:00Z", spec);
     let setup = setup(Some("operator"));
@@ -50,7 +50,7 @@ fn not_ready(seconds: i64) -> Readiness {
     Readiness::NotReady(Some(NOON - seconds))
 }
 
-/// What the kubelet says of an agent that is in this state.
+/// Returns the kubelet's report of an agent in this state.
 fn agent(state: &Value) -> Value {
     json!({"status": {"initContainerStatuses": [{"name": "net-prober", "state": state}]}})
 }
@@ -196,7 +196,7 @@ fn n02_an_address_is_the_newest_pods() {
     assert_eq!(addresses(&[dead, on_host]), ["dead [10.0.0.7]"]);
 }
 
-/// That all agents end at once is an outage of something else: the lists stay.
+/// All agents ending at once indicates another outage: the lists stay.
 #[test]
 fn n02_lists_are_not_emptied_by_an_outage() {
     let ready = Some(Readiness::Ready);

@@ -1,4 +1,4 @@
-//! What the rules say of each prober, and only of it.
+//! The rules of each prober affect only that prober.
 use super::*;
 use crate::prometheus::promql::check_vector;
 

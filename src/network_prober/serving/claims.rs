@@ -1,11 +1,11 @@
-//! What a token says of itself. Nothing of it is true before the API server has said so: it only
-//! tells which tokens are worth the question.
+//! The claims in a token. Nothing of it is true before the API server has said so: it only tells
+//! which tokens are worth the question.
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
 use super::{AUDIENCE, Refusal};
 
-/// How much later than a token says it is still worth the question, in seconds: clocks differ.
+/// Tolerance after a token's expiry, in seconds, within which it is still reviewed: clocks differ.
 const LATE: i64 = 60;
 
 /// The claims of a token that Kubernetes issues.

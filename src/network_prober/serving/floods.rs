@@ -73,7 +73,7 @@ impl Reviews {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// How many were under way at once since this was asked the last time.
+    /// Returns the maximum number of concurrent requests since the last call.
     fn most(&self) -> usize {
         self.most.swap(0, Ordering::SeqCst)
     }

@@ -25,20 +25,21 @@ const BELIEVED_IN_OUTAGE: Duration = Duration::from_mins(30);
 /// The most tokens that are remembered: twice the largest cluster.
 const TOKENS: usize = 10_000;
 
-/// How many tokens the API server is asked about at once.
+/// Maximum number of concurrent token reviews.
 pub const REVIEWS: usize = 16;
 
-/// How many of those are of one address. Agents may come from behind the address of their node:
+/// Maximum number of these for one address. Agents may come from behind the address of their node:
 /// those of a node that starts are asked about in a quarter of a second.
 pub const REVIEWS_OF_ONE_SOURCE: usize = 4;
 
-/// How long an agent waits for its turn.
+/// The time for which an agent waits for its turn.
 const TURN: Duration = Duration::from_secs(5);
 
-/// How long an address brings no further token of a pod for which it has brought a wrong one.
+/// The time for which an address brings no further token of a pod for which it has brought a wrong
+/// one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is said in the log that tokens cannot be reviewed.
+/// Time between two log lines about tokens that cannot be reviewed.
 const SAID: Duration = Duration::from_mins(1);
 
 /// The print of a token: it is a secret, and a hundred times as long.
@@ -47,7 +48,7 @@ type Print = [u8; SHA256_OUTPUT_LEN];
 /// Somebody at this address who says to be this pod, by UID.
 type Claimant = (IpAddr, String);
 
-/// What is known of tokens.
+/// The known tokens.
 pub(super) struct Tokens {
     client: Client,
     memory: Mutex<Memory>,
@@ -59,7 +60,7 @@ pub(super) struct Tokens {
 struct Memory {
     /// The pod, and when the API server said so.
     known: HashMap<Print, (String, Instant)>,
-    /// Who brought a wrong token, and when.
+    /// The senders of wrong tokens, with the time.
     wrong: HashMap<Claimant, Instant>,
     said: Option<Instant>,
 }
@@ -74,7 +75,7 @@ impl Tokens {
         }
     }
 
-    /// Whose pod a token is of, if the API server has said so lately.
+    /// Returns the pod of a token, if the API server has confirmed it recently.
     pub(super) fn believed(&self, token: &str) -> Option<String> {
         self.memory().known(&print(token), BELIEVED)
     }

@@ -1,4 +1,4 @@
-//! Who may have how many pods watched: a watch costs a connection, a pod memory, in every replica.
+//! The budgets of watched pods: a watch costs a connection and a pod memory, in every replica.
 //! Pure.
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,7 +8,7 @@ use std::{
 
 use super::PodQuery;
 
-/// What some `NetworkProber`s may take together.
+/// The common limits of some `NetworkProber`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Open watches. Each is a connection of some 40 kB, and a request every 20 s.
@@ -31,7 +31,7 @@ pub const OF_AUTHORS: Limit = Limit { watches: 300, pods: 10_000 };
 /// 5,000 waiting agents within the memory limit of the Deployment.
 pub const OF_ADMINISTRATORS: Limit = Limit { watches: 100, pods: 20_000 };
 
-/// Whose `NetworkProber`s share a budget.
+/// The group of `NetworkProber`s that share a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Payer {
     /// Those of a namespace.
@@ -43,7 +43,7 @@ pub enum Payer {
 }
 
 impl Payer {
-    /// What they may take.
+    /// Returns their limits.
     #[must_use]
     pub const fn limit(&self) -> Limit {
         match self {
@@ -53,7 +53,7 @@ impl Payer {
         }
     }
 
-    /// Whether what `other` takes is taken of this budget.
+    /// Reports whether what `other` takes is taken of this budget.
     #[must_use]
     pub fn pays_for(&self, other: &Self) -> bool {
         self == other || matches!((self, other), (Self::Authors, Self::Namespace(_)))
@@ -79,10 +79,10 @@ impl fmt::Display for Payer {
     }
 }
 
-/// What one `NetworkProber` needs.
+/// The watches that one `NetworkProber` needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Who pays.
+    /// The budget that pays.
     pub payer: Payer,
     /// Its watches.
     pub queries: BTreeSet<Arc<PodQuery>>,
@@ -93,11 +93,11 @@ pub struct Demand {
 pub enum Over {
     /// It needs more watches than the `used` ones leave.
     Watches {
-        /// Whose budget it is.
+        /// The owner of the budget.
         payer: Payer,
-        /// How many of it others have.
+        /// The part of it that others use.
         used: usize,
-        /// How many it needs itself.
+        /// Number that it needs itself.
         needed: usize,
     },
     /// There are too many pods.
@@ -131,16 +131,16 @@ impl fmt::Display for Over {
     }
 }
 
-/// What is known of a watch.
+/// The known facts about a watch.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// How many pods it has brought.
+    /// Number of its pods.
     pub pods: usize,
     /// Why it was closed a while ago.
     pub refused: Option<Over>,
 }
 
-/// Who gets what.
+/// The granted watches.
 #[derive(Debug, Default)]
 pub struct Grants {
     /// The watches that may be open, with who pays.

@@ -27,28 +27,28 @@ mod tests;
 use budget::{Demand, Known, Over, Payer, grant};
 use pool::{ByUid, Pool};
 
-/// How long pods that were more than the budget are not read again: until then somebody has
-/// narrowed a selector or deleted something, or else reading them is in vain once more.
+/// The time until pods beyond the budget are read again: by then, someone may have narrowed a
+/// selector or deleted something.
 pub const RETRY: Duration = Duration::from_mins(5);
 
 /// Pods on a page of a list. The usual pod is 10 kB of JSON, but one may have more than a megabyte.
 pub const PAGE_SIZE: u32 = 50;
 
-/// How many lists are read at a time. A page is in memory as a whole, and hundreds of watches begin
-/// anew in the same moment when the API server restarts.
+/// The number of lists that are read at a time. A page is in memory as a whole, and hundreds of
+/// watches begin anew in the same moment when the API server restarts.
 pub const LISTS: usize = 2;
 
-/// What a watch of pods asks for.
+/// The selector of a watch of pods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodQuery {
-    /// Where; `None` is everywhere.
+    /// The namespace; `None` is everywhere.
     pub namespace: Option<String>,
     /// The selector of their labels, as the API server reads it.
     pub labels: String,
 }
 
-/// What a `NetworkProber` needs to have watched: the namespaces in which its pods may have agents,
-/// and its own, whose pods it gives an account of in any case.
+/// Returns the watches that a `NetworkProber` needs: in the namespaces in which its pods may have
+/// agents, and in its own, whose pods it always reports.
 #[must_use]
 pub fn demand(settings: &Settings, scope: &Scope, tenancy: &Tenancy) -> Demand {
     let labels = settings.pods.to_string();
@@ -66,7 +66,7 @@ pub fn demand(settings: &Settings, scope: &Scope, tenancy: &Tenancy) -> Demand {
     Demand { payer: payer(&settings.namespace, tenancy), queries }
 }
 
-/// Who pays for a `NetworkProber` of a namespace.
+/// Returns the budget that pays for a `NetworkProber` of a namespace.
 #[must_use]
 pub fn payer(namespace: &str, tenancy: &Tenancy) -> Payer {
     if namespace == tenancy.operator() {
@@ -224,13 +224,13 @@ impl PodWatches {
         Some(all)
     }
 
-    /// How many watches are open.
+    /// The number of watches that are open.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// How many pods are kept; forgets those that no watch holds any more.
+    /// The number of pods that are kept; forgets those that no watch holds any more.
     pub fn kept(&mut self) -> usize {
         self.pool.sweep()
     }

@@ -1,4 +1,4 @@
-//! Which watches are open, and what they may bring.
+//! The watches that are open, and what they may bring.
 use std::collections::BTreeMap;
 
 use futures::channel::mpsc;

@@ -1,5 +1,5 @@
-//! Who may read `/metrics`: the API server says whose token it is (TokenReview) and whether that
-//! account may `get` the URL (SubjectAccessReview), as controller-runtime does it.
+//! Access to `/metrics`: the API server identifies the token's account (TokenReview) and decides
+//! whether it may `get` the URL (SubjectAccessReview), as in controller-runtime.
 //!
 //! An answer stands for a short time. Tokens are remembered by their digest, and appear nowhere.
 use std::{
@@ -36,20 +36,20 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// hour.
 const REMEMBERED: usize = 256;
 
-/// How many tokens are reviewed at once.
+/// The number of tokens that are reviewed at once.
 const REVIEWS: usize = 4;
 
-/// How long a request waits for its turn.
+/// The time for which a request waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
-/// How long both reviews of a token may take: within the 10 s after which Prometheus gives a scrape
-/// up.
+/// The time that both reviews of a token may take: within the 10 s after which Prometheus gives a
+/// scrape up.
 const DEADLINE: Duration = Duration::from_secs(6);
 
-/// How long a source of a refused token brings no other one to the API server.
+/// The time for which a source of a refused token brings no other one to the API server.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is said in the log that nothing can be reviewed.
+/// Time between two log lines about failing reviews.
 const SAID: Duration = Duration::from_mins(1);
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -92,7 +92,7 @@ impl Access {
         Self { client, path, known: Mutex::default(), reviews: Semaphore::new(REVIEWS) }
     }
 
-    /// Whether the bearer of the token in these headers may read.
+    /// Reports whether the bearer of the token in these headers may read.
     ///
     /// # Errors
     /// Why not.
@@ -165,7 +165,7 @@ impl Access {
 }
 
 impl Known {
-    /// What needs no review.
+    /// Answers from the cache, without a review.
     fn answer(&self, key: &Digest, source: IpAddr, now: Instant) -> Option<Result<(), Refusal>> {
         let age = |since: &Instant| now.saturating_duration_since(*since);
         if self.allowed.get(key).is_some_and(|since| age(since) < ALLOWED) {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::access::Access;
 use crate::{metrics::Metrics, serving::places::Places};
 
-/// Where metrics are served.
+/// Path of the metrics.
 pub const PATH: &str = "/metrics";
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -26,7 +26,7 @@ const READERS: (usize, usize) = (16, 4);
 #[derive(Clone)]
 struct Scrapes {
     metrics: Metrics,
-    /// Who may read; everybody if there is none.
+    /// The access check; everybody may read if there is none.
     access: Option<Arc<Access>>,
     readers: Places,
 }

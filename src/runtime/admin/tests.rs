@@ -1,4 +1,4 @@
-//! What is served where. With a real API server: `tests/reconcile/scraping.rs`.
+//! The paths of each server. With a real API server: `tests/reconcile/scraping.rs`.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::{

@@ -12,8 +12,8 @@ use crate::{
     webhook::certificates::CertificateKeeper,
 };
 
-/// How long the controller waits for the webhook's certificate: a deadline of the API server's
-/// calls.
+/// The time for which the controller waits for the webhook's certificate: a deadline of the API
+/// server's calls.
 const CERTIFICATE: Duration = Duration::from_secs(10);
 
 impl Start for NetworkProberReconciler {

@@ -28,7 +28,7 @@ mod probers;
 
 pub use probers::{PROBERS_PATH, router as probers_router};
 
-/// Where the state is served.
+/// Path of the state.
 pub const STATE_PATH: &str = "/api/v1/trafficwatches";
 
 const PAGE: &str = include_str!("index.html");
@@ -40,9 +40,9 @@ const SHARED: &str = include_str!("shared.js");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
-/// Who knows the state.
+/// A source of the state.
 pub trait StateSource: Send + Sync + 'static {
-    /// What is known now, of what was asked for.
+    /// Returns the current state, filtered.
     fn view(&self, filter: &Filter) -> Overview;
 }
 
@@ -69,7 +69,7 @@ impl Live {
         self.leads.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this replica leads.
+    /// Reports whether this replica leads.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.leads.load(Ordering::Relaxed)

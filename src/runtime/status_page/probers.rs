@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{answer, file, refusal};
 use crate::network_prober::{live::ProberSource, overview::Filter};
 
-/// Where the `NetworkProber`s are served.
+/// Path of the `NetworkProber`s.
 pub const PROBERS_PATH: &str = "/api/v1/networkprobers";
 
 const PAGE: &str = include_str!("networkprobers.html");

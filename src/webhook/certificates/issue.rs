@@ -63,7 +63,7 @@ impl Leaf {
     }
 }
 
-/// What an authority is, without its times: also what a signature needs to know of it.
+/// Returns the parameters of a CA, without its times: also those that a signature needs.
 fn params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

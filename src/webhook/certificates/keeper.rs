@@ -60,7 +60,8 @@ impl CertificateKeeper {
         Self { api: Api::namespaced(client, namespace), lifetimes, names, touched }
     }
 
-    /// What the Services are called by the API server (`<name>.<namespace>.svc`) and by pods.
+    /// Returns the names of the Services for the API server (`<name>.<namespace>.svc`) and for
+    /// pods.
     #[must_use]
     pub fn service_names(namespace: &str) -> Vec<String> {
         let names = [NAME, PINGLISTS].into_iter().flat_map(|name| {

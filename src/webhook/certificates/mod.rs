@@ -1,8 +1,9 @@
 //! The webhook's own certificate authority and certificate.
 //!
-//! Everything is in one Secret: the leader writes it ([`CertificateKeeper`]), every replica reads it
-//! ([`Certificates`]). An authority is in the published bundle for some time before it signs: whoever
-//! is asked to trust a certificate has been told of its authority before. [`next`] decides what is due.
+//! Everything is in one Secret: the leader writes it ([`CertificateKeeper`]), every replica reads
+//! it ([`Certificates`]). An authority is in the published bundle for some time before it signs:
+//! whoever is asked to trust a certificate has been told of its authority before. [`next`] decides
+//! what is due.
 use std::time::Duration;
 
 #[cfg(test)]
@@ -28,8 +29,8 @@ pub const PINGLISTS: &str = "traffic-operator-pinglists";
 /// A time: seconds since the Unix epoch.
 pub type UnixSeconds = i64;
 
-/// How far certificates are dated back, in seconds: an hour of difference between clocks is more
-/// than Kubernetes itself survives.
+/// Backdating of certificates, in seconds: clock differences of an hour are more than Kubernetes
+/// itself survives.
 const BACKDATED: i64 = 3600;
 
 /// The time for which certificates live.
@@ -91,8 +92,8 @@ pub struct State {
     pub leaf: Leaf,
 }
 
-/// Two thirds of a life: as long again as a third of it remains for whatever keeps the rotation from
-/// happening to be seen and mended.
+/// Two thirds of a life: as long again as a third of it remains for whatever keeps the rotation
+/// from happening to be seen and mended.
 fn due_at(begin: UnixSeconds, end: UnixSeconds) -> UnixSeconds {
     begin.saturating_add(end.saturating_sub(begin) / 3 * 2)
 }
@@ -105,8 +106,9 @@ impl Authority {
     }
 
     /// From when on it signs: a hundredth of its life after it entered the bundle (3.65 days of a
-    /// year). At least 10 s, which is how long a watch may be silent before it is begun again; at most
-    /// a sixth of its life, so that of an authority's last third half remains for its last certificate.
+    /// year). At least 10 s, which is how long a watch may be silent before it is begun again; at
+    /// most a sixth of its life, so that of an authority's last third half remains for its last
+    /// certificate.
     #[must_use]
     pub fn signs_from(&self) -> UnixSeconds {
         let life = self.not_after.saturating_sub(self.created);
@@ -119,7 +121,7 @@ impl Authority {
 }
 
 impl State {
-    /// What clients are to trust: the certificates of all authorities, PEM.
+    /// Returns the bundle that clients should trust: the certificates of all CAs, PEM.
     #[must_use]
     pub fn bundle(&self) -> String {
         self.authorities.iter().map(|authority| authority.certificate.as_str()).collect()
@@ -147,18 +149,18 @@ impl State {
     }
 }
 
-/// The authority that signs now, of those that are valid: the newest one that has been in the bundle
-/// for long enough, else the oldest.
+/// The authority that signs now, of those that are valid: the newest one that has been in the
+/// bundle for long enough, else the oldest.
 fn signer(authorities: &[Authority], now: UnixSeconds) -> Option<&Authority> {
     let valid = || authorities.iter().filter(|authority| authority.is_valid(now));
     let known = valid().filter(|authority| authority.signs_from() <= now);
     known.max_by_key(|a| a.created).or_else(|| valid().min_by_key(|a| a.created))
 }
 
-/// What the state is to be now; `None` when it is that already.
+/// Returns the next state; `None` if nothing changes.
 ///
-/// Only the keys are random: what is due is a function of the arguments. The first authority, and one
-/// whose predecessors all ended while nobody looked, signs at once.
+/// Only the keys are random: what is due is a function of the arguments. The first authority, and
+/// one whose predecessors all ended while nobody looked, signs at once.
 ///
 /// # Errors
 /// When keys or certificates cannot be made.

@@ -1,4 +1,4 @@
-//! What every replica reads of the Secret: the certificate it serves with, and the bundle.
+//! The part of the Secret that every replica reads: its serving certificate, and the bundle.
 use std::{
     convert::Infallible,
     sync::{Arc, PoisonError, RwLock},
@@ -24,11 +24,11 @@ pub const HTTP2: &[u8] = b"h2";
 /// HTTP/1, as TLS names it.
 pub const HTTP1: &[u8] = b"http/1.1";
 
-/// What clients of this server are to trust, and when that ends.
+/// The CAs that clients of this server should trust, with their expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// The certificates of the authorities, PEM: `caBundle` of the webhook configurations and `ca.crt`
-    /// of the agents.
+    /// The certificates of the authorities, PEM: `caBundle` of the webhook configurations and
+    /// `ca.crt` of the agents.
     pub pem: Arc<str>,
     /// The time when the authority ends that signs now.
     pub authority_not_after: UnixSeconds,
@@ -53,7 +53,7 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// What is installed, and something else before.
+/// The installed value, with another one before.
 #[derive(Debug)]
 struct CurrentOr {
     current: Arc<Current>,
@@ -108,8 +108,8 @@ impl Certificates {
         Ok(())
     }
 
-    /// The configuration of a TLS server of these protocols that presents whatever is installed; until then
-    /// it refuses every handshake.
+    /// The configuration of a TLS server of these protocols that presents whatever is installed;
+    /// until then it refuses every handshake.
     ///
     /// # Errors
     /// When the versions of TLS and the cryptography do not fit together.
@@ -122,8 +122,8 @@ impl Certificates {
         Ok(config)
     }
 
-    /// The same for a server of HTTP/1 that serves from the start: until something is installed it presents
-    /// `first`.
+    /// The same for a server of HTTP/1 that serves from the start: until something is installed it
+    /// presents `first`.
     ///
     /// # Errors
     /// When the versions of TLS and the cryptography do not fit together.

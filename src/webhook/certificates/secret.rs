@@ -19,7 +19,7 @@ const CA_CERTIFICATES: &str = "ca.crt";
 const CA_KEYS: &str = "ca.key";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-/// What the certificates say of names and times, which PEM hides.
+/// Names and times of the certificates, which PEM hides.
 const TIMES: &str = "times.json";
 
 /// The reason why a Secret is no state of ours.
@@ -98,8 +98,8 @@ impl State {
         Ok(all.map(|(key, text)| (key.into(), ByteString(text.into_bytes()))).into())
     }
 
-    /// Reads and checks a Secret: keys belong to certificates, and the certificate to its authority.
-    /// Whether anything has ended is not asked here.
+    /// Reads and checks a Secret: keys belong to certificates, and the certificate to its
+    /// authority. Whether anything has ended is not asked here.
     ///
     /// # Errors
     /// Why this is not what we wrote.
@@ -165,7 +165,7 @@ impl State {
         Ok(())
     }
 
-    /// What a TLS server presents.
+    /// Returns the certificate and key of a TLS server.
     ///
     /// # Errors
     /// When the certificate or its key cannot be read, or they do not belong together.

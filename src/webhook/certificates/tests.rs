@@ -129,7 +129,7 @@ fn keys_are_not_printed() {
     assert!(!format!("{certificates:?}").contains("PRIVATE"));
 }
 
-/// What is so after every step: `from_secret` has verified the chain, the names and the keys.
+/// Checks the state after every step: `from_secret` has verified the chain, the names and the keys.
 fn check(before: Option<&State>, state: &State, now: UnixSeconds) -> Result<(), TestCaseError> {
     prop_assert_eq!(&read(state), state);
     let leaf = &state.leaf;

@@ -12,24 +12,24 @@ use crate::{
     },
 };
 
-/// Where the volume is mounted, as in the original.
+/// Mount path of the volume, as in the original.
 const MOUNT: &str = "/etc/netprober";
 
-/// Where the API server mounts the token of a pod's service account.
+/// Path at which the API server mounts the token of a pod's service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The user `nonroot` of our own image and of the distroless ones.
 const NONROOT: i64 = 65532;
 
-/// The constraints of `OpenShift` that admit any user, or any but root, and assign none. All others,
-/// those that an administrator made among them, may hold a pod to users of their choice.
+/// The constraints of `OpenShift` that admit any user, or any but root, and assign none. All
+/// others, those that an administrator made among them, may hold a pod to users of their choice.
 const ANY_USER: [&str; 5] = ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"];
 
 /// The time for which the token that shows the pod's identity to the operator is valid, in seconds.
 /// An hour; the kubelet renews it at four fifths, and the server accepts no less than ten minutes.
 const TOKEN_SECONDS: u32 = 3600;
 
-/// Whom the token is for: nobody else accepts it.
+/// Audience of the token: nobody else accepts it.
 const TOKEN_AUDIENCE: &str = "traffic-operator";
 
 /// The processor time an agent of a Guaranteed pod has when the recipe names no limit. Such a pod
@@ -40,12 +40,12 @@ const GUARANTEED_CPU: &str = "50m";
 /// The same for memory: the agent is one static program with a small heap.
 const GUARANTEED_MEMORY: &str = "64Mi";
 
-/// The processor time an agent may use where all of the pod's containers have a limit, which a quota
-/// may demand: in each tenth of a second 10 ms, which is a scrape of 2,000 series.
+/// The processor time an agent may use where all of the pod's containers have a limit, which a
+/// quota may demand: in each tenth of a second 10 ms, which is a scrape of 2,000 series.
 const LIMITED_CPU: &str = "100m";
 
-/// What an agent requests where all of the pod's containers request something and the recipe nothing:
-/// the defaults of the spec.
+/// Requests of an agent if all of the pod's containers have requests but the recipe has none: the
+/// defaults of the spec.
 const REQUESTED_CPU: &str = "10m";
 
 /// The same for memory.
@@ -86,8 +86,8 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
     container
 }
 
-/// The container and its volume for a pod that has nothing else: it may ask for what it likes, and is
-/// no init container.
+/// The container and its volume for a pod that has nothing else: it may ask for what it likes, and
+/// is no init container.
 pub(super) fn standalone(recipe: &Recipe) -> (Value, Value) {
     let mut container = container(&PodObject::default(), recipe);
     let Resources { requests, limits } = &recipe.resources;
@@ -98,7 +98,8 @@ pub(super) fn standalone(recipe: &Recipe) -> (Value, Value) {
     (container, volume(recipe))
 }
 
-/// What the Pod Security Standard "restricted" asks of a container.
+/// Returns the security context that the Pod Security Standard "restricted" requires of a
+/// container.
 ///
 fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
     let mut context = json!({
@@ -118,13 +119,13 @@ fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
 /// The user to name, if one must be.
 ///
 /// The kubelet does not start a container that must not be root and whose user is root, or is not a
-/// number; a native sidecar that does not start keeps the whole pod from starting. And a process of the
-/// application's user may signal and trace it and shares its limits. So the user is named where it
-/// would be the pod's, and where the image is not ours; our image has a number of its own, which the
-/// kubelet reads from it.
+/// number; a native sidecar that does not start keeps the whole pod from starting. And a process of
+/// the application's user may signal and trace it and shares its limits. So the user is named where
+/// it would be the pod's, and where the image is not ours; our image has a number of its own, which
+/// the kubelet reads from it.
 ///
-/// Where the cluster assigns users by namespace (`OpenShift`) a fixed one would be refused, and with
-/// it the pod. The constraint that admits the pod stands in an annotation before webhooks are
+/// Where the cluster assigns users by namespace (`OpenShift`) a fixed one would be refused, and
+/// with it the pod. The constraint that admits the pod stands in an annotation before webhooks are
 /// asked, and is applied again after them: the agent gets the namespace's user, as every container.
 fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
     let constraint = pod.annotation(CONSTRAINT_ANNOTATION);
@@ -173,8 +174,8 @@ pub(super) fn volume(recipe: &Recipe) -> Value {
     json!({"name": AGENT_VOLUME, "projected": {"defaultMode": MODE, "sources": sources}})
 }
 
-/// The agent's resources, such that the pod's class of service stays what it is, and no quota demands
-/// what is not there.
+/// The agent's resources, such that the pod's class of service stays what it is, and no quota
+/// demands what is not there.
 pub(super) fn resources(pod: &PodObject, asked: &Resources) -> Resources {
     let mut given = asked.clone();
     match pod.qos() {
@@ -203,7 +204,8 @@ fn written(resources: Resources) -> Value {
     Value::Object(object)
 }
 
-/// What is both requested and allowed: the limit, else the larger of the request and `least`.
+/// Returns the amount used as both request and limit: the configured limit, otherwise the larger of
+/// the request and `least`.
 fn guaranteed(asked: &Resources, name: &str, least: &str) -> String {
     let of = |amounts: &BTreeMap<String, String>| {
         amounts.get(name).filter(|text| size(text) > 0.0).cloned()
@@ -218,9 +220,9 @@ fn size(text: &str) -> f64 {
 }
 
 impl Resources {
-    /// A quota on requests or limits refuses a pod with a container that has none. Where there is one
-    /// all of the pod's containers have them, or else it would be refused without us; so the agent has
-    /// what all of them have.
+    /// A quota on requests or limits refuses a pod with a container that has none. Where there is
+    /// one all of the pod's containers have them, or else it would be refused without us; so the
+    /// agent has what all of them have.
     fn complete(&mut self, pod: &PodObject) {
         for (what, request, limit) in [
             (Compute::Cpu, REQUESTED_CPU, LIMITED_CPU),

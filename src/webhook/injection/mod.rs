@@ -1,4 +1,4 @@
-//! Whether a pod gets the prober's agent.
+//! Decides whether a pod gets the prober's agent.
 //!
 //! [`skip_reason`] is asked by the webhook for a pod that is about to be created, and by the report
 //! of coverage for pods that exist; both mean the same by the same word. [`patch()`] says how.
@@ -17,11 +17,11 @@ mod tests;
 
 pub use patch::{Op, patch};
 
-/// Since when API servers and kubelets start init containers that always restart before the others and
-/// end them after.
+/// Since when API servers and kubelets start init containers that always restart before the others
+/// and end them after.
 pub const NATIVE_SIDECARS: (u32, u32) = (1, 29);
 
-/// How the agent of one `NetworkProber` is built into a pod.
+/// The recipe by which the agent of one `NetworkProber` is added to a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// The `NetworkProber`, as `<namespace>/<name>`.
@@ -30,15 +30,15 @@ pub struct Recipe {
     pub image: String,
     /// The image is the operator's own: it is told by its arguments to be an agent.
     pub own_image: bool,
-    /// Where the agent answers probes.
+    /// Port on which the agent answers probes.
     pub http_port: u16,
-    /// Where the agent serves metrics.
+    /// Port on which the agent serves metrics.
     pub prometheus_port: u16,
     /// The way in which the agent learns of its peers.
     pub delivery: Delivery,
     /// The `ConfigMap` in the pod's namespace that is mounted (if it is there).
     pub config_map: String,
-    /// What the agent asks for, as far as the pod's quality of service allows.
+    /// Resources of the agent, as far as the pod's quality of service allows.
     pub resources: Resources,
     /// The API server and the kubelets know init containers that always restart
     /// ([`NATIVE_SIDECARS`]).
@@ -52,7 +52,7 @@ pub enum Delivery {
     ConfigMap,
     /// From the operator.
     Pull {
-        /// Where the pinglist is.
+        /// URL of the pinglist.
         url: String,
     },
 }
@@ -81,7 +81,8 @@ impl Recipe {
         self.prober.split_once('/').is_some_and(|(home, _)| home == namespace)
     }
 
-    /// What a running pod must be restarted for when it changes, as 16 hexadecimal digits.
+    /// Returns a hash of the settings whose change needs a restart of running pods, as 16
+    /// hexadecimal digits.
     ///
     /// Image, ports, delivery and resources; neither the version of the server nor whose recipe it
     /// is (which stands in an annotation of its own).
@@ -89,8 +90,8 @@ impl Recipe {
     pub fn hash(&self) -> String {
         let parts =
             (&self.image, self.own_image, self.http_port, self.prometheus_port, &self.delivery);
-        // Debug output separates and quotes its parts, and maps are sorted: equal recipes have equal
-        // text, different ones differ.
+        // Debug output separates and quotes its parts, and maps are sorted: equal recipes have
+        // equal text, different ones differ.
         let text = format!("{parts:?}{:?}{:?}", self.config_map, self.resources);
         format!("{:016x}", crate::webhook::fnv(text.bytes()))
     }
@@ -99,8 +100,8 @@ impl Recipe {
 /// The reason why a pod does not get the agent, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
-    /// It lives in its node's network: two such pods of a node would fight for the agent's ports, and
-    /// what they measure is the node.
+    /// It lives in its node's network: two such pods of a node would fight for the agent's ports,
+    /// and what they measure is the node.
     HostNetwork,
     /// Its author, or its namespace's, does not want the agent.
     OptedOut,
@@ -189,7 +190,7 @@ impl std::fmt::Display for SkipReason {
     }
 }
 
-/// What the agent of a pod requests and is limited to.
+/// Returns the requests and limits of a pod's agent.
 #[must_use]
 pub fn resources(pod: &PodObject, recipe: &Recipe) -> Resources {
     container::resources(pod, &recipe.resources)
@@ -206,8 +207,8 @@ pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
 /// that the webhook was not asked ([`SkipReason::CreatedBefore`]), or, if its annotation
 /// [`INJECTED_BY_ANNOTATION`] is there, that the agent was removed ([`SkipReason::Stripped`]).
 ///
-/// The agent's container decides whether it is there, not an annotation: annotations are copied with
-/// templates, and other webhooks remove containers.
+/// The agent's container decides whether it is there, not an annotation: annotations are copied
+/// with templates, and other webhooks remove containers.
 #[must_use]
 pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     if pod.is_mirror() {

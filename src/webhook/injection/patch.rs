@@ -5,11 +5,11 @@
 //!
 //! Service meshes are left alone. To keep a mesh's proxy out of the measurement its author excludes
 //! the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and `…OutboundPorts`,
-//! `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's template. Adding these
-//! here would not do the same: on a pod they *replace* what the namespace and the mesh exclude, so
-//! that other ports of the application change their behaviour; excluding an outbound port takes the
-//! encryption from everything the application says to that port; and Istio's webhook has read them
-//! before ours is asked.
+//! `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's template. Adding
+//! these here would not do the same: on a pod they *replace* what the namespace and the mesh
+//! exclude, so that other ports of the application change their behaviour; excluding an outbound
+//! port takes the encryption from everything the application says to that port; and Istio's webhook
+//! has read them before ours is asked.
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -22,9 +22,9 @@ use crate::pods::{
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "op", rename = "add")]
 pub struct Op {
-    /// Where, as a JSON pointer.
+    /// The position, as a JSON pointer.
     pub path: String,
-    /// What.
+    /// The value to add.
     pub value: Value,
 }
 
@@ -71,8 +71,8 @@ fn annotations(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
         (HASH_ANNOTATION, recipe.hash()),
     ];
     if pod.metadata.annotations.is_some() {
-        // To add what is there is to replace it: nothing is written over but an outdated hash, which
-        // is ours alone.
+        // To add what is there is to replace it: nothing is written over but an outdated hash,
+        // which is ours alone.
         let missing = ours.into_iter().filter(|(key, value)| match pod.annotation(key) {
             Some(present) => *key == HASH_ANNOTATION && present != value,
             None => true,

@@ -1,4 +1,4 @@
-//! What holds for every Pod, whatever fields of tomorrow it has.
+//! Properties of every Pod, whatever fields it may have in the future.
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

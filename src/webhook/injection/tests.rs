@@ -1,4 +1,4 @@
-//! What a good injector does, row by row, and what the original one got wrong.
+//! The behaviour of a good injector, row by row, and the mistakes of the original one.
 use serde_json::{Value, json};
 
 use super::*;

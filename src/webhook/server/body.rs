@@ -1,8 +1,9 @@
 //! Bodies of admission requests, whose memory is paid for as they arrive.
 //!
-//! Everybody who reaches the port may send one. A budget that is reserved for an announced size is held by
-//! whoever announces much and sends nothing; this one is held by bytes that came. What almost every pod needs
-//! and what the largest need are two budgets, each with a part for every source.
+//! Everybody who reaches the port may send one. A budget that is reserved for an announced size is
+//! held by whoever announces much and sends nothing; this one is held by bytes that came. What
+//! almost every pod needs and what the largest need are two budgets, each with a part for every
+//! source.
 use std::{net::IpAddr, time::Duration};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -15,11 +16,11 @@ use crate::serving::budget::{Budget, Share};
 /// larger than what is stored; the API server sends one object of a creation.
 pub const LIMIT: usize = 4 << 20;
 
-/// What a body may take of the budget of all bodies: more than almost every Pod has.
+/// Part of a body that counts towards the budget of all bodies: more than almost every Pod has.
 const SMALL: usize = 64 << 10;
 
-/// The budget of all bodies, in steps: 8 MiB, 128 of [`SMALL`] at once. A thousand reviews a second of that
-/// size are two at a time.
+/// The budget of all bodies, in steps: 8 MiB, 128 of [`SMALL`] at once. A thousand reviews a second
+/// of that size are two at a time.
 const SMALL_IN_ALL: usize = (8 << 20) / STEP;
 
 /// The part of one source: 2 MiB, an API server that sends 32 at once.
@@ -34,19 +35,19 @@ const LARGE_OF_ONE: usize = (4 << 20) / STEP;
 /// The step in which the budgets are used, in bytes: fewer steps than frames.
 const STEP: usize = 16 << 10;
 
-/// Requests whose bodies are read at once, in all and of one source: what bounds those that wait for a
-/// budget. An API server has as many under way as pods are created in a millisecond.
+/// Requests whose bodies are read at once, in all and of one source: what bounds those that wait
+/// for a budget. An API server has as many under way as pods are created in a millisecond.
 const REQUESTS: (usize, usize) = (1024, 256);
 
 /// The time that a body may take to arrive, waiting for its turn included: the API server gives up
 /// after as long.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// How soon each [`SMALL`] more of a large body has to come: 256 KiB a second, after a packet that was lost
-/// too (the kernel sends it again after 200 ms). Whoever trickles holds the second budget no longer.
+/// Deadline for each further [`SMALL`] of a large body: 256 KiB a second, even after a lost packet
+/// (the kernel retransmits it after 200 ms). Whoever trickles holds the second budget no longer.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// What all bodies use.
+/// The memory of all bodies.
 #[derive(Clone)]
 pub struct Bodies {
     requests: Budget<IpAddr>,

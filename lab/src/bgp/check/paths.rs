@@ -1,5 +1,5 @@
-//! What numbers of paths cost: layouts in zones, each started anew until its tables hold what
-//! propagation says.
+//! The cost of numbers of paths: layouts in zones, each started afresh until its tables hold the
+//! predicted paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const LAYOUTS: [(&[usize], bool); 8] = [
 ];
 /// The last layout takes 20 s where two processors do nothing else.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How often the paths are counted.
+/// Time between two counts of the paths.
 const LOOK: Duration = Duration::from_millis(500);
 /// The time for which nothing may change any more.
 const STILL: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! What is measured. The expected figures are those of real BIRD 2.0.12 with 18 nodes in three
+//! The measured changes. The expected figures are those of real BIRD 2.0.12 with 18 nodes in three
 //! zones.
 
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ pub(super) async fn play(stage: &mut Stage, wanted: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Which routes each topology carries, and what the loss of one reflector costs.
+/// Measures the routes that each topology carries, and the cost of the loss of one reflector.
 async fn topologies(stage: &mut Stage) -> Result<()> {
     let plain = mesh(stage.nodes);
     stage.start("full mesh", plain.clone()).await?;
@@ -62,7 +62,7 @@ async fn topologies(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// How many paths the tables hold, beside what propagation says.
+/// Compares the number of paths in the tables with the prediction.
 async fn paths(stage: &mut Stage, name: &str) {
     let expected = propagation::paths(&stage.confd.last().sessions);
     let counted = || -> Vec<(String, Option<usize>)> {

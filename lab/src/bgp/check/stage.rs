@@ -19,7 +19,7 @@ use crate::demo::Check;
 /// Sessions by selector collide; with BIRD 2 the last is up after 2 to 8 s, on a busy machine
 /// later.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// What a change costs shows within two seconds.
+/// The cost of a change shows within two seconds.
 const SETTLE: Duration = Duration::from_secs(3);
 
 pub(super) struct Stage {
@@ -109,7 +109,7 @@ impl Stage {
     }
 }
 
-/// What a step has cost, in one line.
+/// Returns the cost of a step in one line.
 pub(super) fn figure(outcome: &Outcome) -> String {
     let all = &outcome.all;
     format!(

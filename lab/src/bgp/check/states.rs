@@ -11,9 +11,9 @@ use crate::bgp::world::{Local, Node, Peer, Remote, World};
 
 /// The label of reflectors.
 const RR: &str = "rr";
-/// Which reflector it is.
+/// Label with the number of the reflector.
 const SLOT: &str = "rr-slot";
-/// Which reflectors are a client's.
+/// Label with the group of reflectors of a client.
 const GROUP: &str = "rr-group";
 const ZONE: &str = "zone";
 /// The names of the zones; each has the same number of neighbouring nodes.

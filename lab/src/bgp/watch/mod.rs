@@ -21,11 +21,11 @@ use probe::{GRACE, Prober};
 use record::Record;
 pub use record::{Gap, Seen};
 
-/// How often the whole tables are compared with what the kernel has told of changes.
+/// Time between two comparisons of whole tables with the changes that the kernel reported.
 const COMPARE: Duration = Duration::from_millis(100);
-/// How often each pair is probed.
+/// Time between two probes of each pair.
 const PROBE: Duration = Duration::from_millis(50);
-/// How often somebody who waits for routes looks.
+/// Time between two checks while waiting for routes.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The watch. Dropping it ends the thread.

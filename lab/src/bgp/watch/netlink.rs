@@ -29,7 +29,7 @@ type Route = (u8, u32);
 pub(super) struct Table {
     socket: OwnedFd,
     routes: BTreeSet<Route>,
-    /// What the dump that is under way has listed so far, changes since included.
+    /// The routes that the current dump has listed so far, with the changes since.
     dump: Option<BTreeSet<Route>>,
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::record::{Pair, Record};
 use crate::bgp::network::{inside, pod};
 
-/// Where probes go; nothing else listens in a node's namespace.
+/// Port of the probes; nothing else listens in a node's namespace.
 const PORT: u16 = 9000;
 /// After this a packet counts as lost: on links within one machine it takes microseconds, and the
 /// rest is for a machine that is busy.

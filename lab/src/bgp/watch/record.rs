@@ -1,4 +1,4 @@
-//! Which pairs of nodes had no route, from when to when, and which probes were lost. No IO.
+//! The pairs of nodes without a route, with start and end, and the lost probes. No IO.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Record {
         }
     }
 
-    /// What a node's table holds from now on.
+    /// Records the new content of a node's table.
     pub fn table(&mut self, number: u8, networks: &BTreeSet<u8>, now: Instant) {
         for &other in self.there.iter().filter(|other| **other != number) {
             let pair = (number, other);
@@ -63,7 +63,7 @@ impl Record {
         self.open.keys().map(|pair| self.named(*pair)).collect()
     }
 
-    /// What happened in a stretch of time.
+    /// Returns the observations in a period of time.
     pub fn seen(&self, since: Instant, until: Instant) -> Seen {
         let open = self.open.iter().map(|(pair, from)| (*pair, *from, until));
         let all = self.closed.iter().copied().chain(open);
@@ -93,7 +93,7 @@ impl Record {
 /// A stretch of time in which a node had no route to another's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Who misses whose route.
+    /// The pair: the node, and the one whose route it lacks.
     pub pair: (String, String),
     /// The time when it began.
     pub from: Instant,
@@ -109,14 +109,14 @@ impl Gap {
     }
 }
 
-/// What was seen in a stretch of time.
+/// The observations in a period of time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Every one, cut off where the stretch of time ends.
     pub gaps: Vec<Gap>,
-    /// How many probes did not arrive, by sender and receiver.
+    /// Number of lost probes, by sender and receiver.
     pub lost: BTreeMap<(String, String), u64>,
-    /// How many were sent, by all.
+    /// Number of probes sent in total.
     pub sent: u64,
 }
 
@@ -163,7 +163,7 @@ impl Seen {
         self.gaps.iter().map(|gap| overlaps(gap.from)).max().unwrap_or(0)
     }
 
-    /// How many probes did not arrive.
+    /// Returns the number of lost probes.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.lost.values().sum()

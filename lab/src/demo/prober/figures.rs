@@ -1,4 +1,4 @@
-//! What pods and series say, as figures and checks. No IO.
+//! The figures and checks from pods and series. No IO.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -64,7 +64,7 @@ pub(super) fn matrix(pairs: &BTreeMap<String, f64>) -> String {
     text
 }
 
-/// What the links of every node do, by node.
+/// The impairments of the links of every node, by node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Links {
     /// Share of probes lost, 0 to 1.
@@ -105,9 +105,9 @@ impl Links {
     }
 }
 
-/// How far the measured loss may be from what the link did, in either direction. Of 700 round trips
-/// of which 19 % are lost, the share that is counted varies by 1.5 %: more than three times that is
-/// no chance.
+/// Maximum difference between the measured loss and that of the link, in either direction. Of 700
+/// round trips of which 19 % are lost, the share that is counted varies by 1.5 %: more than three
+/// times that is no chance.
 pub(super) const TOLERANCE: f64 = 0.05;
 
 /// Returns the share of round trips that a link lost between two looks at its counters: each has a

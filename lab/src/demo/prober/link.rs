@@ -30,7 +30,7 @@ const MOST_P99: f64 = 0.5;
 const FOUND: f64 = 45.0;
 /// The minute must pass, and the same on top.
 const RECOVERED: f64 = 90.0;
-/// How often a line is shown.
+/// Time between two lines of output.
 const LINE: Duration = Duration::from_secs(5);
 
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {

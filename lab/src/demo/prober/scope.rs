@@ -1,4 +1,4 @@
-//! Which namespaces a webhook is called for. No IO.
+//! The namespaces for which a webhook is called. No IO.
 
 use serde_json::Value;
 

@@ -12,14 +12,14 @@ use crate::workspace;
 
 /// The name of the `NetworkProber`, as the original's sample has it.
 pub(super) const SAMPLE: &str = "networkprober-sample";
-/// What its series carry: namespace and name.
+/// Value of the label on its series: namespace and name.
 pub(super) const PROBER: &str = "default/networkprober-sample";
 /// Labels of the demo's pods.
 pub(super) const PODS: &str = "app=net-prober,part=web";
 /// The time that the longest step may take: the original's sample is scraped every 30 s, after
 /// Prometheus has been told.
 pub(super) const PATIENCE: Duration = Duration::from_secs(110);
-/// How often is looked: a kubectl takes a tenth of that.
+/// Time between two checks: a kubectl takes a tenth of that.
 const PERIOD: Duration = Duration::from_millis(500);
 
 pub(super) struct Stage<'a> {

@@ -1,4 +1,4 @@
-//! What is done to the nodes and to the object by its users.
+//! The users' changes of the nodes and of the object.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
@@ -18,7 +18,7 @@ const WATCH: &str = include_str!("../../../demo/reflectors/watch.yaml");
 /// A link that is not busy, and one that is too busy.
 pub(super) const LOADS: [f64; 2] = [20.0, 95.0];
 
-/// What a reflector's replacement needs: who goes, and who comes.
+/// Number of nodes in a reflector's replacement: one leaves, and one joins.
 pub(super) const REPLACED: usize = 2;
 
 /// Everything in its place: two reflectors for each zone, the mesh off.

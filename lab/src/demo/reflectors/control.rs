@@ -1,4 +1,4 @@
-//! Whether the ground would have seen it, and what idling costs.
+//! Checks that the ground would have seen a fault, and measures the cost of idling.
 
 use std::time::Duration;
 

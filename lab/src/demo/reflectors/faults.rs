@@ -1,4 +1,4 @@
-//! What goes wrong: the operator dies, Prometheus does, a BIRD does, somebody takes labels away.
+//! The faults: the operator, Prometheus or a BIRD dies, or someone removes labels.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What belongs to others, and whether it is left alone.
+//! The objects of other owners, and the check that they stay unchanged.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const KEY: &str = "network.example.com/keep";
 /// Label and annotation.
 type Marks = (BTreeMap<String, String>, BTreeMap<String, String>);
 
-/// How it was.
+/// The original state.
 #[derive(Debug)]
 pub(super) struct Foreign {
     peer: Value,
@@ -51,7 +51,7 @@ impl Foreign {
         Ok(Check::new("what is not ours is as it was", changes.is_empty(), figure))
     }
 
-    /// What is not as it was; nodes that have come and gone are not asked.
+    /// Returns the changed objects, without nodes that have come or gone.
     async fn changes(&self, stage: &Stage) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         if peer(stage).await? != self.peer {

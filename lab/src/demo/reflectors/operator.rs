@@ -18,7 +18,7 @@ use crate::process::{CommandLine, Lifetime, Process};
 use crate::wait::{Look, until};
 use crate::workspace;
 
-/// What it estimates of the largest table.
+/// The estimate of the largest table.
 const PATHS: &str = "traffic_operator_routereflector_paths";
 /// It is asked as often: every step of it takes longer.
 const ASK: Duration = Duration::from_millis(250);
@@ -118,13 +118,13 @@ impl Operator {
         estimates[later.saturating_sub(1)..].iter().map(|(_, paths)| *paths).fold(0.0, f64::max)
     }
 
-    /// How many it has expected last, if it was ever asked.
+    /// Returns its last estimate, if there is one.
     pub fn estimated(&self) -> Option<f64> {
         let estimates = self.estimates.lock().unwrap_or_else(PoisonError::into_inner);
         estimates.last().map(|(_, paths)| *paths)
     }
 
-    /// What it has logged last.
+    /// Returns the last lines of its log.
     pub fn log(&self, lines: usize) -> String {
         let text = fs::read_to_string(&self.process.log).unwrap_or_default();
         let all: Vec<&str> = text.lines().collect();

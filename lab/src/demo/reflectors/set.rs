@@ -1,4 +1,4 @@
-//! What a `RouteReflectorSet` says of itself. No IO.
+//! The status of a `RouteReflectorSet`. No IO.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Set {
     pub topology: String,
     /// `On` or `Off`.
     pub mesh: String,
-    /// Who holds which slot.
+    /// The node in each slot.
     pub slots: BTreeMap<i64, Slot>,
     /// The number of nodes that are clients, by group.
     pub groups: BTreeMap<String, i64>,

@@ -23,7 +23,7 @@ use crate::demo::view::View;
 pub(super) const NAME: &str = "route-reflectors";
 /// Each of a dozen writes waits until all sessions were scraped anew, on a busy machine longer.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// How often is looked.
+/// Time between two checks.
 const PERIOD: Duration = Duration::from_millis(200);
 /// The time for which everything must have been as it should be: what a change costs shows within
 /// two seconds.
@@ -43,7 +43,7 @@ pub(super) struct Stage {
     pub rows: Vec<Row>,
     /// Nodes whose BIRD is dead.
     pub dead: BTreeSet<String>,
-    /// What must not be, and was.
+    /// Violations of the rules.
     pub wrong: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Stage {
         apply(&self.client, yaml).await
     }
 
-    /// What the object says of itself.
+    /// Returns the status of the object.
     pub async fn told(&self) -> Result<Set> {
         Ok(Set::read(&self.sets.get(NAME).await?))
     }
@@ -215,7 +215,7 @@ impl Stage {
         }
     }
 
-    /// How many BGPPeers the operator has.
+    /// Returns the number of the operator's BGPPeers.
     async fn peers(&self) -> Result<usize> {
         let ours = ListParams::default().labels("app.kubernetes.io/managed-by=traffic-operator");
         Ok(calicos(&self.client, "BGPPeer", "bgppeers").list(&ours).await?.items.len())

@@ -1,4 +1,4 @@
-//! What the demo does in one step, and what this may cost. No IO.
+//! The actions of the demo in one step, and their permitted cost. No IO.
 
 use std::collections::BTreeSet;
 

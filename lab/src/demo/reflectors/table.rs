@@ -1,4 +1,4 @@
-//! What each step has cost, as a table. No IO.
+//! The cost of each step, as a table. No IO.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,12 +15,13 @@ use crate::demo::checks::operator_writes;
 /// those from peers.
 const OWN_PATHS: usize = 3;
 
-/// What of the paths in a table came from peers.
+/// Returns the number of paths in a table that came from peers.
 pub fn from_peers(paths: usize) -> usize {
     paths.saturating_sub(OWN_PATHS)
 }
 
-/// What `cargo run --release --example reflector_bench` simulates: too many nodes for one machine.
+/// The simulation of `cargo run --release --example reflector_bench`: too many nodes for one
+/// machine.
 pub(super) const BESIDE_THE_ORIGINAL: &str = "\
   1,000 nodes in 3 zones, 12 reflectors, three for each client; one node is deleted   the original        here
     sessions that change though both their nodes stay                                         75 %         0 %
@@ -35,7 +36,7 @@ pub(super) struct Row {
     pub took: Duration,
     /// Promoted, demoted, come, gone or touched by the demo.
     pub changed: BTreeSet<String>,
-    /// How many of these the step needs.
+    /// Number of these that the step needs.
     pub needed: usize,
     /// Pairs of other nodes that had no route at some time, and what is to be said of them.
     pub missing: usize,
@@ -55,16 +56,16 @@ pub(super) struct Row {
     pub needless: Vec<(String, String)>,
     /// The most paths from peers in a table.
     pub paths: usize,
-    /// What the operator expected.
+    /// The estimate of the operator.
     pub estimate: f64,
-    /// What a table holds twice while a BIRD starts again.
+    /// Number of paths that a table holds twice while a BIRD restarts.
     pub twice: usize,
     /// The operator's BGPPeers at the end.
     pub peers: usize,
     pub writes: Writes,
 }
 
-/// What the operator has written.
+/// The writes of the operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Writes {
     /// BGPPeers.
@@ -126,7 +127,7 @@ impl Row {
         }
     }
 
-    /// What must not be.
+    /// Returns the violations.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         if self.missing > 0 || self.lost > 0 {

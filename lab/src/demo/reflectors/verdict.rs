@@ -1,4 +1,4 @@
-//! What the whole story comes to.
+//! The result of the whole demo.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Whether the sink would have seen it.
+//! Checks that the sink would have seen a fault.
 
 use anyhow::{Context, Result};
 

@@ -1,4 +1,4 @@
-//! What goes wrong while streams are handed over.
+//! The faults while streams are handed over.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -77,7 +77,7 @@ impl File {
         Ok(Some(Self { epoch, shares, releasing, barrier: barrier.is_some() }))
     }
 
-    /// Which worker has a stream; the last one, should there be several.
+    /// The worker that has a stream; the last one, should there be several.
     pub fn owners(&self) -> BTreeMap<&str, &str> {
         let all = self.shares.iter();
         all.flat_map(|(worker, share)| {
@@ -86,7 +86,7 @@ impl File {
         .collect()
     }
 
-    /// How many streams each worker has.
+    /// Returns the number of streams of each worker.
     pub fn sizes(&self) -> BTreeMap<&str, usize> {
         self.shares.iter().map(|(worker, share)| (worker.as_str(), share.jobs.len())).collect()
     }

@@ -19,9 +19,9 @@ use super::file::File;
 #[derive(Debug)]
 pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
-    /// What could not be read.
+    /// Files that could not be read.
     unread: Arc<Mutex<Vec<String>>>,
-    /// How many there are.
+    /// Returns the number of files.
     told: watch::Receiver<usize>,
     follower: JoinHandle<()>,
 }
@@ -64,7 +64,7 @@ impl History {
         lock(&self.files).clone()
     }
 
-    /// What stood in the place of a file and is none.
+    /// Returns the contents that are not valid files.
     pub fn unread(&self) -> Vec<String> {
         lock(&self.unread).clone()
     }
@@ -74,7 +74,7 @@ impl History {
         lock(&self.files).last().cloned()
     }
 
-    /// How many there are.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         lock(&self.files).len()
     }

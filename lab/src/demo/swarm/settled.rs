@@ -1,4 +1,4 @@
-//! Whether every stream runs where the file says, by what the workers report. No IO.
+//! Checks that every stream runs where the file says, by the reports of the workers. No IO.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Worker {
     pub node: String,
     pub ready: bool,
     pub leaving: bool,
-    /// How often its containers were started again.
+    /// Number of restarts of its containers.
     pub restarts: i32,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn worker(pod: &Pod) -> (String, Worker) {
     (pod.name_any(), worker)
 }
 
-/// Which workers were there before and after and are other pods, or have other containers.
+/// Returns the workers that exist before and after, but with other pods or containers.
 pub(super) fn restarted<'a>(before: &'a Workers, after: &Workers) -> Vec<&'a str> {
     let is_other = |(name, old): &(&'a String, &'a Worker)| {
         let new = after.get(name.as_str());

@@ -26,7 +26,7 @@ const FILE: &str = "swarm-worker-config";
 /// A dozen pods restarted one after the other, and a leader that is missed for 15 s, on a busy
 /// machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How often is looked: well below what is measured, and little work.
+/// Time between two checks: well below the measured times, and little work.
 const PERIOD: Duration = Duration::from_millis(200);
 
 pub(super) struct Stage<'a> {
@@ -37,12 +37,12 @@ pub(super) struct Stage<'a> {
     swarms: Api<DynamicObject>,
     view: View,
     pub strategy: &'static str,
-    /// How many workers there are to be.
+    /// Desired number of workers.
     pub replicas: usize,
     pub scalings: usize,
     pub faults: usize,
     pub rows: Vec<Row>,
-    /// What must not be, and was.
+    /// Violations of the rules.
     pub wrong: Vec<String>,
     /// Up to when everything has been judged.
     judged: Millis,

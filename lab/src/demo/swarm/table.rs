@@ -1,4 +1,4 @@
-//! What each step has cost, as a table. No IO.
+//! The cost of each step, as a table. No IO.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::streams::{Ledger, Millis, Stretch};
 
-/// What the original did in the same steps, measured with its published manifests and 27 streams.
+/// The original's results in the same steps, measured with its published manifests and 27 streams.
 pub(super) const ORIGINAL: [Original; 2] = [
     Original { step: "2 -> 3", overlap: 10.0, streams_twice: 9, gap: 12.6, restarted: 2 },
     Original { step: "3 -> 2", overlap: 2.7, streams_twice: 5, gap: 21.0, restarted: 2 },
@@ -71,7 +71,7 @@ impl Row {
     }
 }
 
-/// What the reports of the workers say about the time of a step.
+/// The workers' reports about the time of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ran {
     pub overlaps: usize,

@@ -1,4 +1,4 @@
-//! What the whole story comes to.
+//! The result of the whole demo.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::demo::checks::operator_writes;
 use crate::demo::{Check, exposition, leader};
 use crate::streams::Stretch;
 
-/// What the demo owes its name.
+/// Number of scalings that the demo must perform.
 const SCALINGS: usize = 20;
 
 /// Shows the steps, and those that are known of the original beside it.

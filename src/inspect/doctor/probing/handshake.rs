@@ -1,5 +1,5 @@
-//! A TLS handshake with a pod, by a port-forward through the API server: whether it shows a certificate
-//! that a bundle trusts.
+//! A TLS handshake with a pod, by a port-forward through the API server: whether it shows a
+//! certificate that a bundle trusts.
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;

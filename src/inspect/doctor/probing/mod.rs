@@ -1,5 +1,5 @@
-//! Checks of the `NetworkProber`s: the webhook that injects agents, what Prometheus is given, and the
-//! agents.
+//! Checks of the `NetworkProber`s: the webhook that injects agents, what Prometheus is given, and
+//! the agents.
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
@@ -34,9 +34,9 @@ pub struct Probing {
     pub configuration: bool,
     /// The webhooks that lead to the operator.
     pub webhooks: Result<Vec<Webhook>, String>,
-    /// What the replicas behind them showed: by pod and webhook configuration.
+    /// The certificates of the replicas behind them: by pod and webhook configuration.
     pub shown: Vec<Shown>,
-    /// Which monitoring objects there are: by kind and object.
+    /// The existing monitoring objects: by kind and object.
     pub monitoring: BTreeMap<(ChildKind, String), Result<bool, String>>,
     /// The figures of each, by name; empty where Prometheus was not asked.
     pub measured: BTreeMap<String, Measured>,
@@ -310,7 +310,7 @@ fn agents(probing: &Probing, prober: &NetworkProber) -> Check {
     Check::ok(check, format!("{name}: {} pods have one, and all start", status.injected))
 }
 
-/// Which of the selected pods have no agent.
+/// Checks the selected pods without an agent.
 fn coverage(prober: &NetworkProber) -> Check {
     let check = "coverage";
     let (name, status) = (name_of(prober), prober.status.clone().unwrap_or_default());

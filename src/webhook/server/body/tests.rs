@@ -1,4 +1,4 @@
-//! What bodies hold, and for how long.
+//! The memory of bodies, and how long they hold it.
 use std::{
     convert::Infallible,
     pin::Pin,

@@ -22,7 +22,8 @@ async fn hurried() -> Running {
     .await
 }
 
-/// An API server that asks twenty times a second while something is going on; each must be answered.
+/// An API server that asks twenty times a second while something is going on; each must be
+/// answered.
 async fn admitted_beside(running: &Running, attack: impl Future<Output = ()>) {
     let bundle = running.state.bundle();
     let mut kept = connect(running.address, &bundle, &running.clock).await.unwrap();
