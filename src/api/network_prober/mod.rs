@@ -186,7 +186,7 @@ pub struct NetworkProberSpec {
     #[x_kube(validation = Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("agentImage must be an image reference without blanks, e.g. \"registry.example.com/agent:1\"; leave it out for the operator's own image"))]
     pub agent_image: Option<String>,
 
-    /// Where agents run. Sidecar runs an agent in each selected pod. `DaemonSet` runs one agent on
+    /// Agent location. Sidecar runs an agent in each selected pod. `DaemonSet` runs one agent on
     /// each node, in the namespace of this object, to measure nodes against each other. Defaults to
     /// Sidecar.
     #[serde(default)]
@@ -213,7 +213,7 @@ pub struct NetworkProberSpec {
     #[serde(default)]
     pub neighbours: Neighbours,
 
-    /// How agents receive their list of peers. Pull fetches it from the operator, within seconds of
+    /// Delivery of peer lists to agents. Pull fetches it from the operator, within seconds of
     /// a change (the default without agentImage). `ConfigMap` reads it from the original's file
     /// config.json (the default with agentImage).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -226,7 +226,7 @@ pub struct NetworkProberSpec {
     #[serde(default = "defaults::yes")]
     pub original_metrics: bool,
 
-    /// How agents are injected into pods.
+    /// Injection of agents into pods.
     #[serde(default)]
     pub injection: Injection,
 

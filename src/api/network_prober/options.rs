@@ -10,7 +10,7 @@ use crate::api::Duration;
 
 use super::{Labels, defaults};
 
-/// Where agents run.
+/// Location of agents.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Mode {
     /// An agent in each selected pod.
@@ -20,7 +20,7 @@ pub enum Mode {
     DaemonSet,
 }
 
-/// How agents receive their list of peers.
+/// Delivery of the list of peers to agents.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Delivery {
     /// From the operator, by HTTPS.
@@ -29,7 +29,7 @@ pub enum Delivery {
     ConfigMap,
 }
 
-/// What the API server does with a pod when no replica of the operator answers.
+/// Treatment of a pod while no replica of the operator answers.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum FailurePolicy {
     /// Create it without an agent.
@@ -59,11 +59,11 @@ impl Default for Neighbours {
     }
 }
 
-/// How agents are injected into pods.
+/// Injection of agents into pods.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Injection {
-    /// What the API server does with a new pod while no replica of the operator answers: Ignore
+    /// Treatment of a new pod while no replica of the operator answers: Ignore
     /// creates it without an agent, Fail refuses it. Defaults to Ignore.
     #[serde(default)]
     pub failure_policy: FailurePolicy,

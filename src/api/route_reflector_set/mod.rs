@@ -104,7 +104,7 @@ pub struct RouteReflectorSetSpec {
     #[serde(default)]
     pub count: Count,
 
-    /// Which nodes peer with each other: Auto, Simple, Zonal or Multi. Defaults to Auto.
+    /// Peering between nodes: Auto, Simple, Zonal or Multi. Defaults to Auto.
     #[serde(default)]
     pub topology: Topology,
 
@@ -136,20 +136,20 @@ pub struct RouteReflectorSetSpec {
     #[serde(default, rename = "clusterID")]
     pub cluster_id: ClusterId,
 
-    /// How one reflector replaces another.
+    /// Rules for replacing one reflector with another.
     #[serde(default)]
     pub transition: Transition,
 
-    /// What to do with Calico's node-to-node mesh. Leave does not touch it. Migrate switches it off
+    /// Treatment of Calico's node-to-node mesh. Leave does not touch it. Migrate switches it off
     /// once the reflectors carry every route. Defaults to Leave.
     #[serde(default)]
     pub mesh: Mesh,
 
-    /// Where Calico stores its objects.
+    /// Datastore in which Calico stores its objects.
     #[serde(default)]
     pub datastore: Datastore,
 
-    /// What remains when this object is deleted: Retain leaves the network as it is, RestoreMesh
+    /// Effect of deleting this object: Retain leaves the network as it is, RestoreMesh
     /// switches Calico's node-to-node mesh back on first. Defaults to Retain.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,

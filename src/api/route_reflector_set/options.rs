@@ -35,7 +35,7 @@ pub struct Count {
     #[serde(default = "defaults::max")]
     #[schemars(range(min = 1, max = 50), extend("format" = "int32"))]
     pub max: u32,
-    /// How a fraction is rounded: Ceil, Floor or Round. Defaults to Ceil.
+    /// Rounding of a fraction: Ceil, Floor or Round. Defaults to Ceil.
     #[serde(default)]
     pub rounding: Rounding,
     /// Table that replaces the ratio. The first entry with at least the current number of ready
@@ -156,7 +156,7 @@ impl Default for ClusterId {
     }
 }
 
-/// How the operator verifies that the sessions of a step are established.
+/// Method of verifying that the sessions of a step are established.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Gate {
     /// By the number of established sessions of each node, as reported by Prometheus.
@@ -168,12 +168,12 @@ pub enum Gate {
     Wait,
 }
 
-/// How one reflector replaces another.
+/// Rules for replacing one reflector with another.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[x_kube(validation = Rule::new("!has(self.query) || !has(self.gate) || self.gate == 'Prometheus'").message("transition.query: applies only to gate Prometheus"))]
 #[serde(rename_all = "camelCase")]
 pub struct Transition {
-    /// How the operator verifies that the sessions of a step are established: Prometheus,
+    /// Method of verifying that the sessions of a step are established: Prometheus,
     /// NodeStatus or Wait. Defaults to Prometheus.
     #[serde(default)]
     pub gate: Gate,
@@ -220,7 +220,7 @@ impl Default for Transition {
     }
 }
 
-/// What to do with Calico's node-to-node mesh.
+/// Treatment of Calico's node-to-node mesh.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Mesh {
     /// Leave it as it is.
@@ -230,7 +230,7 @@ pub enum Mesh {
     Migrate,
 }
 
-/// What remains when the object is deleted.
+/// Effect of deleting the object.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum DeletionPolicy {
     /// The network as it is: the reflectors, their peers, and no mesh if it was off.
@@ -251,7 +251,7 @@ pub enum DatastoreType {
     Etcd,
 }
 
-/// Where Calico stores its objects.
+/// Datastore in which Calico stores its objects.
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[x_kube(validation = Rule::new("(self.type == 'etcd') == has(self.etcd)").message("datastore.etcd: required with type etcd, and allowed only then"))]
 pub struct Datastore {

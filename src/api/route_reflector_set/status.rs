@@ -108,7 +108,7 @@ pub struct PlannedStep {
     /// BGPPeer that the step concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// What the step waits for.
+    /// Condition that the step waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

@@ -118,19 +118,19 @@ pub struct SwarmSpec {
     #[serde(default)]
     pub config_map: ShareMap,
 
-    /// How streams are assigned. Sticky moves as few streams as possible. Stateless depends only on
+    /// Assignment of streams. Sticky moves as few streams as possible. Stateless depends only on
     /// the streams and the workers. Contiguous assigns blocks in the order of the list, as the
     /// original did. Defaults to Sticky.
     #[serde(default)]
     pub policy: Policy,
 
-    /// How a stream moves. Exclusive assigns it to the new worker only after the old worker has
+    /// Handover of a stream. Exclusive assigns it to the new worker only after the old worker has
     /// stopped it. Immediate assigns it at once, so that both may run it for a moment. Defaults to
     /// Exclusive.
     #[serde(default)]
     pub handover: Handover,
 
-    /// How workers load their new streams, and how they acknowledge them.
+    /// Loading and acknowledgement of new streams by the workers.
     #[serde(default)]
     pub refresh: Refresh,
 

@@ -135,7 +135,7 @@ impl Default for ShareMap {
     }
 }
 
-/// How streams are assigned to workers.
+/// Assignment of streams to workers.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Policy {
     /// Balances the load with as few moves as possible.
@@ -148,7 +148,7 @@ pub enum Policy {
     Contiguous,
 }
 
-/// How a stream moves from one worker to another.
+/// Handover of a stream from one worker to another.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Handover {
     /// The new worker receives the stream only after the old worker has stopped it.
@@ -158,7 +158,7 @@ pub enum Handover {
     Immediate,
 }
 
-/// How workers load their new streams.
+/// Loading of new streams by the workers.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Strategy {
     /// The operator evicts their pods.
@@ -169,7 +169,7 @@ pub enum Strategy {
     None,
 }
 
-/// How workers load their new streams, and how they acknowledge them.
+/// Loading and acknowledgement of new streams by the workers.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {

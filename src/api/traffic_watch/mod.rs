@@ -130,7 +130,7 @@ pub struct TrafficWatchSpec {
     #[schemars(schema_with = "super::schema::deployment")]
     pub deployment: Option<serde_json::Value>,
 
-    /// How strongly the Deployment avoids unfit nodes. Required never starts a pod on an unfit
+    /// Avoidance of unfit nodes by the Deployment. Required never starts a pod on an unfit
     /// node. Preferred starts one there only if no other node has room. Defaults to Required.
     #[serde(default)]
     pub placement: Placement,
@@ -207,7 +207,7 @@ pub struct TrafficWatchSpec {
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')").message("minFit must be a number from 0 to 2147483647 or a percentage from 0% to 100%, e.g. 1"))]
     pub min_fit: IntOrString,
 
-    /// What to do with a single node that has no evidence for a long time.
+    /// Treatment of a single node that has no evidence for a long time.
     #[serde(default)]
     pub on_unknown: OnUnknown,
 

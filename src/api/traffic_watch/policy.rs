@@ -20,7 +20,7 @@ pub enum Direction {
     Busiest,
 }
 
-/// How strongly the Deployment avoids unfit nodes.
+/// Avoidance of unfit nodes by the Deployment.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Placement {
     /// Required node affinity: no pod starts on an unfit node.
@@ -76,7 +76,7 @@ pub struct Criterion {
     pub recover_percent: Option<u32>,
 }
 
-/// What to do with a single node that has no evidence for a long time.
+/// Treatment of a single node that has no evidence for a long time.
 #[derive(Clone, Copy, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 pub struct OnUnknown {
     /// Time without evidence after which the action applies, at most 168h. The clock stands still
