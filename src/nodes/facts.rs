@@ -1,4 +1,4 @@
-//! What is known of one node, for those who decide.
+//! The facts about one node that decisions need.
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Toleration;
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Toleration;
 use super::Readiness;
 use crate::api::UNFIT_SUFFIX;
 
-/// What one judgement needs to know of one node.
+/// The facts about one node that a judgement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
     /// The node's name.
@@ -17,7 +17,7 @@ pub struct NodeFacts {
     pub taint: Option<Arc<str>>,
     /// The value of the capacity annotation.
     pub capacity: Option<Arc<str>>,
-    /// Whether it is Ready and not cordoned.
+    /// True if it is Ready and not cordoned.
     pub schedulable: bool,
     /// Tells it from another node of the same name, before or after it.
     pub incarnation: Incarnation,
@@ -25,7 +25,7 @@ pub struct NodeFacts {
     pub labels: Texts,
     /// Its taints.
     pub taints: Arc<[Taint]>,
-    /// Whether it carries the mark of any `TrafficWatch`.
+    /// True if it carries the mark of any `TrafficWatch`.
     pub unfit: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Incarnation {
     pub created: i64,
 }
 
-/// How many nodes the cluster has, and how many of them carry the mark of any `TrafficWatch`.
+/// Number of nodes in the cluster, and of those with the mark of any `TrafficWatch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Of all nodes.
@@ -50,9 +50,9 @@ pub struct Census {
 /// Some nodes, and the marked ones among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marked {
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them are marked unfit.
+    /// Number of these that are marked unfit.
     pub unfit: usize,
 }
 
@@ -79,14 +79,14 @@ impl NodeFacts {
         self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
     }
 
-    /// Whether it can take pods that tolerate nothing.
+    /// Reports whether it can take pods that tolerate nothing.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.schedulable && is_untainted(&self.taints)
     }
 }
 
-/// Whether no taint keeps ordinary pods away, apart from the marks of `TrafficWatch`es.
+/// Reports whether no taint keeps ordinary pods away, apart from the marks of `TrafficWatch`es.
 pub(super) fn is_untainted(taints: &[Taint]) -> bool {
     taints.iter().all(|taint| !taint.keeps_away() || taint.key.ends_with(UNFIT_SUFFIX))
 }
@@ -94,7 +94,7 @@ pub(super) fn is_untainted(taints: &[Taint]) -> bool {
 /// Labels or annotations: keys and values, by key.
 pub type Texts = Arc<[(Arc<str>, Arc<str>)]>;
 
-/// What one choice of route reflectors needs to know of one node.
+/// The facts about one node that a choice of route reflectors needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaker {
     /// The node's name.
@@ -105,11 +105,11 @@ pub struct Speaker {
     pub labels: Texts,
     /// Its taints.
     pub taints: Arc<[Taint]>,
-    /// Whether it is Ready, or since when not.
+    /// Its readiness, with the time since when it is not Ready.
     pub readiness: Readiness,
-    /// Whether it is cordoned.
+    /// True if it is cordoned.
     pub cordoned: bool,
-    /// What Calico keeps on it: the annotations of `projectcalico.org`, by key.
+    /// Calico's data on the node: the annotations of `projectcalico.org`, by key.
     pub calico: Texts,
 }
 
@@ -125,14 +125,14 @@ pub struct Taint {
 }
 
 impl Taint {
-    /// Whether it keeps pods away that do not tolerate it: `PreferNoSchedule` does not.
+    /// Reports whether it keeps pods away that do not tolerate it: `PreferNoSchedule` does not.
     #[must_use]
     pub fn keeps_away(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
     }
 
-    /// Whether a toleration covers it, as Kubernetes defines it: an empty key with `Exists` covers
-    /// every taint, an empty effect covers every effect.
+    /// Reports whether a toleration covers it, as Kubernetes defines it: an empty key with `Exists`
+    /// covers every taint, an empty effect covers every effect.
     #[must_use]
     pub fn is_tolerated_by(&self, toleration: &Toleration) -> bool {
         let effect = toleration.effect.as_deref().unwrap_or_default();
@@ -154,8 +154,8 @@ impl Taint {
 pub struct Carrier {
     /// The node.
     pub node: Arc<str>,
-    /// Whether as a label.
+    /// True if set as a label.
     pub label: bool,
-    /// Whether as a taint.
+    /// True if set as a taint.
     pub taint: bool,
 }

@@ -1,11 +1,11 @@
-//! Which node is a series about?
+//! Finds the node of a series.
 //!
-//! kube-prometheus sets `instance` to the node's name, the Helm chart leaves `IP:port`, others add a
-//! label of their own: everything a series may carry is looked up in what the Node objects say.
+//! kube-prometheus sets `instance` to the node's name, the Helm chart leaves `IP:port`, others add
+//! a label of their own: everything a series may carry is looked up in what the Node objects say.
 //!
-//! Machines that are no nodes of ours are in the same Prometheus, some with our addresses (of another
-//! site) or our short names (of another domain): a label that names its node is believed when it
-//! says nobody of ours, and a short name counts only where nothing else can be meant.
+//! Machines that are no nodes of ours are in the same Prometheus, some with our addresses (of
+//! another site) or our short names (of another domain): a label that names its node is believed
+//! when it says nobody of ours, and a short name counts only where nothing else can be meant.
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
@@ -58,7 +58,7 @@ impl Hasher for Words {
 /// Two nodes share this address: it identifies neither.
 const MANY: u32 = u32::MAX;
 
-/// What a series' labels lead to.
+/// The result of resolving a series' labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution<'a> {
     /// The node at this place among [`Identity::names`].
@@ -150,7 +150,7 @@ impl Identity {
     }
 }
 
-/// Whose the short names of one answer are.
+/// The owners of short names in one answer.
 ///
 /// A node that is known by its short name only is found in `web-1.example.com` too, unless the
 /// answer has series that name it without doubt, or such hosts in two domains.
@@ -227,7 +227,7 @@ mod tests {
         index().resolve(&names, |name| labels.iter().find(|(k, _)| *k == name).map(|(_, v)| *v))
     }
 
-    /// What each of the series of one answer leads to.
+    /// Resolves the series of one answer.
     fn settled(identity: &Identity, instances: &[&str]) -> Vec<Option<usize>> {
         let found: Vec<_> =
             instances.iter().map(|instance| identity.resolve(&[], |_| Some(*instance))).collect();

@@ -1,5 +1,5 @@
-//! What the operator knows of the nodes: names, labels, taints, addresses, whether they are Ready, and
-//! what Calico keeps on them. Nothing else of a Node is kept.
+//! The operator's knowledge of the nodes: names, labels, taints, addresses, readiness, and Calico's
+//! data on them. Nothing else of a Node is kept.
 mod facts;
 mod finger;
 mod identity;

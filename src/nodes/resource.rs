@@ -62,7 +62,7 @@ struct NodeCondition {
     last_transition_time: Option<Time>,
 }
 
-/// What the kubelet, or whoever misses it, says of a node.
+/// The readiness of a node, as reported by the kubelet or by the controller that misses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// It is Ready.
@@ -94,7 +94,7 @@ impl NodeObject {
         self.spec.taints.as_deref().unwrap_or_default()
     }
 
-    /// Whether the node is Ready; one that never said so is not.
+    /// Reports whether the node is Ready; a node without the condition is not.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let mut conditions = self.status.conditions.iter().flatten();
@@ -107,8 +107,8 @@ impl NodeObject {
         Readiness::NotReady(ready.last_transition_time.as_ref().map(|time| time.0.as_second()))
     }
 
-    /// Major and minor version of its kubelet, e.g. of `v1.34.1-eks-113cf36`; `None` where they are not
-    /// said.
+    /// Major and minor version of its kubelet, e.g. of `v1.34.1-eks-113cf36`; `None` where they are
+    /// not said.
     #[must_use]
     pub fn kubelet(&self) -> Option<(u32, u32)> {
         let version = self.status.info.as_ref()?.kubelet.as_deref()?.strip_prefix('v')?;
@@ -116,13 +116,13 @@ impl NodeObject {
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
     }
 
-    /// Whether the node is cordoned.
+    /// Reports whether the node is cordoned.
     #[must_use]
     pub fn is_cordoned(&self) -> bool {
         self.spec.unschedulable
     }
 
-    /// Whether a pod can be started on the node: it is Ready and not cordoned.
+    /// Reports whether a pod can be started on the node: it is Ready and not cordoned.
     #[must_use]
     pub fn is_schedulable(&self) -> bool {
         let conditions = self.status.conditions.iter().flatten();

@@ -1,4 +1,4 @@
-//! What is kept of all nodes, and how a watch changes it.
+//! The stored data of all nodes, and its changes by a watch.
 use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
@@ -28,7 +28,7 @@ pub(super) struct State {
     identity: OnceLock<Arc<Identity>>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,
-    /// How many texts the last sweep left.
+    /// Number of texts left by the last sweep.
     texts_in_use: usize,
     /// Nodes of a list that is not complete yet.
     listing: Option<BTreeMap<Arc<str>, Stored>>,
@@ -41,7 +41,7 @@ pub(super) struct Stored {
     pub capacity: Option<Arc<str>>,
     pub calico: Texts,
     pub incarnation: Incarnation,
-    /// Whether any `TrafficWatch` marks it.
+    /// True if any `TrafficWatch` marks it.
     pub unfit: bool,
     pub readiness: Readiness,
     pub cordoned: bool,
@@ -56,7 +56,7 @@ impl Stored {
         self.taints.iter().find(|taint| *taint.key == *key).map(|taint| &taint.effect)
     }
 
-    /// Whether it says the same, whatever its version is.
+    /// Reports whether its content is the same, whatever its version.
     fn is_same(&self, other: &Self) -> bool {
         let Self {
             labels,
@@ -84,7 +84,7 @@ impl Stored {
             && *kubelet == other.kubelet
     }
 
-    /// Whether it can take pods that tolerate nothing.
+    /// Reports whether it can take pods that tolerate nothing.
     pub fn is_open(&self) -> bool {
         self.schedulable && is_untainted(&self.taints)
     }
@@ -100,7 +100,7 @@ impl State {
         &self.nodes
     }
 
-    /// How many there are, and how many carry a mark.
+    /// Returns the number of nodes, and of those with a mark.
     pub fn census(&self) -> Census {
         self.census
     }
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// How many texts are stored.
+    /// The number of texts that are stored.
     #[cfg(test)]
     pub fn texts_kept(&self) -> usize {
         self.texts.len()
@@ -276,7 +276,7 @@ fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
     }
 }
 
-/// Whether any `TrafficWatch` marks a node with these labels.
+/// Reports whether any `TrafficWatch` marks a node with these labels.
 pub(super) fn is_unfit(labels: &[(Arc<str>, Arc<str>)]) -> bool {
     labels.iter().any(|(key, value)| &**value == "true" && key.ends_with(UNFIT_SUFFIX))
 }

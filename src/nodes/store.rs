@@ -92,19 +92,19 @@ impl NodeStore {
         }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.read().nodes().len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a selection has any node.
+    /// Reports whether a selection has any node.
     #[must_use]
     pub fn any(&self, selector: &Selector) -> bool {
         let state = self.read();
@@ -132,13 +132,13 @@ impl NodeStore {
             .collect()
     }
 
-    /// How many nodes there are, and how many of them any `TrafficWatch` marks.
+    /// Returns the number of nodes, and of those that any `TrafficWatch` marks.
     #[must_use]
     pub fn census(&self) -> Census {
         self.read().census()
     }
 
-    /// Whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.
+    /// Reports whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.
     #[must_use]
     pub fn standing(&self, node: &str) -> Option<(bool, bool)> {
         let state = self.read();
@@ -171,7 +171,7 @@ impl NodeStore {
         zone.map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Whether a node is Ready; `None` if there is no such node.
+    /// Reports whether a node is Ready; `None` if there is no such node.
     #[must_use]
     pub fn readiness(&self, node: &str) -> Option<Readiness> {
         self.read().nodes().get(node).map(|node| node.readiness)

@@ -1,12 +1,13 @@
-//! How much of the process may wait for Prometheus, and for whom.
+//! Limits on the resources that may wait for Prometheus, by namespace.
 //!
 //! Memory that answers can take is what their number at once and their size allow: both are bounded
-//! here, for all together and for each namespace. Queries of authors and the built-in one have seats
-//! of their own, so that neither waits for the other.
+//! here, for all together and for each namespace. Queries of authors and the built-in one have
+//! seats of their own, so that neither waits for the other.
 //!
-//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of 384 MiB that the Deployment of the controllers allows.
-//! A request takes its namespace's seat first and queues for a common one then, first come, first
-//! served: a namespace is in that queue with a few requests at most, however many it has.
+//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of 384 MiB that the Deployment of
+//! the controllers allows. A request takes its namespace's seat first and queues for a common one
+//! then, first come, first served: a namespace is in that queue with a few requests at most,
+//! however many it has.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -26,7 +27,7 @@ const MAX_OWN: usize = 4 << 20;
 /// An answer to the built-in query that is larger waits for one of [`LARGE`] permits.
 const SMALL: usize = 2 << 20;
 
-/// How many large answers are read at once.
+/// Maximum number of large answers that are read concurrently.
 const LARGE: usize = 2;
 
 /// Requests at once, of authors' queries and of the built-in one each: ten nodes answer in
@@ -53,7 +54,7 @@ struct Pool {
     namespaces: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
 
-/// Whose a request is. The namespace of objects without one is empty.
+/// The owner of a request. The namespace of objects without one is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payer {
     /// PromQL of an author's, in this namespace.
@@ -69,7 +70,7 @@ pub struct Seat {
     _permits: [OwnedSemaphorePermit; 2],
 }
 
-/// How large an answer may be.
+/// The size limits of an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub max: usize,
@@ -77,7 +78,7 @@ pub(super) struct Limits {
     pub small: usize,
     /// Permits to read a large one.
     pub large: Option<Arc<Semaphore>>,
-    /// Who has to write another query if it is too large.
+    /// True if the query is custom: its author must change it if the answer is too large.
     pub own: bool,
 }
 
@@ -85,7 +86,7 @@ impl Limits {
     /// Of a command, which asks once and ends.
     pub const COMMAND: Self = Self { max: MAX_ANSWER, small: MAX_ANSWER, large: None, own: false };
 
-    /// What an answer is that has no end.
+    /// Returns the error for an answer above the limit.
     pub fn exceeded(&self) -> QueryError {
         let max = self.max >> 20;
         if self.own {
@@ -149,7 +150,7 @@ pub(super) async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
 }
 
 impl Late {
-    /// What it means for the object that asked.
+    /// Converts it into the error for the object that asked.
     #[must_use]
     pub fn error(self, payer: &Payer) -> QueryError {
         match (self, payer) {

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::metrics::Metrics;
 
-/// How much earlier than we the server is asked to give up, so that it does not go on working for
-/// nobody.
+/// Difference between the server's timeout and ours, so that the server does not continue for a
+/// client that has given up.
 const SERVER_MARGIN: Duration = Duration::from_millis(500);
 
 /// The client of one endpoint; clones share it.
@@ -102,14 +102,14 @@ impl Client {
         &self.0.url
     }
 
-    /// Whether objects in a namespace may ask it.
+    /// Reports whether objects in a namespace may ask it.
     #[must_use]
     pub fn allows(&self, namespace: &str) -> bool {
         let allowed = self.0.config.allowed_namespaces.as_ref();
         allowed.is_none_or(|all| all.iter().any(|one| one == "*" || one == namespace))
     }
 
-    /// Whether anybody may answer in the endpoint's place (`insecureSkipVerify`).
+    /// Reports whether anybody may answer in the endpoint's place (`insecureSkipVerify`).
     #[must_use]
     pub fn insecure(&self) -> bool {
         self.0.config.tls.insecure_skip_verify
@@ -132,8 +132,8 @@ impl Client {
     /// The same for one of many: with a seat, which is given back when the answer has been read.
     ///
     /// # Errors
-    /// As for [`Self::query`], with [`Self::timeout`] as the deadline; when the answer is larger than
-    /// the seat allows.
+    /// As for [`Self::query`], with [`Self::timeout`] as the deadline; when the answer is larger
+    /// than the seat allows.
     pub async fn query_seated<T>(
         &self,
         promql: &str,
@@ -143,12 +143,12 @@ impl Client {
         self.ask(Question::instant(promql), self.timeout(), &seat.limits, read).await
     }
 
-    /// The same for an instant vector whose elements go to `take` while it arrives. Returns what the
-    /// server warned of.
+    /// The same for an instant vector whose elements go to `take` while it arrives. Returns what
+    /// the server warned of.
     ///
     /// # Errors
-    /// As for [`Self::query_seated`], or when it is no vector, or `take` refuses an element. Then what
-    /// `take` was given is no answer.
+    /// As for [`Self::query_seated`], or when it is no vector, or `take` refuses an element. Then
+    /// what `take` was given is no answer.
     pub async fn query_vector(
         &self,
         promql: &str,
@@ -289,7 +289,8 @@ impl Client {
         response.chunk().await.map_err(|error| self.0.transport.failed(&error))
     }
 
-    /// Where a redirect leads: scheme, host and port only, because the rest may carry tokens.
+    /// Returns the target of a redirect: scheme, host and port only, because the rest may contain
+    /// tokens.
     fn redirect(&self, response: &Response) -> Option<String> {
         if !response.status().is_redirection() {
             return None;
@@ -307,7 +308,7 @@ fn head(response: &Response) -> (u16, String) {
     (response.status().as_u16(), content_type.to_owned())
 }
 
-/// How large an answer is so far, and the permit to hold what is large.
+/// The size of an answer so far, and the permit for a large one.
 struct Size<'a> {
     limits: &'a Limits,
     read: usize,

@@ -1,5 +1,5 @@
-//! Which endpoints there are, and how each is reached: `--prometheus-config` and
-//! `--prometheus-url`, checked before anything is asked.
+//! The endpoints and their settings: `--prometheus-config` and `--prometheus-url`, validated before
+//! any request.
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
@@ -17,10 +17,10 @@ mod file;
 /// The endpoint of everybody who names none.
 pub const DEFAULT: &str = "default";
 
-/// Where kube-prometheus puts Prometheus.
+/// URL of Prometheus in kube-prometheus.
 pub const DEFAULT_URL: &str = "http://prometheus-k8s.monitoring.svc:9090";
 
-/// What the client itself sends: a second value would contradict it, or break the transfer.
+/// Headers that the client itself sends: a second value would contradict it, or break the transfer.
 const RESERVED_HEADERS: [&str; 14] = [
     "accept-encoding",
     "authorization",
@@ -38,14 +38,14 @@ const RESERVED_HEADERS: [&str; 14] = [
     "upgrade",
 ];
 
-/// What a question itself consists of.
+/// Parameters that the request itself uses.
 const RESERVED_PARAMETERS: [&str; 6] = ["query", "time", "timeout", "start", "end", "step"];
 
 /// All endpoints by name; there always is one called [`DEFAULT`].
 #[derive(Clone, Debug)]
 pub struct EndpointsConfig(BTreeMap<String, EndpointConfig>);
 
-/// How one endpoint is reached. Its `Debug` shows nothing that may be secret.
+/// The settings of one endpoint. Its `Debug` shows nothing that may be secret.
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(super) name: String,
@@ -62,7 +62,7 @@ pub struct EndpointConfig {
     pub(super) allowed_namespaces: Option<Vec<String>>,
 }
 
-/// Who we are to the endpoint.
+/// Our authentication at the endpoint.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Auth {
     #[default]
@@ -75,7 +75,7 @@ pub(super) enum Auth {
     },
 }
 
-/// How the endpoint proves who it is, and we by certificate.
+/// The verification of the endpoint's certificate, and our client certificate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tls {
     pub ca_file: Option<PathBuf>,
@@ -175,7 +175,7 @@ impl EndpointConfig {
         &self.name
     }
 
-    /// Whether secrets leave the machine unencrypted.
+    /// Reports whether secrets leave the machine unencrypted.
     pub(super) fn exposes_credentials(&self) -> bool {
         let secret = !matches!(self.auth, Auth::None)
             || self.url.password().is_some()

@@ -19,11 +19,11 @@ use element::Stop;
 pub use labels::Labels;
 pub use pieces::Pieces;
 
-/// How many warnings of an answer are kept, and of how many bytes each: Prometheus itself sends ten
-/// at most; they stand in a condition.
+/// The number of warnings of an answer that are kept, and of how many bytes each: Prometheus itself
+/// sends ten at most; they stand in a condition.
 const WARNINGS: (usize, usize) = (10, 200);
 
-/// What a server says that leaves elements out.
+/// The warning of a server that leaves out elements.
 const TRUNCATED: &str = "results truncated";
 
 /// One element of an instant vector.

@@ -43,8 +43,8 @@ impl Endpoints {
         self.clients.get(name)
     }
 
-    /// The client of the endpoint that a field of a spec names. An object without a namespace, which
-    /// only an administrator makes, may use each of them.
+    /// The client of the endpoint that a field of a spec names. An object without a namespace,
+    /// which only an administrator makes, may use each of them.
     ///
     /// # Errors
     /// The name is unknown (the message lists the known ones), or not allowed for this namespace.

@@ -1,4 +1,4 @@
-//! Whose series the built-in queries believe: the one place that says so.
+//! Selects the accepted series of the built-in queries: the only place that does so.
 use super::{decode::Labels, promql::Matchers, promql::string, shortened};
 
 /// The label that tells the measures of a built-in query apart.
@@ -7,7 +7,7 @@ pub const MEASURE: &str = "measure";
 /// The measure of jobs that have series nobody believes: the label `job` has their name.
 pub const OTHER_JOB: &str = "other_job";
 
-/// How many such jobs are asked for, and named: enough to recognise one's own.
+/// Maximum number of such jobs to request and name: enough to recognise your own.
 const JOBS: usize = 5;
 
 /// The longest name of a job that is kept, in bytes; a name is whatever somebody writes.
@@ -19,7 +19,7 @@ pub const NODE_EXPORTER: &str = r#"job="node-exporter""#;
 /// The job that docs/routereflectorset.md gives to `bird_exporter`.
 pub const BIRD_EXPORTER: &str = r#"job="bird-exporter""#;
 
-/// Which series are believed, and how these name nodes. The same for every command and for the
+/// The accepted series, and their labels for nodes. The same for every command and for the
 /// operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exporters {
@@ -40,8 +40,8 @@ impl Exporters {
     }
 }
 
-/// The jobs that have series of a metric, if no series is believed: what a person forgot to name, or
-/// somebody forged. `None` where every series is believed.
+/// The jobs that have series of a metric, if no series is believed: what a person forgot to name,
+/// or somebody forged. `None` where every series is believed.
 #[must_use]
 pub fn other_jobs(metric: &str, own: &str, believed: &Matchers) -> Option<String> {
     if believed.is_empty() {

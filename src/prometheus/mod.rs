@@ -2,8 +2,8 @@
 //!
 //! `config` says which endpoints there are, `endpoints` has a client for each. `client` asks, over
 //! `transport` with the `secrets` of now; `decode` reads (pure); `promql` checks and writes the
-//! text, `exporters` says whose series are believed; `sharing` lets everything that needs the same answer in the same tick have it from one
-//! request, and `budget` says how many there may be.
+//! text, `exporters` says whose series are believed; `sharing` lets everything that needs the same
+//! answer in the same tick have it from one request, and `budget` says how many there may be.
 mod budget;
 mod client;
 mod config;

@@ -1,5 +1,5 @@
-//! What is read from files before each request: tokens and certificates change under a running
-//! process, and a Secret is mounted later than its pod is started.
+//! The files read before each request: tokens and certificates change while the process runs, and a
+//! Secret may be mounted after its pod has started.
 use std::{
     fs::File,
     io::{self, Read},
@@ -17,7 +17,7 @@ use super::{
 /// A Secret holds one mebibyte.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the files of an endpoint hold now. Without `Debug` on purpose.
+/// The current contents of an endpoint's files. Without `Debug` on purpose.
 pub(super) struct Secrets {
     /// Those of the configuration, and `Authorization`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -32,7 +32,7 @@ pub(super) struct TlsFiles {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whether there is anything to read.
+/// Reports whether there is anything to read.
 pub(super) fn any(config: &EndpointConfig) -> bool {
     !matches!(config.auth, Auth::None)
         || config.tls.ca_file.is_some()

@@ -16,8 +16,8 @@ use tokio::time::timeout_at;
 /// interval, and longer than most.
 const KEEP: Duration = Duration::from_secs(100);
 
-/// How many answers are kept for others of the same tick, at most. Authors can ask as many questions
-/// as they like, and the answer about 5,000 nodes takes more than a mebibyte.
+/// The number of answers that are kept for others of the same tick, at most. Authors can ask as
+/// many questions as they like, and the answer about 5,000 nodes takes more than a mebibyte.
 const MOST: usize = 64;
 
 /// Answers by key, each with the moment its request began.

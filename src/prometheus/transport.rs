@@ -146,7 +146,7 @@ impl Transport {
         })
     }
 
-    /// Who may have signed the server's certificate.
+    /// Returns the CAs that may have signed the server's certificate.
     fn authorities(&self, ca: Option<&[u8]>) -> Result<Vec<Certificate>, QueryError> {
         let (Some(pem), Some(path)) = (ca, &self.config.tls.ca_file) else {
             // Reading 140 certificates is for those who need them.
@@ -167,7 +167,7 @@ impl Transport {
         Ok(certificates.iter().filter_map(|der| Certificate::from_der(der).ok()).collect())
     }
 
-    /// What a failed request means for the user. The last cause says what happened ("connection
+    /// Describes a failed request to the user. The last cause says what happened ("connection
     /// refused"); the ones above it repeat the URL with the whole query.
     pub fn failed(&self, error: &(dyn Error + 'static)) -> QueryError {
         let (class, what) = match tls_error(error) {

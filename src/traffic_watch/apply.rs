@@ -30,8 +30,8 @@ use crate::{
     nodes::NodeObject,
 };
 
-/// How often a taint is tried while others write to the same node: taints are one list, so each try
-/// stands on what was read before it.
+/// Maximum number of attempts to write a taint while others write to the same node: taints are one
+/// list, so each attempt depends on the last read.
 const TAINT_TRIES: usize = 5;
 
 /// Writes what was planned; what fails leaves nothing else undone.

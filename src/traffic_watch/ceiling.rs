@@ -1,7 +1,7 @@
 //! The operator-wide ceiling: how many nodes all `TrafficWatch`es together may mark unfit.
 //!
-//! A plan sees how much is left of it ([`Ceiling::headroom`]). Objects are reconciled at the same time,
-//! so each new mark is counted again just before it is written ([`Ceiling::admit`]).
+//! A plan sees how much is left of it ([`Ceiling::headroom`]). Objects are reconciled at the same
+//! time, so each new mark is counted again just before it is written ([`Ceiling::admit`]).
 use std::{
     collections::BTreeMap,
     fmt,
@@ -31,7 +31,8 @@ pub struct Ceiling(Arc<Inner>);
 struct Inner {
     nodes: NodeStore,
     max: Share,
-    /// Nodes that are being marked now, each by how many writes, and whether it takes ordinary pods.
+    /// Nodes that are being marked now, each by how many writes, and whether it takes ordinary
+    /// pods.
     under_way: Mutex<BTreeMap<Arc<str>, (usize, bool)>>,
 }
 
@@ -54,7 +55,7 @@ impl Ceiling {
         self.0.max
     }
 
-    /// How many more nodes may be marked now.
+    /// Returns the number of further nodes that may be marked now.
     #[must_use]
     pub fn headroom(&self) -> Headroom {
         let census = self.0.nodes.census();
@@ -62,7 +63,7 @@ impl Ceiling {
         Headroom { open: left(census.open), all: left(census.all), none: self.0.max.is_none() }
     }
 
-    /// Whether a node may be marked now; `None` if that would be one too many.
+    /// Reports whether a node may be marked now; `None` if that would be one too many.
     #[must_use]
     pub fn admit(&self, node: &Arc<str>) -> Option<Place<'_>> {
         let place = |node| Some(Place { ceiling: self, node });

@@ -25,11 +25,11 @@ pub struct Child {
 pub struct Applied {
     /// [`Child::hash`] of what was applied.
     pub hash: u64,
-    /// What the API server made of it.
+    /// The result from the API server.
     pub outcome: Outcome,
 }
 
-/// What the API server made of an apply.
+/// The API server's result of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The object, by UID and generation: another generation is somebody else's edit.
@@ -94,7 +94,7 @@ pub fn deployment(watch: &TrafficWatch) -> Result<Option<Child>, Error> {
 /// The field manager that keeps the number of replicas while the author hands it to an autoscaler.
 pub const REPLICAS_MANAGER: &str = "traffic-operator-replicas";
 
-/// Whether the number of replicas of a Deployment is ours, by its managed fields.
+/// Reports whether the number of replicas of a Deployment is ours, by its managed fields.
 #[must_use]
 pub fn owns_replicas<K: Resource>(deployment: &K) -> bool {
     deployment.meta().managed_fields.iter().flatten().any(|entry| {
@@ -105,7 +105,7 @@ pub fn owns_replicas<K: Resource>(deployment: &K) -> bool {
     })
 }
 
-/// What the Deployment of a `TrafficWatch` selects its pods by.
+/// Returns the selector of the pods in a `TrafficWatch`'s Deployment.
 #[must_use]
 pub fn selector(watch: &TrafficWatch) -> Option<Selector> {
     let selector = watch.spec.deployment.as_ref()?.get("selector")?;
@@ -150,8 +150,8 @@ fn list<'a>(parent: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     }
 }
 
-/// ANDs the requirement into *every* term: terms are alternatives, so a term without it would let the
-/// author's own affinity bypass the exclusion.
+/// ANDs the requirement into *every* term: terms are alternatives, so a term without it would let
+/// the author's own affinity bypass the exclusion.
 fn require(affinity: &mut Value, requirement: &Value) {
     let required = object(affinity, "requiredDuringSchedulingIgnoredDuringExecution");
     let terms = list(required, "nodeSelectorTerms");

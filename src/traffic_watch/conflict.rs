@@ -1,11 +1,11 @@
-//! Who may write a node label: a label key belongs to the oldest `TrafficWatch` that claims it.
+//! Ownership of node labels: a label key belongs to the oldest `TrafficWatch` that claims it.
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
 use crate::api::{TrafficWatch, traffic_watch::Mode};
 
-/// Whether a label key is ours to write.
+/// The right to write a label key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Ours.
@@ -14,7 +14,7 @@ pub enum Claim {
     HeldBy(String),
 }
 
-/// Who holds the key that `watch` claims, among all others.
+/// Returns the holder, among all others, of the key that `watch` claims.
 #[must_use]
 pub fn claim<'a>(
     watch: &TrafficWatch,
@@ -31,8 +31,8 @@ pub fn claim<'a>(
         .map_or(Claim::Ours, |holder| Claim::HeldBy(name(holder)))
 }
 
-/// Whether somebody other than `watch` claims `key` and goes on living: its labels are not to be
-/// removed with those of `watch`.
+/// Reports whether another live object claims `key`: its labels must not be removed with those of
+/// `watch`.
 #[must_use]
 pub fn has_heir<'a>(
     watch: &TrafficWatch,

@@ -22,23 +22,23 @@ use crate::{
 type Key = (String, String);
 type Deployments = HashMap<Key, DeploymentFacts>;
 
-/// What is known of one Deployment.
+/// The known facts about one Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeploymentFacts {
     /// Its UID.
     pub uid: String,
     /// Its generation: another one is an edit.
     pub generation: i64,
-    /// How many replicas it is to have.
+    /// Desired number of replicas.
     pub wanted: i32,
-    /// How many are available.
+    /// Number of available replicas.
     pub available: i32,
     /// The UID of its controller.
     pub owner: Option<String>,
 }
 
 impl DeploymentFacts {
-    /// What tells it from what it was before: UID and generation.
+    /// Returns a value that identifies its version: UID and generation.
     #[must_use]
     pub fn version(&self) -> (String, i64) {
         (self.uid.clone(), self.generation)

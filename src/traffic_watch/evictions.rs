@@ -1,6 +1,7 @@
-//! Which pods leave a node that stays unfit.
+//! The choice of pods that leave a node that stays unfit.
 //!
-//! Node affinity only counts when a pod is scheduled: without this, a pod that runs stays where it is.
+//! Node affinity only counts when a pod is scheduled: without this, a pod that runs stays where it
+//! is.
 use std::{collections::HashSet, sync::Arc};
 
 /// A pod of the managed Deployment.
@@ -14,30 +15,30 @@ pub struct PodFacts {
     pub node: Option<Arc<str>>,
     /// When it was created, in Unix seconds.
     pub created: i64,
-    /// Whether it is Ready.
+    /// True if it is Ready.
     pub ready: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
 }
 
 /// The replicas of a Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replicas {
-    /// How many its spec asks for.
+    /// Number of pods in its spec.
     pub wanted: i32,
-    /// How many are available.
+    /// Number of available pods.
     pub available: i32,
 }
 
 /// The pods to evict now, at most `most`, in the order of the nodes.
 ///
 /// None while anything is under way: a pod that terminates anywhere, or one elsewhere that is not
-/// Ready (or not even bound), is the replacement of an earlier one. So pods leave one after the other
-/// even where no `PodDisruptionBudget` says so.
+/// Ready (or not even bound), is the replacement of an earlier one. So pods leave one after the
+/// other even where no `PodDisruptionBudget` says so.
 ///
 /// None while replicas are missing: where a replacement cannot be created (a quota, a webhook that
-/// refuses, a controller manager that is down), no further pod leaves. The one exception is a pod that
-/// is not Ready on the unfit node itself: the node may be why, and nobody is served by it.
+/// refuses, a controller manager that is down), no further pod leaves. The one exception is a pod
+/// that is not Ready on the unfit node itself: the node may be why, and nobody is served by it.
 ///
 /// Only pods that were created before `before`: where there is no other room, a preferred placement
 /// starts the replacement on the same node again, and it is to have its time there.

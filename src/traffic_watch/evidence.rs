@@ -12,7 +12,7 @@ use crate::api::traffic_watch::Direction;
 /// Traffic below the threshold on such a link is below it on any faster link.
 const SLOWEST_LINK: f64 = 100e6;
 
-/// What a measurement proves about one node.
+/// The evidence of a measurement about one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     /// The value that is compared with the threshold, in the measure's unit.
@@ -63,7 +63,7 @@ impl NoEvidence {
     }
 }
 
-/// What the numbers of a measure count.
+/// The unit of a measure's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Percent of link capacity.
@@ -86,12 +86,12 @@ impl Unit {
     }
 }
 
-/// What counts as evidence for one measure.
+/// The rules of evidence for one measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The unit of its threshold.
     pub unit: Unit,
-    /// Which direction of the built-in measurement; `None` for a query of the author's.
+    /// The direction of the built-in measurement; `None` for a custom query.
     pub direction: Option<Direction>,
     /// The oldest sample that counts, where its age is known.
     pub max_age: Duration,
@@ -101,8 +101,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// What the numbers of one node prove. `capacity` is in bits per second; an error is one that
-    /// was configured but cannot be read.
+    /// Derives the evidence from the numbers of one node. `capacity` is in bits per second; an
+    /// error is one that was configured but cannot be read.
     ///
     /// # Errors
     /// Why they prove nothing.
@@ -118,8 +118,8 @@ impl Rules {
         }
     }
 
-    /// A query of the author's: one number. How old it is says only whether it was seen before, where it
-    /// is known at all: the author knows how often there is another.
+    /// A query of the author's: one number. How old it is says only whether it was seen before,
+    /// where it is known at all: the author knows how often there is another.
     fn own(
         &self,
         reading: &NodeReading,
@@ -178,7 +178,8 @@ impl Rules {
             }
         }
         let (value, percent, device) = worst.ok_or(NoEvidence::NoSample)?;
-        // Fit is a statement about every link; unfit is one about the link that is known to be full.
+        // Fit is a statement about every link; unfit is one about the link that is known to be
+        // full.
         if hidden && value <= max {
             return Err(NoEvidence::SpeedUnknown);
         }
@@ -200,7 +201,7 @@ impl Rules {
         Ok(Evidence { value, percent, device: device.cloned(), total, age: Some(age.max(0.0)) })
     }
 
-    /// Whether the answer has data about this node at all; what coverage counts.
+    /// Reports whether the answer has data about this node at all; what coverage counts.
     #[must_use]
     pub fn has_data(&self, reading: &NodeReading) -> bool {
         match self.direction {

@@ -1,4 +1,4 @@
-//! What each measure proves about each node.
+//! The evidence of each measure about each node.
 use super::{
     evidence::{Evidence, NoEvidence},
     memory::Sample,
@@ -6,7 +6,7 @@ use super::{
     settings::Settings,
 };
 
-/// What became of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evaluation {
     /// Nodes were judged.
@@ -29,7 +29,7 @@ impl Evaluation {
     }
 }
 
-/// What one measure proves about one node.
+/// The evidence of one measure about one node.
 pub(super) type Finding = Result<Evidence, NoEvidence>;
 
 /// A piece of evidence as it is remembered.
@@ -48,38 +48,39 @@ pub(super) fn sample(evidence: &Evidence, now: i64) -> Sample {
     }
 }
 
-/// What one measure proves.
+/// The evidence of one measure.
 #[derive(Clone, Debug)]
 pub(super) struct Gathered {
     /// About each node, in the order of `seen.nodes`.
     pub(super) findings: Vec<Finding>,
-    /// What became of the measurement.
+    /// The result of the measurement.
     pub(super) evaluation: Evaluation,
-    /// How many nodes have evidence.
+    /// The number of nodes that have evidence.
     pub(super) with_evidence: usize,
-    /// Whether the server warned of its answer: it may be partial.
+    /// True if the server warned of its answer: it may be partial.
     warned: bool,
 }
 
 impl Gathered {
-    /// Whether it is the measurement that is in trouble, and not the node: the request failed, fewer
-    /// than half of the nodes have evidence, or a node is missing in an answer that may be partial.
+    /// Reports whether it is the measurement that is in trouble, and not the node: the request
+    /// failed, fewer than half of the nodes have evidence, or a node is missing in an answer that
+    /// may be partial.
     pub(super) fn clock_stands(&self, node: usize) -> bool {
         self.evaluation != Evaluation::Ok
             || self.is_scarce()
             || (self.warned && self.findings[node] == Err(NoEvidence::NoSample))
     }
 
-    /// Whether fewer than half of the nodes have evidence.
+    /// Reports whether fewer than half of the nodes have evidence.
     pub(super) fn is_scarce(&self) -> bool {
         self.with_evidence * 2 < self.findings.len()
     }
 }
 
-/// What one measure proves about each node, and what became of it.
+/// Gathers the evidence of one measure about each node, and the result of the measurement.
 ///
-/// A node is covered when it has a sample that can be believed: one whose link speed is not known is
-/// covered, because that is not for the measurement to mend.
+/// A node is covered when it has a sample that can be believed: one whose link speed is not known
+/// is covered, because that is not for the measurement to mend.
 pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gathered {
     let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
     let Some(Ok(reading)) = reading else {
@@ -108,7 +109,7 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     Gathered { findings, evaluation: Evaluation::LowCoverage, with_evidence, warned }
 }
 
-/// Whether a node has a sample that can be believed.
+/// Reports whether a node has a sample that can be believed.
 pub(super) fn is_covered(finding: &Finding) -> bool {
     use NoEvidence::{InvalidCapacity, SpeedUnknown};
     matches!(finding, Ok(_) | Err(SpeedUnknown | InvalidCapacity))

@@ -1,4 +1,4 @@
-//! What every node is: from evidence through hysteresis and the breaker to a state.
+//! The state of every node: from evidence, through hysteresis and the limit, to a state.
 use std::{sync::Arc, time::Duration};
 
 use super::{
@@ -17,8 +17,8 @@ use crate::{
     nodes::NodeFacts,
 };
 
-/// Samples whose times differ by less are of one scrape: an answer takes some time on its way, and no
-/// exporter is scraped this often.
+/// Samples whose times differ by less are of one scrape: an answer takes some time on its way, and
+/// no exporter is scraped this often.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
 /// A node entered a state.
@@ -26,7 +26,7 @@ const SAME_SCRAPE: Duration = Duration::from_millis(500);
 pub struct Transition {
     /// When, in Unix seconds.
     pub at: i64,
-    /// Which node.
+    /// The node.
     pub node: Arc<str>,
     /// The state it left.
     pub from: NodeState,
@@ -36,16 +36,16 @@ pub struct Transition {
     pub reason: Arc<str>,
 }
 
-/// What changed about one node.
+/// A change of one node.
 #[derive(Debug)]
 pub(super) struct Change {
     /// Its place in `seen.nodes`.
     pub(super) node: usize,
     /// The state it entered.
     pub(super) transition: Option<Transition>,
-    /// Whether it is marked unfit now and was not, or the other way round.
+    /// True if it is marked unfit now and was not, or the other way round.
     pub(super) flip: Option<bool>,
-    /// Whether evidence has just stayed away for as long as the spec allows.
+    /// True if evidence has just stayed away for as long as the spec allows.
     pub(super) expired: bool,
 }
 
@@ -54,14 +54,14 @@ pub(super) struct Judgement<'a> {
     pub(super) watch: &'a TrafficWatch,
     pub(super) seen: &'a Observed,
     pub(super) settings: &'a Settings,
-    /// What each measure proves, in the order of the criteria.
+    /// The evidence of each measure, in the order of the criteria.
     pub(super) gathered: Vec<Gathered>,
     pub(super) nodes: Vec<NodeMemory>,
     /// The marks as they were before this judgement.
     before: Vec<Option<bool>>,
     /// Nodes whose evidence has stayed away for as long as the spec allows.
     expired: Vec<bool>,
-    /// How many of the nodes that can take the pods may be marked, and how many those are.
+    /// Maximum number of nodes that can take the pods and may be marked, and their actual number.
     pub(super) limit: usize,
     pub(super) room: usize,
     /// The nodes that only the operator-wide ceiling keeps from being marked, by place.
@@ -99,22 +99,22 @@ impl<'a> Judgement<'a> {
         judgement
     }
 
-    /// Whether this pass is the first of its tick: only that one counts as a judgement.
+    /// Reports whether this pass is the first of its tick: only that one counts as a judgement.
     pub(super) fn is_new(&self) -> bool {
         self.seen.memory.tick != Some(self.seen.tick)
     }
 
-    /// What became of the measurement as a whole: what became of the worst.
+    /// Returns the result of the measurement as a whole: that of the worst measure.
     pub(super) fn evaluation(&self) -> Evaluation {
         self.gathered.iter().map(|measure| measure.evaluation).max().unwrap_or(Evaluation::Ok)
     }
 
-    /// Whether every measure has evidence about a node.
+    /// Reports whether every measure has evidence about a node.
     pub(super) fn has_evidence(&self, node: usize) -> bool {
         self.gathered.iter().all(|measure| measure.findings[node].is_ok())
     }
 
-    /// Whether the label of a node is to go, because nothing is known of it.
+    /// Reports whether the label of a node must be removed, because there is no evidence about it.
     pub(super) fn drops_label(&self, node: usize) -> bool {
         self.expired[node] && self.settings.on_unknown.1 == UnknownAction::RemoveLabel
     }
@@ -231,8 +231,8 @@ impl<'a> Judgement<'a> {
         self.above_ceiling = limited.above_ceiling;
     }
 
-    /// The mark that a node has. One that was decided and not written yet is none when no node may be
-    /// marked any more: it takes its turn among the others.
+    /// The mark that a node has. One that was decided and not written yet is none when no node may
+    /// be marked any more: it takes its turn among the others.
     fn carried(&self, node: usize) -> Option<bool> {
         let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);
         let written = facts.label.as_deref() == Some("true");
@@ -243,9 +243,9 @@ impl<'a> Judgement<'a> {
         if marked == Some(true) && !written && none_left { Some(false) } else { marked }
     }
 
-    /// What the measures say of a node together. A node that has a mark is not without a verdict
-    /// because some measure never had evidence: when the one that said unfit says fit, it is fit; when
-    /// none says anything (the measures are others now), the mark stands.
+    /// Combines the verdicts of all measures about a node. A node that has a mark is not without a
+    /// verdict because some measure never had evidence: when the one that said unfit says fit, it
+    /// is fit; when none says anything (the measures are others now), the mark stands.
     fn judged(&self, node: usize) -> Option<bool> {
         let memory = &self.nodes[node];
         if self.drops_label(node) {
@@ -257,7 +257,8 @@ impl<'a> Judgement<'a> {
             .or_else(|| if found_fit { memory.marked.and(Some(false)) } else { memory.marked })
     }
 
-    /// How far a node is above the thresholds of the measures that say unfit and have evidence.
+    /// Returns the factor by which a node exceeds the thresholds of the unfit measures with
+    /// evidence.
     fn severity(&self, node: usize) -> Option<f64> {
         let measured = self
             .unfit_by(node)

@@ -3,7 +3,7 @@
 /// A part of some nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// That many.
+    /// An absolute number.
     Nodes(usize),
     /// Percent of them.
     Percent(usize),
@@ -29,7 +29,7 @@ impl Share {
         }
     }
 
-    /// Whether it allows none at all.
+    /// Reports whether it allows none at all.
     #[must_use]
     pub fn is_none(self) -> bool {
         matches!(self, Self::Nodes(0) | Self::Percent(0))
@@ -63,14 +63,15 @@ impl std::fmt::Display for Share {
 /// A ceiling of unfit nodes and a floor of fit ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many may be marked unfit.
+    /// Maximum number of nodes marked unfit.
     pub max_unfit: Share,
-    /// How many stay fit.
+    /// Minimum number of nodes that stay fit.
     pub min_fit: Share,
 }
 
 impl Limits {
-    /// How many of `nodes` may be marked unfit, where each of them can take the pods and has evidence.
+    /// Returns the maximum number of `nodes` to mark unfit, if each of them can take the pods and
+    /// has evidence.
     #[must_use]
     pub fn of(&self, nodes: usize) -> usize {
         let floor = self.min_fit.at_least(nodes);
@@ -78,14 +79,14 @@ impl Limits {
     }
 }
 
-/// How many more nodes the operator may mark, whichever objects mark them.
+/// Number of further nodes that the operator may mark, for all objects together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// Of the nodes that can take ordinary pods.
     pub open: usize,
     /// Of all nodes: what counts for those that can not.
     pub all: usize,
-    /// Whether the operator marks no node at all: marks that are there go.
+    /// True if the operator marks no node at all: existing marks are removed.
     pub none: bool,
 }
 
@@ -110,30 +111,30 @@ impl Headroom {
 pub struct Candidate<'a> {
     /// Its name, which breaks ties.
     pub name: &'a str,
-    /// What hysteresis says: unfit or not; `None` if it never was judged.
+    /// The verdict after hysteresis: unfit or not; `None` if it was never judged.
     pub judged: Option<bool>,
-    /// What the last judgement made of it.
+    /// The mark from the last judgement.
     pub marked: Option<bool>,
-    /// How far it is above its thresholds (1 is at one of them), if that is known now.
+    /// The factor by which it exceeds its thresholds (1 is at a threshold), if currently known.
     pub severity: Option<f64>,
-    /// Whether it can take the pods in question.
+    /// True if it can take the pods in question.
     pub takes_pods: bool,
-    /// Whether nothing is known of it now. Its mark stays, and takes no place.
+    /// True if there is currently no evidence about it. Its mark stays, and takes no place.
     pub blind: bool,
-    /// Whether it can take ordinary pods: where the operator-wide ceiling counts it.
+    /// True if it can take ordinary pods: where the operator-wide ceiling counts it.
     pub open: bool,
-    /// Whether the operator-wide ceiling counts it already: it carries some mark.
+    /// True if the operator-wide ceiling counts it already: it carries some mark.
     pub counted: bool,
 }
 
-/// What the limits make of all nodes.
+/// The effect of the limits on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The mark of each node: unfit, fit, or none yet.
     pub marks: Vec<Option<bool>>,
-    /// How many of the nodes that can take the pods may be marked.
+    /// Maximum number of marked nodes that can take the pods.
     pub limit: usize,
-    /// How many nodes can take the pods.
+    /// The number of nodes that can take the pods.
     pub room: usize,
     /// The nodes that only the operator-wide ceiling keeps from being marked, by place, sorted.
     pub above_ceiling: Vec<usize>,
@@ -182,9 +183,9 @@ impl Scope {
 ///
 /// - Limits count nodes that can take the pods in question; a node that cannot is limited by the
 ///   same shares of all judged nodes.
-/// - A node that is marked and still judged unfit keeps its mark above a ceiling that shrank. Marks go,
-///   the least severe first and those without evidence last, while fewer nodes than the floor are
-///   unmarked; all go when none is allowed.
+/// - A node that is marked and still judged unfit keeps its mark above a ceiling that shrank. Marks
+///   go, the least severe first and those without evidence last, while fewer nodes than the floor
+///   are unmarked; all go when none is allowed.
 /// - A mark without evidence takes no place.
 /// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now.
 /// - A node that is judged unfit and finds no place is marked fit (and shown as suppressed).

@@ -1,4 +1,4 @@
-//! What is decided right now, from the memories of all `TrafficWatch`es.
+//! The current decisions, from the memories of all `TrafficWatch`es.
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -56,7 +56,7 @@ impl Decisions {
     }
 }
 
-/// What is known of one object.
+/// The known facts about one object.
 struct Known<'a> {
     memory: &'a Memory,
     facts: &'a Facts,

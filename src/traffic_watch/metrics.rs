@@ -1,7 +1,7 @@
 //! The metrics of `TrafficWatch`es, read from their memories at scrape time.
 //!
-//! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays no
-//! judgement and keeps no more than one memory alive.
+//! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays
+//! no judgement and keeps no more than one memory alive.
 use std::{collections::BTreeMap, fmt, ops::Bound, sync::Arc};
 
 use prometheus_client::{
@@ -20,8 +20,8 @@ use crate::api::traffic_watch::NodeState;
 #[cfg(test)]
 mod tests;
 
-/// The most pairs of an object and a node that have series. Each has four: 100,000 series, a page of
-/// some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
+/// The most pairs of an object and a node that have series. Each has four: 100,000 series, a page
+/// of some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
 const PAIRS: usize = 25_000;
 
 type Result = std::result::Result<(), fmt::Error>;
@@ -42,8 +42,8 @@ impl Object {
         }
     }
 
-    /// Its nodes that have series: those that need attention first, and of the fit ones the first by
-    /// name, so that the selection changes with states only.
+    /// Its nodes that have series: those that need attention first, and of the fit ones the first
+    /// by name, so that the selection changes with states only.
     fn shown(&self, share: usize) -> impl Iterator<Item = (&str, &NodeMemory)> {
         let nodes = &self.memory.nodes;
         let by_state = NodeState::ALL
@@ -52,7 +52,7 @@ impl Object {
         by_state.take(share).map(|(name, node)| (&**name, node))
     }
 
-    /// Whether it was judged: before, its figures would be zeros that nobody measured.
+    /// Reports whether it was judged: before, its figures would be zeros that nobody measured.
     fn is_judged(&self) -> bool {
         self.memory.tick.is_some()
     }
@@ -77,7 +77,7 @@ impl Decisions {
         Ok(())
     }
 
-    /// How many nodes of each object may have series, if `most` may in all.
+    /// Returns the number of nodes of each object that may have series, if `most` may in total.
     fn share(&self, most: usize) -> usize {
         let mut sizes: Vec<_> =
             self.entries().values().map(|entry| entry.memory.nodes.iter().count()).collect();
@@ -99,8 +99,8 @@ impl Decisions {
     }
 }
 
-/// The largest share that all can have of `most`: who has fewer leaves the rest to the others, so that
-/// one object's thousands of nodes hide nobody else's.
+/// The largest share that all can have of `most`: who has fewer leaves the rest to the others, so
+/// that one object's thousands of nodes hide nobody else's.
 fn share(sizes: &mut [usize], most: usize) -> usize {
     sizes.sort_unstable();
     let (mut left, mut objects) = (most, sizes.len());

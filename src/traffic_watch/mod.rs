@@ -63,11 +63,11 @@ use query::Request;
 use reading::Reading;
 pub(crate) use settings::{BANDWIDTH, Settings};
 
-/// How many nodes are patched at once, by all objects together: enough for a mass flip to end soon,
-/// few enough to leave the API server's fair share to others.
+/// The number of nodes that are patched at once, by all objects together: enough for a mass flip to
+/// end soon, few enough to leave the API server's fair share to others.
 pub const LABEL_CONCURRENCY: usize = 8;
 
-/// What the controller works with.
+/// The dependencies of the controller.
 pub struct TrafficWatchReconciler {
     /// Writes.
     pub client: kube::Client,
@@ -77,7 +77,7 @@ pub struct TrafficWatchReconciler {
     pub deployments: DeploymentStore,
     /// The endpoints.
     pub prometheus: Endpoints,
-    /// Whether the PromQL of authors is asked.
+    /// True if custom PromQL is allowed.
     pub own_queries: bool,
     /// Labels that may name a node, beside `instance`.
     pub exporters: Exporters,
@@ -89,7 +89,7 @@ pub struct TrafficWatchReconciler {
     pub metrics: Metrics,
     /// Permits to patch a node: [`LABEL_CONCURRENCY`] of them.
     pub label_writes: Semaphore,
-    /// How many nodes all objects together may mark.
+    /// Maximum number of nodes that all objects together may mark.
     pub ceiling: Ceiling,
     /// One request for all who ask the same.
     pub readings: Shared<Request, Measured>,
@@ -137,7 +137,7 @@ impl Reconciler for TrafficWatchReconciler {
     }
 }
 
-/// Whether `spec.deployment` can be made a Deployment.
+/// Reports whether `spec.deployment` can be made a Deployment.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -87,7 +87,7 @@ fn begin(nodes: &NodeStore) -> (Arc<Identity>, Sorter) {
 }
 
 impl TrafficWatchReconciler {
-    /// What of a spec only the operator's configuration can tell to be wrong.
+    /// Checks the parts of a spec that depend on the operator's configuration.
     fn check(&self, watch: &TrafficWatch, settings: &Settings) -> Result<(), Error> {
         let endpoint = &watch.spec.prometheus;
         let namespace = watch.namespace().unwrap_or_default();

@@ -17,22 +17,22 @@ use crate::{
 pub struct Observed {
     /// When.
     pub now: Timestamp,
-    /// Which tick of the interval this is: one tick is one judgement, however many passes it has.
+    /// Number of the tick of the interval: one tick is one judgement, however many passes it has.
     pub tick: u64,
     /// The judged nodes, by name.
     pub nodes: Vec<NodeFacts>,
     /// Nodes that carry a key of ours they should not: it is not theirs any more.
     pub stray: Vec<Stray>,
-    /// What Prometheus says to each measure; `None` if it was not asked, because nothing may be
+    /// The answers of Prometheus for each measure; `None` without a query, because nothing may be
     /// decided.
     pub readings: Option<Vec<Result<Arc<Reading>, QueryError>>>,
-    /// What the last pass remembered.
+    /// The memory of the last pass.
     pub memory: Arc<Memory>,
-    /// Whether the node label is ours to write.
+    /// The claim to the node label.
     pub claim: Claim,
-    /// How many more nodes the operator may mark, whichever objects mark them.
+    /// Number of further nodes that the operator may mark, for all objects together.
     pub headroom: Headroom,
-    /// Whether the certificate of the endpoint is not verified.
+    /// True if the certificate of the endpoint is not verified.
     pub insecure: bool,
     /// The Deployment as it is.
     pub deployment: Option<DeploymentFacts>,

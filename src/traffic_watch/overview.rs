@@ -1,5 +1,5 @@
-//! What can be seen of the `TrafficWatch`es from outside: the answer of `/api/v1/trafficwatches`,
-//! read by the status page and by the commands that explain.
+//! The external view of the `TrafficWatch`es: the answer of `/api/v1/trafficwatches`, read by the
+//! status page and by the commands that explain.
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::api::traffic_watch::{Mode, NodeState, Summary};
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// Whether this replica leads; one that does not has no watches.
+    /// True if this replica leads; one that does not has no watches.
     pub leader: bool,
     /// Its name in the Lease.
     pub identity: String,
@@ -33,23 +33,23 @@ pub struct WatchView {
     pub name: String,
     /// The key of its node label.
     pub label: String,
-    /// What it may write.
+    /// The writes that it may make.
     pub mode: Mode,
     /// `spec.paused`: nothing is judged, and no nodes are shown.
     #[serde(default)]
     pub paused: bool,
-    /// How often nodes are judged, in seconds.
+    /// Seconds between two judgements.
     pub interval_seconds: f64,
-    /// How many nodes are in which state; always complete.
+    /// The number of nodes in each state; always complete.
     pub summary: Summary,
-    /// How many nodes may be unfit at once.
+    /// The number of nodes that may be unfit at once.
     pub limit: u32,
-    /// How many nodes can take the pods in question: what the limit is of.
+    /// The number of nodes that can take the pods in question: what the limit is of.
     #[serde(default)]
     pub room: u32,
     /// When nodes were last judged.
     pub last_success: Option<Timestamp>,
-    /// What is measured, in the order in which the spec names it.
+    /// The measures, in the order of the spec.
     pub measures: Vec<MeasureView>,
     /// Unfit, Suppressed, Unknown, Fit; each by name; at most as many as were asked for.
     pub nodes: Vec<NodeView>,
@@ -60,7 +60,7 @@ pub struct WatchView {
 }
 
 impl WatchView {
-    /// How many transitions are listed at most.
+    /// The number of transitions that are listed at most.
     pub const TRANSITIONS: usize = 200;
 }
 
@@ -96,7 +96,7 @@ pub struct NodeView {
     pub reason: Option<String>,
     /// When the state was entered.
     pub since: Timestamp,
-    /// What the label says, or would say in mode Observe.
+    /// The value of the label, or the one it would have in mode Observe.
     pub unfit: bool,
     /// Age of the sample that was judged, in seconds.
     pub age_seconds: Option<f64>,
@@ -104,7 +104,7 @@ pub struct NodeView {
     pub values: Vec<ValueView>,
 }
 
-/// What one measure says of one node.
+/// The state of one measure for one node.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueView {
@@ -114,11 +114,11 @@ pub struct ValueView {
     pub value: Option<f64>,
     /// The link it was measured on.
     pub device: Option<String>,
-    /// What hysteresis says; nothing before the first evidence.
+    /// The verdict after hysteresis; none before the first evidence.
     pub unfit: Option<bool>,
     /// Judgements in a row that speak against that.
     pub streak: u32,
-    /// How many of them change it.
+    /// Number of them that changes it.
     pub needed: u32,
     /// Why there is no evidence now.
     pub reason: Option<String>,
@@ -140,7 +140,7 @@ pub struct TransitionView {
     pub reason: String,
 }
 
-/// What part of everything is asked for.
+/// Selects the requested part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Watches of this namespace only.
@@ -160,7 +160,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// What a person can look through, in an answer of some 100 kB.
+    /// Number of nodes that a person can look through, in an answer of about 100 kB.
     pub const DEFAULT_LIMIT: usize = 200;
     /// An answer of some megabytes: what a browser still shows.
     pub const MAX_LIMIT: usize = 5000;
@@ -193,14 +193,14 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether a watch is asked for.
+    /// Reports whether a watch is asked for.
     #[must_use]
     pub fn admits_watch(&self, namespace: &str, name: &str) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.name.as_deref().is_none_or(|wanted| wanted == name)
     }
 
-    /// Whether a node is asked for.
+    /// Reports whether a node is asked for.
     #[must_use]
     pub fn admits_node(&self, node: &str) -> bool {
         self.node.as_deref().is_none_or(|wanted| wanted == node)

@@ -24,11 +24,11 @@ use crate::{
     nodes::{Carrier, NodeFacts},
 };
 
-/// How long a refused eviction is not tried again, or `spec.eviction.after` if that is shorter: a
-/// budget that refuses may do so for hours, and each try is a request and an event.
+/// The time for which a refused eviction is not tried again, or `spec.eviction.after` if that is
+/// shorter: a budget that refuses may do so for hours, and each try is a request and an event.
 const REFUSAL_PAUSE: Duration = Duration::from_mins(1);
 
-/// What has to hold.
+/// The state that must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     /// Node labels and taints to write.
@@ -39,15 +39,16 @@ pub struct Desired {
     pub evictions: Vec<PodFacts>,
     /// The settings and the replicas, for the metrics and the status page.
     pub(super) facts: Facts,
-    /// What the next pass has to know; `None` if nothing is decided, and then nothing is to look so.
+    /// The memory for the next pass; `None` if nothing is decided, and then nothing must look
+    /// decided.
     pub memory: Option<Memory>,
     /// State changes, to be counted.
     pub transitions: Vec<Transition>,
-    /// What became of this tick's measurement, to be counted; `None` if it was counted already.
+    /// The result of this tick's measurement, for the counters; `None` if it was already counted.
     pub evaluation: Option<Evaluation>,
 }
 
-/// What changes about one key of one node.
+/// The change of one key of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeWrite {
     /// The node.
@@ -60,7 +61,7 @@ pub struct NodeWrite {
     pub taint: Edit<TaintEffect>,
 }
 
-/// What is done with one value.
+/// The change of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit<T> {
     /// It stays as it is, or away.
@@ -238,7 +239,7 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
 }
 
-/// How many nodes can take the pods and carry no mark.
+/// The number of nodes that can take the pods and carry no mark.
 fn unmarked_room(judged: &Judgement<'_>) -> usize {
     let nodes = judged.seen.nodes.iter().zip(&judged.nodes);
     let unmarked = nodes
@@ -246,8 +247,8 @@ fn unmarked_room(judged: &Judgement<'_>) -> usize {
     unmarked.count()
 }
 
-/// The writes that are due. One that failed waits for its turn; then what it failed with is returned,
-/// because the nodes are not as they should be meanwhile.
+/// The writes that are due. One that failed waits for its turn; then what it failed with is
+/// returned, because the nodes are not as they should be meanwhile.
 fn due(seen: &Observed, mut writes: Vec<NodeWrite>) -> (Vec<NodeWrite>, Option<Verdict>) {
     let all = writes.len();
     let is_due = seen.memory.failed.due(seen.now);
@@ -284,7 +285,7 @@ fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
     Ok(evictions::choose(pods, replicas, &names, before, most).into_iter().cloned().collect())
 }
 
-/// Whether pods may have to leave a node: only then are they read.
+/// Reports whether pods may have to leave a node: only then are they read.
 pub(super) fn may_leave(settings: &Settings, memory: &Memory, now: Timestamp) -> bool {
     let unfit = |after| memory.nodes.iter().any(|(_, node)| stayed_unfit(node, after, now));
     settings.eviction.is_some_and(|(after, _)| unfit(after))
@@ -302,7 +303,7 @@ fn facts(watch: &TrafficWatch, seen: &Observed) -> Facts {
     }
 }
 
-/// Whether a node has been unfit for at least `after`.
+/// Reports whether a node has been unfit for at least `after`.
 fn stayed_unfit(node: &NodeMemory, after: Duration, now: Timestamp) -> bool {
     let unfit_for = now.duration_since(node.since);
     node.state == NodeState::Unfit && Duration::try_from(unfit_for).is_ok_and(|long| long >= after)
@@ -321,8 +322,9 @@ fn short_window(judged: &Judgement<'_>) -> u32 {
     }
 }
 
-/// How long a Deployment that the API server refused is not applied again while nothing changes:
-/// what refuses it may be mended elsewhere (a quota, a webhook), and each try is a request.
+/// The time for which a Deployment that the API server refused is not applied again while nothing
+/// changes: what refuses it may be mended elsewhere (a quota, a webhook), and each try is a
+/// request.
 const REFUSED_PAUSE: Duration = Duration::from_mins(3);
 
 /// Applying what is there already costs the API server as much as a change.

@@ -7,8 +7,9 @@
 //! - `rate` before any sum: a counter reset is corrected per series.
 //! - `and on (job, instance) (up == 1)`: `rate` goes on answering for a whole window after an
 //!   exporter died, and decays: a node that is too loaded to be scraped would look fit.
-//! - every selector has the matchers of [`Exporters`]: whoever can have a pod scraped can serve the same
-//!   metrics for any node. Where no series is believed the answer names the jobs that have some.
+//! - every selector has the matchers of [`Exporters`]: whoever can have a pod scraped can serve the
+//!   same metrics for any node. Where no series is believed the answer names the jobs that have
+//!   some.
 //! - the inner `sum` removes only what a replaced exporter pod changes ([`REPLACED`]), so that its
 //!   two halves of the window add up. The outer `max` removes the rest: a second job, a second
 //!   endpoint, another replica of an HA pair of Prometheus each count the same bytes again.
@@ -30,8 +31,8 @@ use crate::{
     },
 };
 
-/// The measure that is about the answer and not about a node: the scrapes in the window of the target
-/// that has most of them.
+/// The measure that is about the answer and not about a node: the scrapes in the window of the
+/// target that has most of them.
 pub const SCRAPES: &str = "scrapes";
 
 /// The label, and its value, of how old a sample is that a query of the author's selects. Not
@@ -61,16 +62,17 @@ pub const REPLACED: &[&str] = &[
     "pod_template_hash",
 ];
 
-/// What the default of `devices` counts beside its text: USB cards named by their address (`enx…`),
-/// cards in further PCI domains (`enP5p1s0`), Xen (`enX0`) and device trees (`end0`).
+/// Devices that the default of `devices` counts in addition to its text: USB cards named by their
+/// address (`enx…`), cards in further PCI domains (`enP5p1s0`), Xen (`enX0`) and device trees
+/// (`end0`).
 ///
 /// Not `enP53091s1`, without a bus: on Azure that is the virtual function below `eth0`, which
 /// counts its bytes as well.
 const MORE_DEVICES: &str = "enx[0-9a-f]{12}|enP[0-9]+p[0-9]+s[0-9].*|enX[0-9]+|end[0-9]+";
 
-/// What the default of `devices` does not count though its text matches: VLANs and `InfiniBand`
-/// partitions (`eth0.100`, `ib0.8001`), representors of virtual functions and the like
-/// (`enp65s0f0npf0vf3`). Their bytes are on the physical link too.
+/// Devices that the default of `devices` does not count although its text matches: VLANs and
+/// `InfiniBand` partitions (`eth0.100`, `ib0.8001`), representors of virtual functions and similar
+/// ones (`enp65s0f0npf0vf3`). Their bytes are on the physical link too.
 const NOT_DEVICES: &str = ".*[.].*|.+pf[0-9].*";
 
 /// The matchers of the devices that count.
@@ -87,17 +89,17 @@ pub fn devices(regex: &str) -> String {
     }
 }
 
-/// What makes two measures need the same answer.
+/// Identifies the answer: two measures with equal requests share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// The name of the endpoint that is asked.
     pub endpoint: Arc<str>,
-    /// What it is asked.
+    /// The query.
     pub question: Question,
 }
 
 impl Request {
-    /// Whose seat it takes, when an object in this namespace asks.
+    /// Returns the owner of the request, if an object in this namespace asks.
     #[must_use]
     pub fn payer(&self, namespace: &str) -> Payer {
         match self.question {
@@ -107,14 +109,14 @@ impl Request {
     }
 }
 
-/// What is asked.
+/// The kind of query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Question {
     /// The load of the nodes' links.
     BuiltIn {
         /// RE2 of the devices that count.
         devices: Arc<str>,
-        /// Which direction.
+        /// The direction of traffic.
         direction: Direction,
         /// The window of `rate`.
         window: Duration,
@@ -142,7 +144,7 @@ pub enum Measure {
     Total,
     /// Seconds since the youngest sample.
     Age,
-    /// What a query of the author's says.
+    /// The result of a custom query.
     Own,
     /// Seconds since its sample, where the query selects one.
     OwnAge,
@@ -219,8 +221,9 @@ impl Question {
     }
 }
 
-/// A selector reads a stored sample, which is the same one until the next scrape or evaluation: its age is
-/// asked for in the same request. What is computed is new each time, for all that can be known.
+/// A selector reads a stored sample, which is the same one until the next scrape or evaluation: its
+/// age is asked for in the same request. What is computed is new each time, for all that can be
+/// known.
 fn own(text: &str) -> String {
     if !is_selector(text) {
         return text.to_owned();

@@ -19,10 +19,10 @@ use names::unmapped;
 pub use names::{Devices, Names, Subject};
 pub use numbers::{NodeReading, Value};
 
-/// How many series that belong to no node are named, and by how many bytes.
+/// Maximum number of unmatched series to name, and of bytes for each.
 const NAMED_UNMAPPED: (usize, usize) = (3, 100);
 
-/// What one request said, shared by everybody who asked the same.
+/// The result of one request, shared by everyone with the same request.
 #[derive(Debug, Default, PartialEq)]
 pub struct Reading {
     names: Arc<[Arc<str>]>,
@@ -34,7 +34,7 @@ pub struct Reading {
     pub scrapes: Option<f64>,
     /// Jobs that have the series, where none of them is believed.
     pub other_jobs: Vec<String>,
-    /// What the server warned of.
+    /// The server's warnings.
     pub warnings: Vec<String>,
     /// Numbers of hosts of which only the whole answer tells whether they are nodes.
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,

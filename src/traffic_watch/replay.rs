@@ -28,7 +28,7 @@ use crate::{
     selector::Selector,
 };
 
-/// What one judgement asks.
+/// The queries of one judgement.
 #[derive(Clone, Debug)]
 pub struct Inquiry {
     settings: Settings,
@@ -42,7 +42,7 @@ pub struct Grid {
     pub start: i64,
     /// Between two of them.
     pub step: i64,
-    /// How many.
+    /// Number of queries.
     pub len: usize,
 }
 
@@ -81,7 +81,7 @@ struct Track {
 }
 
 impl Inquiry {
-    /// What a spec asks.
+    /// Returns the queries of a spec.
     ///
     /// # Errors
     /// What is wrong with the spec.
@@ -177,13 +177,13 @@ impl Recording {
         }
     }
 
-    /// How many series there are.
+    /// Returns the number of series.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tracks.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tracks.is_empty()
@@ -215,10 +215,10 @@ pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
     watch
 }
 
-/// What one judgement came to.
+/// The result of one judgement.
 #[derive(Debug)]
 pub struct Step {
-    /// What became of the measurement.
+    /// The result of the measurement.
     pub evaluation: Evaluation,
     /// The conditions.
     pub conditions: Vec<Verdict>,
@@ -227,8 +227,8 @@ pub struct Step {
 }
 
 impl Replay {
-    /// Begins with an object that no judgement was made for yet, and not paused. Its Deployment says
-    /// where its pods can go, unless nothing is known of the nodes but their names.
+    /// Begins with an object that no judgement was made for yet, and not paused. Its Deployment
+    /// says where its pods can go, unless nothing is known of the nodes but their names.
     #[must_use]
     pub fn new(watch: &TrafficWatch, names_only: bool) -> Self {
         let mut watch = watch.clone();
@@ -292,7 +292,8 @@ impl Replay {
         })
     }
 
-    /// The state of every node, and whether it is marked unfit: one without evidence keeps its mark.
+    /// The state of every node, and whether it is marked unfit: one without evidence keeps its
+    /// mark.
     pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, NodeState, bool)> {
         let nodes = self.memory.nodes.iter();
         nodes.map(|(name, node)| (name, node.state, node.marked == Some(true)))
@@ -305,13 +306,13 @@ impl Replay {
         first.last.as_ref().map(|last| last.value)
     }
 
-    /// How many nodes may be unfit.
+    /// The number of nodes that may be unfit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.memory.limit
     }
 
-    /// How many nodes can take the pods in question.
+    /// The number of nodes that can take the pods in question.
     #[must_use]
     pub fn room(&self) -> usize {
         self.memory.room

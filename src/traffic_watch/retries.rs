@@ -1,7 +1,7 @@
 //! Writes that failed, and when each is tried again.
 //!
-//! A node whose patch is refused at every try must not keep the others from being judged, nor be asked
-//! about at every judgement.
+//! A node whose patch is refused at every try must not keep the others from being judged, nor be
+//! asked about at every judgement.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
@@ -11,11 +11,12 @@ use crate::controller::Verdict;
 /// The first pause: one judgement of the default interval.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// The longest pause of one node: the API server is not asked about thousands of nodes that it refuses.
+/// The longest pause of one node: the API server is not asked about thousands of nodes that it
+/// refuses.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// How long no failed write at all is tried: one of them shows within it that rights or a policy were
-/// mended, and then all are due.
+/// The time within which one failed write is retried: its success shows that rights or a policy
+/// were fixed, and then all writes are due.
 const SCOUT: Duration = Duration::from_secs(15);
 
 /// Nodes whose last write failed.
@@ -24,7 +25,7 @@ pub struct FailedWrites {
     nodes: BTreeMap<Arc<str>, Failed>,
     /// When a write failed last.
     last: Option<Timestamp>,
-    /// What the last failure said in the condition Ready: it stands until the next try.
+    /// The reason of the last failure in the condition Ready: it stays until the next attempt.
     why: Option<Verdict>,
 }
 
@@ -35,7 +36,7 @@ struct Failed {
 }
 
 impl FailedWrites {
-    /// Which nodes may be written now: those whose pause is over, and one that is tried for all.
+    /// The nodes that may be written now: those whose pause is over, and one that is tried for all.
     pub fn due(&self, now: Timestamp) -> impl Fn(&str) -> bool {
         let rested = self.last.is_none_or(|last| after(last, SCOUT) <= now);
         let next = self.nodes.iter().min_by_key(|(_, failed)| failed.again);
@@ -46,13 +47,13 @@ impl FailedWrites {
         }
     }
 
-    /// Whether none failed.
+    /// Reports whether none failed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// What the last failure said, while there is one.
+    /// Returns the reason of the last failure, while there is one.
     #[must_use]
     pub fn why(&self) -> Option<&Verdict> {
         self.why.as_ref().filter(|_| !self.is_empty())

@@ -1,4 +1,4 @@
-//! Which nodes can take the pods in question: what limits, floor and evictions count as room.
+//! The nodes that can take the pods in question: what limits, floor and evictions count as room.
 //!
 //! Source: <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/>.
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{api::TrafficWatch, nodes::NodeFacts};
 
-/// What pods need of a node: those of the Deployment, or ordinary ones where there is none.
+/// The requirements of pods on a node: those of the Deployment, or of ordinary pods without one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Room {
     /// The key whose label and taint are the mark itself, which must not count against a node.
@@ -20,8 +20,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// What the pods of a `TrafficWatch` need. A template that cannot be read restricts nothing: the
-    /// API server refuses it.
+    /// Returns the requirements of a `TrafficWatch`'s pods. A template that cannot be read
+    /// restricts nothing: the API server refuses it.
     #[must_use]
     pub fn of(watch: &TrafficWatch) -> Self {
         let template = watch.spec.deployment.as_ref().and_then(|d| d.pointer("/template/spec"));
@@ -39,7 +39,7 @@ impl Room {
         }
     }
 
-    /// Whether a node can take the pods, its mark apart.
+    /// Reports whether a node can take the pods, its mark apart.
     #[must_use]
     pub fn takes(&self, node: &NodeFacts) -> bool {
         node.schedulable && self.tolerates(node) && self.selects(node)

@@ -30,7 +30,7 @@ pub const BANDWIDTH: &str = "bandwidth";
 /// A spec whose text fields were read.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is measured; never empty, bandwidth first.
+    /// The measures; never empty, bandwidth first.
     pub criteria: Vec<Criterion>,
     /// Bits per second of every node, if the spec says so.
     pub capacity: Option<f64>,
@@ -40,9 +40,10 @@ pub struct Settings {
     pub consecutive: Consecutive,
     /// The breaker.
     pub limits: Limits,
-    /// Where the pods in question can go.
+    /// The nodes that can take the pods.
     pub room: Room,
-    /// What happens to a node without evidence, and after how many milliseconds.
+    /// The action for a node without evidence, and the time after which it applies, in
+    /// milliseconds.
     pub on_unknown: (u32, UnknownAction),
     /// The period.
     pub interval: Duration,
@@ -55,7 +56,7 @@ pub struct Settings {
 /// One measure and its thresholds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Criterion {
-    /// What it is called.
+    /// The name of the measure.
     pub name: Arc<str>,
     /// Above this a node is unfit, in the measure's unit.
     pub max: f64,
@@ -63,14 +64,15 @@ pub struct Criterion {
     pub recover: f64,
     /// The threshold as its author wrote it.
     pub max_text: String,
-    /// What is asked of whom.
+    /// The query and its endpoint.
     pub request: Request,
-    /// What counts as evidence.
+    /// The rules of evidence.
     pub rules: Rules,
 }
 
 impl Criterion {
-    /// Whether a value speaks for unfit; between the thresholds it speaks for the side the node is on.
+    /// Reports whether a value speaks for unfit; between the thresholds it speaks for the side the
+    /// node is on.
     #[must_use]
     pub fn is_unfit(&self, value: f64, judged: Option<bool>) -> bool {
         if value > self.max {
@@ -82,7 +84,7 @@ impl Criterion {
         }
     }
 
-    /// Whether this is the measure of the bandwidth.
+    /// Reports whether this is the measure of the bandwidth.
     #[must_use]
     pub fn is_bandwidth(&self) -> bool {
         &*self.name == BANDWIDTH
@@ -152,7 +154,7 @@ impl Settings {
         }
     }
 
-    /// How many judgements in a row bring a node to a side.
+    /// Returns the number of judgements in a row that change a node's side.
     #[must_use]
     pub fn needed(&self, unfit: bool) -> u32 {
         if unfit { self.consecutive.unfit } else { self.consecutive.fit }
@@ -175,7 +177,7 @@ impl Settings {
         texts.join(", ")
     }
 
-    /// Whether a PromQL text of the author's is used.
+    /// Reports whether a PromQL text of the author's is used.
     #[must_use]
     pub fn has_own_queries(&self) -> bool {
         self.criteria.iter().any(|c| matches!(c.request.question, Question::Own(_)))
@@ -297,11 +299,11 @@ fn own(path: &str, text: &str) -> Result<Question, Error> {
     Ok(Question::Own(text.into()))
 }
 
-/// How many texts are remembered as checked: more than one operator sees in a day.
+/// The number of texts that are remembered as checked: more than one operator sees in a day.
 const CHECKED: usize = 1000;
 
-/// What is wrong with a query. A text is parsed once and not at every pass: a long one takes a tenth
-/// of a second, and the threads that would wait for it renew the lease as well.
+/// Checks a query. A text is parsed once and not at every pass: a long one takes a tenth of a
+/// second, and the threads that would wait for it renew the lease as well.
 fn checked(text: &str) -> Result<(), PromqlError> {
     type Checked = HashMap<Arc<str>, Result<(), PromqlError>>;
     static KNOWN: LazyLock<Mutex<Checked>> = LazyLock::new(Mutex::default);

@@ -1,4 +1,4 @@
-//! What a file of endpoints may say, and how it is refused.
+//! Valid and invalid files of endpoints.
 use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(10);

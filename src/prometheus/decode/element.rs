@@ -65,7 +65,7 @@ impl Cursor<'_> {
         Err(if text.starts_with(rest) { Stop::Incomplete } else { Stop::Unusual })
     }
 
-    /// Whether the next byte is this one, which is then taken.
+    /// Reports whether the next byte is this one, which is then taken.
     fn takes(&mut self, byte: u8) -> Result<bool, Stop> {
         let next = self.bytes.get(self.at).ok_or(Stop::Incomplete)?;
         let found = *next == byte;
@@ -108,7 +108,7 @@ impl Cursor<'_> {
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// How many bytes at the beginning are neither a quote, nor a backslash, nor a control character:
+/// Counts the leading bytes that are neither a quote, nor a backslash, nor a control character:
 /// eight at a time.
 fn plain(bytes: &[u8]) -> usize {
     let below = |word: u64, bound: u64| word.wrapping_sub(LOW * bound) & !word & HIGH;

@@ -8,7 +8,7 @@ use serde::{
 
 use super::Text;
 
-/// How many labels take no memory: our own queries give five at most.
+/// Number of labels that need no allocation: our own queries return five at most.
 pub(super) const FEW: usize = 6;
 
 /// Labels borrowed from the answer's text.

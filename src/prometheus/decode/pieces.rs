@@ -6,7 +6,7 @@
 use super::{Element, Series, Stop, element, vector};
 use crate::prometheus::{Class, QueryError};
 
-/// How the answers begin that are read in pieces.
+/// Prefixes of the answers that are read in pieces.
 const HEADS: [&[u8]; 2] = [
     br#"{"status":"success","data":{"resultType":"vector","result":["#,
     br#"{"status":"success","isPartial":false,"data":{"resultType":"vector","result":["#,
@@ -25,7 +25,7 @@ pub struct Pieces<F> {
     nesting: Nesting,
 }
 
-/// What the next byte is part of.
+/// The syntactic position of the next byte.
 enum Place {
     Head,
     /// The list, and what may follow.
@@ -44,7 +44,7 @@ enum Next {
     CommaOrEnd,
 }
 
-/// What was found at the beginning of some bytes of the list.
+/// The element found at the beginning of some bytes of the list.
 enum Found {
     /// This many bytes are read, and this may follow them.
     Read(usize, Next),
@@ -64,7 +64,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         Self { status, content_type, take, place, envelope, begun, nesting }
     }
 
-    /// How many bytes of the answer are kept.
+    /// The number of bytes of the answer that are kept.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.envelope.len() + self.begun.len()
@@ -83,7 +83,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         }
     }
 
-    /// What the server warned of, when the answer is complete.
+    /// Returns the server's warnings when the answer is complete.
     ///
     /// # Errors
     /// As for [`vector`].
@@ -205,7 +205,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
     }
 }
 
-/// How deep a place is within an object, piece by piece.
+/// The nesting depth within an object, piece by piece.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     depth: usize,
@@ -214,7 +214,8 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// How many of these bytes belong to the object; `None` if it goes on after them.
+    /// Returns the number of these bytes that belong to the object; `None` if it continues after
+    /// them.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
             match (self.quoted, byte) {
@@ -247,7 +248,7 @@ mod tests {
 
     type Read = Result<(Vec<(String, Option<String>)>, Vec<String>), Class>;
 
-    /// What is read in pieces that end at multiples of `size`.
+    /// Reads a body in pieces that end at multiples of `size`.
     fn pieces(body: &[u8], size: usize) -> Read {
         let mut all = Vec::new();
         let mut reader = Pieces::new(200, "application/json".into(), |one: Series<'_>| {
@@ -259,7 +260,7 @@ mod tests {
         Ok((all, warnings))
     }
 
-    /// What is read as a whole.
+    /// Reads a body as a whole.
     fn whole(body: &[u8]) -> Read {
         let mut all = Vec::new();
         let warnings = vector(200, "application/json", body, |one| {

@@ -31,15 +31,15 @@ const MAX_LOCATED: usize = 2 << 10;
 /// 10⁹ years; the parser panics beyond 5·10¹¹.
 const MAX_SECONDS: f64 = 3.2e16;
 
-/// What the parser says when it has nothing else to say.
+/// The message of the parser without a specific reason.
 const NO_REASON: &str = "invalid promql query";
 
-/// What is wrong with a query.
+/// An error in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromqlError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// Where, if that is known.
+    /// Position of the error, if known.
     pub position: Option<Position>,
 }
 
@@ -89,8 +89,9 @@ struct Word {
 /// The longest text that is looked at as a selector, in bytes: a name and some labels.
 const LONGEST_SELECTOR: usize = 1000;
 
-/// Whether a query is nothing but the selector of one metric, and at no fixed time: its elements are
-/// stored samples. By one name only: `timestamp` drops it, and two names may have the same labels.
+/// Reports whether a query is nothing but the selector of one metric, and at no fixed time: its
+/// elements are stored samples. By one name only: `timestamp` drops it, and two names may have the
+/// same labels.
 #[must_use]
 pub fn is_selector(text: &str) -> bool {
     // Asked at each request, and the time a parser takes grows with the text; a selector is short.
@@ -211,7 +212,7 @@ fn without_regexes(text: &str, words: &[Word]) -> String {
     plain
 }
 
-/// Where the lexer stumbles: where the longest text ends that it does not refuse like this.
+/// Locates an error of the lexer: the end of the longest prefix without this error.
 fn locate_word(text: &str, message: &str) -> Option<usize> {
     let ends = text.char_indices().map(|(offset, _)| offset).rev();
     (text.len() <= MAX_LOCATED)
@@ -221,8 +222,8 @@ fn locate_word(text: &str, message: &str) -> Option<usize> {
         .flatten()
 }
 
-/// Where the parser stumbles. It does not tell; but texts that end earlier, with their brackets
-/// closed, do.
+/// Locates an error of the parser. It does not tell; but texts that end earlier, with their
+/// brackets closed, do.
 fn locate(text: &str, words: &[Word], message: &str) -> Option<usize> {
     if text.len() > MAX_LOCATED {
         return None;

@@ -27,7 +27,7 @@ impl Matchers {
         }
     }
 
-    /// Whether every series matches.
+    /// Reports whether every series matches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! Who waits for whom, and who does not.
+//! Sharing of requests between callers.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;

@@ -27,10 +27,10 @@ pub(super) type Key = (String, String);
 /// For how long transitions are kept to be looked at.
 pub(super) const HISTORY_SECONDS: i64 = 3600;
 
-/// How many transitions are kept of one object at most: a mass flip is told by the states.
+/// Maximum number of stored transitions of one object: a mass flip shows in the states.
 const HISTORY: usize = 200;
 
-/// What is remembered of one object.
+/// Returns the memory of one object.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Memory>,
@@ -40,8 +40,8 @@ pub(super) struct Entry {
     pub(super) history: VecDeque<Transition>,
 }
 
-/// What was counted about an object since this process started to lead. Shared with a scrape that is
-/// under way, and copied only when something is counted meanwhile.
+/// The counters of an object since this process started to lead. Shared with a scrape that is under
+/// way, and copied only when something is counted meanwhile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     pub(super) transitions: BTreeMap<(NodeState, Arc<str>), u64>,
@@ -49,7 +49,7 @@ pub(super) struct Counters {
     pub(super) evictions: BTreeMap<&'static str, u64>,
 }
 
-/// What is known of an object beside its judgement.
+/// The known facts about an object besides its judgement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) label: String,
@@ -61,7 +61,7 @@ pub(super) struct Facts {
     pub(super) replicas: Option<(i32, i32)>,
 }
 
-/// What one pass decided.
+/// The decisions of one pass.
 pub struct Decided {
     pub(super) memory: Memory,
     pub(super) facts: Facts,
@@ -70,7 +70,7 @@ pub struct Decided {
 }
 
 impl Decisions {
-    /// What is remembered of one object.
+    /// Returns the memory of one object.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Arc<Memory> {
         let entries = self.entries();

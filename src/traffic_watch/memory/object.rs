@@ -1,4 +1,4 @@
-//! What is remembered between two judgements of one `TrafficWatch`.
+//! The memory between two judgements of one `TrafficWatch`.
 //!
 //! None of it decides anything that the API server does not know too: after a restart the labels
 //! say which nodes are unfit, the status says since when, and streaks begin at zero.
@@ -24,25 +24,25 @@ pub struct Memory {
     pub tick: Option<u64>,
     /// The nodes.
     pub nodes: NodeTable,
-    /// What was measured, against which thresholds.
+    /// The measures with their thresholds.
     pub criteria: Arc<[Criterion]>,
     /// Why a measure had no answer, in the order of the criteria.
     pub problems: Vec<Option<String>>,
     /// The key that was put on the nodes. The status says the same, but later.
     pub key: Option<String>,
-    /// How many nodes may be marked unfit.
+    /// The number of nodes that may be marked unfit.
     pub limit: usize,
-    /// How many nodes can take the pods in question.
+    /// The number of nodes that can take the pods in question.
     pub room: usize,
-    /// How many of them carry no mark.
+    /// Number of these without a mark.
     pub unmarked_room: usize,
-    /// How many nodes only the operator-wide ceiling keeps from being marked.
+    /// Number of nodes that are unmarked only because of the operator-wide ceiling.
     pub above_ceiling: usize,
     /// Nodes whose last write failed, and when each is tried again.
     pub failed: Arc<FailedWrites>,
     /// For how many judgements in a row the window has held too few scrapes.
     pub short_window: u32,
-    /// How many nodes are in which state.
+    /// The number of nodes in each state.
     pub summary: Summary,
     /// When a measurement last succeeded.
     pub last_success: Option<Timestamp>,
@@ -56,8 +56,8 @@ pub struct Memory {
     pub refused: Option<Timestamp>,
 }
 
-/// Nodes by name: a sorted list, because a hash table of 5,000 nodes for each of 100 objects is half
-/// empty space.
+/// Nodes by name: a sorted list, because a hash table of 5,000 nodes for each of 100 objects is
+/// half empty space.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeTable(Box<[(Arc<str>, NodeMemory)]>);
 
@@ -94,11 +94,12 @@ impl NodeTable {
 /// One node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMemory {
-    /// What the first measure says.
+    /// The state of the first measure.
     first: Side,
-    /// What the others say: most objects have one measure, and nothing is allocated for it.
+    /// The states of the other measures: most objects have one measure, and need no allocation for
+    /// this.
     more: Box<[Side]>,
-    /// What the limits made of it: the value of the label.
+    /// The mark after the limits: the value of the label.
     pub marked: Option<bool>,
     /// The state shown.
     pub state: NodeState,
@@ -112,10 +113,10 @@ pub struct NodeMemory {
     pub uid: u64,
 }
 
-/// What one measure says of one node.
+/// The state of one measure for one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
-    /// What hysteresis says: unfit or not; `None` until the first judgement.
+    /// The verdict after hysteresis: unfit or not; `None` until the first judgement.
     pub judged: Option<bool>,
     /// Judgements in a row that contradict `judged`.
     pub against: Streak,
@@ -123,7 +124,7 @@ pub struct Side {
     pub last: Option<Sample>,
     /// Why this judgement had no evidence, if it had none.
     pub missing: Option<NoEvidence>,
-    /// How old the sample was, if this judgement had one of known age.
+    /// Age of the sample, if this judgement had one of known age.
     pub age: Option<f64>,
     /// When the sample that was judged last was scraped, in Unix seconds, if that is known.
     pub scraped: Option<f64>,
@@ -173,7 +174,7 @@ impl NodeMemory {
         Self { first, more, ..self }
     }
 
-    /// What each measure says, in the order of the criteria.
+    /// Returns the state of each measure, in the order of the criteria.
     pub fn sides(&self) -> impl Iterator<Item = &Side> + Clone {
         std::iter::once(&self.first).chain(&*self.more)
     }
@@ -183,7 +184,8 @@ impl NodeMemory {
         std::iter::once(&mut self.first).chain(&mut *self.more)
     }
 
-    /// What all measures say together: unfit if any says so, fit if all do, else nothing yet.
+    /// Combines the verdicts of all measures: unfit if any is unfit, fit if all are fit, otherwise
+    /// none yet.
     #[must_use]
     pub fn judged(&self) -> Option<bool> {
         if self.sides().any(|side| side.judged == Some(true)) {
@@ -199,12 +201,12 @@ impl NodeMemory {
     }
 }
 
-/// What a measure said before the restart.
+/// Restores the state of a measure from before the restart.
 ///
-/// The label knows only what they said together; the status tells them apart, as long as it speaks of
-/// the same label. Where it says nothing of the node, each is taken to have said what the label says,
-/// so that an unfit node stays unfit until all of them found it fit. A measure that the status of the
-/// node does not name was never judged.
+/// The label knows only what they said together; the status tells them apart, as long as it speaks
+/// of the same label. Where it says nothing of the node, each is taken to have said what the label
+/// says, so that an unfit node stays unfit until all of them found it fit. A measure that the
+/// status of the node does not name was never judged.
 fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>) -> Option<bool> {
     let label = label?;
     let Some(told) = told.filter(|told| told.unfit == label) else { return Some(label) };
@@ -221,7 +223,7 @@ fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>
 pub struct Streak {
     /// The side: unfit or not.
     pub unfit: bool,
-    /// How many.
+    /// Number of transitions.
     pub count: u32,
 }
 
@@ -234,7 +236,7 @@ impl Streak {
     }
 }
 
-/// What was measured of a node.
+/// The measurement of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// In the measure's unit.

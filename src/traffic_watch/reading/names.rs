@@ -1,4 +1,4 @@
-//! Which node, and which of its numbers, a series is.
+//! Identification of a series: the node, and the kind of number.
 use std::{collections::HashMap, sync::Arc};
 
 use super::super::query::{MEASURE, Measure, OWN_AGE, Question, SCRAPES};
@@ -47,14 +47,14 @@ pub(super) fn unmapped(measure: Measure, name: &str) -> Subject {
     }
 }
 
-/// What a series is about.
+/// The subject of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The node at this place among the names, and which of its numbers.
     Node(usize, Measure),
     /// Perhaps the node at this place, by this host name: the whole answer decides.
     Short(usize, Measure, Box<str>),
-    /// How many scrapes the window holds.
+    /// Number of scrapes in the window.
     Scrapes,
     /// A job that nobody believes.
     OtherJob(Box<str>),
@@ -64,17 +64,17 @@ pub enum Subject {
     Counted,
 }
 
-/// How series are mapped to nodes.
+/// The mapping of series to nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// What the nodes are called.
+    /// The names of the nodes.
     pub identity: &'a Identity,
     /// Labels that may name a node, beside `instance`.
     pub labels: &'a [String],
 }
 
 impl Names<'_> {
-    /// What a series of the answer to `question` is about.
+    /// Returns the subject of a series in the answer to `question`.
     ///
     /// # Errors
     /// When it was not asked for.

@@ -7,13 +7,13 @@ use super::super::query::Measure;
 /// its eight, and that of an author one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeReading {
-    /// Which numbers there are: a bit for each, by [`Measure::index`].
+    /// The set of existing numbers: a bit for each, by [`Measure::index`].
     there: u16,
     /// In the order of the bits.
     values: Vec<Value>,
 }
 
-/// How many numbers most nodes have of the built-in query: share, rate, total and age.
+/// Number of values of the built-in query for most nodes: share, rate, total and age.
 const USUAL: usize = 4;
 
 static ABSENT: Value = Value::Absent;
@@ -58,7 +58,7 @@ impl NodeReading {
         }
     }
 
-    /// Where a number is among the values, or where it would be.
+    /// Returns the index of a number among the values, or the index at which it would be.
     fn place(&self, measure: Measure) -> Result<usize, usize> {
         let bit = 1 << measure.index();
         let place = (self.there & (bit - 1)).count_ones() as usize;

@@ -126,7 +126,7 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
     verdict(Some(trouble.is_none()), trouble.unwrap_or("Available"), notes.join("; "))
 }
 
-/// Which measure a note is about, where there are several.
+/// Names the measure of a note, if there are several.
 fn prefix(j: &Judgement<'_>, place: usize) -> String {
     match &*j.settings.criteria {
         [_] => String::new(),

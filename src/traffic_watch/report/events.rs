@@ -20,8 +20,8 @@ use crate::{
     controller::{Notice, Verdict},
 };
 
-/// How many nodes get an event of their own when many change in one judgement: more would be read by
-/// nobody, and each is a write.
+/// The number of nodes that get an event of their own when many change in one judgement: more would
+/// be read by nobody, and each is a write.
 const EVENTS_OF_A_KIND: usize = 10;
 
 /// The events of the nodes that changed: one per node, and for those beyond the first few of a kind
@@ -80,7 +80,7 @@ fn flip(j: &Judgement<'_>, node: usize, unfit: bool) -> Option<Notice> {
     })
 }
 
-/// What a node does, by one measure.
+/// Describes the measurement of a node by one measure.
 fn measured(criterion: &Criterion, sample: &Sample) -> String {
     let device = sample.device.as_ref().map(|d| format!(" on {d}")).unwrap_or_default();
     let value = written(criterion.rules.unit, sample.value);
@@ -132,8 +132,8 @@ fn entered(j: &Judgement<'_>, node: usize, transition: &Transition) -> Option<No
     Some(Notice { warning: true, reason, note, node: Some(facts.name.to_string()) })
 }
 
-/// The event of a window that is too short, once it has been so for two windows: after its own start
-/// Prometheus has no more than this either.
+/// The event of a window that is too short, once it has been so for two windows: after its own
+/// start Prometheus has no more than this either.
 pub(in super::super) fn window_too_short(j: &Judgement<'_>, judgements: u32) -> Option<Notice> {
     let window = j.settings.window?;
     let long = |judgements: u32| j.settings.interval * judgements >= window * 2;

@@ -1,4 +1,4 @@
-//! What the owner is told: status, conditions, events.
+//! The messages to the owner: status, conditions, events.
 mod conditions;
 mod events;
 mod numbers;

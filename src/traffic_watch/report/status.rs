@@ -10,10 +10,10 @@ use crate::api::{
     traffic_watch::{CriterionStatus, Mode, NodeState, NodeStatus},
 };
 
-/// How many nodes a status lists: 21 kB; the summary counts them all.
+/// Maximum number of nodes in a status: 21 kB; the summary counts them all.
 const MAX_LISTED: usize = 100;
 
-/// How often the values in a status are refreshed though no state changed. They are metrics; the
+/// Time between two updates of the values in a status while no state changes. They are metrics; the
 /// status is for looking.
 const REFRESH_SECONDS: u64 = 60;
 
@@ -49,12 +49,12 @@ pub(in super::super) fn status(
     }
 }
 
-/// Whether the status is to be refreshed though no state changed.
+/// Reports whether the status is to be refreshed though no state changed.
 pub(in super::super) fn is_due(seen: &Observed) -> bool {
     is_past(seen.memory.refreshed, seen.now)
 }
 
-/// Whether something last happened long enough ago to happen again.
+/// Reports whether something last happened long enough ago to happen again.
 pub(super) fn is_past(at: Option<Timestamp>, now: Timestamp) -> bool {
     at.is_none_or(|at| now.duration_since(at).unsigned_abs().as_secs() >= REFRESH_SECONDS)
 }

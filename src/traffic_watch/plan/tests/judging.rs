@@ -170,8 +170,8 @@ fn values_alone_are_written_once_a_minute() {
     assert!((9..=11).contains(&writes), "{writes}");
 }
 
-/// For how long evidence has stayed away changes at every judgement; where nothing has any, the clock
-/// stands, and there is nothing to refresh.
+/// For how long evidence has stayed away changes at every judgement; where nothing has any, the
+/// clock stands, and there is nothing to refresh.
 #[test]
 fn a_status_without_evidence_is_refreshed_once_a_minute_too() {
     for says in [Old, NoSpeed] {
@@ -188,7 +188,7 @@ fn a_status_without_evidence_is_refreshed_once_a_minute_too() {
     }
 }
 
-/// What a server says of its failure may differ every time (VictoriaMetrics#1914).
+/// A server's error message may differ every time (VictoriaMetrics#1914).
 #[test]
 fn a_text_that_changes_every_time_is_written_once_a_minute() {
     let mut w = World::new(&["a", "b"], json!({}));

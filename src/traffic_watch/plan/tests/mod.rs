@@ -1,4 +1,5 @@
-//! Judgements in sequence, without a cluster: labels and status are fed back as the API server would.
+//! Judgements in sequence, without a cluster: labels and status are fed back as the API server
+//! would.
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
@@ -28,7 +29,7 @@ mod properties;
 
 const KEY: &str = "web.traffic.example.com/unfit";
 
-/// What one node's exporter says: percent, or one of the ways to say nothing.
+/// The report of one node's exporter: percent, or one of the kinds of missing data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Says {
     Percent(f64),
@@ -56,7 +57,7 @@ struct World {
     second: i64,
 }
 
-/// What one judgement did.
+/// The effects of one judgement.
 #[derive(Debug, PartialEq)]
 struct Step {
     /// Labels set, and labels removed.

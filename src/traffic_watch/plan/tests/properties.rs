@@ -1,4 +1,4 @@
-//! What holds whatever is measured.
+//! Properties that hold for any measurement.
 use proptest::prelude::*;
 use serde_json::json;
 
