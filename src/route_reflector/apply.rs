@@ -17,7 +17,7 @@ use crate::{
     controller::{Error, Notice, merge_params},
 };
 
-/// How many nodes are patched at once, where clients get their groups.
+/// The number of nodes that are patched at once, where clients get their groups.
 const CONCURRENCY: usize = 8;
 
 impl From<datastore::Error> for Error {
@@ -135,8 +135,8 @@ impl RouteReflectorReconciler {
         Ok(())
     }
 
-    /// Labels and cluster id. First what Calico goes by: an etcd that does not answer leaves nothing half
-    /// done.
+    /// Labels and cluster id. First what Calico goes by: an etcd that does not answer leaves
+    /// nothing half done.
     async fn write_node(&self, datastore: &Datastore, write: &NodeWrite) -> Result<(), Error> {
         let labels: serde_json::Map<String, Value> = write
             .labels
@@ -151,8 +151,8 @@ impl RouteReflectorReconciler {
         };
         datastore.mark(&write.node, &metadata["labels"], id).await?;
         if let (Some(id), true) = (write.cluster_id, in_kubernetes(datastore)) {
-            // One write: a reflector that nobody looks for is cut off, and so is one that is looked for
-            // and reflects nothing.
+            // One write: a reflector that nobody looks for is cut off, and so is one that is looked
+            // for and reflects nothing.
             metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: id.map(|id| id.to_string())});
         }
         self.patch(&write.node, &metadata).await
@@ -173,7 +173,7 @@ impl RouteReflectorReconciler {
     }
 }
 
-/// Whether cluster ids are annotations of Nodes.
+/// Reports whether cluster ids are annotations of Nodes.
 fn in_kubernetes(datastore: &Datastore) -> bool {
     matches!(datastore, Datastore::Kubernetes(_))
 }

@@ -1,4 +1,4 @@
-//! Which `RouteReflectorSet` may serve the cluster: the oldest.
+//! The `RouteReflectorSet` that may serve the cluster: the oldest.
 use kube::ResourceExt;
 
 use crate::api::{Mode, RouteReflectorSet};

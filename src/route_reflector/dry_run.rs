@@ -110,7 +110,7 @@ impl Stage {
     }
 }
 
-/// What a network carries.
+/// The routes of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkSummary {
@@ -128,7 +128,7 @@ pub struct NetworkSummary {
     pub paths: u64,
     /// BGPPeers.
     pub peers: usize,
-    /// Whether the mesh is on.
+    /// True if the mesh is on.
     pub mesh: bool,
 }
 
@@ -153,7 +153,7 @@ impl NetworkSummary {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryStep {
-    /// What is written.
+    /// The kind of write.
     pub step: &'static str,
     /// In words.
     pub text: String,
@@ -161,7 +161,7 @@ pub struct DryStep {
     pub interrupted: Vec<String>,
     /// Ordered pairs of other nodes that lose a route meanwhile, by RFC 4456.
     pub lost: u64,
-    /// Whether it waits until sessions are established.
+    /// True if it waits until sessions are established.
     pub gated: bool,
 }
 
@@ -186,23 +186,23 @@ pub struct Reflector {
 pub struct DryRun {
     /// The set.
     pub name: String,
-    /// Where Calico's objects are.
+    /// The kind of Calico's datastore.
     pub datastore: &'static str,
-    /// Who peers with whom in the end.
+    /// The final topology.
     pub topology: &'static str,
     /// Nodes.
     pub nodes: usize,
-    /// How many reflectors there are to be.
+    /// Desired number of reflectors.
     pub desired: usize,
-    /// Who reflects in the end.
+    /// The final reflectors.
     pub reflectors: Vec<Reflector>,
     /// The steps.
     pub steps: Vec<DryStep>,
     /// Why the way ends before its end, if it does.
     pub refused: Option<String>,
-    /// What is carried now.
+    /// The current routes.
     pub before: NetworkSummary,
-    /// What is carried in the end.
+    /// The final routes.
     pub after: NetworkSummary,
 }
 

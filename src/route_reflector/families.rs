@@ -1,7 +1,7 @@
-//! Which address families are covered. Pure.
+//! The covered address families. Pure.
 //!
-//! BGPPeers select nodes, not addresses, so that confd makes the same sessions in both families. One model of who
-//! peers with whom serves both where every node that matters speaks both.
+//! BGPPeers select nodes, not addresses, so that confd makes the same sessions in both families.
+//! One model of who peers with whom serves both where every node that matters speaks both.
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use super::names::few;
@@ -60,23 +60,25 @@ impl Addresses {
         }
     }
 
-    /// Whether it speaks no BGP.
+    /// Reports whether it speaks no BGP.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.v4.is_none() && self.v6.is_none()
     }
 }
 
-/// Which families are covered, and which nodes stand out.
+/// The covered families, and the nodes that differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Families {
     /// The one that makes a node part of the network: IPv4 if half of the nodes speak it.
     pub first: Family,
-    /// The other, if more than half of the nodes of the first speak it: reflectors have to speak both.
+    /// The other, if more than half of the nodes of the first speak it: reflectors have to speak
+    /// both.
     pub second: Option<Family>,
     /// Nodes that speak only the other family, and are not part of the network.
     pub outside: Vec<Arc<str>>,
-    /// With a second family nodes that do not speak it and so cannot be reflectors, without one those that do.
+    /// With a second family nodes that do not speak it and so cannot be reflectors, without one
+    /// those that do.
     pub odd: Vec<Arc<str>>,
 }
 
@@ -100,14 +102,14 @@ impl Families {
         Self { first, second, outside: outside.map(names).collect(), odd: odd.map(names).collect() }
     }
 
-    /// Whether a node with these addresses can reflect whatever there is.
+    /// Reports whether a node with these addresses can reflect all covered families.
     #[must_use]
     pub fn are_spoken(&self, addresses: Addresses) -> bool {
         let speaks = |family| addresses.of(family).is_some();
         speaks(self.first) && self.second.is_none_or(speaks)
     }
 
-    /// What a person should know.
+    /// Returns remarks for people.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let (first, other) = (self.first, self.first.other());

@@ -1,8 +1,9 @@
-//! Whether the sessions that a step stands on are up.
+//! Verifies the sessions that a step depends on.
 //!
-//! They are counted by name, not asked whether one is down: a BIRD that is dead has no series at all. Nodes have
-//! thousands of neighbours, and most of them the same: which sessions are to be there is said as a few
-//! sets of names ([`Wanted`]), and for each node it is asked how many names of each are established.
+//! They are counted by name, not asked whether one is down: a BIRD that is dead has no series at
+//! all. Nodes have thousands of neighbours, and most of them the same: which sessions are to be
+//! there is said as a few sets of names ([`Wanted`]), and for each node it is asked how many names
+//! of each are established.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -20,28 +21,29 @@ mod wanted;
 pub use query::{Asked, query};
 pub use wanted::{Part, Set, Wanted};
 
-/// How long after a step a sample must have been taken to be of the time after it: the watch that
-/// tells Calico's confd, its rendering, and BIRD's reload. Sessions that a reload resets are down then.
+/// Minimum time between a step and a sample that counts for the time after it: the watch that
+/// informs Calico's confd, its rendering, and BIRD's reload. Sessions that a reload resets are down
+/// then.
 pub const SETTLE_SECONDS: f64 = 5.0;
 
 /// The sessions of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// How many are established, as a query of an author's says.
+    /// Number of established sessions, by a custom query.
     pub established: Option<u32>,
     /// When that was seen, in seconds since 1970 by our clock, if it is known.
     pub sampled: Option<f64>,
 }
 
-/// What was measured, by node.
+/// The measurements, by node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// The nodes that there is evidence of.
     pub nodes: BTreeMap<Arc<str>, Counted>,
     /// The sessions that were asked for; `None` where each node has a number or names of its own.
     pub asked: Option<Arc<Wanted>>,
-    /// How many names of each set, by its place in `asked`, are established at a node. Where there are none it is not
-    /// there.
+    /// Number of established sessions of each set, by its index in `asked`, at a node. Where there
+    /// are none it is not there.
     pub sets: BTreeMap<(Arc<str>, usize), u32>,
     /// The names that are established, where a report has them.
     pub names: BTreeMap<Arc<str>, BTreeSet<String>>,
@@ -51,15 +53,17 @@ pub struct Measured {
     written: BTreeMap<Arc<str>, Timestamp>,
     /// When reports were looked at last, by our clock.
     looked: Option<f64>,
-    /// How many series were no evidence: not finite, negative, of no node, two for one node.
+    /// Number of series that do not count as evidence: not finite, negative, of no node, two for
+    /// one node.
     pub rejected: usize,
     /// Jobs that have the series, where none of them is believed.
     pub other_jobs: Vec<String>,
 }
 
 impl Measured {
-    /// Takes what reports say, looked at now, in seconds since 1970. Each is as old as the look before it was there: the
-    /// clocks of nodes are not believed. One that was there at the first look may be of any age.
+    /// Takes what reports say, looked at now, in seconds since 1970. Each is as old as the look
+    /// before it was there: the clocks of nodes are not believed. One that was there at the first
+    /// look may be of any age.
     pub fn hear(&mut self, reports: BTreeMap<String, Report>, now: f64) {
         for (node, report) in reports {
             let node: Arc<str> = node.into();
@@ -72,7 +76,8 @@ impl Measured {
         self.looked = Some(now);
     }
 
-    /// How many of the sessions that a node is to have are established; `None` if that was not asked.
+    /// Returns the number of a node's expected sessions that are established; `None` if that was
+    /// not queried.
     #[must_use]
     pub fn established(&self, wanted: &Wanted, node: &Arc<str>) -> Option<u32> {
         if let Some(names) = self.names.get(node) {
@@ -89,8 +94,9 @@ impl Measured {
         wanted.of(node).map(among).sum()
     }
 
-    /// The clients that have no session at all, neither by their own word nor by anybody else's: they have nothing to
-    /// lose, and nobody can have a session with them. Nobody is one while too little is known.
+    /// The clients that have no session at all, neither by their own word nor by anybody else's:
+    /// they have nothing to lose, and nobody can have a session with them. Nobody is one while too
+    /// little is known.
     #[must_use]
     pub fn silent(&self, wanted: &Wanted) -> BTreeSet<Arc<str>> {
         if !self.names.is_empty() {
@@ -141,7 +147,7 @@ pub enum Shut {
     NoEvidence(Vec<Arc<str>>),
     /// Nodes that were not looked at since the last step.
     Stale(Vec<Arc<str>>),
-    /// What the step writes to does not answer.
+    /// The datastore that the step writes to does not answer.
     Datastore(String),
 }
 
@@ -157,7 +163,7 @@ impl Shut {
         }
     }
 
-    /// Whether nothing can be known, rather than something is known to be missing.
+    /// Reports whether there are no measurements at all, rather than missing sessions.
     #[must_use]
     pub fn is_blind(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Untrusted(_) | Self::NoEvidence(_))
@@ -202,7 +208,8 @@ pub struct Unseen {
     pub stale: Vec<Arc<str>>,
 }
 
-/// The nodes that the gate stands on and that were not seen, after the last step, to have their sessions.
+/// The nodes that the gate stands on and that were not seen, after the last step, to have their
+/// sessions.
 #[must_use]
 pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Unseen {
     let mut unseen = Unseen::default();
@@ -231,7 +238,8 @@ pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> U
     unseen
 }
 
-/// Whether every node that the gate stands on has the sessions it is to have, measured after the last step.
+/// Decides whether every node that the gate depends on has its expected sessions, measured after
+/// the last step.
 ///
 /// # Errors
 /// Why not: what is known to be missing before what is not known.

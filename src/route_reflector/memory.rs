@@ -1,4 +1,4 @@
-//! What one process remembers of a `RouteReflectorSet`; all of it may be lost.
+//! The memory of one process about a `RouteReflectorSet`; it may be lost at any time.
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,31 +12,31 @@ use super::gate::Measured;
 /// Pods that an interruption would hit, by node.
 pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
 
-/// What is remembered of one set.
+/// The memory of one set.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// When the last step was taken, as far as this process knows: the status may not have it yet.
     pub last_step: Option<Timestamp>,
-    /// When this process began to look: the one before it may have taken a step that it could not note any
-    /// more, so gates and waits count from here too.
+    /// When this process began to look: the one before it may have taken a step that it could not
+    /// note any more, so gates and waits count from here too.
     pub began: Option<Timestamp>,
     /// Since when the gate has been shut for the step that is next.
     pub shut_since: Option<Timestamp>,
     /// Pods that an interruption would hit, by node, and when they were counted.
     pub workloads: Option<(Instant, Workloads)>,
-    /// What `CalicoNodeStatus` objects said of nodes since the last step.
+    /// Reports of `CalicoNodeStatus` objects about nodes since the last step.
     pub statuses: Measured,
     /// The nodes that have such an object of ours.
     pub asked: Vec<Arc<str>>,
-    /// What was refused last: told once.
+    /// The last refusal, so that it is reported once.
     pub refused: Option<String>,
-    /// What metrics tell.
+    /// The values for the metrics.
     pub figures: Arc<Figures>,
-    /// What was done, counted since this process began to look.
+    /// Counters since this process started.
     pub counters: Counters,
 }
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Steps by kind and result.
@@ -45,14 +45,14 @@ pub struct Counters {
     pub refusals: u64,
 }
 
-/// What was decided last.
+/// The last decision.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How many reflectors there are to be, by zone.
+    /// Desired number of reflectors, by zone.
     pub desired: BTreeMap<Arc<str>, usize>,
-    /// How many there are, by zone and state.
+    /// Number of reflectors, by zone and state.
     pub slots: BTreeMap<(Arc<str>, &'static str), usize>,
-    /// Whether the mesh is on.
+    /// True if the mesh is on.
     pub mesh: bool,
     /// Ordered pairs of nodes without a route, now and with the one reflector down that costs most.
     pub missing: u64,
@@ -77,7 +77,7 @@ pub struct Figures {
 pub struct Memories(Arc<Mutex<HashMap<String, Memory>>>);
 
 impl Memories {
-    /// What is remembered of one.
+    /// Returns the memory of one set.
     #[must_use]
     pub fn get(&self, name: &str) -> Memory {
         self.all().get(name).cloned().unwrap_or_default()
@@ -104,7 +104,7 @@ impl Memories {
         self.all().keys().cloned().collect()
     }
 
-    /// What is told of each.
+    /// Returns the metrics of each set.
     #[must_use]
     pub fn figures(&self) -> BTreeMap<String, (Arc<Figures>, Counters)> {
         let all = self.all();

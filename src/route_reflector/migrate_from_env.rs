@@ -1,4 +1,4 @@
-//! What the environment of the original operator means as a [`crate::api::RouteReflectorSet`].
+//! Conversion of the original operator's environment into a [`crate::api::RouteReflectorSet`].
 use std::fmt::Write as _;
 
 use serde_json::json;
@@ -9,12 +9,13 @@ use crate::api::route_reflector_set::Rounding;
 #[cfg(test)]
 mod tests;
 
-/// What is wrong with the environment: one line for each variable, which it begins with.
+/// The errors in the environment: one line for each variable, with its name first.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct Wrong(pub Vec<String>);
 
-/// The default of its code. Its README says 25; but nobody who moves wants more reflectors by that alone.
+/// The default of its code. Its README says 25; but nobody who moves wants more reflectors by that
+/// alone.
 const MAX: usize = 10;
 
 /// Its default.
@@ -74,8 +75,8 @@ impl Text {
 /// The object, with comments where it is not the same as what the original did.
 ///
 /// # Errors
-/// Every variable that does not mean anything. Those that made the original panic although they mean something are
-/// taken for that.
+/// Every variable that does not mean anything. Those that made the original panic although they
+/// mean something are taken for that.
 pub fn from_env(lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Wrong> {
     let mut env = Environment { lookup, wrong: Vec::new() };
     let mut text = Text::default();

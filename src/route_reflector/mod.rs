@@ -1,10 +1,12 @@
-//! Serves [`RouteReflectorSet`]: chooses and replaces Calico's route reflectors so that no route is lost.
+//! Serves [`RouteReflectorSet`]: chooses and replaces Calico's route reflectors so that no route is
+//! lost.
 //!
-//! Read in this order: [`bgp_model`], who peers with whom and which routes arrive where (pure, and compared
-//! with what BIRD does); [`election`], which nodes are to reflect (pure); [`steps`], the single writes from what
-//! is there to what is to be, and which of them may be done now; [`gate`], whether the sessions are up that a
-//! step stands on; `next`, which step is next; `plan`, which puts these together; [`topology`] and
-//! [`datastore`], what is read and written; `observe`, `apply` and `cleanup`, one pass.
+//! Read in this order: [`bgp_model`], who peers with whom and which routes arrive where (pure, and
+//! compared with what BIRD does); [`election`], which nodes are to reflect (pure); [`steps`], the
+//! single writes from what is there to what is to be, and which of them may be done now; [`gate`],
+//! whether the sessions are up that a step stands on; `next`, which step is next; `plan`, which
+//! puts these together; [`topology`] and [`datastore`], what is read and written; `observe`,
+//! `apply` and `cleanup`, one pass.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
@@ -57,17 +59,18 @@ pub use metrics::Gauges;
 use plan::{Desired, Observed};
 use stores::Stores;
 
-/// How long changes of the surroundings are collected: a zone that comes up is many events in a moment.
+/// The time for which changes of the surroundings are collected: a zone that comes up causes many
+/// events at once.
 const COLLECT: Duration = Duration::from_millis(100);
 
 /// The field that names the endpoint.
 const ENDPOINT: &str = "spec.transition.prometheus";
 
-/// What is asked of Prometheus: the endpoint and the text.
+/// A query to Prometheus: the endpoint and the text.
 type Question = (Arc<str>, Arc<str>);
 type Measurement = Result<Arc<Measured>, QueryError>;
 
-/// What the controller works with.
+/// The dependencies of the controller.
 pub struct RouteReflectorReconciler {
     /// Writes.
     pub client: kube::Client,
@@ -77,17 +80,17 @@ pub struct RouteReflectorReconciler {
     pub kubernetes: Datastore,
     /// The datastores in use, each by the sets whose Calico it is.
     pub stores: Stores,
-    /// Where the Secrets of other datastores are: the operator's own namespace.
+    /// Namespace of the Secrets of other datastores: the operator's own.
     pub namespace: String,
     /// Nothing is written to another datastore either while the lease is not held.
     pub fence: Fence,
     /// The endpoints, for the gate.
     pub prometheus: Endpoints,
-    /// Whether the PromQL of authors is asked.
+    /// True if custom PromQL is allowed.
     pub own_queries: bool,
-    /// Whose series the gate believes, and how they name nodes.
+    /// The series that the gate accepts, and their labels for nodes.
     pub exporters: Exporters,
-    /// What is remembered, and told.
+    /// The memories of all sets, and their metrics.
     pub memories: Memories,
     /// The ticks.
     pub schedule: Schedule,
@@ -132,7 +135,7 @@ impl RouteReflectorReconciler {
             .map(|name| ObjectRef::new(&name))
     }
 
-    /// What of a spec only the operator's configuration can tell to be wrong.
+    /// Checks the parts of a spec that depend on the operator's configuration.
     fn check(&self, set: &RouteReflectorSet) -> Result<(), String> {
         let transition = &set.spec.transition;
         if transition.gate != Gate::Prometheus {
@@ -147,7 +150,7 @@ impl RouteReflectorReconciler {
         Ok(())
     }
 
-    /// Where this set's Calico keeps its objects. Connections to an etcd are kept as long as its
+    /// Returns the datastore of this set's Calico. Connections to an etcd are kept as long as its
     /// spec stays.
     fn datastore(&self, set: &RouteReflectorSet) -> Result<Datastore, datastore::Error> {
         let spec = &set.spec.datastore;

@@ -5,7 +5,7 @@ use super::{
     topology::BgpTopology,
 };
 
-/// What is next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Nothing is left to do.
@@ -20,8 +20,8 @@ pub enum Next {
 
 /// Tries the steps that are left, in their order.
 ///
-/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says whether the
-/// sessions are there that a step stands on.
+/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says
+/// whether the sessions are there that a step stands on.
 pub fn choose(
     bgp: &BgpTopology,
     goal: &Goal,
@@ -52,7 +52,7 @@ pub fn choose(
     refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
 }
 
-/// What is refused, and why, in one line.
+/// Describes a refusal and its reason in one line.
 #[must_use]
 pub fn refusal(step: Option<&Step>, why: &steps::Refused) -> String {
     step.map_or_else(|| format!("the plan: {why}"), |step| format!("{step}: {why}"))

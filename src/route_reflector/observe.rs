@@ -24,7 +24,8 @@ use crate::{
     prometheus::{Class, Payer, QueryError},
 };
 
-/// For how long counted pods are good: until the node that was chosen by them is promoted, as a rule.
+/// For how long counted pods are good: until the node that was chosen by them is promoted, as a
+/// rule.
 const COUNTED: Duration = Duration::from_mins(10);
 
 impl RouteReflectorReconciler {
@@ -41,7 +42,7 @@ impl RouteReflectorReconciler {
         Ok((snapshot, bgp))
     }
 
-    /// Which sessions are established, by node.
+    /// The sessions that are established, by node.
     async fn measure(
         &self,
         set: &RouteReflectorSet,
@@ -106,7 +107,7 @@ impl RouteReflectorReconciler {
         Some(result.map_err(|error| error.to_string()))
     }
 
-    /// What Calico's own reports say, added to what they have said since the last step.
+    /// Adds Calico's new reports to those since the last step.
     async fn reports(&self, set: &RouteReflectorSet, memory: &mut Memory) -> Result<(), Error> {
         if memory.asked.is_empty() {
             return Ok(());
@@ -181,7 +182,7 @@ pub(super) async fn observe(
     Ok(observed)
 }
 
-/// What `candidates.fitnessRef` says.
+/// Reads the fitness from `candidates.fitnessRef`.
 pub(super) async fn fitness(
     client: &kube::Client,
     nodes: &NodeStore,

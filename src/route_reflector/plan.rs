@@ -38,19 +38,19 @@ pub use questions::{Questions, questions};
 use status::{figures, remarks};
 pub use target::{Decision, decide, remembered};
 
-/// How long nothing changes before the network is looked at again: one scrape of most installations.
+/// Time between two looks at the network without any change: one scrape of most installations.
 pub const PERIOD: Duration = Duration::from_secs(30);
 
-/// How often the gate is tried.
+/// Time between two checks of the gate.
 pub const TRY: Duration = Duration::from_secs(2);
 
 /// After a step the next is looked for at once; the watches need a moment to bring it.
 const NEXT: Duration = Duration::from_millis(250);
 
-/// What was read of Calico, and everything put together.
+/// The data read from Calico, and the combined topology.
 pub type Read = (Arc<datastore::Snapshot>, BgpTopology);
 
-/// What Prometheus counted, or why it did not.
+/// Prometheus' count of sessions, or the reason why there is none.
 pub type Counts = Result<Arc<Measured>, String>;
 
 /// Facts.
@@ -65,11 +65,11 @@ pub struct Observed {
     pub speakers: Vec<Speaker>,
     /// Calico's objects, and everything put together.
     pub bgp: Result<Read, Calico>,
-    /// What `candidates.fitnessRef` says.
+    /// The fitness from `candidates.fitnessRef`.
     pub fitness: Option<Fitness>,
-    /// What the gate says; `None` if nothing is to be asked.
+    /// The measurements for the gate; `None` if none are needed.
     pub measured: Option<Counts>,
-    /// What is remembered.
+    /// The memory.
     pub memory: Memory,
 }
 
@@ -82,7 +82,7 @@ pub struct Calico {
     pub text: String,
 }
 
-/// What a `TrafficWatch` says.
+/// The state of a `TrafficWatch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitness {
     /// The nodes that it marks unfit.
@@ -91,20 +91,20 @@ pub struct Fitness {
     pub frozen: Option<String>,
 }
 
-/// What is to be written.
+/// The writes to make.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
     /// One step and its writes.
     pub step: Option<(Step, Vec<Write>)>,
-    /// What the sessions of a BGPPeer have if the step creates one.
+    /// The settings of a BGPPeer's sessions if the step creates one.
     pub session: datastore::Session,
-    /// What happens to the `CalicoNodeStatus` objects.
+    /// The changes of the `CalicoNodeStatus` objects.
     pub reports: Reports,
-    /// What is remembered from now on.
+    /// The new memory.
     pub memory: Option<Memory>,
 }
 
-/// What happens to the `CalicoNodeStatus` objects, by which nodes report their sessions.
+/// The changes of the `CalicoNodeStatus` objects, with which nodes report their sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reports {
     /// They stay.

@@ -22,7 +22,7 @@ use crate::{
     controller::{Notice, Verdict},
 };
 
-/// How many steps the status lists.
+/// Maximum number of steps in the status.
 const LISTED: usize = 10;
 
 pub(super) fn verdict(
@@ -39,7 +39,7 @@ pub(super) struct Decided<'a> {
     pub set: &'a RouteReflectorSet,
     /// The time.
     pub now: Timestamp,
-    /// How long a gate may stay shut.
+    /// The time for which a gate may stay shut.
     pub timeout: Duration,
     /// Why no node is replaced for being unfit.
     pub frozen: Option<&'a str>,
@@ -133,7 +133,7 @@ fn phase(decided: &Decided<'_>) -> &'static str {
     }
 }
 
-/// What is left to do, one line for each node.
+/// Returns the remaining steps, one line for each node.
 fn steps(decided: &Decided<'_>) -> Vec<PlannedStep> {
     let mut lines: Vec<PlannedStep> = Vec::new();
     for step in &decided.left {
@@ -306,7 +306,7 @@ fn safe(decided: &Decided<'_>) -> Verdict {
     )
 }
 
-/// What has changed since the status was written.
+/// Returns the changes since the status was written.
 fn changes(decided: &Decided<'_>) -> Vec<Notice> {
     let mut notices = vec![];
     let condition = known(decided.set, "Ready");

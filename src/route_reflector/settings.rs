@@ -17,21 +17,21 @@ use crate::{
 /// A spec that was read.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What decides who reflects.
+    /// The rules of the election.
     pub rules: Rules,
     /// Key and value of the label of reflectors.
     pub label: (Arc<str>, Arc<str>),
     /// The label that names a node's zone; "" if zones do not count.
     pub zone_label: Arc<str>,
-    /// Which nodes may reflect.
+    /// The nodes that may reflect.
     pub selector: Option<Selector>,
-    /// Which of them rather.
+    /// Selects the preferred nodes.
     pub preferred: Option<Selector>,
-    /// Which never.
+    /// Selects the forbidden nodes.
     pub forbidden: Option<Selector>,
-    /// Which taints are borne.
+    /// The tolerated taints.
     pub tolerations: Vec<Toleration>,
-    /// What says that sessions are up.
+    /// The gate that verifies sessions.
     pub gate: Gate,
     /// The author's own count of sessions.
     pub query: Option<String>,
@@ -41,9 +41,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Nodes of a zone that may change at once.
     pub max_per_zone: usize,
-    /// Whether the mesh is to be switched off.
+    /// True if the mesh should be switched off.
     pub migrate: bool,
-    /// Whether the mesh is to be restored in the end.
+    /// True if the mesh must be restored on deletion.
     pub restore: bool,
 }
 

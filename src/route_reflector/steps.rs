@@ -1,21 +1,23 @@
 //! From what is there to what is to be, by single writes.
 //!
-//! Nothing is remembered: each pass lists the steps that are still missing, in the order in which they
-//! keep routes, and takes the first that is *admissible*. A step is admissible if the sessions that exist
-//! before and after it, unchanged on both ends, alone carry every route between living nodes that it does
-//! not change, and if afterwards the loss of one reflector costs no more than it did. BIRD's rule decides
-//! (see [`Rule`](super::bgp_model::Rule)). So it does not matter where the last process died, nor what others
-//! changed meanwhile.
+//! Nothing is remembered: each pass lists the steps that are still missing, in the order in which
+//! they keep routes, and takes the first that is *admissible*. A step is admissible if the sessions
+//! that exist before and after it, unchanged on both ends, alone carry every route between living
+//! nodes that it does not change, and if afterwards the loss of one reflector costs no more than it
+//! did. BIRD's rule decides (see [`Rule`](super::bgp_model::Rule)). So it does not matter where the
+//! last process died, nor what others changed meanwhile.
 //!
-//! Repair comes first and is never refused nor gated: a node that takes a slot whose holder is down takes
-//! nothing away from anybody ([`Why::Repair`]).
+//! Repair comes first and is never refused nor gated: a node that takes a slot whose holder is down
+//! takes nothing away from anybody ([`Why::Repair`]).
 //!
-//! A [`Step`] is a decision; its [`Write`]s are the same for the oracle, the dry run and the API server.
+//! A [`Step`] is a decision; its [`Write`]s are the same for the oracle, the dry run and the API
+//! server.
 //!
-//! Where clients of one reflector would be cut off from those of another on the way (from the mesh to
-//! zones, from one topology to another), everybody also peers with the reflectors of one zone, the
-//! *bridge* ([`WIDE`]): they alone would be enough, and the others can be changed one by one. It is taken away
-//! last. With all reflectors in place of these few, nodes would hold too many paths on the way.
+//! Where clients of one reflector would be cut off from those of another on the way (from the mesh
+//! to zones, from one topology to another), everybody also peers with the reflectors of one zone,
+//! the *bridge* ([`WIDE`]): they alone would be enough, and the others can be changed one by one.
+//! It is taken away last. With all reflectors in place of these few, nodes would hold too many
+//! paths on the way.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -43,12 +45,12 @@ pub const WIDE: &str = "peer-to-rrs-1";
 /// The BGPPeer between reflectors.
 pub const BETWEEN: &str = "rrs-to-rrs";
 
-/// What is to be.
+/// The target.
 #[derive(Clone, Debug)]
 pub struct Goal {
     /// Key and value of the label of reflectors.
     pub label: (Arc<str>, Arc<str>),
-    /// Who reflects.
+    /// The reflectors.
     pub slots: Vec<Slot>,
     /// The group of each client; `None` where there are no groups.
     pub groups: Option<BTreeMap<Arc<str>, Arc<str>>>,
@@ -56,9 +58,9 @@ pub struct Goal {
     pub vacant: BTreeSet<u32>,
     /// Our BGPPeers.
     pub peers: Vec<PeerSpec>,
-    /// Whether the mesh is to be on, if that is ours to say.
+    /// The desired state of the mesh, if the spec controls it.
     pub mesh: Option<bool>,
-    /// How many nodes of a zone may change at once.
+    /// The number of nodes of a zone that may change at once.
     pub max_per_zone: usize,
 }
 
@@ -102,21 +104,21 @@ pub enum Step {
     LabelClients {
         /// The nodes and their groups; `None` takes the label away.
         nodes: BTreeMap<Arc<str>, Option<Arc<str>>>,
-        /// Whether the nodes have just joined.
+        /// True if the nodes have just joined.
         joining: bool,
     },
     /// BGPPeers of ours are written and deleted. `widens`: sessions are only added.
     Peers {
-        /// What is written.
+        /// The BGPPeers to write.
         write: Vec<PeerSpec>,
         /// Names of those that go, with the version that the decision rests on.
         delete: Vec<(String, String)>,
-        /// Whether it takes no session away.
+        /// True if it takes no session away.
         widens: bool,
     },
     /// A node gets label, slot and cluster id, in one patch.
     Promote {
-        /// What for.
+        /// The reason.
         why: Why,
         /// Slots with their nodes: of one zone.
         slots: Vec<Slot>,
@@ -155,7 +157,7 @@ pub struct Leaver {
 }
 
 impl Step {
-    /// Whether it writes nothing of Calico's but what lies on Kubernetes' Nodes.
+    /// Reports whether its only writes to Calico's data are on Kubernetes Nodes.
     #[must_use]
     pub fn writes_nodes(&self) -> bool {
         match self {
@@ -208,7 +210,7 @@ impl Step {
         }
     }
 
-    /// Whether it stands on sessions being established, and not only on there being some.
+    /// Reports whether it depends on established sessions, and not only on configured ones.
     #[must_use]
     pub fn needs_gate(&self) -> bool {
         match self {
@@ -220,13 +222,14 @@ impl Step {
         }
     }
 
-    /// Whether it puts a node into a slot whose holder is down.
+    /// Reports whether it puts a node into the slot of a dead one.
     #[must_use]
     pub fn repairs(&self) -> bool {
         matches!(self, Self::Promote { why: Why::Repair, .. })
     }
 
-    /// The step, and then each of its parts: a round that is refused as a whole may be done one by one.
+    /// The step, and then each of its parts: a round that is refused as a whole may be done one by
+    /// one.
     pub fn tries(&self) -> impl Iterator<Item = Self> {
         let parts: Vec<Self> = match self {
             Self::Promote { why, slots } if slots.len() > 1 => {

@@ -1,10 +1,10 @@
-//! Which taints keep a node from reflecting routes.
+//! The taints that prevent a node from reflecting routes.
 use k8s_openapi::api::core::v1::Toleration;
 
 use crate::nodes::Taint;
 
-/// Taints of nodes in trouble, by which Kubernetes itself says that nothing new should run there: the
-/// original's list.
+/// Taints of nodes in trouble, by which Kubernetes itself says that nothing new should run there:
+/// the original's list.
 const TROUBLE: [&str; 8] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",

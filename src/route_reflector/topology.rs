@@ -1,4 +1,4 @@
-//! What is there: nodes, BGPPeers and mesh, as they were read.
+//! The current state: nodes, BGPPeers and mesh, as they were read.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv4Addr},
@@ -17,7 +17,7 @@ use crate::{
     nodes::{Readiness, Speaker, Texts},
 };
 
-/// What a node carries of ours, or of the operator that was here before.
+/// Labels and annotations of a node, ours or those of the earlier operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReflectorLabels {
     /// The value of `nodeLabel`, if it is there.
@@ -31,8 +31,8 @@ pub struct ReflectorLabels {
 }
 
 impl ReflectorLabels {
-    /// Whether it reflects routes for us, or did for the operator that was here before: who looks for
-    /// reflectors finds it.
+    /// Reports whether it reflects routes for us, or did for the operator that was here before: who
+    /// looks for reflectors finds it.
     #[must_use]
     pub fn is_reflector(&self) -> bool {
         self.slot.is_some() || self.label.is_some() && self.cluster_id.is_some()
@@ -42,7 +42,7 @@ impl ReflectorLabels {
 /// One node.
 #[derive(Clone, Debug)]
 pub struct Actual {
-    /// What it carries.
+    /// The labels and annotations of the node.
     pub labels: ReflectorLabels,
     /// Its zone, if it has one.
     pub zone: Option<Arc<str>>,
@@ -61,13 +61,13 @@ pub struct BgpTopology {
     pub fabric: Fabric,
     /// The same of the other address family, where that is covered too.
     second: Option<Fabric>,
-    /// Which address families are covered.
+    /// The covered address families.
     pub families: Families,
-    /// Where BIRD listens, where that is not the usual port.
+    /// The ports of BIRDs that do not use the default port.
     ports: ListenPorts,
     /// The BGPPeers of this set by name: their two selectors, and the version.
     pub ours: BTreeMap<String, OurPeer>,
-    /// How many BGPPeers are somebody else's.
+    /// Number of BGPPeers of other owners.
     pub foreign: usize,
     /// Names of BGPPeers that are not ours.
     pub taken: BTreeSet<String>,
@@ -80,23 +80,23 @@ pub struct BgpTopology {
 /// A BGPPeer of ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OurPeer {
-    /// Which nodes it configures.
+    /// Selects the nodes that it configures.
     pub node_selector: String,
-    /// Whom they peer with.
+    /// Selects the peers of these nodes.
     pub peer_selector: String,
-    /// What deleting it is tied to.
+    /// The precondition of deleting it.
     pub version: String,
 }
 
-/// Whether nobody else keeps that BGPPeer: it has our label, and names this set, none, or one that is
-/// gone (`Retain` leaves them).
+/// Reports whether the BGPPeer has no other owner: it has our label, and names this set, none, or
+/// one that is gone (`Retain` leaves them).
 fn is_ours(peer: &CalicoPeer, set: &str, sets: &BTreeSet<String>) -> bool {
     peer.ours && peer.set.as_deref().is_none_or(|name| name == set || !sets.contains(name))
 }
 
 impl BgpTopology {
-    /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `zone` that of the zone
-    /// ("" for none), `set` this set's name, `sets` those of all that exist.
+    /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `zone` that of
+    /// the zone ("" for none), `set` this set's name, `sets` those of all that exist.
     #[must_use]
     pub fn new(
         speakers: &[Speaker],
@@ -197,12 +197,12 @@ impl BgpTopology {
         peers
     }
 
-    /// Who peers with whom, in each address family that is covered.
+    /// Returns the peerings in each covered address family.
     pub fn families(&self) -> impl Iterator<Item = &Fabric> {
         [&self.fabric].into_iter().chain(&self.second)
     }
 
-    /// Where the BIRD of a node listens, if its configuration says it.
+    /// Returns the port of a node's BIRD, if its configuration sets one.
     #[must_use]
     pub fn port(&self, node: &str) -> Option<u16> {
         self.ports.nodes.get(node).copied().or(self.ports.all)
@@ -214,7 +214,7 @@ impl BgpTopology {
         self.nodes.get(node)?.zone.as_ref()
     }
 
-    /// What a node carries.
+    /// Returns the labels and annotations of a node.
     #[must_use]
     pub fn labels(&self, node: &str) -> Option<&ReflectorLabels> {
         self.nodes.get(node).map(|actual| &actual.labels)
@@ -227,8 +227,8 @@ impl BgpTopology {
     }
 }
 
-/// The labels that somebody asks for: with all that a cloud provider writes, 5,000 nodes would be megabytes. Equal ones
-/// are kept once.
+/// The labels that somebody asks for: with all that a cloud provider writes, 5,000 nodes would be
+/// megabytes. Equal ones are kept once.
 struct Asked<'a> {
     keys: BTreeSet<&'a str>,
     known: HashMap<Vec<(&'a str, &'a str)>, Labels>,

@@ -1,4 +1,4 @@
-//! How much would be hit on each node if its routes were gone for a moment.
+//! Number of workloads on each node that a short loss of its routes would affect.
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -41,7 +41,8 @@ struct Status {
 partial_resource!(Workload as Pod, NamespaceResourceScope);
 
 impl Workload {
-    /// Whether it would notice: it runs, on the pod network, and not on every node.
+    /// Reports whether a loss of routes affects it: it runs, on the pod network, and not on every
+    /// node.
     fn counts(&self) -> bool {
         let owners = self.metadata.owner_references.iter().flatten();
         let everywhere = owners.into_iter().any(|owner| owner.kind == "DaemonSet");
@@ -49,8 +50,8 @@ impl Workload {
     }
 }
 
-/// Running pods of the pod network, by node, without those of `DaemonSet`s. Read once when a reflector is to
-/// be chosen.
+/// Running pods of the pod network, by node, without those of `DaemonSet`s. Read once when a
+/// reflector is to be chosen.
 pub(super) async fn count(client: &kube::Client) -> Result<BTreeMap<Arc<str>, u32>, Error> {
     let api = Api::<Workload>::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);

@@ -8,16 +8,16 @@ use serde::Deserialize;
 
 use crate::acknowledgement::{self, Key, Question, Statement};
 
-/// How long a worker in the same cluster may take; one that needs longer is asked again.
+/// The time that a worker in the same cluster may take; one that needs longer is asked again.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// The largest answer that is read: as many streams as a `ConfigMap` can hold.
 const MAX_BODY: usize = 1 << 20;
 
-/// How much of somebody else's name an error shows: as long as the name of a pod may be.
+/// Maximum length of a foreign name in an error: that of the name of a pod.
 const LONGEST_NAME: usize = 253;
 
-/// What a worker says.
+/// The answer of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The version of the file it runs; `None` before it runs any.
@@ -26,14 +26,14 @@ pub struct Answer {
     pub jobs: Vec<String>,
 }
 
-/// Who is asked.
+/// The recipient of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The name of the worker.
     pub worker: &'a str,
     /// The UID of its pod.
     pub uid: &'a str,
-    /// What its answer has to be signed with; `None`: it does not sign.
+    /// The key with which its answer must be signed; `None` if it does not sign.
     pub key: Option<&'a Key>,
 }
 
@@ -187,7 +187,7 @@ mod tests {
         Question { uid: uid.into(), nonce: nonce.into() }
     }
 
-    /// What a worker with this key answers to a question.
+    /// Returns the answer of a worker with this key to a request.
     fn signed(key: &Key, question: &Question) -> serde_json::Value {
         let (worker, jobs) = ("swarm-worker-0", ["a"]);
         let mac = Statement { question, worker, version: 7, jobs: &jobs }.sign(key);
@@ -212,7 +212,8 @@ mod tests {
             answer
         };
         for (answer, words) in [
-            // A neighbour without the key; a worker of others, or one from before there were signatures.
+            // A neighbour without the key; a worker of others, or one from before there were
+            // signatures.
             (serde_json::json!({"jobs": [], "version": 9}), "is not signed"),
             (with("mac", serde_json::Value::Null), "is not signed"),
             (with("mac", "00".into()), "another key"),

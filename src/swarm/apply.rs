@@ -39,7 +39,8 @@ pub(super) async fn apply(
         });
         notices.extend(publish.notices);
         for part in &publish.parts {
-            // What is not written now is behind its head, and put right before anything else is decided.
+            // What is not written now is behind its head, and put right before anything else is
+            // decided.
             if !cluster.part(part).await? {
                 return Ok(notices);
             }

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{acknowledgement::Key, controller::Error};
 
-/// What a pass needs of the cluster beside what the watches bring. Reads come from the API server itself,
-/// not from a cache.
+/// The parts of the cluster that a pass needs besides the watches. Reads come from the API server
+/// itself, not from a cache.
 pub(super) trait Cluster: Sync {
     /// The time.
     fn now(&self) -> Instant;
@@ -27,8 +27,8 @@ pub(super) trait Cluster: Sync {
         workload: &WorkloadFacts,
     ) -> impl Future<Output = Result<Vec<PodFacts>, Error>> + Send;
 
-    /// What a worker says it runs, or why that is not known. One that signs has to sign with the key, if there
-    /// is one.
+    /// Returns the worker's report of what it runs, or the reason why there is none. One that signs
+    /// has to sign with the key, if there is one.
     fn ask(
         &self,
         pod: &PodFacts,
@@ -47,7 +47,8 @@ pub(super) trait Cluster: Sync {
     /// Takes the answer to that write, so that the next pass sees it before the watch brings it.
     fn published(&self, metadata: &ObjectMeta, publish: &Publish);
 
-    /// Writes a part over exactly the one that was read, and takes the answer; whether nobody was faster.
+    /// Writes a part over exactly the one that was read, and takes the answer; whether nobody was
+    /// faster.
     fn part(&self, part: &Part) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Writes the immutable file and points the template at it.
@@ -66,8 +67,8 @@ pub(super) trait Cluster: Sync {
         uid: &str,
     ) -> impl Future<Output = Result<Eviction, Error>> + Send;
 
-    /// Changes a pod, exactly this one, so that the kubelet brings its volumes up to date at once; whether
-    /// it was there.
+    /// Changes a pod, exactly this one, so that the kubelet brings its volumes up to date at once;
+    /// whether it was there.
     fn nudge(
         &self,
         worker: &str,
@@ -79,7 +80,7 @@ pub(super) trait Cluster: Sync {
     fn scale(&self, replicas: u32) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// What came of an eviction.
+/// The result of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
     /// The pod goes.

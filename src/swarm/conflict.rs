@@ -1,9 +1,10 @@
-//! Which `Swarm` may serve a workload: it and its `ConfigMap` belong to the oldest that claims them.
+//! The `Swarm` that may serve a workload: the workload and its `ConfigMap` belong to the oldest
+//! that claims them.
 use kube::ResourceExt;
 
 use crate::api::{Mode, Swarm};
 
-/// What another, older `Swarm` holds of what this one claims, in words; `None` if nothing.
+/// Describes the objects claimed by `swarm` that an older `Swarm` holds; `None` if there are none.
 #[must_use]
 pub fn held<'a>(swarm: &Swarm, others: impl IntoIterator<Item = &'a Swarm>) -> Option<String> {
     if !claims(swarm) {

@@ -25,7 +25,7 @@ const FIRST: Duration = Duration::from_secs(5);
 /// the first hour, and 12 in each one after it.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// What is remembered of the evictions of one `Swarm`.
+/// The memory of one `Swarm`'s evictions.
 #[derive(Clone, Debug, Default)]
 pub struct Evictions {
     attempts: BTreeMap<Name, Attempts>,
@@ -64,7 +64,7 @@ impl Evictions {
         self.attempts.insert(Arc::clone(worker), attempts);
     }
 
-    /// Whether a pod of this worker has ever reported a version.
+    /// Reports whether a pod of this worker has ever reported a version.
     #[must_use]
     pub fn has_proved(&self, worker: &str) -> bool {
         self.proved.contains_key(worker)
@@ -75,14 +75,14 @@ impl Evictions {
         self.leaving.retain(|uid| pods.iter().any(|pod| pod.uid == *uid && !pod.terminating));
     }
 
-    /// Whether a pod was evicted and no watch has shown it as terminating yet.
+    /// Reports whether a pod was evicted and no watch has shown it as terminating yet.
     #[must_use]
     pub fn is_leaving(&self, uid: &str) -> bool {
         self.leaving.contains(uid)
     }
 
-    /// Forgets the evictions of workers whose version rises, and workers that are no more. A version
-    /// above that of the file proves nothing.
+    /// Forgets the evictions of workers whose version rises, and workers that are no more. A
+    /// version above that of the file proves nothing.
     pub fn learn(&mut self, workers: &BTreeMap<Name, Worker>, epoch: Epoch) {
         for (name, worker) in workers {
             let Some(loaded) = worker.pod.as_ref().and_then(|pod| pod.loaded) else { continue };
@@ -110,13 +110,13 @@ impl Evictions {
         self.attempts.iter().map(turn).collect()
     }
 
-    /// How often a worker was evicted since its version last rose.
+    /// Returns the number of evictions of a worker since its version last rose.
     #[must_use]
     pub fn in_vain(&self, worker: &str) -> u32 {
         self.attempts.get(worker).map_or(0, |attempts| attempts.count)
     }
 
-    /// What a decision rests on, times apart.
+    /// Returns a fingerprint of the inputs of a decision, without times.
     #[cfg(test)]
     pub(super) fn fingerprint(&self) -> impl std::hash::Hash {
         // More of them only make the same order last.

@@ -1,5 +1,5 @@
-//! The file that workers read, and the state beside it: two keys of one `ConfigMap`, so that both change
-//! in one write.
+//! The file that workers read, and the state beside it: two keys of one `ConfigMap`, so that both
+//! change in one write.
 //!
 //! The workers' file has the shape of the original operator, which workers of any author can read:
 //!
@@ -12,10 +12,10 @@
 //! version: 14
 //! ```
 //!
-//! The state, which no worker needs, says what is releasing and whether there is a barrier. It carries the
-//! hash of the workers' file that was written with it: whether somebody has edited that one since. Streams
-//! are listed by worker and epoch: a stream takes as much room while it is releasing as when it is owned,
-//! so that a `ConfigMap` that held the one file holds the next.
+//! The state, which no worker needs, says what is releasing and whether there is a barrier. It
+//! carries the hash of the workers' file that was written with it: whether somebody has edited that
+//! one since. Streams are listed by worker and epoch: a stream takes as much room while it is
+//! releasing as when it is owned, so that a `ConfigMap` that held the one file holds the next.
 use std::{collections::BTreeMap, fmt, fmt::Write as _};
 
 use serde::{
@@ -46,15 +46,15 @@ pub struct Files {
     pub state: String,
 }
 
-/// What two texts say.
+/// The parsed contents of two texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Just what is there: streams that two workers have are with both, until the next step takes them from
-    /// the second.
+    /// Just what is there: streams that two workers have are with both, until the next step takes
+    /// them from the second.
     pub published: Published,
     /// Streams that are listed more than once, with the worker that keeps them.
     pub duplicates: Vec<Duplicate>,
-    /// Who wrote it.
+    /// The author.
     pub origin: Origin,
 }
 
@@ -63,13 +63,13 @@ pub struct Parsed {
 pub struct Duplicate {
     /// Its id.
     pub stream: Name,
-    /// Who has it and keeps it.
+    /// The worker that has it and keeps it.
     pub keeper: Name,
-    /// Who has it too; the same if one list has it twice.
+    /// The other worker that has it; the same one if one list has it twice.
     pub other: Name,
 }
 
-/// Who wrote the workers' file.
+/// The author of the workers' file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// It is as it was written together with the state.
@@ -124,8 +124,8 @@ fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
     Files { state: yaml(&state), config }
 }
 
-/// What the texts say. A missing version is the highest that stands beside a list, or 0; a text without
-/// content is an empty file.
+/// Parses the texts. A missing version is the highest that stands beside a list, or 0; a text
+/// without content is an empty file.
 ///
 /// # Errors
 /// When one of them has another shape, with the line.

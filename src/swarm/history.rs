@@ -1,8 +1,9 @@
-//! What is known of who has which stream, from what the API server holds.
+//! The known owners of streams, from the objects in the API server.
 //!
-//! The `ConfigMap` is the record: file and handovers change in one write. Where it was lost, replaced or
-//! edited, and this process does not remember what it wrote, any worker may run anything: then every
-//! worker has to acknowledge a new file before anything is given to another (a *barrier*).
+//! The `ConfigMap` is the record: file and handovers change in one write. Where it was lost,
+//! replaced or edited, and this process does not remember what it wrote, any worker may run
+//! anything: then every worker has to acknowledge a new file before anything is given to another (a
+//! *barrier*).
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
@@ -16,7 +17,7 @@ use crate::{api::Swarm, controller::Error};
 
 pub mod parts;
 
-/// What is known.
+/// The known history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The last file.
@@ -24,7 +25,7 @@ pub struct History {
     /// The file has to be written though nothing is to change: it is not there, or not as we wrote
     /// it.
     pub repair: Option<Repair>,
-    /// What somebody else wrote in place of it, if that can be read.
+    /// The foreign contents in its place, if they can be read.
     pub edited: Option<Published>,
 }
 
@@ -43,25 +44,25 @@ pub enum Repair {
     Barrier,
 }
 
-/// What a pass knows beside the `ConfigMap`.
+/// The knowledge of a pass besides the `ConfigMap`.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What this process remembers.
+    /// The memory of this process.
     pub memory: &'a Memory,
     /// The version in the status.
     pub told: Epoch,
     /// When the `Swarm` was made ([`made`]): without a record no version is below that.
     pub made: Epoch,
-    /// Whether a pod may run streams of a file that nobody knows: it has been started, and has not said
-    /// that it runs nothing.
+    /// True if a pod may run streams of an unknown file: it has started, and has not reported that
+    /// it runs nothing.
     pub unknown_pods: bool,
-    /// What workers say they run.
+    /// The reports of workers about what they run.
     pub running: &'a [(Arc<str>, Arc<Answer>)],
 }
 
-/// When a `Swarm` was made, in seconds since 1970; 0 if it does not say so. One that is made anew begins
-/// above the versions of the one before, as long as that has written less than a file a second on average:
-/// then a fencing token does not go back, though nothing of the old one is left.
+/// When a `Swarm` was made, in seconds since 1970; 0 if it does not say so. One that is made anew
+/// begins above the versions of the one before, as long as that has written less than a file a
+/// second on average: then a fencing token does not go back, though nothing of the old one is left.
 #[must_use]
 pub fn made(swarm: &Swarm) -> Epoch {
     let time = swarm.metadata.creation_timestamp.as_ref();
@@ -126,7 +127,8 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         known.epoch = known.epoch.max(evidence.told);
         return History { published: known, repair: Some(Repair::Restore), edited: None };
     }
-    // Without any record, what workers say they run is theirs: nothing is stopped for the lack of one.
+    // Without any record, what workers say they run is theirs: nothing is stopped for the lack of
+    // one.
     let mut published = read.map_or_else(
         || Published {
             shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
@@ -142,9 +144,9 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
     History { published, repair: Some(repair), edited: None }
 }
 
-/// A file that is not known to be the last one, beside what workers say they run: what one of them runs that is
-/// not in its list is with it until it lets go. It stays in the list of another only if that one runs it too:
-/// who reads the list for the first time would start it a second time.
+/// A file that is not known to be the last one, beside what workers say they run: what one of them
+/// runs that is not in its list is with it until it lets go. It stays in the list of another only
+/// if that one runs it too: who reads the list for the first time would start it a second time.
 fn contested(mut file: Published, running: &[(Arc<str>, Arc<Answer>)]) -> Published {
     let says = |worker: &Arc<str>, stream: &str| {
         let mut answers = running.iter().filter(|(name, _)| name == worker);
@@ -175,8 +177,8 @@ fn said(worker: &Arc<str>, answer: &Answer) -> (Arc<str>, Share) {
 }
 
 impl History {
-    /// The file that repairs the record: the lists as they are known, under a new version that every
-    /// worker has to acknowledge where it matters.
+    /// The file that repairs the record: the lists as they are known, under a new version that
+    /// every worker has to acknowledge where it matters.
     #[must_use]
     pub fn repaired(&self, highest: Epoch) -> Published {
         if self.repair == Some(Repair::Barrier) {
@@ -185,7 +187,8 @@ impl History {
         let mut next = self.published.clone();
         next.epoch = next.next_epoch(highest);
         if self.repair == Some(Repair::Undo) {
-            // A list that was edited may have been read; so may a version, which acknowledges nothing.
+            // A list that was edited may have been read; so may a version, which acknowledges
+            // nothing.
             let edited = |worker: &Arc<str>| self.edited.as_ref()?.shares.get(worker);
             for (worker, share) in &mut next.shares {
                 let same = edited(worker).is_some_and(|other| same_set(share, other));
@@ -201,8 +204,8 @@ impl History {
 }
 
 impl History {
-    /// What an edit gave to others is theirs until they have let go of it: whoever had it before may have
-    /// stopped it, and would start it a second time.
+    /// Leaves streams that an edit gave to other workers with these until they release them: the
+    /// previous worker may have stopped them, and would start them a second time.
     fn take_back(&self, next: &mut Published) {
         let Some(edited) = &self.edited else { return };
         for (worker, share) in &edited.shares {

@@ -1,4 +1,5 @@
-//! `GET /swarms` and `GET /swarms/<namespace>/<name>`: what the leader decided, for people and scripts.
+//! `GET /swarms` and `GET /swarms/<namespace>/<name>`: what the leader decided, for people and
+//! scripts.
 use std::{sync::Arc, time::Instant};
 
 use axum::{
@@ -95,13 +96,13 @@ pub struct Page {
     pub workers: Vec<PageWorker>,
     /// Streams that two pods say they run.
     pub duplicates: Vec<String>,
-    /// How many times the mean the heaviest worker carries.
+    /// Weight of the heaviest worker, as a multiple of the mean.
     pub load_ratio: f64,
-    /// What is being let go of.
+    /// The streams that are being released.
     pub releasing: Vec<PageReleasing>,
-    /// What nobody has, and has a worker to go to.
+    /// The streams without a worker whose next worker is known.
     pub free: Vec<PageFree>,
-    /// What no worker can take.
+    /// The streams that no worker can take.
     pub unassigned: Vec<PageUnassigned>,
     /// The workers that are waited for: the first of them.
     #[serde(default)]
@@ -128,9 +129,9 @@ pub struct PageWorker {
     pub name: String,
     /// Its node.
     pub node: Option<String>,
-    /// Whether its pod is ready.
+    /// True if its pod is ready.
     pub ready: bool,
-    /// What its streams weigh.
+    /// The weight of its streams.
     pub weight: f64,
     /// The version at which its list last changed.
     pub wanted: u64,
@@ -138,7 +139,7 @@ pub struct PageWorker {
     pub loaded: Option<u64>,
     /// Its list.
     pub jobs: Vec<String>,
-    /// Whether its pod signs what it answers.
+    /// True if its pod signs what it answers.
     #[serde(default)]
     pub signs: bool,
     /// Why it is not known what it runs.
@@ -153,7 +154,7 @@ pub struct PageWorker {
 pub struct PageRefreshed {
     /// `evicted`, `refused` (an eviction that was not allowed) or `reloaded`.
     pub result: String,
-    /// How long ago.
+    /// Seconds since then.
     pub seconds: f64,
 }
 
@@ -162,7 +163,7 @@ pub struct PageRefreshed {
 pub struct PageReleasing {
     /// The stream.
     pub id: String,
-    /// Who has still to stop it.
+    /// The worker that must still stop it.
     pub worker: String,
     /// The version that took it.
     pub epoch: u64,
@@ -193,17 +194,17 @@ pub struct PageUnassigned {
 pub struct PageWaiting {
     /// Its name.
     pub worker: String,
-    /// How many streams it has to let go of; 0: only a barrier waits for it.
+    /// Number of streams that it must release; 0 if only a barrier waits for it.
     pub streams: usize,
     /// The version that it has to acknowledge.
     pub epoch: u64,
-    /// Which rule of the protocol is in the way.
+    /// The rule of the protocol that is the obstacle.
     pub why: String,
-    /// What is known of the cause.
+    /// The known cause.
     pub text: String,
 }
 
-/// What the reason of a stream without a worker means.
+/// Returns the meaning of the reason of a stream without a worker.
 #[must_use]
 pub fn meaning(reason: &str) -> &'static str {
     match reason {
@@ -255,7 +256,7 @@ fn worker(worker: &Worker, now: Instant) -> PageWorker {
     }
 }
 
-/// What the page says of one.
+/// Returns the page of one `Swarm`.
 pub(super) fn page((namespace, name): &Key, snapshot: &Snapshot, now: Instant) -> Page {
     let releasing = snapshot.releasing.iter().map(|(stream, worker, epoch, since)| PageReleasing {
         id: stream.to_string(),

@@ -1,5 +1,4 @@
-//! How large a `Swarm` may be: whoever may create one must not exhaust the operator, which serves
-//! all namespaces.
+//! The limits of a `Swarm`: its author must not exhaust the operator, which serves all namespaces.
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
@@ -69,10 +68,10 @@ pub fn text(text: &str) -> Result<(), String> {
 
 /// Something with names in it.
 pub trait Named {
-    /// How much room they take: each at least one byte.
+    /// Returns their size: at least one byte each.
     fn room(&self) -> usize;
 
-    /// Whether each of them is short enough.
+    /// Reports whether each of them is short enough.
     ///
     /// # Errors
     /// How long one is, and may be.

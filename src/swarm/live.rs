@@ -28,18 +28,19 @@ use crate::{
     controller::{Error, FIELD_MANAGER, MANAGED_BY, error::is_refusal, merge_params},
 };
 
-/// The label of everything that a `Swarm` owns: its name's hash, because a name may be longer than a label.
+/// The label of everything that a `Swarm` owns: its name's hash, because a name may be longer than
+/// a label.
 const OWNER: &str = "traffic.example.com/swarm-uid";
 
-/// What one pass needs of the real cluster.
+/// The connection of one pass to the real cluster.
 pub(super) struct Live<'a> {
     /// Reads and writes.
     pub client: &'a Client,
     /// Asks workers.
     pub workers: &'a WorkerClient,
-    /// What the watches brought.
+    /// The data of the watches.
     pub cache: &'a WorkloadCache,
-    /// Whose pass it is.
+    /// The `Swarm` of the pass.
     pub swarm: &'a Swarm,
 }
 
@@ -101,8 +102,8 @@ impl Cluster for Live<'_> {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let there = api.get_opt(&immutable.name).await;
                 let there = there.map_err(Error::kube("get ConfigMap"))?;
-                // Another text may say the same: names were not always quoted, and the key may be a newer
-                // one.
+                // Another text may say the same: names were not always quoted, and the key may be a
+                // newer one.
                 let says = |data: &BTreeMap<String, String>| {
                     let text = |key: &str| data.get(key).map(String::as_str);
                     let config = text(&self.swarm.spec.config_map.key)?;
@@ -161,8 +162,8 @@ impl Cluster for Live<'_> {
         match self.pods_api().evict(worker, &params).await {
             Ok(_) => Ok(Eviction::Done),
             Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(Eviction::Gone),
-            // A disruption budget (429), two of them (500), or whoever else guards this pod: the others are
-            // not to wait for it.
+            // A disruption budget (429), two of them (500), or whoever else guards this pod: the
+            // others are not to wait for it.
             Err(kube::Error::Api(s)) => Ok(Eviction::Refused(s.message)),
             Err(source) => Err(Error::Kube { action: "evict Pod", source }),
         }
@@ -200,7 +201,8 @@ impl Live<'_> {
         self.swarm.key().0
     }
 
-    /// Writes a `ConfigMap` over the version that it carries, or a new one; `None`: somebody was faster.
+    /// Writes a `ConfigMap` over the version that it carries, or a new one; `None`: somebody was
+    /// faster.
     async fn replace(
         &self,
         map: &str,
@@ -247,7 +249,8 @@ fn creation() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
 }
 
-/// The `ConfigMap` with the next file. The version that it stands on makes the write a compare-and-swap.
+/// The `ConfigMap` with the next file. The version that it stands on makes the write a
+/// compare-and-swap.
 pub(super) fn file_object(swarm: &Swarm, publish: &Publish) -> Value {
     map_object(swarm, &swarm.config_map(), &publish.data, publish.on.as_deref())
 }

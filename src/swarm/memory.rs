@@ -1,5 +1,5 @@
-//! What is remembered between passes and lost with the process. Who loses it waits longer, and gives no
-//! stream to a second worker.
+//! The memory between passes, which is lost with the process. Who loses it waits longer, and gives
+//! no stream to a second worker.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,8 +19,8 @@ use super::{
 };
 use crate::api::SwarmStatus;
 
-/// How often a worker is asked in vain before it counts as one that answers nothing: one that is busy or just
-/// starting misses a question.
+/// Number of unanswered requests after which a worker counts as silent: a busy or starting worker
+/// misses some.
 const ASKED: u32 = 3;
 
 /// The last that a pod said.
@@ -28,47 +28,49 @@ const ASKED: u32 = 3;
 pub struct Report {
     /// When it was asked last.
     pub asked: Instant,
-    /// How often in a row it did not answer.
+    /// Number of consecutive requests without an answer.
     pub failures: u32,
     /// Why it did not answer the last time.
     pub error: Option<Arc<str>>,
     /// The version that it has acknowledged last.
     pub loaded: Option<u64>,
-    /// What it answered last.
+    /// The last answer.
     pub answer: Option<Arc<Answer>>,
 }
 
-/// What is remembered of one `Swarm`.
+/// The memory of one `Swarm`.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// By UID of the pod.
     pub reports: BTreeMap<Arc<str>, Report>,
-    /// The highest version that any pod ever told, if it can be believed: also that of pods that are gone.
+    /// The highest version that any pod ever told, if it can be believed: also that of pods that
+    /// are gone.
     pub highest: u64,
-    /// By UID of the pod: the version that was published when it was first seen, or last seen before it
-    /// was started.
+    /// By UID of the pod: the version that was published when it was first seen, or last seen
+    /// before it was started.
     pub born: BTreeMap<Arc<str>, u64>,
     /// The version that was published when the pods were looked at last.
     pub looked: Option<u64>,
-    /// By UID: pods that were there before this process, and of which it is not known what they read.
+    /// By UID: pods that were there before this process, and of which it is not known what they
+    /// read.
     pub untold: BTreeSet<Arc<str>>,
-    /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API server
-    /// listed last, and the version that was published then.
+    /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API
+    /// server listed last, and the version that was published then.
     pub listed: Option<(u64, BTreeSet<Arc<str>>)>,
-    /// By UID: pods that were made after the API server was asked for all of them, and the version that was
-    /// published then, at least.
+    /// By UID: pods that were made after the API server was asked for all of them, and the version
+    /// that was published then, at least.
     pub heirs: BTreeMap<Arc<str>, u64>,
     /// When an eviction of a worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
-    /// What was last done to the pod of a worker, and when.
+    /// The last action on the pod of a worker, with its time.
     pub refreshed: BTreeMap<Arc<str>, (&'static str, Instant)>,
-    /// What answers are signed with.
+    /// The key of signatures.
     pub secret: Secret,
     /// Evictions that were accepted, and what came of them.
     pub evictions: Evictions,
     /// Since when a worker has had no pod on a node.
     pub absent: BTreeMap<Arc<str>, Instant>,
-    /// What was published last, and the content it was read from or written to.
+    /// The last published file, with the content it was read from or written to.
     pub published: Option<Arc<Published>>,
     /// The parts of a divided file as they were read last.
     pub parts: Vec<Option<Part>>,
@@ -78,9 +80,11 @@ pub struct Memory {
     pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
     /// Since when there is a barrier.
     pub barrier: Option<Instant>,
-    /// Since when streams that were given have not been acknowledged, and since when nobody had them.
+    /// Since when streams that were given have not been acknowledged, and since when nobody had
+    /// them.
     pub granted: BTreeMap<Arc<str>, Granted>,
-    /// Workers that have a list and have not read it: the pod, the version that it says, and since when.
+    /// Workers that have a list and have not read it: the pod, the version that it says, and since
+    /// when.
     pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
     /// Since when moves wait for workers that are to get something.
     pub awaiting: Option<Instant>,
@@ -90,13 +94,13 @@ pub struct Memory {
     pub weights: Arc<BTreeMap<Arc<str>, f64>>,
     /// Since when the heaviest worker has carried too much.
     pub heavy: Option<Instant>,
-    /// How many workers there were to be, and when that changed last.
+    /// The desired number of workers, and the time of its last change.
     pub replicas: Option<(u32, Instant)>,
     /// The status that was written last, and when its figures were made.
     pub status: Option<(Instant, SwarmStatus)>,
     /// Stuck workers that were told of.
     pub stuck: Vec<Arc<str>>,
-    /// What metrics and the page show.
+    /// The state shown by metrics and the page.
     pub snapshot: Arc<Snapshot>,
 }
 
@@ -125,7 +129,7 @@ pub struct Pinned {
 pub struct Memories(Arc<Mutex<HashMap<Key, Memory>>>);
 
 impl Memory {
-    /// Whether a pod has said nothing yet and may still do so.
+    /// Reports whether a pod has not answered yet and may still do so.
     #[must_use]
     pub fn may_answer(&self, pod: &PodFacts) -> bool {
         let report = self.reports.get(&pod.uid);
@@ -134,9 +138,9 @@ impl Memory {
         !pod.started || pod.ip.is_some() && !asked()
     }
 
-    /// The version of the file when a pod was made, at least, if its worker is one that answers nothing. One
-    /// that answers says by itself what it has read, which proves more: its kubelet may have given it an
-    /// older file from a cache.
+    /// The version of the file when a pod was made, at least, if its worker is one that answers
+    /// nothing. One that answers says by itself what it has read, which proves more: its kubelet
+    /// may have given it an older file from a cache.
     #[must_use]
     pub fn heir(&self, pod: &PodFacts) -> Option<Epoch> {
         let answers = self.evictions.has_proved(&pod.name) || self.may_answer(pod);
@@ -157,16 +161,16 @@ impl Memory {
         }
     }
 
-    /// Whether a pod has said, and nobody else can have said for it, that it runs nothing. Before there is a
-    /// key anybody can, of those that sign later.
+    /// Reports whether a pod itself has verifiably reported that it runs nothing.
+    /// Before there is a key anybody can, of those that sign later.
     pub(super) fn is_idle(&self, pod: &PodFacts) -> bool {
         let answer = self.reports.get(&pod.uid).and_then(|report| report.answer.as_ref());
         let proven = !pod.signs || self.secret.known.is_some();
         proven && answer.is_some_and(|said| said.version.is_none() && said.jobs.is_empty())
     }
 
-    /// Notes the pods that the API server listed when the file was at this version. One that was not in an
-    /// earlier list was made after it.
+    /// Notes the pods that the API server listed when the file was at this version. One that was
+    /// not in an earlier list was made after it.
     pub(super) fn listed(&mut self, view: &WorkloadView, epoch: Epoch) {
         let uids: BTreeSet<_> = view.pods.iter().map(|pod| Arc::clone(&pod.uid)).collect();
         if let Some((earlier, known)) = self.listed.replace((epoch, uids.clone())) {
@@ -177,8 +181,8 @@ impl Memory {
         self.heirs.retain(|uid, _| uids.contains(uid));
     }
 
-    /// Notes since when pods have waited for a node: by their creation, which a restart of the operator
-    /// does not change.
+    /// Notes since when pods have waited for a node: by their creation, which a restart of the
+    /// operator does not change.
     pub(super) fn pending(&mut self, view: &WorkloadView, now: Instant) {
         for pod in view.pods.iter().filter(|pod| pod.node.is_none()) {
             let age = pod.created.map(|created| Timestamp::now().duration_since(created));
@@ -214,12 +218,12 @@ impl Memory {
         }
     }
 
-    /// Notes which pods are there. A pod without a node reads the file that is published now, or a later one;
-    /// so does one that waits for the first file. One that was not there before has read the one that was
-    /// published then, or a later one: its kubelet mounts the file before it starts the pod. Of those that are
-    /// there when this process begins to look the newest is believed, so that its start restarts nobody,
-    /// unless they have to let go of something, or the file says that they were there before their list: they
-    /// may never have read it.
+    /// Notes which pods are there. A pod without a node reads the file that is published now, or a
+    /// later one; so does one that waits for the first file. One that was not there before has read
+    /// the one that was published then, or a later one: its kubelet mounts the file before it
+    /// starts the pod. Of those that are there when this process begins to look the newest is
+    /// believed, so that its start restarts nobody, unless they have to let go of something, or the
+    /// file says that they were there before their list: they may never have read it.
     pub(super) fn seen(&mut self, view: &WorkloadView, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let before = self.looked.replace(epoch);
@@ -254,9 +258,9 @@ impl Memory {
                 asked: at,
                 failures: 0,
                 error: None,
-                // Where it starts anew it may not know yet. But one that says less than before has read
-                // something else since: it comes back from a file that somebody else wrote, or that was
-                // there before the `Swarm` was deleted.
+                // Where it starts anew it may not know yet. But one that says less than before has
+                // read something else since: it comes back from a file that somebody else wrote, or
+                // that was there before the `Swarm` was deleted.
                 loaded: answer.version.or(loaded),
                 answer: Some(Arc::new(answer)),
             },
@@ -273,7 +277,7 @@ impl Memory {
 }
 
 impl Memories {
-    /// What is remembered of one.
+    /// Returns the memory of one `Swarm`.
     #[must_use]
     pub fn get(&self, key: &Key) -> Memory {
         self.all().get(key).cloned().unwrap_or_default()

@@ -1,10 +1,10 @@
 //! Serves [`Swarm`]: `observe` reads, `plan` decides, `apply` writes.
 //!
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
-//! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they are;
-//! `plan`, which puts these and [`crate::placement::assignment`] together; [`watches`], what is watched;
-//! [`acknowledge`], how workers are asked; `cluster`, what a pass stands on: the real one (`live`),
-//! or one on paper ([`dry_run`]).
+//! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they
+//! are; `plan`, which puts these and [`crate::placement::assignment`] together; [`watches`], what
+//! is watched; [`acknowledge`], how workers are asked; `cluster`, what a pass stands on: the real
+//! one (`live`), or one on paper ([`dry_run`]).
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
@@ -57,31 +57,32 @@ pub use traffic_operator_core::{handover, natural_sort};
 use watches::WorkloadCache;
 use weights::Measured;
 
-/// How long changes of the surroundings are collected: a scaled workload is many events in a moment.
+/// The time for which changes of the surroundings are collected: a scaled workload causes many
+/// events at once.
 const COLLECT: Duration = Duration::from_millis(50);
 
 /// The field that names the endpoint.
 const ENDPOINT: &str = "spec.weights.prometheus";
 
-/// What is asked of Prometheus: the endpoint and the text.
+/// A query to Prometheus: the endpoint and the text.
 type Question = (Arc<str>, Arc<str>);
 type Measurement = Result<Arc<Measured>, QueryError>;
 
-/// What the controller works with.
+/// The dependencies of the controller.
 pub struct SwarmReconciler {
     /// Writes.
     pub client: kube::Client,
-    /// What `Swarm`s depend on.
+    /// The objects that `Swarm`s depend on.
     pub cache: WorkloadCache,
     /// The nodes, for `fitnessRef`.
     pub nodes: NodeStore,
     /// The endpoints, for `weights`.
     pub prometheus: Endpoints,
-    /// Whether the PromQL of authors is asked.
+    /// True if custom PromQL is allowed.
     pub own_queries: bool,
     /// Asks workers.
     pub workers: WorkerClient,
-    /// What is remembered, and told.
+    /// The memories of all `Swarm`s, and their metrics.
     pub memories: Memories,
     /// The ticks.
     pub schedule: Schedule,
@@ -122,7 +123,7 @@ impl Reconciler for SwarmReconciler {
     const NAME: &'static str = "swarm";
     const FINALIZER: &'static str = "traffic.example.com/swarm";
 
-    /// What it owns stands beside it and goes with it.
+    /// Needs no cleanup: the objects that it owns are in its namespace and are garbage-collected.
     fn needs_cleanup(&self, _: &Swarm) -> bool {
         false
     }

@@ -29,7 +29,7 @@ use crate::{
     selector::Selector,
 };
 
-/// How long a pass waits for what the watches bring: they begin when an object appears.
+/// The time for which a pass waits for the watches, which start when an object appears.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Pods read at a time.
@@ -71,7 +71,7 @@ pub(super) async fn observe(
 }
 
 impl SwarmReconciler {
-    /// What an object depends on, waiting a moment for it.
+    /// Returns the objects that a `Swarm` depends on, after a short wait for them.
     async fn view(&self, swarm: &Swarm) -> Option<WorkloadView> {
         let mut learnt = self.cache.learnt();
         let known = learnt.wait_for(|_| self.cache.view(swarm).is_some());
@@ -80,7 +80,7 @@ impl SwarmReconciler {
         self.cache.view(swarm)
     }
 
-    /// What of a spec only the operator's configuration can tell to be wrong.
+    /// Checks the parts of a spec that depend on the operator's configuration.
     fn check(&self, swarm: &Swarm) -> Result<(), Error> {
         let Some(weights) = &swarm.spec.weights else { return Ok(()) };
         let (namespace, _) = swarm.key();
@@ -167,8 +167,8 @@ pub(super) async fn look(
     if confirmed.all > 0 {
         memory.listed(view, confirmed.all);
     }
-    // After that: a pod that was found in place of one that is gone has just been made, and is not to be
-    // restarted because it has not answered yet.
+    // After that: a pod that was found in place of one that is gone has just been made, and is not
+    // to be restarted because it has not answered yet.
     memory.seen(view, published.as_deref());
     memory.pending(view, cluster.now());
     memory.evictions.seen(&view.pods);
@@ -179,8 +179,8 @@ pub(super) async fn look(
     Ok(confirmed)
 }
 
-/// Reads pods from the API server itself where having none frees streams: a watch may not have brought yet
-/// a pod that was made, and has read its file, before the last one was published.
+/// Reads pods from the API server itself where having none frees streams: a watch may not have
+/// brought yet a pod that was made, and has read its file, before the last one was published.
 async fn confirm(
     cluster: &impl Cluster,
     view: &mut WorkloadView,
@@ -191,8 +191,9 @@ async fn confirm(
     if (published.barrier.is_some() || waits_for_silent(view, published, memory))
         && let Some(workload) = &view.workload
     {
-        // A barrier ends when all have acknowledged: also those that no watch has brought yet, and those that
-        // have no pod yet. A worker that answers nothing lets go with another pod than those of a list.
+        // A barrier ends when all have acknowledged: also those that no watch has brought yet, and
+        // those that have no pod yet. A worker that answers nothing lets go with another pod than
+        // those of a list.
         view.pods = cluster.pods(workload).await?;
         confirmed.all = published.epoch;
     }
@@ -215,7 +216,7 @@ async fn confirm(
     Ok(confirmed)
 }
 
-/// Whether a pod that has never answered is to let go of something.
+/// Reports whether a pod that has never answered must release something.
 fn waits_for_silent(view: &WorkloadView, published: &Published, memory: &Memory) -> bool {
     let silent = view.pods.iter().filter(|pod| {
         let loaded = memory.reports.get(&pod.uid).and_then(|report| report.loaded);

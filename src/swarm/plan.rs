@@ -1,4 +1,4 @@
-//! What there is to write, decided from what was observed.
+//! The pending writes, decided from the observations.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -34,36 +34,36 @@ mod writes;
 pub(super) use publishing::word;
 pub use writes::{Immutable, Part, Publish};
 
-/// How often an object is looked at though nothing changed: labels of nodes are looked at, and workers
-/// are asked whether they still run what they said.
+/// Time between two looks at an object without any change: it reads the labels of nodes, and asks
+/// workers whether they still run what they reported.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How often workers are asked while something is on its way. Each question is one small request to
+/// Time between two requests to workers while streams move. Each question is one small request to
 /// those that have not acknowledged.
 const MOVING: Duration = Duration::from_millis(250);
 
-/// How often when nothing but stuck workers is waited for.
+/// Time between two requests if only stuck workers are awaited.
 const STUCK: Duration = Duration::from_secs(2);
 
-/// `DeletePod`: how long a free stream waits for others on their way to the same worker, so that it is
-/// restarted once and not for each. About one restart of a pod.
+/// `DeletePod`: how long a free stream waits for others on their way to the same worker, so that it
+/// is restarted once and not for each. About one restart of a pod.
 const GATHER: Duration = Duration::from_secs(5);
 
 /// After a refused eviction (a disruption budget) the same pod is left alone for this long.
 const REFUSED: Duration = Duration::from_secs(5);
 
-/// What was read from the world.
+/// The observations.
 #[derive(Debug)]
 pub struct Observed {
     /// The time.
     pub now: Instant,
-    /// What an older `Swarm` holds of what this one claims.
+    /// The objects claimed by this `Swarm` that an older one holds.
     pub held: Option<String>,
-    /// What it depends on; `None` before that was listed.
+    /// The objects that it depends on; `None` before they were listed.
     pub view: Option<WorkloadView>,
-    /// Which pods were read from the API server itself.
+    /// The pods that were read from the API server itself.
     pub confirmed: Confirmed,
-    /// What was remembered, with the newest reports and weights.
+    /// The memory, with the newest reports and weights.
     pub memory: Memory,
     /// The nodes that streams are to leave.
     pub unfit: BTreeSet<String>,
@@ -71,22 +71,22 @@ pub struct Observed {
     pub measuring: Option<QueryError>,
 }
 
-/// What there is to do.
+/// The actions to take.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
     /// The next file.
     pub publish: Option<Publish>,
     /// The file that an immutable `ConfigMap` and the template are to have.
     pub immutable: Option<Immutable>,
-    /// What is to be done to pods.
+    /// The actions on pods.
     pub refresh: Vec<Refresh>,
-    /// How many workers there are to be.
+    /// Desired number of workers.
     pub scale: Option<u32>,
     /// Immutable files that nobody mounts any more.
     pub obsolete: Vec<String>,
     /// For how long streams had no worker that have one now.
     pub gaps: Vec<Duration>,
-    /// What is remembered.
+    /// The new memory.
     pub memory: Option<Memory>,
 }
 
@@ -136,7 +136,7 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
     Decision::new(swarm, observed, view, settings)?.plan()
 }
 
-/// Whether a `ConfigMap` is ours to write.
+/// Reports whether a `ConfigMap` is ours to write.
 fn ours(swarm: &Swarm, share: &MapFacts, map: &str) -> Result<(), Error> {
     let (namespace, name) = swarm.key();
     let managed = share.managed_by.as_deref() == Some(crate::controller::MANAGED_BY)
@@ -172,7 +172,7 @@ struct Decision<'a> {
     weights: Vec<f64>,
     workers: Workers,
     history: History,
-    /// What stands in each part of a divided file, where that is right.
+    /// The contents of each part of a divided file, if they are right.
     parts: history::parts::Good,
     /// The highest version that any pod says it runs.
     highest: Epoch,
@@ -347,7 +347,7 @@ impl<'a> Decision<'a> {
         step
     }
 
-    /// Whether a stream waits for a worker that is to have it and has no ready pod.
+    /// Reports whether a stream waits for its next worker, which has no ready pod.
     fn awaits(&self, target: &[(Arc<str>, Option<Arc<str>>)]) -> bool {
         let owners: BTreeMap<_, _> = self.history.published.owners().collect();
         let ready: BTreeSet<_> = self
@@ -368,7 +368,7 @@ impl<'a> Decision<'a> {
         next.unwrap_or(&self.history.published)
     }
 
-    /// Whether there is no record of what workers run, and some may still say.
+    /// Reports whether there is no record of what workers run, and some may still report it.
     fn unheard(&self) -> bool {
         let unknown =
             self.history.repair == Some(Repair::Barrier) && self.memory.published.is_none();
@@ -376,7 +376,7 @@ impl<'a> Decision<'a> {
         unknown && asked.any(|pod| self.memory.may_answer(pod))
     }
 
-    /// Whether this pass writes.
+    /// Reports whether this pass writes.
     fn writes(&self) -> bool {
         self.swarm.spec.mode == Mode::Enforce && !self.swarm.spec.paused
     }

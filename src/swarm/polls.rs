@@ -1,4 +1,4 @@
-//! Which workers are asked now: those that are waited for, and once a minute all.
+//! Selects the workers to query: those that a stream waits for, and all once a minute.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::api::Swarm;
 
-/// How often a worker is asked that is not waited for: it may have been restarted, or not do what it
-/// said.
+/// Time between two requests to a worker that is not awaited: it may have been restarted, or not
+/// run what it reported.
 const VERIFY: Duration = Duration::from_mins(1);
 
 /// The longest pause between questions to a worker that is waited for and does not answer.

@@ -1,4 +1,4 @@
-//! What is told: status, conditions, events.
+//! The outputs: status, conditions, events.
 use std::{sync::Arc, time::Instant};
 
 use super::{
@@ -15,10 +15,10 @@ use crate::{
     prometheus::QueryError,
 };
 
-/// How many workers and streams the status lists: it is to stay readable, and small to write.
+/// Maximum number of workers and streams in the status, to keep it readable and small.
 const LISTED: usize = 100;
 
-/// How often figures that always move are written.
+/// Time between two writes of figures that always move.
 const REFRESH: std::time::Duration = std::time::Duration::from_mins(1);
 
 pub(super) fn verdict(
@@ -38,8 +38,8 @@ fn epoch(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The figures. Weights are as old as a minute: they move with every measurement, and each text is a
-/// write.
+/// The figures. Weights are as old as a minute: they move with every measurement, and each text is
+/// a write.
 pub(super) fn status(
     settings: &Settings,
     snapshot: &Snapshot,
@@ -101,7 +101,7 @@ fn significant(value: f64) -> String {
     format!("{rounded}")
 }
 
-/// What else the conditions need to know.
+/// The further inputs of the conditions.
 pub(super) struct Facts<'a> {
     /// The endpoint's last answer failed.
     pub measuring: Option<&'a QueryError>,
@@ -117,10 +117,11 @@ pub(super) struct Facts<'a> {
     pub barrier: bool,
     /// Streams wait for a worker that is to have them and is not ready.
     pub awaiting: bool,
-    /// Streams that nobody runs, or nobody knows who, for too long: how many, who is in the way, and what
-    /// to do.
+    /// Streams that nobody runs, or nobody knows who, for too long: how many, who is in the way,
+    /// and what to do.
     pub orphaned: Option<String>,
-    /// Streams in the lists of workers that have had no pod on a node for too long: how many, and why.
+    /// Streams in the lists of workers that have had no pod on a node for too long: how many, and
+    /// why.
     pub stranded: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use super::watches::WorkloadView;
 use crate::acknowledgement::{KEY_FILE, Key};
 
-/// What is known of the key.
+/// The known state of the key.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret {
     /// The one that stood in the `ConfigMap` last: answers are held against it.
@@ -22,13 +22,13 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// What a file that is written now carries.
+    /// Returns the key for a file that is written now.
     #[must_use]
     pub fn text(&self) -> Option<&Arc<str>> {
         self.known.as_ref().or(self.next.as_ref())
     }
 
-    /// What answers have to be signed with; `None` before any worker can have it.
+    /// Returns the key with which answers must be signed; `None` before any worker can have it.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
         self.known.as_deref().and_then(Key::read)
@@ -60,7 +60,8 @@ mod tests {
         WorkloadView { share: Some(share), ..WorkloadView::default() }
     }
 
-    /// A neighbour that says of every worker that it runs nothing has the first file give away everything.
+    /// A neighbour that says of every worker that it runs nothing has the first file give away
+    /// everything.
     #[test]
     fn s12_that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {
         let pod = |said: &str| {

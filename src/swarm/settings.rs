@@ -29,13 +29,13 @@ pub struct Settings {
     pub workload: String,
     /// The streams in the order of the list; their ids differ.
     pub streams: Vec<Stream>,
-    /// How they are placed.
+    /// The placement policy.
     pub policy: Policy,
-    /// Whether a stream has to be stopped before another worker gets it.
+    /// True if a stream has to be stopped before another worker gets it.
     pub exclusive: bool,
-    /// How workers learn of their share.
+    /// The way in which workers load their list.
     pub strategy: Strategy,
-    /// How many workers may be unavailable.
+    /// The number of workers that may be unavailable.
     pub max_unavailable: usize,
     /// When a worker counts as stuck.
     pub timeout: Duration,
@@ -43,7 +43,7 @@ pub struct Settings {
     pub max_per_worker: Option<usize>,
     /// Moves at once.
     pub max_moves: Option<usize>,
-    /// Whether files are also written as immutable `ConfigMap`s.
+    /// True if files are also written as immutable `ConfigMap`s.
     pub immutable: bool,
     /// Measured weights.
     pub weights: Option<Weights>,
@@ -56,7 +56,7 @@ pub struct Settings {
 pub struct Weights {
     /// The period.
     pub interval: Duration,
-    /// How many times the mean the heaviest may carry.
+    /// Maximum weight of the heaviest worker, as a multiple of the mean.
     pub rebalance_above: f64,
     /// For how long.
     pub for_: Duration,
@@ -238,7 +238,7 @@ fn from_text(text: &str) -> Result<Vec<Stream>, String> {
     }
 }
 
-/// What the schema checks of `spec.streams`, for those that stand elsewhere.
+/// Checks the rules of the schema for `spec.streams`, for lists in other places.
 fn check(policy: Policy, kind: WorkloadKind, streams: &[Stream]) -> Result<(), String> {
     for stream in streams {
         let of = |text: &str| Err(format!("{:?}: {text}", stream.id));

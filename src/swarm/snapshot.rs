@@ -1,34 +1,36 @@
-//! What metrics and the introspection page tell of one `Swarm`.
+//! The metrics and the introspection page of one `Swarm`.
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use super::handover::{Counts, Waiting};
 
-/// What was decided last.
+/// The last decision.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Whether anything was decided yet.
+    /// True if anything was decided yet.
     pub decided: bool,
     /// The version of the file.
     pub epoch: u64,
     /// Streams by state.
     pub counts: Counts,
-    /// Of the owned ones, those in the lists of workers that have had no pod on a node for too long.
+    /// Of the owned ones, those in the lists of workers that have had no pod on a node for too
+    /// long.
     pub stranded: usize,
     /// Streams that two pods say they run.
     pub duplicates: Vec<Arc<str>>,
     /// The workers.
     pub workers: Vec<Worker>,
-    /// What is being let go of: stream, worker, the version that said so, since when.
+    /// The streams that are being released: stream, worker, the version that removed it, and the
+    /// time.
     pub releasing: Vec<(Arc<str>, Arc<str>, u64, Instant)>,
-    /// What nobody has, and since when.
+    /// The streams without a worker, with the time.
     pub free: Vec<(Arc<str>, Instant)>,
-    /// What has no worker, and why.
+    /// The streams that no worker can take, with the reason.
     pub unassigned: Vec<(Arc<str>, &'static str)>,
-    /// Who is waited for, and what is known of the cause: the first of them.
+    /// The first awaited workers, with the known cause.
     pub waiting: Vec<(Waiting, String)>,
-    /// How many times the mean the heaviest worker carries.
+    /// Weight of the heaviest worker, as a multiple of the mean.
     pub ratio: f64,
     /// Counted since this process began to look.
     pub counters: Counters,
@@ -47,32 +49,32 @@ pub struct Worker {
     pub weight: f64,
     /// When its list last changed.
     pub wanted: u64,
-    /// What it has acknowledged.
+    /// The version that it has acknowledged.
     pub loaded: Option<u64>,
-    /// Whether its pod is ready.
+    /// True if its pod is ready.
     pub ready: bool,
-    /// Whether its pod signs what it answers; one without a pod answers nothing.
+    /// True if its pod signs what it answers; one without a pod answers nothing.
     pub signs: bool,
     /// Why it is not known what it runs.
     pub error: Option<Arc<str>>,
-    /// What was last done to its pod, and when.
+    /// The last action on its pod, with its time.
     pub refreshed: Option<(&'static str, Instant)>,
 }
 
 impl Worker {
-    /// Whether it is not known to run its list.
+    /// Reports whether it is not known to run its list.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.wanted > 0 && self.loaded.is_none_or(|loaded| loaded < self.wanted)
     }
 }
 
-/// What is counted; clones of the histogram are the same one.
+/// The counters; clones of the histogram are the same one.
 #[derive(Clone, Debug)]
 pub struct Counters {
     /// Streams that left a worker, by reason.
     pub moves: BTreeMap<&'static str, u64>,
-    /// What was done to workers' pods.
+    /// The actions on workers' pods.
     pub refreshes: BTreeMap<&'static str, u64>,
     /// For how long streams had no worker.
     pub gaps: Histogram,

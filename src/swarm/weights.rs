@@ -1,4 +1,4 @@
-//! What streams weigh: as Prometheus measures it, or as the list says.
+//! The weights of streams: from Prometheus, or from the list.
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use super::{limits, settings::Weights};
@@ -10,7 +10,8 @@ use crate::{
 /// The label that names the stream.
 const STREAM: &str = "stream";
 
-/// The largest weight that is believed: of the most streams that there can be, the sum is a number still.
+/// The largest weight that is believed: of the most streams that there can be, the sum is a number
+/// still.
 const LARGEST: f64 = 1e300;
 
 /// The scale of the numbers that are placed by: the heaviest stream has this weight.
@@ -21,7 +22,8 @@ const HEAVIEST: f64 = 1e6;
 pub struct Measured {
     /// From 0 to 1e300, one for each stream.
     pub weights: BTreeMap<Arc<str>, f64>,
-    /// How many elements were no evidence: without a name, twice, NaN, infinite, negative, above 1e300.
+    /// Number of elements that do not count: without a name, twice, NaN, infinite,
+    /// negative, above 1e300.
     pub rejected: usize,
 }
 
@@ -61,8 +63,8 @@ impl Measured {
     }
 }
 
-/// What was known, with what is known now: a stream without a new value keeps its last one; one that is
-/// no stream any more is dropped.
+/// Merges the old and the new weights: a stream without a new value keeps its last one; one that is
+/// no longer a stream is dropped.
 #[must_use]
 pub fn remember(
     known: &BTreeMap<Arc<str>, f64>,
@@ -79,8 +81,8 @@ pub fn remember(
     each.collect()
 }
 
-/// The weight of each stream, in the unit of its source: measured ones with the mean for those that were
-/// never measured; those of the list if nothing was.
+/// The weight of each stream, in the unit of its source: measured ones with the mean for those that
+/// were never measured; those of the list if nothing was.
 #[must_use]
 pub fn of(streams: &[Stream], measured: &BTreeMap<Arc<str>, f64>) -> Vec<f64> {
     if measured.is_empty() {
@@ -110,7 +112,7 @@ pub fn scaled(weights: &[f64]) -> Vec<u64> {
     weights.iter().map(scale).collect()
 }
 
-/// What each worker carries, and how many streams it has.
+/// Returns the weight of each worker, and its number of streams.
 #[must_use]
 pub fn loads(
     previous: &[Option<usize>],
@@ -127,7 +129,7 @@ pub fn loads(
     (loads, counts)
 }
 
-/// How many times the mean the heaviest worker carries; 1 when there is nothing to carry.
+/// Returns the weight of the heaviest worker as a multiple of the mean; 1 if all weights are 0.
 #[must_use]
 pub fn ratio(loads: &[f64]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "workers are fewer than 2^52")]
@@ -136,7 +138,8 @@ pub fn ratio(loads: &[f64]) -> f64 {
     if mean > 0.0 { heaviest / mean } else { 1.0 }
 }
 
-/// Whether streams are to be moved for balance, and since when the heaviest worker carries too much.
+/// Reports whether streams must move for balance, and since when the heaviest worker carries too
+/// much.
 ///
 /// A worker without streams is put to use at once: it was added to be.
 #[must_use]

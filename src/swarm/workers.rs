@@ -1,4 +1,4 @@
-//! Who the workers are, and what each can have.
+//! The workers, and the limits of each.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -18,20 +18,21 @@ use crate::{api::swarm::WorkloadKind, placement::assignment::Standing};
 pub struct Worker {
     /// Its name: that of its pod.
     pub name: Arc<str>,
-    /// What it may be given.
+    /// The limits on its gains and losses.
     pub standing: Standing,
     /// Its pod, if there is one.
     pub pod: Option<PodFacts>,
     /// Since when it has had no pod on a node.
     pub absent: Option<Instant>,
-    /// That lasts longer than `spec.refresh.timeout`: nobody runs what stands in its list, and it
-    /// gets nothing more while another worker has room.
+    /// True if that has lasted longer than `spec.refresh.timeout`: nobody runs the streams in its
+    /// list, and it gets no more while another worker has room.
     pub is_lost: bool,
     /// The same, as the protocol sees it.
     pub handover: handover::Worker,
 }
 
-/// Which workers were read from the API server itself, and what was published, at least, when they were.
+/// The workers that were read from the API server itself, with a lower bound of the published
+/// version at that time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmed {
     /// One by one, by name.
@@ -41,21 +42,21 @@ pub struct Confirmed {
 }
 
 impl Confirmed {
-    /// What was published, at least, when the pod of this worker was read.
+    /// Returns a lower bound of the published version when the pod of this worker was read.
     #[must_use]
     pub fn of(&self, worker: &str) -> Epoch {
         self.each.get(worker).copied().unwrap_or(0).max(self.all)
     }
 }
 
-/// What is known beside the cluster.
+/// The known facts besides the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// The time.
     pub now: Instant,
-    /// What is remembered.
+    /// The memory.
     pub memory: &'a Memory,
-    /// Which pods were read from the API server itself.
+    /// The pods that were read from the API server itself.
     pub confirmed: &'a Confirmed,
     /// The workers that the file names.
     pub named: &'a BTreeSet<&'a Arc<str>>,
@@ -64,9 +65,10 @@ pub struct Known<'a> {
 /// The workers of a `Swarm`.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
-    /// Those that are to have streams, in their order, and after them those whose pods are still there.
+    /// Those that are to have streams, in their order, and after them those whose pods are still
+    /// there.
     pub all: Vec<Worker>,
-    /// Whether the workload is being replaced by another version of itself: nothing is moved for
+    /// True if the workload is being replaced by another version of itself: nothing is moved for
     /// balance meanwhile.
     pub rolling: bool,
 }
@@ -172,7 +174,8 @@ impl Finder<'_> {
             || self.workload.observed_generation < self.workload.generation;
         let mut all = Vec::new();
         for pod in live {
-            // What goes on to run longest gets what there is to give; who is not ready loses nothing.
+            // What goes on to run longest gets what there is to give; who is not ready loses
+            // nothing.
             let standing = if pod.template != newest || !pod.ready {
                 Standing::Keeps
             } else if self.is_unfit(Some(pod)) {
@@ -211,8 +214,8 @@ impl Finder<'_> {
         Worker { name, standing, pod: pod.cloned(), absent, is_lost, handover }
     }
 
-    /// A pod without a node has read nothing, and reads what is current once it gets one; one that mounts
-    /// an immutable file reads that.
+    /// A pod without a node has read nothing, and reads what is current once it gets one; one that
+    /// mounts an immutable file reads that.
     fn pod(&self, pod: &PodFacts) -> Option<handover::Pod> {
         let mounted = self.settings.immutable.then(|| self.mounted(&pod.mounts)).flatten();
         if pod.node.is_none() && !self.settings.immutable {
@@ -242,12 +245,12 @@ impl Finder<'_> {
         mounts.iter().find_map(|map| epoch_of(self.share, map))
     }
 
-    /// The oldest file that a pod which the `StatefulSet` makes from now on can read. With immutable files
-    /// the one of the template, once its controller has seen that template.
+    /// The oldest file that a pod which the `StatefulSet` makes from now on can read. With
+    /// immutable files the one of the template, once its controller has seen that template.
     ///
-    /// With a mutable file none, unless the template and the pods differ in whether they mount it: then
-    /// the name of the file was changed, and a pod that comes back with the older revision during the
-    /// rollout reads the former file, which nobody keeps up to date.
+    /// With a mutable file none, unless the template and the pods differ in whether they mount it:
+    /// then the name of the file was changed, and a pod that comes back with the older revision
+    /// during the rollout reads the former file, which nobody keeps up to date.
     fn successor(&self, pods: &[PodFacts]) -> Option<u64> {
         if !self.settings.immutable {
             let template = self.workload.mounts.iter().any(|(_, map)| **map == *self.share);

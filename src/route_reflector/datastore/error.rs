@@ -34,17 +34,17 @@ pub enum Error {
     MeshFields {
         /// The fields.
         fields: Vec<&'static str>,
-        /// What Calico said.
+        /// The message from Calico.
         refusal: String,
     },
     /// It changed after it was read: read again, decide again.
     #[error("{0} changed while it was being written")]
     Changed(String),
-    /// What the user wrote cannot work; begins with the path of the field.
+    /// The user's settings cannot work; the text begins with the path of the field.
     #[error("{0}")]
     Invalid(String),
-    /// The Secret of an etcd is missing or cannot be used; begins with the path of the field. Unlike
-    /// [`Error::Invalid`] it may be mended without a change of the object.
+    /// The Secret of an etcd is missing or cannot be used; begins with the path of the field.
+    /// Unlike [`Error::Invalid`] it may be mended without a change of the object.
     #[error("{0}")]
     Secret(String),
     /// A node takes no part in BGP.
@@ -53,7 +53,7 @@ pub enum Error {
     /// The API server failed.
     #[error("kubernetes api: {action}")]
     Kube {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
         /// The client's error.
         #[source]
@@ -73,7 +73,7 @@ impl Error {
         move |source| Self::Kube { action, source }
     }
 
-    /// Whether the same call may succeed later without anybody doing anything.
+    /// Reports whether the same call may succeed later without any change.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -1,8 +1,8 @@
 //! Calico's objects in the Kubernetes API.
 //!
-//! Never by server-side apply: Calico's own API server, behind `projectcalico.org/v3`, cannot create by
-//! it. A new object is created, which fails if the name is taken meanwhile; ours are merge-patched at
-//! the version that was looked at.
+//! Never by server-side apply: Calico's own API server, behind `projectcalico.org/v3`, cannot
+//! create by it. A new object is created, which fails if the name is taken meanwhile; ours are
+//! merge-patched at the version that was looked at.
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
@@ -50,8 +50,8 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Calico in the cluster of this client, which bounds every call and refuses to write without the
-    /// lease.
+    /// Calico in the cluster of this client, which bounds every call and refuses to write without
+    /// the lease.
     #[must_use]
     pub fn new(client: Client) -> Self {
         let (group, discovering) = (Mutex::default(), tokio::sync::Mutex::default());
@@ -112,8 +112,8 @@ impl Kubernetes {
         }
     }
 
-    /// The BGPConfiguration of the cluster. By list: to a get, a kind that is gone looks like an object
-    /// that is not there.
+    /// The BGPConfiguration of the cluster. By list: to a get, a kind that is gone looks like an
+    /// object that is not there.
     async fn configuration(&self, group: Group) -> Result<Option<DynamicObject>, Error> {
         let mut found = None;
         self.list(&group.configurations(), |object| {
@@ -125,7 +125,7 @@ impl Kubernetes {
         Ok(found)
     }
 
-    /// What a failed call means; the kind, or the object, may be gone.
+    /// Classifies a failed call; the kind, or the object, may be gone.
     pub(super) fn failed(&self, action: &'static str, source: kube::Error) -> Error {
         match &source {
             kube::Error::Api(status) if status.code == 404 => {
@@ -148,8 +148,8 @@ impl Kubernetes {
         }
     }
 
-    /// What is gone by while Calico's API does not answer: what was read last, or after a restart what its
-    /// API server keeps its objects in.
+    /// Returns a substitute while Calico's API does not answer: the last snapshot, or after a
+    /// restart the objects in its API server's storage.
     ///
     /// # Errors
     /// What reading failed with, if there is neither, or Calico's API did answer.
@@ -324,7 +324,7 @@ impl Kubernetes {
     }
 }
 
-/// Whether `crd.projectcalico.org` is read in place of the API server that keeps its objects there.
+/// The use of `crd.projectcalico.org` in place of the API server that stores its objects there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Yes,
@@ -343,7 +343,7 @@ fn hidden_labels(object: &DynamicObject) -> Option<BTreeMap<String, String>> {
     serde_json::from_str(text).ok().map(|hidden: Hidden| hidden.labels)
 }
 
-/// Whether nobody answered for Calico's API, or said that he cannot.
+/// Reports whether Calico's API did not answer, or reported that it cannot.
 fn is_unreachable(error: &Error) -> bool {
     match error {
         Error::Kube { source: kube::Error::Api(status), .. } => status.code >= 500,

@@ -1,11 +1,12 @@
 //! Calico's objects: read, and written only where they are ours.
 //!
-//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API (`kubernetes`, in one of
-//! two groups) or in an etcd of its own ([`etcd`](Etcd)). [`Datastore`] is both:
+//! Calico keeps its BGPPeers and its BGPConfiguration in the Kubernetes API (`kubernetes`, in one
+//! of two groups) or in an etcd of its own ([`etcd`](Etcd)). [`Datastore`] is both:
 //!
-//! - [`Datastore::read`] gives everything at once, as texts: what a selector means is not decided here.
-//! - The writes each look at the object again, refuse one that is not ours, and are tied to the very
-//!   version they looked at. A write that would change nothing is none.
+//! - [`Datastore::read`] gives everything at once, as texts: what a selector means is not decided
+//!   here.
+//! - The writes each look at the object again, refuse one that is not ours, and are tied to the
+//!   very version they looked at. A write that would change nothing is none.
 //! - [`Datastore::changes`] says when something changed, whoever changed it.
 use std::{
     collections::BTreeMap,
@@ -50,14 +51,14 @@ pub const DEFAULT_AS_NUMBER: u32 = 64_512;
 /// The name of the BGPConfiguration and ClusterInformation that hold for the whole cluster.
 const DEFAULT: &str = "default";
 
-/// How long what was read is good while a watch says that nothing changed: a watch may be silent
-/// because it is broken, and 15,000 peers a minute are no load.
+/// Maximum age of a read while a watch reports no changes: a watch may be silent because it is
+/// broken, and 15,000 peers a minute are no load.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
 /// Addresses and AS numbers of their own, by node.
 pub type Speakers = BTreeMap<Arc<str>, (Addresses, Option<u32>)>;
 
-/// Where BIRDs listen, where that is not port 179: confd puts it into the names of sessions.
+/// The ports of BIRDs that do not listen on port 179: confd puts them into the names of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenPorts {
     /// Of all nodes: `listenPort` of the BGPConfiguration `default`.
@@ -74,16 +75,16 @@ impl ListenPorts {
     }
 }
 
-/// What is in the datastore.
+/// The contents of the datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// All BGPPeers, ours and others', by name.
     pub peers: Vec<CalicoPeer>,
     /// Names of BGPPeers that cannot be read: Calico leaves them out too.
     pub unreadable: Vec<String>,
-    /// Whether nodes without a cluster id peer with each other.
+    /// True if nodes without a cluster id peer with each other.
     pub mesh: bool,
-    /// What the sessions of the mesh have.
+    /// The settings of the mesh's sessions.
     pub mesh_session: Session,
     /// Fields about the mesh that no BGPPeer can have.
     pub only_of_mesh: Vec<String>,
@@ -92,29 +93,31 @@ pub struct Snapshot {
     /// Cluster ids by the name of the Kubernetes node: of Calico's own Nodes in etcd. With the
     /// Kubernetes API they are annotations of Nodes, and this is empty.
     pub cluster_ids: BTreeMap<Arc<str>, Ipv4Addr>,
-    /// In the same way the labels of Calico's own Nodes, by which BGPPeers select; `None` where those
-    /// of Kubernetes' Nodes count.
+    /// In the same way the labels of Calico's own Nodes, by which BGPPeers select; `None` where
+    /// those of Kubernetes' Nodes count.
     pub labels: Option<BTreeMap<Arc<str>, Texts>>,
-    /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they have their
-    /// own.
+    /// In the same way the addresses that nodes speak BGP with, and their AS numbers where they
+    /// have their own.
     pub speakers: Option<Speakers>,
-    /// Where BIRDs listen.
+    /// The ports of BIRDs.
     pub listen_ports: ListenPorts,
-    /// Where all this is: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
+    /// The kind of datastore: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavour: &'static str,
     /// Calico is moving its objects to another place: nothing is to be written.
     pub locked: bool,
-    /// Why this is not what Calico's API says now, if it is not: nothing of Calico's is to be written.
+    /// Why this is not what Calico's API says now, if it is not: nothing of Calico's is to be
+    /// written.
     pub stale: Option<Stale>,
 }
 
-/// Why a snapshot was not read where it is written to. Steps that only write Nodes go on by it: the pods of
-/// Calico's API server may need the very route that a repair brings back.
+/// Why a snapshot was not read where it is written to. Steps that only write Nodes go on by it: the
+/// pods of Calico's API server may need the very route that a repair brings back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// When it was read; `None` if it is what Calico's API server keeps its objects in, and current.
+    /// When it was read; `None` if it is what Calico's API server keeps its objects in, and
+    /// current.
     pub since: Option<Timestamp>,
-    /// What reading failed with.
+    /// The error of the read.
     pub why: String,
 }
 
@@ -133,7 +136,7 @@ impl std::fmt::Display for Stale {
     }
 }
 
-/// What becomes of the cluster id of a node.
+/// The change of a node's cluster id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdChange {
     /// It stays.
@@ -144,7 +147,7 @@ pub enum IdChange {
     Set(Ipv4Addr),
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Nothing: it was so already.
@@ -162,7 +165,7 @@ fn off(fields: &[&str]) -> serde_json::Value {
     serde_json::json!({"spec": spec})
 }
 
-/// Where Calico keeps its objects.
+/// The datastore in which Calico stores its objects.
 #[derive(Clone)]
 pub enum Datastore {
     /// In the Kubernetes API.
@@ -184,8 +187,8 @@ macro_rules! either {
 }
 
 impl Datastore {
-    /// The datastore of a spec; nothing is asked of it yet. `namespace` is the operator's, where the
-    /// Secret of an etcd is; `fence` is that of the client.
+    /// The datastore of a spec; nothing is asked of it yet. `namespace` is the operator's, where
+    /// the Secret of an etcd is; `fence` is that of the client.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the spec names an etcd and describes none, or this program was built
@@ -214,8 +217,8 @@ impl Datastore {
         }
     }
 
-    /// Everything that is there. As long as the stream of [`Self::changes`] is being read and nothing
-    /// changed, it is what was read last, for at most a minute.
+    /// Everything that is there. As long as the stream of [`Self::changes`] is being read and
+    /// nothing changed, it is what was read last, for at most a minute.
     ///
     /// # Errors
     /// Every variant of [`Error`] that is about reading.
@@ -237,8 +240,8 @@ impl Datastore {
     }
 
     /// Creates one of our BGPPeers, or makes it what it is to be. Fields that say nothing about who
-    /// peers with whom (a password, timers, filters) are left to whoever set them; a new one gets those of
-    /// `wanted`.
+    /// peers with whom (a password, timers, filters) are left to whoever set them; a new one gets
+    /// those of `wanted`.
     ///
     /// # Errors
     /// [`Error::Taken`] if the name is somebody else's; otherwise as any write.
@@ -283,8 +286,8 @@ impl Datastore {
         }
     }
 
-    /// An item whenever something may have changed, the first as soon as the watch stands; never ends.
-    /// Bursts are one item.
+    /// An item whenever something may have changed, the first as soon as the watch stands; never
+    /// ends. Bursts are one item.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, ()> {
         match self {
@@ -294,7 +297,7 @@ impl Datastore {
         }
     }
 
-    /// Whether both are the same connection.
+    /// Reports whether both are the same connection.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -317,17 +320,17 @@ impl Datastore {
     }
 }
 
-/// What was read last, and whether it still holds.
+/// The last read, and whether it is still valid.
 #[derive(Default)]
 struct News {
     /// Grows with each change that was seen, and with each write of ours.
     generation: AtomicU64,
-    /// Whether somebody would tell us of a change.
+    /// True while a watch reports changes.
     watching: AtomicBool,
     last: Mutex<Option<Kept>>,
 }
 
-/// What was read.
+/// A stored read.
 struct Kept {
     generation: u64,
     read: Instant,
@@ -358,7 +361,7 @@ impl News {
         holds.then(|| Arc::clone(&last.snapshot))
     }
 
-    /// What was read last, whatever became of it, and when.
+    /// Returns the last read, valid or not, with its time.
     fn last(&self) -> Option<(Timestamp, Arc<Snapshot>)> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().map(|last| (last.at, Arc::clone(&last.snapshot)))

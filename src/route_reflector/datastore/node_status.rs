@@ -1,7 +1,7 @@
-//! Which sessions a node has, by Calico's own report: CalicoNodeStatus.
+//! The sessions of a node, by Calico's own report: CalicoNodeStatus.
 //!
-//! It costs the node (5 % of a processor at this period), and Calico asks for fewer than ten at a time:
-//! reports are made for the nodes in transition, and deleted after.
+//! It costs the node (5 % of a processor at this period), and Calico asks for fewer than ten at a
+//! time: reports are made for the nodes in transition, and deleted after.
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
@@ -19,17 +19,18 @@ use crate::{controller::MANAGED_BY, placement::hash, route_reflector::bgp_model:
 /// At most so many reports at a time.
 pub const MAX_NODES: usize = 10;
 
-/// How often Calico writes a report. It is what a gate waits for after the last session is up.
+/// Time between two of Calico's reports. It is what a gate waits for after the last session is up.
 const PERIOD_SECONDS: u32 = 10;
 
 const KIND: &str = "CalicoNodeStatus";
 
-/// What Calico says of one node.
+/// Calico's report about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The names of established BGP sessions, IPv4 and IPv6, as BIRD has them.
     pub established: BTreeSet<String>,
-    /// When Calico wrote it, by the node's clock: it tells two reports apart, and is no time of ours.
+    /// When Calico wrote it, by the node's clock: it tells two reports apart, and is no time of
+    /// ours.
     pub updated: Timestamp,
 }
 
@@ -67,7 +68,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// The name of the session, if it is established and is between nodes. Calico has made type and address of it.
+    /// The name of the session, if it is established and is between nodes. Calico has made type and
+    /// address of it.
     fn established(&self) -> Option<String> {
         let kind = match self.type_.as_str() {
             "NodeMesh" => Kind::Mesh,
@@ -131,7 +133,7 @@ impl Kubernetes {
         Ok(written)
     }
 
-    /// What Calico has reported so far, by node. A node that is not in it has no report yet.
+    /// Returns Calico's reports so far, by node. A node that is not in it has no report yet.
     ///
     /// # Errors
     /// As any read.

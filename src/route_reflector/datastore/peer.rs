@@ -10,8 +10,8 @@ use super::{
 };
 use crate::controller::MANAGED_BY;
 
-/// Whose it is. An owner reference would delete peers together with their set, and `Retain` says
-/// that they stay.
+/// Label with the owner. An owner reference would delete peers together with their set, and
+/// `Retain` says that they stay.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The set a BGPPeer of ours belongs to.
 pub const SET_LABEL: &str = "route-reflectors.traffic.example.com/set";
@@ -19,8 +19,8 @@ pub const SET_LABEL: &str = "route-reflectors.traffic.example.com/set";
 /// The kind, for texts and objects.
 pub(super) const KIND: &str = "BGPPeer";
 
-/// A BGPPeer as it is in the datastore: texts, not understood yet. Empty texts are `None`, as they are
-/// for Calico.
+/// A BGPPeer as it is in the datastore: texts, not understood yet. Empty texts are `None`, as they
+/// are for Calico.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CalicoPeer {
     /// Its name.
@@ -35,15 +35,15 @@ pub struct CalicoPeer {
     pub peer_selector: Option<String>,
     /// `spec.asNumber`: of the other end, where that is an address.
     pub as_number: Option<u32>,
-    /// Whether `spec.reversePeering` is not `Manual`: the other end peers back by itself.
+    /// True if `spec.reversePeering` is not `Manual`: the other end peers back by itself.
     pub reverse: bool,
-    /// Whether it carries our label.
+    /// True if it carries our label.
     pub ours: bool,
     /// The set it belongs to, if it is ours.
     pub set: Option<String>,
-    /// What its sessions have.
+    /// The settings of its sessions.
     pub session: Session,
-    /// What [`super::Datastore::delete_peer`] takes.
+    /// The version for [`super::Datastore::delete_peer`].
     pub version: String,
 }
 
@@ -126,13 +126,13 @@ impl CalicoPeer {
 pub struct WantedPeer<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Whom it is for.
+    /// Selects the nodes that it configures.
     pub node_selector: &'a str,
-    /// Whom these peer with.
+    /// Selects the peers of these nodes.
     pub peer_selector: &'a str,
     /// The set it belongs to.
     pub set: &'a str,
-    /// What its sessions have if it is new.
+    /// The settings of its sessions if it is new.
     pub session: Option<&'a Session>,
 }
 
@@ -199,8 +199,8 @@ pub(super) fn ensure_ours(kind: &'static str, name: &str, object: &Value) -> Res
     }
 }
 
-/// What the BGPConfiguration of the cluster says: whether there is a mesh, and the AS number. If it
-/// says nothing, or is not there, Calico's defaults hold.
+/// The BGPConfiguration of the cluster: the mesh, and the AS number. If it says nothing, or is not
+/// there, Calico's defaults hold.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConfigurationSpec {
@@ -208,7 +208,7 @@ pub(super) struct ConfigurationSpec {
     node_to_node_mesh_enabled: Option<bool>,
     #[serde(default)]
     as_number: Option<AsNumber>,
-    /// Where BIRD listens.
+    /// Port of BIRD.
     #[serde(default)]
     pub listen_port: Option<u16>,
     #[serde(flatten)]
@@ -216,12 +216,12 @@ pub(super) struct ConfigurationSpec {
 }
 
 impl ConfigurationSpec {
-    /// What the sessions of the mesh have.
+    /// Returns the settings of the mesh's sessions.
     pub fn session(&self) -> Session {
         Session::of_mesh(&self.others)
     }
 
-    /// What no BGPPeer can have of it.
+    /// Returns the settings that no BGPPeer can have.
     pub fn only_of_mesh(&self) -> Vec<String> {
         session::only_of_mesh(&self.others)
     }
@@ -235,7 +235,7 @@ impl ConfigurationSpec {
     }
 }
 
-/// What the ClusterInformation of the cluster says: whether Calico may be written to.
+/// The ClusterInformation of the cluster: whether Calico may be written to.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InformationSpec {

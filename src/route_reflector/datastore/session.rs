@@ -1,9 +1,10 @@
-//! What sessions have beside their two ends: a password, and how long a restart may take. Pure.
+//! The settings of sessions besides their two ends: a password, and the maximum duration of a
+//! restart. Pure.
 //!
-//! The mesh has it in the BGPConfiguration, BGPPeers each for itself. New peers of ours get what the others
-//! of ours have, the first ones what the mesh has. Those that are there are left alone: a password that is
-//! changed resets all sessions of a peer at once, and one that only some peers have keeps the two ends of
-//! a session apart, where two peers are for the same pair of nodes.
+//! The mesh has it in the BGPConfiguration, BGPPeers each for itself. New peers of ours get what
+//! the others of ours have, the first ones what the mesh has. Those that are there are left alone:
+//! a password that is changed resets all sessions of a peer at once, and one that only some peers
+//! have keeps the two ends of a session apart, where two peers are for the same pair of nodes.
 use serde_json::{Map, Value};
 
 use super::Snapshot;
@@ -20,12 +21,12 @@ const ABOUT_MESH: &str = "nodeMesh";
 pub struct Session(pub Map<String, Value>);
 
 impl Session {
-    /// What a BGPPeer has.
+    /// Reads the settings of a BGPPeer.
     pub(super) fn of_peer(spec: &Value) -> Self {
         Self::pick(spec, |(field, _)| field)
     }
 
-    /// What a BGPConfiguration gives the mesh.
+    /// Reads the settings of a BGPConfiguration for the mesh.
     pub(super) fn of_mesh(spec: &Value) -> Self {
         Self::pick(spec, |(_, field)| field)
     }
@@ -38,7 +39,7 @@ impl Session {
         Self(found.collect())
     }
 
-    /// What a BGPConfiguration calls the fields that are set.
+    /// Returns the BGPConfiguration's names of the fields that are set.
     pub(super) fn names_of_mesh(&self) -> Vec<&'static str> {
         FIELDS.iter().filter(|(f, _)| self.0.contains_key(*f)).map(|(_, name)| *name).collect()
     }
@@ -59,7 +60,7 @@ pub(super) fn only_of_mesh(spec: &Value) -> Vec<String> {
 }
 
 impl Snapshot {
-    /// What a new BGPPeer of ours gets.
+    /// Returns the settings of a new BGPPeer of ours.
     #[must_use]
     pub fn session(&self) -> Session {
         let mut ours = self.peers.iter().filter(|peer| peer.ours).map(|peer| &peer.session);

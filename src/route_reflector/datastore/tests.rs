@@ -1,4 +1,4 @@
-//! What is kept of reads, and what errors say.
+//! Stored reads, and the messages of errors.
 use super::*;
 
 #[test]

@@ -16,13 +16,13 @@ use kube::{
 use super::kubernetes::{Group, Kubernetes};
 use crate::runtime::watch;
 
-/// How often is looked for another group, and for Calico where there is none.
+/// Time between two checks for another group, or for Calico where it is missing.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The pause after a failed watch or discovery.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long events are collected into one: somebody may change 15,000 peers in a loop.
+/// The time for which events are collected into one: someone may change 15,000 peers in a loop.
 const COLLECT: Duration = Duration::from_millis(200);
 
 /// Metadata per page, which is all that is watched.
@@ -35,7 +35,7 @@ type Events = BoxStream<'static, Result<Event<Meta>, watcher::Error>>;
 struct Watch {
     /// The group, and the events of its peers and configurations.
     running: Option<(Group, Events)>,
-    /// Whether the last item said that something can be read.
+    /// True if the last item said that something can be read.
     stands: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn changes(store: Arc<Kubernetes>) -> BoxStream<'static, ()> {
     .boxed()
 }
 
-/// What a watch that is dropped leaves behind: a store that nobody watches.
+/// Marks the store as unwatched when a watch is dropped.
 struct Watched(Arc<Kubernetes>);
 
 impl Drop for Watched {
@@ -123,7 +123,8 @@ async fn until_change(events: &mut Events) -> Result<(), watcher::Error> {
     Ok(())
 }
 
-/// Takes what else has come, and comes within a moment. An error shows itself again at the next event.
+/// Takes what else has come, and comes within a moment. An error shows itself again at the next
+/// event.
 async fn collect(events: &mut Events) {
     let end = tokio::time::sleep(COLLECT);
     tokio::pin!(end);

@@ -1,4 +1,4 @@
-//! What Prometheus is asked where no query is given, and how its answer is read.
+//! The default query to Prometheus, and the decoding of its answer.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Measured, Wanted, whole};
@@ -16,11 +16,11 @@ const AGE: &str = "age";
 /// The measure of names that some node has an established session under.
 const NAME: &str = "name";
 
-/// What the measure of how many sessions of a set are established begins with; its tag follows.
+/// Prefix of the measure of established sessions of a set; its tag follows.
 const SET: &str = "set_";
 
-/// Counts the established sessions of each set by the series of `bird_exporter`, each name once; and asks when
-/// they were scraped, and with whom anybody has a session at all.
+/// Counts the established sessions of each set by the series of `bird_exporter`, each name once;
+/// and asks when they were scraped, and with whom anybody has a session at all.
 #[must_use]
 pub fn query(exporters: &Exporters, wanted: &Wanted) -> String {
     let by = by(&exporters.node_labels);
@@ -32,7 +32,8 @@ pub fn query(exporters: &Exporters, wanted: &Wanted) -> String {
     };
     let mut parts = Vec::new();
     for set in wanted.sets() {
-        // Names of letters, digits and _ alone: Prometheus looks each up, and runs no regular expression.
+        // Names of letters, digits and _ alone: Prometheus looks each up, and runs no regular
+        // expression.
         let names: Vec<&str> = set.names.keys().map(String::as_str).collect();
         let names = format!(r#"{established},name=~"{}""#, names.join("|"));
         let up = believed.select(metric, &names);
@@ -59,7 +60,7 @@ pub(super) fn address(name: &str) -> Option<&str> {
     ["Mesh", "Global", "Node"].contains(&kind).then_some(address)
 }
 
-/// What was asked.
+/// The query.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The sessions; `None` with a query of an author's.
@@ -68,7 +69,7 @@ pub struct Asked {
     pub at: f64,
 }
 
-/// What one element says.
+/// The content of one element.
 #[derive(Clone, Copy)]
 enum Said {
     /// A number of sessions, of a query of an author's.

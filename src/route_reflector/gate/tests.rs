@@ -1,4 +1,4 @@
-//! Which evidence opens the gate.
+//! The evidence that opens the gate.
 use super::*;
 use crate::{nodes::Identity, prometheus::Exporters};
 
@@ -74,7 +74,7 @@ fn numbers(elements: &[(&str, &str)]) -> Measured {
     read_as(&elements, &Asked::default())
 }
 
-/// What everybody of a healthy network has.
+/// Returns the sessions of all nodes in a healthy network.
 fn healthy(nodes: &[&str], reflectors: &[&str]) -> Vec<(String, Vec<String>)> {
     let names = |node: &str| {
         let others = nodes.iter().filter(|other| {
@@ -305,8 +305,8 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     network.retain(|(node, _)| ["a", "b", "c"].contains(&node.as_str()));
     assert_eq!(judge(&meshed, &measured(&meshed, 1.0, &network), None), Err(missing.clone()));
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Ok(()));
-    // A reflector on its way out is not waited for, but as long as others see it, it may be the only one that has a
-    // session with a client.
+    // A reflector on its way out is not waited for, but as long as others see it, it may be the
+    // only one that has a session with a client.
     let mut leaving = wanted.clone();
     leaving.node(&"b".into(), Part { gated: false, reflector: true });
     let mut network = healthy;

@@ -18,22 +18,22 @@ pub struct Wanted {
 /// Neighbours that the same nodes are to have sessions with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
-    /// What tells it apart from every other set of names.
+    /// Distinguishes it from every other set of names.
     pub tag: Box<str>,
     /// The node at the other end, by the name of the session.
     pub names: BTreeMap<String, Arc<str>>,
-    /// How many of these each node has: a node that is in it has none with itself.
+    /// Number of these that each node has: a node in the set has none with itself.
     members: BTreeMap<Arc<str>, usize>,
 }
 
-/// What one node is to have.
+/// The expected sessions of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Entry {
     sets: Vec<usize>,
     part: Part,
 }
 
-/// What a node has to do with a gate.
+/// The role of a node in a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The gate stands on its sessions.
@@ -54,7 +54,8 @@ impl Wanted {
         self.nodes.entry(Arc::clone(name)).or_default().part = part;
     }
 
-    /// Adds sessions with these neighbours, each with its name, of all nodes in `by` that have been added.
+    /// Adds sessions with these neighbours, each with its name, of all nodes in `by` that have been
+    /// added.
     pub fn sessions<'n>(
         &mut self,
         names: BTreeMap<String, Arc<str>>,
@@ -90,7 +91,7 @@ impl Wanted {
         sets.unwrap_or_default().iter().map(|&place| &self.sets[place])
     }
 
-    /// How many sessions a node is to have, without those with `silent` nodes.
+    /// Returns the number of expected sessions of a node, without those with `silent` nodes.
     #[must_use]
     pub fn count(&self, node: &str, silent: &BTreeSet<Arc<str>>) -> u32 {
         let count = |set: &Set| {
@@ -117,7 +118,7 @@ impl Wanted {
         self.nodes.iter().filter(|(_, entry)| !entry.part.reflector).map(|(name, _)| name)
     }
 
-    /// Whether the gate stands on no session at all.
+    /// Reports whether the gate stands on no session at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let nobody = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What each variable means, and what made the original panic.
+//! The meaning of each variable, and inputs that made the original panic.
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,7 +14,7 @@ fn told(variables: &[(&str, &str)]) -> Result<String, Wrong> {
     from_env(&lookup)
 }
 
-/// What is printed, as an object; the planner accepts its rules.
+/// Returns the printed object; the planner accepts its rules.
 fn spec(variables: &[(&str, &str)]) -> Value {
     let text = told(variables).unwrap_or_else(|wrong| panic!("{variables:?}: {wrong}"));
     let set: RouteReflectorSet = serde_yaml::from_str(&text).unwrap();
@@ -99,7 +99,8 @@ fn what_each_variable_becomes() {
     spec(&[("TOPOLOGY", "x\nmode: Enforce")]);
 }
 
-/// Each of these was an index out of range, at the start: `key` without `=`, in its documentation too.
+/// Each of these was an index out of range, at the start: `key` without `=`, in its documentation
+/// too.
 #[test]
 fn bug_02_labels_without_an_equals_sign() {
     let labels = "a=b,c=,do-not-select-as-rr,d.e/f=g";
@@ -254,7 +255,7 @@ fn the_etcd_datastore() {
     }
 }
 
-/// Where the original's number was another.
+/// A number that differs from the original's is reported.
 #[test]
 fn differences_are_told() {
     let more = "# The original kept it in 32 bits";

@@ -23,12 +23,13 @@ use crate::{
     },
 };
 
-/// What is to be when the mesh is to carry everything again.
+/// Plans the restoration of the mesh.
 #[must_use]
 pub fn restoration(settings: &Settings, bgp: &BgpTopology) -> Goal {
     let grouped = bgp.nodes.values().any(|actual| actual.labels.group.is_some());
     let reflects = bgp.reflectors().next().is_some();
-    // Clients keep their groups until no reflector is left; who was one gets none: it has the wide peer.
+    // Clients keep their groups until no reflector is left; who was one gets none: it has the wide
+    // peer.
     Goal {
         label: settings.label.clone(),
         slots: vec![],
@@ -58,7 +59,7 @@ fn kept(settings: &Settings, bgp: &BgpTopology) -> Vec<election::PeerSpec> {
 pub struct Restore {
     /// The writes, if there are any.
     pub desired: Option<Desired>,
-    /// What the pass ends with once they are done: the way back has ended, or why it has not.
+    /// The result of the pass after these: the restoration is finished, or the reason why not.
     pub end: Result<Vec<Notice>, Error>,
 }
 

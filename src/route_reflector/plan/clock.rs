@@ -15,15 +15,15 @@ pub fn seconds(time: Timestamp) -> f64 {
     time.as_millisecond() as f64 / 1000.0
 }
 
-/// In whole seconds, as a status has it: a fraction would be written again at every pass. Upwards: no sample
-/// of before a step may pass for one of after it.
+/// In whole seconds, as a status has it: a fraction would be written again at every pass. Upwards:
+/// no sample of before a step may pass for one of after it.
 #[must_use]
 pub fn whole(time: Timestamp) -> Timestamp {
     let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
     Timestamp::from_second(second).unwrap_or(time)
 }
 
-/// What gates and waits count from.
+/// Returns the time from which gates and waits count.
 pub(super) fn last_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
     known_step(set, memory).max(memory.began)
 }

@@ -1,4 +1,4 @@
-//! Which sessions a step stands on, and whether they were counted.
+//! The sessions that a step depends on, and whether they were counted.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
@@ -18,23 +18,24 @@ use crate::{
     },
 };
 
-/// How old the samples of an author's query may be: they do not say. Two scrapes of most
+/// Assumed maximum age of a custom query's samples, which have no known age. Two scrapes of most
 /// installations.
 const UNDATED: Duration = Duration::from_mins(1);
 
-/// How many clients are asked for a report of their own at a time: half of the reports that there may be.
+/// Number of clients whose own report is requested at a time: half of the maximum number of
+/// reports.
 const SUSPECTS: usize = datastore::MAX_NODES / 2;
 
-/// Nodes whose sessions are not counted: those that are down, and reflectors that are to be none, which may
-/// be broken.
+/// Nodes whose sessions are not counted: those that are down, and reflectors that are to be none,
+/// which may be broken.
 #[must_use]
 pub fn discounted(bgp: &BgpTopology, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
     let down = bgp.fabric.nodes().iter().filter(|node| !node.up).map(|node| &node.name);
     down.chain(leaving).cloned().collect()
 }
 
-/// The sessions that nodes are to have with each other; the gate stands on those of reflectors, or of all
-/// nodes where the mesh is what a step stands on.
+/// The sessions that nodes are to have with each other; the gate stands on those of reflectors, or
+/// of all nodes where the mesh is what a step stands on.
 #[must_use]
 pub fn expected(bgp: &BgpTopology, discounted: &BTreeSet<Arc<str>>, everybody: bool) -> Wanted {
     let mut wanted = Wanted::new(bgp.fabric.mesh());
@@ -57,7 +58,7 @@ pub fn expected(bgp: &BgpTopology, discounted: &BTreeSet<Arc<str>>, everybody: b
     wanted
 }
 
-/// Whether the gate is open.
+/// Reports whether the gate is open.
 ///
 /// # Errors
 /// Why not.
@@ -95,8 +96,9 @@ pub fn opens(
     }
 }
 
-/// The nodes that were not seen to have their sessions: Calico advises fewer than ten reports at a time. A client that
-/// reflectors lack is asked for its own word, before some of them are asked again.
+/// The nodes that were not seen to have their sessions: Calico advises fewer than ten reports at a
+/// time. A client that reflectors lack is asked for its own word, before some of them are asked
+/// again.
 pub(super) fn unseen(
     expected: &Wanted,
     memory: &Memory,

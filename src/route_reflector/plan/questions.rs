@@ -1,4 +1,4 @@
-//! What the second phase of an observation reads, from what the first has read.
+//! The reads of an observation's second phase, derived from the first.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{Decision, Observed, PERIOD, TRY, decide};
@@ -7,14 +7,14 @@ use crate::{
     route_reflector::steps::{Step, Why},
 };
 
-/// What is still to be read.
+/// The remaining reads.
 #[derive(Clone, Debug)]
 pub struct Questions {
     /// Reflectors that leave: their sessions are not asked for.
     pub leaving: BTreeSet<Arc<str>>,
     /// A node becomes a reflector: the pods that its interruption hits count.
     pub workloads: bool,
-    /// How old the count of sessions may be.
+    /// Maximum age of the count of sessions.
     pub interval: Duration,
 }
 

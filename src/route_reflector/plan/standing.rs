@@ -48,7 +48,7 @@ pub(super) fn unknown(
     standing(set, None, "Frozen", conditions)
 }
 
-/// What the nodes do not allow: nothing is written, and every reflector stays one.
+/// Handles a target that the nodes do not allow: nothing is written, and every reflector stays.
 pub(super) fn refused(
     set: &RouteReflectorSet,
     mut memory: Memory,

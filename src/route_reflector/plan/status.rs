@@ -1,4 +1,4 @@
-//! What the gauges tell of a pass.
+//! The gauges of a pass.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::route_reflector::{bgp_model::Rule, memory::Figures, names::few, topology::BgpTopology};
 
-/// What is there: by the sessions that are configured, and by what the gate has counted. What is to be,
+/// Computes the gauges: from the configured sessions, and from the gate's counts. What is to be,
 /// callers add.
 pub fn figures(
     bgp: &BgpTopology,
@@ -45,8 +45,8 @@ pub fn figures(
     }
 }
 
-/// Clients with one established session or none of those that they are to have, of those that are to have more and
-/// that were measured.
+/// Clients with one established session or none of those that they are to have, of those that are
+/// to have more and that were measured.
 fn at_risk(bgp: &BgpTopology, measured: &Counts) -> Option<usize> {
     let measured = measured.as_ref().ok()?;
     let nobody = BTreeSet::new();
@@ -69,7 +69,7 @@ fn silent(measured: Option<&Counts>) -> Vec<Arc<str>> {
     silent.into_iter().flatten().collect()
 }
 
-/// What a person should know beside the plan.
+/// Returns remarks for people about the plan.
 pub fn remarks(bgp: &BgpTopology, measured: Option<&Counts>) -> Vec<String> {
     let mut remarks = bgp.families.remarks();
     let silent = silent(measured);

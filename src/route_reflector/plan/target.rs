@@ -1,4 +1,4 @@
-//! What is to be, from what is there.
+//! The target, derived from the current state.
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
@@ -21,12 +21,13 @@ use crate::{
 /// Set by every kubelet.
 const OS_LABEL: &str = "kubernetes.io/os";
 
-/// What a pass goes for, and the steps that are missing.
+/// The target of a pass, and the missing steps.
 pub struct Decision {
     pub target: Target,
     pub goal: Goal,
     pub left: Vec<Step>,
-    /// Why the steps are not gone for: the goal would cost routes. What repairs is done all the same.
+    /// Why the steps are not gone for: the goal would cost routes. What repairs is done all the
+    /// same.
     pub unsound: Option<steps::Refused>,
     /// Why another topology than the one in use is not gone for.
     pub refused: Option<String>,
@@ -96,8 +97,8 @@ fn not_multi(rules: &Rules, wanted: &Result<Decision, Refusal>) -> Option<String
     }
 }
 
-/// Since when nodes have been unfit: as the status has it, and from now on for others. While there is no
-/// evidence no clock runs.
+/// Since when nodes have been unfit: as the status has it, and from now on for others. While there
+/// is no evidence no clock runs.
 fn unfit_since(set: &RouteReflectorSet, observed: &Observed) -> BTreeMap<Arc<str>, Timestamp> {
     let Some(fitness) = observed.fitness.as_ref().filter(|fitness| fitness.frozen.is_none()) else {
         return BTreeMap::new();
@@ -145,8 +146,8 @@ fn members(
             not_ready_for,
             closed: speaker.cordoned
                 || taints::keeping_out(&speaker.taints, &settings.tolerations).is_some(),
-            // Who speaks no BGP, or that of another AS, reflects nothing; nor does Windows, where Calico's
-            // BGP is not BIRD's.
+            // Who speaks no BGP, or that of another AS, reflects nothing; nor does Windows, where
+            // Calico's BGP is not BIRD's.
             suitable: address.is_some()
                 && label(OS_LABEL) != Some("windows")
                 && (!complete || actual.is_some_and(|actual| actual.complete))
@@ -168,7 +169,7 @@ fn members(
     all(complete).collect()
 }
 
-/// What the status remembers; clients keep the slots of their groups' BGPPeers.
+/// Returns the slots that the status remembers; clients keep the slots of their groups' BGPPeers.
 fn previous(set: &RouteReflectorSet, bgp: &BgpTopology) -> Previous {
     let Some(status) = &set.status else { return Previous::default() };
     let topology = match status.topology.as_deref() {
@@ -213,7 +214,7 @@ fn goal(settings: &Settings, bgp: &BgpTopology, previous: &Previous, target: &Ta
     }
 }
 
-/// What the status would remember of a decision.
+/// Returns the slots that the status would remember of a decision.
 pub fn remembered(
     set: &RouteReflectorSet,
     decision: &Decision,

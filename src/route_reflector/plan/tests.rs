@@ -69,7 +69,7 @@ fn observed(set: &RouteReflectorSet, stage: &Stage) -> Observed {
     }
 }
 
-/// What a healthy network answers, `age` seconds ago.
+/// Returns the answer of a healthy network, `age` seconds ago.
 fn healthy(observed: &Observed, age: f64) -> Measured {
     let (_, bgp) = observed.bgp.as_ref().unwrap();
     let sessions = bgp.fabric.sessions();
@@ -245,7 +245,7 @@ fn a_node_that_speaks_no_bgp_reflects_nothing() {
     assert_eq!(reflectors, ["n2", "n3"]);
 }
 
-/// What the original operator left is taken over as it is.
+/// The remains of the original operator are adopted unchanged.
 #[test]
 fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
     let set = set(&json!({"clusterID": {"pool": "224.0.0.0/16"}}));

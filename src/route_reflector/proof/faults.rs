@@ -1,4 +1,4 @@
-//! What happens to a layout that is in place, and what must hold of it in the end.
+//! The faults of an established layout, and the properties that must hold in the end.
 use std::{collections::BTreeSet, fmt};
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
 use crate::api::route_reflector_set::Topology;
 use crate::nodes::{Readiness, Speaker};
 
-/// What happens.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A reflector's node dies.
@@ -42,7 +42,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How it went.
+/// The course of events.
 pub struct Outcome {
     pub steps: usize,
     /// Interruptions of nodes that neither began nor ceased to reflect.
@@ -96,13 +96,13 @@ impl Fault {
         }
     }
 
-    /// Whether one node takes the place of another, and nothing else is to change.
+    /// Reports whether one node takes the place of another, and nothing else changes.
     fn replaces(&self) -> bool {
         matches!(self, Self::Dead(_) | Self::Leaving(_) | Self::ZoneDead(_))
     }
 
-    /// Lets it happen to a layout that is in place, and the operator answer. `length`: how many steps the
-    /// change alone takes.
+    /// Lets it happen to a layout that is in place, and the operator answer. `length`: how many
+    /// steps the change alone takes.
     pub fn play(&self, layout: &Layout, mut play: Play, length: usize) -> Outcome {
         let mut aim = *layout;
         match self {
@@ -177,7 +177,7 @@ impl Way {
     }
 }
 
-/// Who reflects and should not.
+/// Returns the nodes that should not reflect but do.
 fn still(play: &Play) -> impl Iterator<Item = String> {
     let out = |speaker: &&Speaker| speaker.cordoned || speaker.readiness != Readiness::Ready;
     let reflectors = play.reflectors();
@@ -186,7 +186,7 @@ fn still(play: &Play) -> impl Iterator<Item = String> {
         .map(|speaker| format!("reflects: {} still does", speaker.name))
 }
 
-/// What does not hold in the end.
+/// Returns the violated properties at the end.
 pub fn judge(layout: &Layout, play: &Play, way: &Way) -> Vec<String> {
     let mut failures = vec![];
     match &way.end {

@@ -1,7 +1,8 @@
 //! The lab's rules of propagation, on sets of nodes as bits: thousands of networks in a second.
 //!
-//! It computes what `lab::bgp::missing` and `lab::bgp::paths` compute, from the lab's sessions. Tests hold
-//! the two against each other, and so does [`super::network`] for every failure and for a sample of the rest.
+//! It computes what `lab::bgp::missing` and `lab::bgp::paths` compute, from the lab's sessions.
+//! Tests hold the two against each other, and so does [`super::network`] for every failure and for
+//! a sample of the rest.
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab::bgp::{Session, Sessions};
@@ -40,7 +41,8 @@ pub fn each(mut nodes: Nodes) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What is alike of routes on their way: through which clusters, and whether from a client.
+/// The equivalence class of a route on its way: the clusters that it has passed, and whether it
+/// came from a client.
 type Kind = (u32, bool);
 
 impl Graph {
@@ -90,7 +92,8 @@ impl Graph {
         Self { living, to: both, clients, reflectors: mine, own, with: by_id }
     }
 
-    /// Where a route goes that a node has: as one from a client, and as one from others; with its clusters then.
+    /// Returns the next hops of a node's route: as one from a client, and as one from others; with
+    /// its clusters afterwards.
     fn passes(&self, node: usize, (clusters, from_client): Kind) -> Option<(u32, Nodes, Nodes)> {
         let id = self.own[node]?;
         let mut to = if from_client { self.to[node] } else { self.clients[node] };
@@ -104,7 +107,7 @@ impl Graph {
         Some((clusters, to & self.reflectors[node], to & !self.reflectors[node]))
     }
 
-    /// Who gets the routes of a node.
+    /// Returns the nodes that learn the routes of a node.
     pub fn learns(&self, origin: usize) -> Nodes {
         let mut seen: BTreeMap<Kind, Nodes> = BTreeMap::new();
         let mut todo: BTreeMap<Kind, Nodes> = BTreeMap::new();
@@ -156,7 +159,7 @@ impl Graph {
         }
     }
 
-    /// How many paths to a node's prefix each other node has.
+    /// Returns the number of paths of each other node to a node's prefix.
     pub fn paths(&self, origin: usize) -> Vec<u64> {
         let mut counts = vec![0_u64; self.to.len()];
         let mut level: BTreeMap<Kind, Vec<u64>> = BTreeMap::new();

@@ -18,13 +18,13 @@ pub const ZONES: usize = 5;
 /// Reflectors: `count.max` of the default spec.
 pub const REFLECTORS: usize = 25;
 
-/// What a spec asks for, of a cluster with so many zones.
+/// The request of a spec, for a cluster with a number of zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub topology: Topology,
     pub zones: usize,
     pub reflectors: usize,
-    /// Who shares a cluster id; `None` for what suits the topology.
+    /// The reflectors that share a cluster id; `None` for the default of the topology.
     pub ids: Option<IdScope>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What is tried of topologies and cluster ids.
+/// The tested combinations of topologies and cluster ids.
 pub const KINDS: [(Topology, Option<IdScope>); 9] = [
     (Topology::Auto, None),
     (Topology::Simple, None),

@@ -1,4 +1,4 @@
-//! What the network of a stage carries, by the lab's model and never by the operator's own.
+//! The routes of a stage's network, by the lab's model and never by the operator's own.
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab::bgp::{
@@ -35,9 +35,9 @@ pub struct Network {
 pub struct Harm {
     /// Of what nature, in words.
     pub what: String,
-    /// Who loses whose routes.
+    /// The first pair: the node, and the one whose routes it loses.
     pub pair: Option<(String, String)>,
-    /// How many such pairs.
+    /// Number of such pairs.
     pub pairs: u32,
 }
 
@@ -68,7 +68,7 @@ fn peer(peer: &CalicoPeer) -> Option<Peer> {
     Some(Peer { local, remote, reverse: peer.reverse, restart: None })
 }
 
-/// What confd reads.
+/// Returns the input of confd.
 fn world(stage: &Stage) -> World {
     let nodes = stage.speakers.iter();
     let nodes = nodes.filter_map(|speaker| Some((speaker.name.to_string(), node(speaker)?)));
@@ -114,7 +114,7 @@ impl Network {
         (self.names[who].clone(), self.names[whose].clone())
     }
 
-    /// How many living nodes miss a living node's route.
+    /// Returns the number of pairs of living nodes in which one misses the other's route.
     pub fn missing(&self) -> u32 {
         missing_in(&self.graph, &self.learned)
     }
@@ -130,8 +130,9 @@ impl Network {
         (worst.1 > 0).then(|| (self.names[worst.0].clone(), worst.1))
     }
 
-    /// What a step to `after` takes from the living nodes that are not `changed` by it, while the sessions are reset
-    /// that it touches, and from anybody for good; and the paths that it adds beyond what BIRD bears.
+    /// Returns the harm of a step to `after`: the routes that the living nodes not in `changed`
+    /// lose while the touched sessions are reset, the routes that anyone loses for good, and paths
+    /// beyond the limits of BIRD.
     pub fn harm(&self, after: &Self, changed: &BTreeSet<String>) -> Vec<Harm> {
         let before = &self.sessions;
         let surviving = Graph::new(&after.sessions, after.living(), |node, protocol, end| {
@@ -166,12 +167,13 @@ impl Network {
         harm.pair.is_some().then_some(harm)
     }
 
-    /// Whether the lab's own walk takes no longer than the quick one's thousandfold.
+    /// Reports whether the lab's own walk takes no longer than the quick one's thousandfold.
     pub fn is_small(&self) -> bool {
         self.names.len() <= SMALL
     }
 
-    /// Whether the lab's own walk, node by node, finds the same; the one pair where it does not.
+    /// Reports whether the lab's own walk, node by node, finds the same; the one pair where it does
+    /// not.
     pub fn disagreement(&self) -> Option<String> {
         let living = self.living();
         let down: BTreeSet<&str> = (0..self.names.len())
@@ -188,7 +190,7 @@ impl Network {
         Some(format!("the lab says otherwise of {differs:?}"))
     }
 
-    /// How many paths each node's table holds, without its own.
+    /// Returns the number of paths in each node's table, without its own.
     pub fn tables(&self) -> BTreeMap<String, u64> {
         let mut tables = vec![0; self.names.len()];
         for origin in each(self.living()) {

@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-/// More steps than any way of a layout has: each reflector is promoted, renumbered, joined to a bridge and
-/// demoted, each group has a peer that is written twice.
+/// More steps than any way of a layout has: each reflector is promoted, renumbered, joined to a
+/// bridge and demoted, each group has a peer that is written twice.
 const MOST_STEPS: usize = 400;
 
-/// How a way ended.
+/// The end of a sequence of steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing is left to do.
@@ -36,16 +36,16 @@ pub enum End {
     Paused,
 }
 
-/// What a way took.
+/// The cost of a sequence of steps.
 #[derive(Clone, Debug)]
 pub struct Way {
     pub end: End,
     pub steps: usize,
-    /// How often each node was interrupted.
+    /// Number of interruptions of each node.
     pub interrupted: BTreeMap<String, usize>,
     /// The nodes that were promoted or demoted.
     pub moved: BTreeSet<String>,
-    /// What went wrong on the way.
+    /// The harm on the way.
     pub harm: Vec<String>,
     /// The steps, in words.
     pub words: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Play {
     pub now: Timestamp,
 }
 
-/// What a node reflects with.
+/// Returns the cluster id with which a node reflects.
 pub fn cluster_id(speaker: &Speaker) -> Option<&str> {
     let found = speaker.calico.iter().find(|(key, _)| &**key == CLUSTER_ID_ANNOTATION);
     found.map(|(_, id)| &**id)

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::nodes::{Readiness, Speaker, Taint};
 
-/// How many clusters are tried; `PROVE_RANDOM` in the environment says another number.
+/// Number of clusters to try, unless `PROVE_RANDOM` in the environment sets another.
 const CASES: u32 = 24;
 
-/// What happens, with a number that picks the node.
+/// An event, with a number that picks the node.
 #[derive(Clone, Debug)]
 enum Event {
     /// A node dies, reflectors first.
@@ -35,12 +35,12 @@ struct Cluster {
     zones: Vec<usize>,
     /// Nodes without one.
     strays: usize,
-    /// What is wrong with some: by a number that picks the node.
+    /// Nodes with a problem: by a number that picks the node.
     closed: Vec<usize>,
     down: Vec<usize>,
     topology: &'static str,
     count: usize,
-    /// What happens, and how many steps the operator takes after it.
+    /// Events, each with the number of steps that the operator takes after it.
     events: Vec<(Event, usize)>,
 }
 
@@ -164,7 +164,7 @@ impl Event {
     }
 }
 
-/// What went wrong.
+/// Returns the failures.
 fn failures(cluster: &Cluster) -> Vec<String> {
     let mut play = cluster.play();
     let mut way = play.go(40);

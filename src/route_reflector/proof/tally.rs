@@ -14,7 +14,7 @@ use super::{
     layout::{Layout, ZONES},
 };
 
-/// What was found of some layouts.
+/// The results for some layouts.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub layouts: usize,
@@ -118,7 +118,7 @@ impl Tally {
         tally
     }
 
-    /// How many ways failed.
+    /// Returns the number of failed sequences.
     pub fn failed(&self) -> usize {
         self.failures.values().map(|(times, _)| times).sum()
     }

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::api::route_reflector_set::Topology;
 
-/// One layout of so many is in the sample, and one fault of so many of each: some seconds, unoptimised.
+/// One layout of so many is in the sample, and one fault of so many of each: some seconds,
+/// unoptimised.
 const SAMPLE: (usize, usize) = (97, 13);
 
 /// All, or those whose names contain `PROVE`.

@@ -1,4 +1,4 @@
-//! What later passes go by: topology, slots and groups.
+//! The state that later passes use: topology, slots and groups.
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
@@ -26,7 +26,8 @@ pub(in super::super) fn remember(
     status.slots = slots;
 }
 
-/// The reflectors that there are, and since when; what another node is about to take is there twice.
+/// The reflectors that there are, and since when; what another node is about to take is there
+/// twice.
 fn slots(
     before: &[SlotStatus],
     target: &Target,

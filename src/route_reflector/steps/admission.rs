@@ -1,4 +1,4 @@
-//! Whether a step keeps every route.
+//! Decides whether a step keeps every route.
 use std::fmt;
 
 use super::{Change, Fabric, Goal, Rule, Step, Why};
@@ -12,18 +12,18 @@ use crate::route_reflector::{
 pub enum Refused {
     /// Routes would be lost while it is done.
     Lost {
-        /// How many ordered pairs of nodes.
+        /// Number of ordered pairs of nodes.
         pairs: u64,
-        /// Who would miss whose routes.
+        /// A pair: the node, and the one whose routes it would miss.
         example: (String, String),
     },
     /// Afterwards one reflector's loss would cost routes that it does not cost now.
     Fragile {
         /// The reflector.
         reflector: String,
-        /// How many ordered pairs of nodes.
+        /// Number of ordered pairs of nodes.
         pairs: u64,
-        /// Who would miss whose routes.
+        /// A pair: the node, and the one whose routes it would miss.
         example: (String, String),
     },
     /// One reflector alone would carry every route.
@@ -66,13 +66,14 @@ fn example(missing: &Missing) -> (String, String) {
 }
 
 impl Step {
-    /// Whether it can be taken. BIRD's rule decides: by the letter of RFC 4456 some ways would be closed
-    /// on which BIRD loses nothing.
+    /// Reports whether it can be taken. BIRD's rule decides: by the letter of RFC 4456 some ways
+    /// would be closed on which BIRD loses nothing.
     ///
     /// # Errors
     /// What it would cost.
     pub fn admit(&self, before: &Fabric, after: &Fabric) -> Result<(), Refused> {
-        // The mesh only adds sessions, and who takes the place of a dead reflector takes nothing away.
+        // The mesh only adds sessions, and who takes the place of a dead reflector takes nothing
+        // away.
         if matches!(self, Self::Mesh(true)) || self.repairs() {
             return Ok(());
         }
@@ -82,7 +83,8 @@ impl Step {
         if lost.pairs > 0 {
             return Err(Refused::Lost { pairs: lost.pairs, example: example(&lost) });
         }
-        // Nor afterwards, when all sessions are up: what a changed node lost for a moment comes back.
+        // Nor afterwards, when all sessions are up: what a changed node lost for a moment comes
+        // back.
         let missing = after.missing(Rule::Bird);
         if missing.pairs > before.missing(Rule::Bird).pairs {
             return Err(Refused::Lost { pairs: missing.pairs, example: example(&missing) });
@@ -103,7 +105,7 @@ impl Step {
         Ok(())
     }
 
-    /// Whether sessions may go.
+    /// Reports whether sessions may go.
     fn takes_away(&self) -> bool {
         match self {
             Self::Demote { .. } | Self::Mesh(false) => true,
@@ -113,7 +115,7 @@ impl Step {
         }
     }
 
-    /// Whether routes may get more paths.
+    /// Reports whether routes may get more paths.
     fn adds(&self) -> bool {
         match self {
             Self::Peers { write, .. } => !write.is_empty(),
@@ -123,8 +125,8 @@ impl Step {
     }
 }
 
-/// Whether the network that is aimed at carries every route, also without any one reflector: whoever cannot
-/// get there does not set out.
+/// Reports whether the target network carries every route, also without any one reflector:
+/// otherwise no step is taken.
 ///
 /// # Errors
 /// What it would not carry that is carried now.
@@ -152,8 +154,8 @@ pub fn sound(bgp: &BgpTopology, goal: &Goal) -> Result<(), Refused> {
 }
 
 /// # Errors
-/// More paths than can be borne, and more than before: what is there already is not made better by standing
-/// still.
+/// More paths than can be borne, and more than before: what is there already is not made better by
+/// standing still.
 fn too_many(after: &Paths, before: impl FnOnce() -> Paths) -> Result<(), Refused> {
     if after.bearable() {
         return Ok(());

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// How many nodes that have just joined are given their group at once: each loses its own routes for a
-/// moment, and has little to lose.
+/// Number of new nodes that get their group at once: each loses its own routes for a moment, and
+/// has little to lose.
 pub(super) const JOINING: usize = 10;
 
 /// The writes that are still missing, in the order in which they are tried.
@@ -50,7 +50,7 @@ pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     steps
 }
 
-/// What a slot's node still needs, if anything.
+/// Returns the remaining steps for a slot's node, if there are any.
 fn needs(bgp: &BgpTopology, goal: &Goal, slot: &Slot) -> Option<Why> {
     let labels = bgp.labels(&slot.node)?;
     if !labels.is_reflector() || labels.label.is_none() {
@@ -63,7 +63,7 @@ fn needs(bgp: &BgpTopology, goal: &Goal, slot: &Slot) -> Option<Why> {
     (labels.slot != Some(slot.id) || labels.group.is_some()).then_some(Why::Adopt)
 }
 
-/// Whether the slot's node reflects already.
+/// Reports whether the slot's node reflects already.
 fn serves(bgp: &BgpTopology, slot: &Slot) -> bool {
     let labels = bgp.labels(&slot.node);
     labels.is_some_and(|labels| labels.is_reflector() && labels.label.is_some())
@@ -139,8 +139,8 @@ fn wider_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: true })
 }
 
-/// On the way to one id for all: the reflectors that have it, and the next that is to get it. Reflectors of one
-/// id must have the same clients, so each has all of them before it gets the id.
+/// On the way to one id for all: the reflectors that have it, and the next that is to get it.
+/// Reflectors of one id must have the same clients, so each has all of them before it gets the id.
 fn growing_bridge(bgp: &BgpTopology, goal: &Goal) -> PeerSpec {
     let ids: BTreeSet<_> = goal.slots.iter().map(|slot| slot.cluster_id).collect();
     let right = bgp
@@ -155,7 +155,8 @@ fn growing_bridge(bgp: &BgpTopology, goal: &Goal) -> PeerSpec {
     PeerSpec { peer_selector: slot_selector(&slots), ..wide_peer(&goal.label.0) }
 }
 
-/// The peer of all clients with all reflectors becomes the bridge before reflectors get ids of their zones.
+/// The peer of all clients with all reflectors becomes the bridge before reflectors get ids of
+/// their zones.
 fn narrower_bridge(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     let there = bgp.ours.get(WIDE)?;
     let is_planned = goal.peers.iter().any(|peer| peer.name == WIDE);
@@ -168,8 +169,8 @@ fn narrower_bridge(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     })
 }
 
-/// All clients with the reflectors of one zone: of one whose reflectors have their ids already, if there is
-/// one, else of the first.
+/// All clients with the reflectors of one zone: of one whose reflectors have their ids already, if
+/// there is one, else of the first.
 fn bridge(bgp: &BgpTopology, goal: &Goal) -> PeerSpec {
     let mut by_id: BTreeMap<Ipv4Addr, (Vec<u32>, usize)> = BTreeMap::new();
     for slot in &goal.slots {
@@ -223,7 +224,8 @@ fn slots(selector: &str) -> Option<BTreeSet<u32>> {
     list.split(", ").map(|slot| slot.trim_matches('\'').parse().ok()).collect()
 }
 
-/// Whether somebody would be cut off on the way if clients only had the reflectors of their group.
+/// Reports whether a node would be cut off on the way if clients only had the reflectors of their
+/// group.
 fn needs_bridge(bgp: &BgpTopology, goal: &Goal) -> bool {
     let reflects = |slot: &u32| {
         let holder = goal.slots.iter().find(|goal| goal.id == *slot);
@@ -251,7 +253,8 @@ fn narrower_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     some.then_some(Step::Peers { write, delete, widens: false })
 }
 
-/// BGPPeers that are ours and say what we would never have written: handed over by somebody, or changed.
+/// BGPPeers that are ours and say what we would never have written: handed over by somebody, or
+/// changed.
 fn strange_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     let Some(Step::Peers { mut write, .. }) = narrower_peers(bgp, goal) else { return None };
     write.retain(|peer| {
@@ -260,8 +263,8 @@ fn strange_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: false })
 }
 
-/// Clients whose group is another: all at once if that is possible, else those that have joined by tens,
-/// and others one by one.
+/// Clients whose group is another: all at once if that is possible, else those that have joined by
+/// tens, and others one by one.
 fn labels(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let Some(groups) = &goal.groups else { return vec![] };
     let (mut joined, mut moved) = (BTreeMap::new(), BTreeMap::new());

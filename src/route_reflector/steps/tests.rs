@@ -173,7 +173,7 @@ impl World {
         Err(format!("no end: {:?}", self.words()))
     }
 
-    /// What a step costs, computed anew from what is read before and after it.
+    /// Checks the cost of a step, computed again from the reads before and after it.
     fn watch(&self, step: &Step) {
         let (before, mut later) = (self.bgp(), self.clone());
         later.take(step);

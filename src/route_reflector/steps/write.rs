@@ -29,7 +29,7 @@ pub enum Write {
     Mesh(bool),
 }
 
-/// What changes of a node.
+/// The changes of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeWrite {
     /// Its name.
@@ -41,8 +41,8 @@ pub struct NodeWrite {
 }
 
 impl Step {
-    /// Its writes, in their order. `labelled` says whether a node has the label of reflectors: its value
-    /// is then kept.
+    /// Its writes, in their order. `labelled` says whether a node has the label of reflectors: its
+    /// value is then kept.
     pub fn writes(
         &self,
         (key, value): (&str, &str),

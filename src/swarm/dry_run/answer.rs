@@ -1,4 +1,4 @@
-//! What a dry run answers.
+//! The result of a dry run.
 use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
@@ -14,9 +14,9 @@ use crate::{
 pub struct Move {
     /// Its id.
     pub stream: String,
-    /// Who has it now.
+    /// The current worker.
     pub from: Option<String>,
-    /// Who has it in the end.
+    /// The final worker.
     pub to: Option<String>,
     /// As `traffic_operator_swarm_moves_total` counts it; `added`: nobody had it.
     pub reason: &'static str,
@@ -24,24 +24,24 @@ pub struct Move {
     pub why: String,
 }
 
-/// What becomes of one worker.
+/// The changes of one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerPlan {
     /// Its name.
     pub name: String,
     /// The node of its pod.
     pub node: Option<String>,
-    /// How many streams it has now.
+    /// Current number of its streams.
     pub now: usize,
-    /// How many it has in the end.
+    /// Final number of its streams.
     pub then: usize,
-    /// How many of them come.
+    /// Number of streams that it gains.
     pub gains: usize,
-    /// How many go.
+    /// Number of streams that it loses.
     pub loses: usize,
-    /// What is done to its pod: `evicted`, `reloaded` or `none`.
+    /// The action on its pod: `evicted`, `reloaded` or `none`.
     pub refresh: &'static str,
-    /// How often.
+    /// Number of times.
     pub times: usize,
 }
 
@@ -98,7 +98,7 @@ pub struct Figures {
     pub unassigned: usize,
     /// Workers that are to have streams.
     pub workers: usize,
-    /// How many times the mean the heaviest of them carries.
+    /// Weight of the heaviest worker, as a multiple of the mean.
     pub load_ratio: f64,
 }
 
@@ -112,11 +112,11 @@ pub struct DryRun {
     pub name: String,
     /// Its workload, as `StatefulSet web`.
     pub workload: String,
-    /// Whether it is there already.
+    /// True if it is there already.
     pub exists: bool,
-    /// How many streams are in the spec.
+    /// The number of streams that are in the spec.
     pub streams: usize,
-    /// How many of them stay where they are.
+    /// Number of them that stay where they are.
     pub stay: usize,
     /// The others, in the order of the spec, and after them those that are not in it any more.
     pub moves: Vec<Move>,
@@ -126,15 +126,15 @@ pub struct DryRun {
     pub unassigned: Vec<Unplaced>,
     /// Conditions that the operator sets at once.
     pub conditions: Vec<Condition>,
-    /// What hinders it on the way: conditions that are not true, other than those of any move.
+    /// The obstacles on the way: conditions that are not true, other than those of any move.
     pub hindrances: Vec<Condition>,
     /// Conditions in the end.
     pub outcome: Vec<Condition>,
     /// Files to be written.
     pub files: u64,
-    /// How many workers autoscale makes.
+    /// Number of workers after autoscaling.
     pub scaled: Option<u32>,
-    /// What is supposed because it cannot be known beforehand, or from here.
+    /// The assumptions, because these facts cannot be known beforehand or from here.
     pub supposed: Vec<String>,
     /// Now.
     pub before: Figures,
@@ -145,7 +145,7 @@ pub struct DryRun {
     /// The streams of the spec, wherever they are listed.
     #[serde(skip)]
     pub spec: Vec<Stream>,
-    /// What the first pass told, for whoever explains.
+    /// The page of the first pass, for the commands that explain.
     #[serde(skip)]
     pub first: Option<Page>,
     /// The file as it is.

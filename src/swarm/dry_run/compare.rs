@@ -1,4 +1,4 @@
-//! Who has what now and in the end, and why that differs.
+//! Comparison of the current and the final assignment, with the reasons for differences.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
@@ -27,11 +27,11 @@ pub(super) struct Compared<'a> {
     pub last: &'a WorkloadView,
 }
 
-/// What [`Compared::moves`] looks up.
+/// An index for [`Compared::moves`].
 struct Index<'a> {
     after: HashMap<&'a str, &'a Name>,
     unassigned: HashMap<&'a str, &'a Unplaced>,
-    /// Who is somebody's own in the end, and whose.
+    /// The dedicated workers at the end, with their streams.
     own: HashMap<&'a str, &'a str>,
     /// Those that have a list in the end.
     wanted: BTreeSet<&'a str>,
@@ -149,7 +149,7 @@ impl Compared<'_> {
         self.around.unfit.contains(node).then_some(node)
     }
 
-    /// What becomes of each worker.
+    /// Returns the changes of each worker.
     pub(super) fn workers(&self, refreshes: &[(Arc<str>, &'static str)]) -> Vec<WorkerPlan> {
         let mut names: Vec<&Name> =
             self.before.shares.keys().chain(self.after.shares.keys()).collect();

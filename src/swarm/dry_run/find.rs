@@ -1,4 +1,4 @@
-//! Whose stream, and whose worker?
+//! Finds the `Swarm` of a stream or of a worker.
 use kube::Client;
 
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     swarm::{memory::Memory, polls, settings::Settings, watches},
 };
 
-/// Whether the spec itself lists a stream.
+/// Reports whether the spec itself lists a stream.
 #[must_use]
 pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
     let spec = &swarm.spec;
@@ -15,8 +15,8 @@ pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
         || spec.streams.iter().flatten().any(|one| one.id == stream)
 }
 
-/// Whether the `ConfigMap`s do: that of `streamsFrom`, or that with the shares, in which a stream may stand
-/// that is not in the spec any more.
+/// Reports whether the `ConfigMap`s do: that of `streamsFrom`, or that with the shares, in which a
+/// stream may stand that is not in the spec any more.
 ///
 /// # Errors
 /// What the API server refused.
@@ -29,7 +29,7 @@ pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<
     Ok(listed || owned || published.releasing.keys().any(|(id, _)| **id == *stream))
 }
 
-/// Whether a pod of this name can be a worker of a `Swarm`.
+/// Reports whether a pod of this name can be a worker of a `Swarm`.
 #[must_use]
 pub fn may_be_of(swarm: &Swarm, worker: &str) -> bool {
     let workload = &swarm.spec.workload;

@@ -1,10 +1,11 @@
-//! What is known of the workers beside what the API server holds: a command cannot ask them.
+//! The known facts about the workers besides those of the API server: a command cannot query
+//! workers.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::super::inspection::Page;
 use crate::api::SwarmStatus;
 
-/// What one worker said last.
+/// The last report of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Voice {
     /// It has acknowledged this version; 0: it answers, and runs no file.
@@ -15,7 +16,7 @@ pub enum Voice {
     Unknown,
 }
 
-/// What all of them said last, by name.
+/// The last reports of all workers, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     voices: BTreeMap<String, Voice>,

@@ -1,5 +1,6 @@
-//! The whole way on paper: what the operator would do, to the end. The passes are the operator's own
-//! (`observe::look`, `plan::plan`, `apply::apply`); only the cluster below them is one of paper.
+//! The whole way on paper: what the operator would do, to the end. The passes are the operator's
+//! own (`observe::look`, `plan::plan`, `apply::apply`); only the cluster below them is one of
+//! paper.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -49,8 +50,8 @@ const MOST_PASSES: usize = 5_000;
 /// The longest that it may take on this machine: a person waits for it.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Above this many workers they are restarted all at once on paper, whatever `maxUnavailable` says: who has
-/// what in the end is the same, and it takes seconds.
+/// Above this many workers they are restarted all at once on paper, whatever `maxUnavailable` says:
+/// who has what in the end is the same, and it takes seconds.
 const MANY: usize = 200;
 
 /// Longer than a free stream waits for others that go to the same worker.
@@ -59,25 +60,25 @@ const GATHERED: Duration = Duration::from_secs(6);
 /// Longer than any cooldown that a spec may have: what was known before the first pass is older.
 const BEFORE: Duration = Duration::from_hours(200);
 
-/// What the operator would observe.
+/// The state that the operator would observe.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Whether the `Swarm` is there already.
+    /// True if the `Swarm` is there already.
     pub exists: bool,
-    /// What it depends on.
+    /// The objects that it depends on.
     pub(super) view: WorkloadView,
     /// The nodes that streams are to leave.
     pub(super) unfit: BTreeSet<String>,
-    /// What an older `Swarm` holds of what this one claims.
+    /// The objects claimed by this `Swarm` that an older one holds.
     pub(super) held: Option<String>,
-    /// What workers said last.
+    /// The last reports of workers.
     pub known: Known,
-    /// Whether the namespace is known to be missing.
+    /// True if the namespace is known to be missing.
     pub(super) no_namespace: bool,
 }
 
-/// Reads what the operator would observe of a `Swarm` that is there, or would be. It is completed by what
-/// the API server has of it.
+/// Reads what the operator would observe of a `Swarm` that is there, or would be. It is completed
+/// by what the API server has of it.
 ///
 /// # Errors
 /// What the API server said, with the request that it refused.
@@ -110,7 +111,7 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
 }
 
 impl Surroundings {
-    /// Whether nodes have to be looked at.
+    /// Reports whether nodes have to be looked at.
     #[must_use]
     pub fn asks_for_nodes(&self) -> bool {
         self.view.fitness.is_some()

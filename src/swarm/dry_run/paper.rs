@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// What a pod runs.
+/// The process of a pod.
 #[derive(Clone, Debug)]
 struct Process {
     /// The version that it has read; 0: none.
@@ -54,22 +54,22 @@ struct State {
     scaled: Option<u32>,
 }
 
-/// A cluster in which every pod comes up, ends and reads as it should; workers that answer nothing now go on
-/// to do so.
+/// A cluster in which every pod comes up, ends and reads as it should; workers that answer nothing
+/// now go on to do so.
 pub(super) struct Paper<'a> {
     swarm: &'a Swarm,
     known: &'a Known,
     state: Mutex<State>,
 }
 
-/// What was done on paper.
+/// The simulated actions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
     /// Files written.
     pub files: u64,
-    /// What was done to which worker's pod, in this order.
+    /// The simulated actions on workers' pods, in this order.
     pub refreshes: Vec<(Arc<str>, &'static str)>,
-    /// How many workers autoscale made.
+    /// Number of workers set by autoscaling.
     pub scaled: Option<u32>,
 }
 
@@ -103,12 +103,12 @@ impl<'a> Paper<'a> {
         Self { swarm, known, state: Mutex::new(state) }
     }
 
-    /// What there is now.
+    /// Returns the simulated state.
     pub(super) fn view(&self) -> WorkloadView {
         self.state().view.clone()
     }
 
-    /// What was done.
+    /// Returns the simulated actions.
     pub(super) fn done(&self) -> Done {
         let state = self.state();
         let State { files, refreshes, scaled, .. } = &*state;
@@ -139,7 +139,7 @@ impl<'a> Paper<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether workers read each file by whatever somebody else does.
+    /// Reports whether workers read each file without an action of the operator.
     fn reloads(&self) -> bool {
         self.swarm.strategy() == Strategy::None
     }

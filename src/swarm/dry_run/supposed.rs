@@ -1,4 +1,5 @@
-//! What a dry run supposes: what cannot be known beforehand, or not from where a command runs.
+//! The assumptions of a dry run: facts that cannot be known beforehand, or not from where a command
+//! runs.
 use super::{Surroundings, known::Voice};
 use crate::{
     api::{
@@ -8,7 +9,7 @@ use crate::{
     swarm::watches::PodFacts,
 };
 
-/// How many workers are named in one line.
+/// The number of workers that are named in one line.
 const NAMED: usize = 5;
 
 pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
@@ -57,7 +58,7 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     all
 }
 
-/// What is not known of workers, since a command reaches no pod's address.
+/// Returns the unknown facts about workers, because a command cannot reach pod addresses.
 fn voices(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
     let running = || {
         let pods = around.view.pods.iter();

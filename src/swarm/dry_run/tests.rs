@@ -246,7 +246,7 @@ async fn a_silent_worker_is_waited_for_unless_it_is_restarted() {
     assert_eq!(restarts.after.owned, 6, "{restarts:?}");
 }
 
-/// What the operator would set, and why nothing is done.
+/// The message names the conditions that the operator would set, and why nothing is done.
 #[tokio::test]
 async fn whatever_hinders_it_is_said() {
     let free = || acknowledged(around(3, Some(settled())), 3);

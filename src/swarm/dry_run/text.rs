@@ -4,7 +4,7 @@ use std::fmt::Write;
 use super::{Condition, DryRun, Figures};
 use crate::inspect::{figures::number, table::table};
 
-/// How many streams and workers a text lists; all of them are in the JSON.
+/// Maximum number of streams and workers in the text; the JSON has all of them.
 const LISTED: usize = 50;
 
 /// The dry run as text, with a line break at its end.

@@ -26,7 +26,7 @@ fn learn(evictions: &mut Evictions, loaded: Option<Epoch>, epoch: Epoch) {
     evictions.learn(&[(name(0), worker(loaded))].into(), epoch);
 }
 
-/// How many seconds after its last eviction a worker is left alone.
+/// Returns the number of seconds after its last eviction during which a worker is left alone.
 fn pause(evictions: &Evictions, at: Instant) -> u64 {
     let rests = |seconds: &u64| evictions.turns(at + Duration::from_secs(*seconds))[&name(0)].rests;
     (0..10_000).take_while(rests).count() as u64
@@ -140,7 +140,7 @@ fn hour(deaf: &[bool], max_unavailable: usize, restart: u64, remembers: bool) ->
     evicted
 }
 
-/// What was found: 120 evictions a minute of one worker, and none of the next.
+/// The original finding: 120 evictions a minute of one worker, and none of the next.
 #[test]
 fn w08_without_memory_a_worker_that_ignores_its_file_is_evicted_without_end() {
     let evicted = hour(&[true, false], 1, 0, false);

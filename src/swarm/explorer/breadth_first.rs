@@ -15,28 +15,28 @@ pub(in crate::swarm) trait Explored {
     /// Tells states apart.
     fn fingerprint(state: &Self::State) -> u64;
 
-    /// What is wrong in a state, or comes of it.
+    /// Returns the error in a state, or in its consequences.
     fn wrong(&mut self, state: &Self::State) -> Option<String>;
 }
 
-/// What a search has found.
+/// The results of a search.
 pub(in crate::swarm) struct Found<S, M> {
     pub states: usize,
-    /// Whether these are all that there are.
+    /// True if these are all that there are.
     pub all: bool,
     pub moves: usize,
     pub violation: Option<Violation<S, M>>,
 }
 
-/// What should never be, and how it came to be.
+/// A forbidden state, and the events that led to it.
 pub(in crate::swarm) struct Violation<S, M> {
     pub what: String,
     pub after: Vec<M>,
     pub state: S,
 }
 
-/// Visits every state that can come after this one, the nearest first, up to the first violation or to
-/// `most` states.
+/// Visits every state that can come after this one, the nearest first, up to the first violation or
+/// to `most` states.
 pub(in crate::swarm) fn search<E: Explored>(
     explored: &mut E,
     beginning: E::State,

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What a pass does to a world.
+/// An effect of a pass on a world.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     /// A worker was asked, and has stopped before that what its file does not list.
@@ -74,10 +74,10 @@ pub(super) struct Small<'a> {
     done: Mutex<Done>,
 }
 
-/// What it has done.
+/// The actions of a pass.
 #[derive(Default)]
 pub(super) struct Done {
-    /// How many writes are left before it is killed.
+    /// The number of writes that are left before it is killed.
     left: Option<usize>,
     pub writes: u32,
     pub effects: Vec<Effect>,
@@ -102,7 +102,7 @@ impl<'a> Small<'a> {
         self.done.lock().expect("one thread")
     }
 
-    /// Whether the operator still lives; a write of it is counted.
+    /// Reports whether the operator still lives; a write of it is counted.
     fn writes(&self) -> Result<(), Error> {
         let mut done = self.lock();
         match &mut done.left {

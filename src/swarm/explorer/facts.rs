@@ -1,4 +1,4 @@
-//! What the operator reads in a small world: pods, the workload, the file.
+//! The operator's input in a small world: pods, the workload, the file.
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use serde_json::json;
@@ -53,7 +53,7 @@ impl File {
         Arc::new(Self { epoch: parsed.epoch, facts, lists, foreign, hash, lists_hash })
     }
 
-    /// What it lists for the worker of this name.
+    /// Returns the list of the worker of this name.
     pub(super) fn list(&self, id: u8) -> Set {
         let mut lists = self.lists.iter();
         lists.find(|(listed, _)| *listed == id).map_or(0, |(_, list)| *list)
@@ -66,7 +66,7 @@ impl File {
     }
 }
 
-/// What a running pod would tell that it runs.
+/// Returns the streams that a running pod would report.
 pub(super) fn lists(world: &World, pod: &Pod) -> u64 {
     world.list(pod.read, pod).into()
 }
@@ -99,7 +99,7 @@ pub(super) fn uid(pod: &Pod) -> String {
     format!("{}/{}", name(pod.id), pod.serial)
 }
 
-/// Which stream has an id.
+/// The stream that has an id.
 pub(super) fn place(stream: &str) -> usize {
     STREAMS.iter().position(|known| *known == stream).expect("a stream")
 }
@@ -111,7 +111,7 @@ pub(super) fn streams(set: Set) -> Vec<String> {
 }
 
 impl World {
-    /// What the operator's watches have brought.
+    /// Returns the state delivered by the operator's watches.
     pub(super) fn view(&self, plot: &Plot) -> WorkloadView {
         let (pods, map) =
             if plot.cached { (&self.cache, &self.heard) } else { (&self.pods, &self.map) };

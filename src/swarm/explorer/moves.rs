@@ -1,4 +1,4 @@
-//! What can happen, each at any time.
+//! The possible events, each at any time.
 use std::sync::Arc;
 
 use super::{
@@ -145,7 +145,7 @@ impl<'a> Explorer<'a> {
         Some(())
     }
 
-    /// What happens to pods and nodes.
+    /// Applies an event of pods and nodes.
     fn befall(&self, world: &mut World, happens: Move) -> Option<()> {
         match happens {
             Move::Schedule(w) => {
@@ -231,7 +231,7 @@ impl<'a> Explorer<'a> {
         Some(())
     }
 
-    /// Whether the workload has to delete this pod.
+    /// Reports whether the workload has to delete this pod.
     fn is_too_much(&self, world: &World, w: usize) -> bool {
         let replicas = self.plot.wishes[world.wish].replicas;
         if self.plot.deployment { world.staying() > replicas } else { w >= replicas }
@@ -251,7 +251,7 @@ impl<'a> Explorer<'a> {
         Some(())
     }
 
-    /// What a new pod mounts, and the version that its kubelet finds there.
+    /// Returns the object that a new pod mounts, and the version that its kubelet finds there.
     #[allow(clippy::unused_self, reason = "the workload's part in a plot")]
     fn mounted(&self, world: &World) -> (u8, u8) {
         let immutable = world.version_of(world.observed).filter(|_| world.observed > 0);

@@ -1,7 +1,7 @@
 //! The operator of small worlds: the very functions that observe, confirm, decide and write.
 //!
-//! Most states differ only in what the operator cannot see. What a pass does depends on what it sees and
-//! remembers, and is computed once for each of these.
+//! Most states differ only in what the operator cannot see. What a pass does depends on what it
+//! sees and remembers, and is computed once for each of these.
 use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},
@@ -37,18 +37,18 @@ const SHORT: Duration = Duration::from_millis(1);
 /// The most writes of a pass before which the operator may be killed.
 pub(super) const MOST_WRITES: usize = 3;
 
-/// What is remembered, with a fingerprint of all that a decision rests on.
+/// The memory, with a fingerprint of all inputs of a decision.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     pub memory: Memory,
     pub hash: u64,
 }
 
-/// What was decided.
+/// A decision.
 #[derive(Debug)]
 pub(super) struct Decided {
     pub desired: Desired,
-    /// What the status is to say.
+    /// The wanted contents of the status.
     pub told: (i64, u64),
     pub hash: u64,
     /// Why Ready is False.
@@ -83,7 +83,7 @@ impl<'a> Operator<'a> {
         Self { plot, began: Instant::now(), looks, ends }
     }
 
-    /// How many different passes there were.
+    /// Returns the number of different passes.
     pub(super) fn passes(&self) -> usize {
         self.looks.borrow().len()
     }
@@ -230,8 +230,8 @@ fn decision(desired: &Desired) -> u64 {
     combine(hasher.finish(), memory.as_ref().map_or(1, remembered)).max(1)
 }
 
-/// All of a memory that a decision rests on; times apart: whatever began in an earlier pass has lasted
-/// equally long.
+/// All of a memory that a decision rests on; times apart: whatever began in an earlier pass has
+/// lasted equally long.
 fn remembered(memory: &Memory) -> u64 {
     let mut hasher = DefaultHasher::new();
     let hasher = &mut hasher;

@@ -1,4 +1,4 @@
-//! What people do to the file, and to the `Swarm`.
+//! The actions of people on the file and on the `Swarm`.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{facts::File, moves::Explorer, plot::Hazard, world::World};

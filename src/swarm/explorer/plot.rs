@@ -1,25 +1,25 @@
-//! What kind of world: who is there, what is wanted, what may go wrong.
+//! The kinds of worlds: their objects, wishes and faults.
 use serde_json::json;
 
 use super::world::Set;
 use crate::api::Swarm;
 
-/// What the user wants: a number of workers, and this `Swarm`.
+/// The wish of the user: a number of workers, and this `Swarm`.
 pub(super) struct Wish {
     pub replicas: usize,
     pub swarm: Swarm,
 }
 
-/// What kind of world.
+/// The parameters of a world.
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Plot {
-    /// How many places for pods there are.
+    /// Number of places for pods.
     pub workers: usize,
-    /// The workers are a Deployment's: a pod that comes has a name of its own, and one that is being deleted
-    /// is replaced at once.
+    /// The workers are a Deployment's: a pod that comes has a name of its own, and one that is
+    /// being deleted is replaced at once.
     pub deployment: bool,
     pub wishes: Vec<Wish>,
-    /// How often the user changes something, a fault happens, the operator is killed.
+    /// Maximum number of changes by the user, of faults, and of crashes of the operator.
     pub changes: u8,
     pub faults: u8,
     pub crashes: u8,
@@ -33,19 +33,20 @@ pub(super) struct Plot {
     pub reloads: bool,
     /// The operator's watches may be late.
     pub cached: bool,
-    /// Passes follow each other in no time: nothing is waited for long enough, as long as anything happens.
+    /// Passes follow each other in no time: nothing is waited for long enough, as long as anything
+    /// happens.
     pub hurried: bool,
     /// Nodes that are cut off stay so.
     pub lasting: bool,
     /// In the end streams may wait, with Ready=False and a text that names who is in the way.
     pub may_wait: bool,
-    /// Which changes and faults there are.
+    /// The possible changes and faults.
     pub hazards: &'static [Hazard],
     /// A rule as it was, to see that the search finds what was wrong with it.
     pub old: Option<Old>,
 }
 
-/// What may go wrong, or be done by people.
+/// A fault, or an action of people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hazard {
     /// A container crashes, and its kubelet starts it again.
@@ -129,7 +130,7 @@ impl Plot {
         Self { deployment: true, workers: 3, ..plot }
     }
 
-    /// Whether files are immutable.
+    /// Reports whether files are immutable.
     pub(super) fn immutable(&self) -> bool {
         self.wishes.iter().any(|wish| wish.swarm.spec.config_map.immutable)
     }

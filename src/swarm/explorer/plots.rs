@@ -5,7 +5,8 @@ use super::{
 };
 use crate::api::Mode;
 
-/// Nothing goes wrong in at least this number of states: a search that comes nowhere finds nothing either.
+/// Nothing goes wrong in at least this number of states: a search that comes nowhere finds nothing
+/// either.
 fn is_sound(plot: &Plot, states: usize) {
     let found = explore(plot);
     assert!(found.violation.is_none(), "{:?}", found.violation);
@@ -57,8 +58,8 @@ fn w04_a_history_that_is_lost_while_a_worker_has_no_scheduled_pod() {
     }
 }
 
-/// Undoing it started a stream where it had been stopped, while the other worker still ran it. That both
-/// ran it for a moment after the edit is the doing of whoever edited.
+/// Undoing it started a stream where it had been stopped, while the other worker still ran it. That
+/// both ran it for a moment after the edit is the doing of whoever edited.
 #[test]
 fn w11_lists_that_somebody_exchanges_are_taken_back_in_turn() {
     is_sound(&Plot { faults: 1, hazards: &[Hazard::Swaps], ..plot("HotReload") }, 1);
@@ -124,8 +125,8 @@ fn w16_the_files_lists_are_edited() {
         for hazards in [&[Hazard::Gifts], &[Hazard::Swaps]] {
             is_sound(&Plot { faults: 1, crashes: 1, hazards, ..plot(refresh) }, 1);
         }
-        // Not with a kill between the file and the status too: then nobody knows that the file is an old one,
-        // and a version number is used a second time.
+        // Not with a kill between the file and the status too: then nobody knows that the file is
+        // an old one, and a version number is used a second time.
         is_sound(&Plot { faults: 1, hazards: &[Hazard::Backups], ..plot(refresh) }, 1);
     }
 }

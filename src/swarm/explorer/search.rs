@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The properties that must hold in every state.
 use std::{collections::HashSet, fmt};
 
 use super::{
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::api::Mode;
 
-/// The fair rounds after which everything has come to rest: each needs a few for the file, and as many for a
-/// restart of each worker.
+/// The fair rounds after which everything has come to rest: each needs a few for the file, and as
+/// many for a restart of each worker.
 pub(super) const ROUNDS: usize = 60;
 
 pub(super) type Found = breadth_first::Found<World, Move>;
@@ -24,8 +24,8 @@ impl fmt::Debug for Violation<World, Move> {
     }
 }
 
-/// Visits every state that can come after this one, or `most` of them. Returns also how many end with
-/// Ready=False.
+/// Visits every state that can come after this one, or `most` of them. Returns also how many end
+/// with Ready=False.
 pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> (Found, usize) {
     let mut search = Search { explorer, calm: HashSet::new(), complained: 0 };
     let found = breadth_first::search(&mut search, beginning, most);
@@ -85,7 +85,7 @@ impl Search<'_> {
         Some("rest: it goes on writing, or waits for ever in turns".into())
     }
 
-    /// Whether the end is not what was wanted.
+    /// Returns the unfulfilled wish at the end, if any.
     fn unfulfilled(&mut self, end: &World) -> Option<String> {
         let plot = self.explorer.plot;
         let wish = &plot.wishes[end.wish];
@@ -127,7 +127,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a stream is in the list of a worker that cannot have a pod on a node.
+    /// Reports whether a stream is in the list of a worker that cannot have a pod on a node.
     fn is_with_a_lost(&self, end: &World, stream: usize) -> bool {
         let plot = self.explorer.plot;
         let mut owners = end.map.iter().flat_map(|file| file.owners(stream));

@@ -17,12 +17,12 @@ pub(super) const STREAMS: [&str; 3] = ["a", "b", "c"];
 /// A set of streams, or of workers: a bit for each.
 pub(super) type Set = u8;
 
-/// Whether it is in the set.
+/// Reports whether it is in the set.
 pub(super) const fn has(set: Set, element: usize) -> bool {
     set >> element & 1 == 1
 }
 
-/// What the API server says of a pod's one container.
+/// The API server's report of a pod's one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Reported {
     #[default]
@@ -37,19 +37,19 @@ pub(super) enum Reported {
 pub(super) struct Pod {
     /// Its name, as [`facts::name`] spells it.
     pub id: u8,
-    /// How many of its place came before it: with its name, its UID.
+    /// Number of earlier pods in its place; with its name, this is its UID.
     pub serial: u8,
     /// It has a node.
     pub scheduled: bool,
-    /// Whether its container runs.
+    /// True if its container runs.
     pub running: bool,
     /// It has run before.
     pub restarted: bool,
-    /// Which version its kubelet has delivered; 0: none.
+    /// The version that its kubelet has delivered; 0: none.
     pub delivered: u8,
-    /// Which version its process has read.
+    /// The version that its process has read.
     pub read: u8,
-    /// What it runs.
+    /// The streams that it runs.
     pub run: Set,
     pub reported: Reported,
     /// Its phase is final: it never runs anything again.
@@ -57,14 +57,15 @@ pub(super) struct Pod {
     pub terminating: bool,
     /// The last nudge.
     pub nudged: u8,
-    /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable one.
+    /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable
+    /// one.
     pub mounts: u8,
     /// Nothing gets to its node or comes from there.
     pub cut: bool,
 }
 
 impl Pod {
-    /// What the API server knows of it.
+    /// Returns the API server's view of it.
     pub(super) fn known(self) -> Self {
         Self { running: false, delivered: 0, read: 0, run: 0, ..self }
     }
@@ -101,7 +102,7 @@ fn packed(pod: Option<&Pod>) -> u64 {
 pub(super) struct World {
     /// The `ConfigMap`.
     pub map: Option<Arc<File>>,
-    /// What the operator's watch has brought of it.
+    /// The last file delivered by the operator's watch.
     pub heard: Option<Arc<File>>,
     /// All versions of the file that there ever were, by anybody.
     pub history: Arc<Vec<Arc<File>>>,
@@ -109,24 +110,24 @@ pub(super) struct World {
     pub told: (i64, u64),
     /// Why the last pass said Ready=False, if it did.
     pub complaint: Option<Arc<str>>,
-    /// Which of the plot's wishes stands in the spec.
+    /// Index of the plot's wish in the spec.
     pub wish: usize,
     pub pods: [Option<Pod>; WORKERS],
-    /// How many pods of each place there were.
+    /// Number of pods so far in each place.
     pub serials: [u8; WORKERS],
-    /// Whether the operator's watches may be late; what that of pods has brought.
+    /// True if the operator's watches may be late.
     pub cached: bool,
     pub cache: [Option<Pod>; WORKERS],
-    /// The immutable file that the template names, by its version, and the one that the workload's controller
-    /// has seen there.
+    /// The immutable file that the template names, by its version, and the one that the workload's
+    /// controller has seen there.
     pub template: u8,
     pub observed: u8,
-    /// What the operator remembers, and what it has decided and not yet done.
+    /// The operator's memory, and the decision that it has not carried out yet.
     pub remembered: Arc<Remembered>,
     pub decided: Option<Arc<Decided>>,
-    /// What the operator before it has decided and not yet done.
+    /// The decision that the previous operator has not carried out yet.
     pub deposed: Option<Arc<Decided>>,
-    /// How long it all lasts.
+    /// The time since the start.
     pub clock: Duration,
     /// A pod started a stream by a file of the operator while another ran it.
     pub twice: bool,
@@ -169,7 +170,7 @@ impl World {
         u8::try_from(self.history.len() - 1).expect("short histories")
     }
 
-    /// What a version lists for a pod.
+    /// Returns the list of a version for a pod.
     pub(super) fn list(&self, version: u8, pod: &Pod) -> Set {
         self.history[usize::from(version)].list(pod.id)
     }
@@ -197,7 +198,7 @@ impl World {
         self.pods[w] = Some(Pod { run: pod.run | list, ..pod });
     }
 
-    /// How many pods there are to stay.
+    /// Returns the number of pods that should stay.
     pub(super) fn staying(&self) -> usize {
         self.pods.iter().flatten().filter(|pod| pod.stays()).count()
     }
@@ -210,8 +211,8 @@ impl World {
         }
     }
 
-    /// Whether two states are the same for everything that can come: not the clock, nor what was counted,
-    /// nor versions of the file that nobody can read any more.
+    /// Reports whether two states are the same for everything that can come: not the clock, nor
+    /// what was counted, nor versions of the file that nobody can read any more.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut all = u64::from_le_bytes([
             self.serials[0],
@@ -242,7 +243,8 @@ impl World {
         all
     }
 
-    /// All that a pass depends on; time apart: whatever began in an earlier one has lasted equally long.
+    /// All that a pass depends on; time apart: whatever began in an earlier one has lasted equally
+    /// long.
     pub(super) fn seen(&self, plot: &Plot) -> u64 {
         let mut all = combine(self.told.0.unsigned_abs(), u64::from(self.told.1 != 0));
         let mut add = |part: u64| all = combine(all, part);

@@ -1,8 +1,9 @@
 //! A file that is divided among several `ConfigMap`s.
 //!
-//! Each *part* has the lists of the workers that [`part`] gives it, in the shape of the one file, with two
-//! lines more: which part it is, and of how many. Beside it stands what these workers release. Its version is
-//! that of the *head* with which it was last written, and no worker needs to read another part.
+//! Each *part* has the lists of the workers that [`part`] gives it, in the shape of the one file,
+//! with two lines more: which part it is, and of how many. Beside it stands what these workers
+//! release. Its version is that of the *head* with which it was last written, and no worker needs
+//! to read another part.
 //!
 //! The head, the `ConfigMap` that would hold the one file, has nothing but a state:
 //!
@@ -13,11 +14,12 @@
 //! - 9
 //! ```
 //!
-//! It is written first, by compare-and-swap, so that each epoch is decided by one operator; then the parts that
-//! it says are of this epoch, each by its own compare-and-swap. So only who wrote the head of an epoch writes
-//! parts of it, and a part has one content at each version. A part that is older than its head says was decided
-//! and not written, or may still arrive from an operator that hangs: it is written anew under the next head
-//! before anything rests on it, and what arrives later fails.
+//! It is written first, by compare-and-swap, so that each epoch is decided by one operator; then
+//! the parts that it says are of this epoch, each by its own compare-and-swap. So only who wrote
+//! the head of an epoch writes parts of it, and a part has one content at each version. A part that
+//! is older than its head says was decided and not written, or may still arrive from an operator
+//! that hangs: it is written anew under the next head before anything rests on it, and what arrives
+//! later fails.
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +30,7 @@ use crate::{
     swarm::handover::{Epoch, Name, Published},
 };
 
-/// What the head says.
+/// The contents of the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The version of the whole.
@@ -46,7 +48,7 @@ impl Head {
         yaml(&Text { epoch: self.epoch, barrier: self.barrier, parts: self.parts.clone() })
     }
 
-    /// What the text says.
+    /// Parses the text.
     ///
     /// # Errors
     /// When it has another shape, with the line.
@@ -76,7 +78,7 @@ struct Read {
     parts: Vec<Version>,
 }
 
-/// What of a file stands in each of its parts.
+/// Divides a file into its parts.
 #[must_use]
 pub fn divide(published: &Published, parts: u32) -> Vec<Published> {
     let empty = Published { epoch: published.epoch, ..Published::default() };
@@ -110,7 +112,7 @@ fn clones<K: Clone, V: Clone>(map: &BTreeMap<K, V>) -> impl Iterator<Item = (K, 
     map.iter().map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// What there is to write for another file.
+/// The writes for a new file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The head.
@@ -146,8 +148,8 @@ pub fn render(published: &Published, part: u32, parts: u32) -> Files {
     render_part(published, Some((part, parts)))
 }
 
-/// Into how many parts a file has to be divided so that each, with this many bytes beside, is not longer than
-/// `most`; `None`: not into as many as there may be.
+/// Into how many parts a file has to be divided so that each, with this many bytes beside, is not
+/// longer than `most`; `None`: not into as many as there may be.
 #[must_use]
 pub fn needed(published: &Published, most: usize, from: u32) -> Option<u32> {
     (from.max(2)..=MOST).find(|parts| {
@@ -159,7 +161,8 @@ pub fn needed(published: &Published, most: usize, from: u32) -> Option<u32> {
     })
 }
 
-/// The most parts: as many watches and, under a barrier, as many writes. 32 MiB are a million streams.
+/// The most parts: as many watches and, under a barrier, as many writes. 32 MiB are a million
+/// streams.
 pub const MOST: u32 = 32;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub struct Part {
     resource_version: String,
     /// It is as we wrote it.
     pub intact: bool,
-    /// What it says, if it can be read.
+    /// Its contents, if they can be read.
     pub published: Option<Arc<Published>>,
 }
 

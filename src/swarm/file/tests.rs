@@ -142,8 +142,8 @@ fn errors_say_the_line() {
     assert!(state("releasing:\n- worker: a\n  epoch: x\n").contains("at line 3"));
 }
 
-/// The streams of a swarm at the limit, all of them releasing, take hardly more room than all of them
-/// owned: a handover does not fail in the middle for the size of its file.
+/// The streams of a swarm at the limit, all of them releasing, take hardly more room than all of
+/// them owned: a handover does not fail in the middle for the size of its file.
 #[test]
 fn what_is_releasing_takes_no_more_room_than_what_is_owned() {
     let streams: Vec<Name> = (0..10_000).map(|i| format!("stream:number:{i}").into()).collect();
@@ -162,8 +162,8 @@ fn what_is_releasing_takes_no_more_room_than_what_is_owned() {
     assert!(releasing < owned + 10 * 1024, "{releasing} of {owned}");
 }
 
-/// What the types of YAML 1.1 (yaml.org/type: bool, float, int, merge, null, timestamp, value) take for their
-/// own, one for each form, and some of what single libraries add.
+/// Texts that YAML 1.1 types (yaml.org/type: bool, float, int, merge, null, timestamp, value) would
+/// match, one for each form, and some extensions of single libraries.
 const OTHERS: [&str; 62] = [
     "y",
     "Y",
@@ -229,7 +229,7 @@ const OTHERS: [&str; 62] = [
     "00:1A:2B:3C:4D:5E",
 ];
 
-/// How a name stands in the file as a stream, and as a worker.
+/// Returns the form of a name in the file as a stream, and as a worker.
 fn written(name: &str) -> (String, String) {
     let file = published(&[(name, &[name], 1)], 1);
     let files = render(&file);
@@ -327,7 +327,8 @@ fn name() -> impl Strategy<Value = Name> {
     text.prop_map(Into::into)
 }
 
-/// The file could not be read any more: a name that begins like a symbol of Ruby's, and has a quote.
+/// The file could not be read any more: a name that begins like a symbol of Ruby's, and has a
+/// quote.
 #[test]
 fn w14_a_quote_within_a_name_that_is_quoted_is_kept() {
     let share = Share { streams: vec![":'".into(), ":a''b".into()], version: 1 };

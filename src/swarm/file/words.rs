@@ -2,7 +2,7 @@
 //! 750, `=` for nothing that they know. Many workers' libraries are such readers, and quotes mean
 //! the same to all.
 
-/// What is a boolean, nothing, or a sign of its own, in whatever case.
+/// Words that mean a boolean, nothing, or a sign, in any case.
 const WORDS: [&str; 12] =
     ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<"];
 
@@ -31,8 +31,8 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
     Some((&line[..2], name.strip_suffix(':')?, ":"))
 }
 
-/// Whether some reader may take this for something else than text. More than need be are: numbers,
-/// dates and times have many forms, and quotes harm nobody.
+/// Reports whether some reader may take this for something else than text. More than need be are:
+/// numbers, dates and times have many forms, and quotes harm nobody.
 fn is_other(name: &str) -> bool {
     if WORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
         return true;

@@ -1,5 +1,5 @@
-//! The same for a file that is divided (see [`crate::swarm::file::parts`]): its head and its parts are
-//! the record, if every part is of the version that the head says.
+//! The same for a file that is divided (see [`crate::swarm::file::parts`]): its head and its parts
+//! are the record, if every part is of the version that the head says.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Evidence, History, Repair, said};
@@ -37,7 +37,7 @@ impl Record {
         Self { head, parts }
     }
 
-    /// What stands in a part, if that is what the head says.
+    /// Returns the contents of each part that match the head.
     fn good(&self) -> Vec<Option<Arc<Published>>> {
         let of = |(i, part): (usize, &Option<Part>)| {
             let part = part.as_ref().filter(|part| part.intact)?;
@@ -72,7 +72,7 @@ impl Record {
     }
 }
 
-/// What stands in each part, where it is what the head says.
+/// The contents of each part, if they match the head.
 pub type Good = Vec<Option<Arc<Published>>>;
 
 /// Reads the record.
@@ -137,7 +137,8 @@ fn count(good: &Good) -> usize {
     good.iter().flatten().count()
 }
 
-/// Who has what, as far as anything says so: the parts; the one file that there was before them; the workers.
+/// Combines the lists from all sources: the parts; the one file that existed before them; the
+/// workers.
 fn lists(
     view: &WorkloadView,
     key: &str,
@@ -159,8 +160,8 @@ fn lists(
     )
 }
 
-/// The last file, for questions to workers: of an epoch that every part has reached, because a pod of a part
-/// that is behind has not read a newer one.
+/// The last file, for questions to workers: of an epoch that every part has reached, because a pod
+/// of a part that is behind has not read a newer one.
 #[must_use]
 pub fn published(swarm: &Swarm, view: &WorkloadView, memory: &Memory) -> Option<Arc<Published>> {
     let record = Record::of(swarm, view, memory);

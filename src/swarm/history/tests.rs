@@ -194,7 +194,7 @@ fn a_map_that_was_deleted_while_nobody_looked_stops_no_stream() {
     assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
 }
 
-/// What a `Swarm` of this age makes of what is there, without any pod that runs.
+/// Returns the history that a `Swarm` of this age derives, without any running pod.
 fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, told: Epoch) -> Published {
     let evidence = Evidence { memory, told, made, unknown_pods: false, running: &[] };
     of(map, "config.yml", evidence).unwrap().repaired(0)

@@ -1,4 +1,4 @@
-//! What a memory keeps of pods and answers.
+//! The memory of pods and answers.
 use super::*;
 use crate::swarm::{
     acknowledge,
@@ -72,8 +72,8 @@ fn a_restart_of_the_operator_restarts_no_worker() {
     assert_eq!(see(&mut memory, pod("old", true), &published(8, false)), Some(7));
 }
 
-/// It came between the last look and the file that was written then: it has read the one before, and has
-/// to be refreshed, or nobody ever runs what that file gives it.
+/// It came between the last look and the file that was written then: it has read the one before,
+/// and has to be refreshed, or nobody ever runs what that file gives it.
 #[test]
 fn w17_a_pod_that_came_just_before_a_file_has_not_read_it() {
     let mut memory = Memory::default();

@@ -1,4 +1,4 @@
-//! Which worker each stream belongs to in the end.
+//! The final worker of each stream.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Decision;
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Decision<'_> {
-    /// Where every stream is to be in the end.
+    /// Computes the final worker of every stream.
     pub(super) fn assign(&mut self) -> Assignment {
         let scaled = weights::scaled(&self.weights);
         let items: Vec<_> = self
@@ -63,8 +63,8 @@ impl Decision<'_> {
         if first.unassigned.is_empty() || !wanted.iter().any(|worker| worker.is_lost) {
             return first;
         }
-        // A stream in the list of a worker without a pod runs as soon as there is one; a stream in no
-        // list waits for somebody to change the spec.
+        // A stream in the list of a worker without a pod runs as soon as there is one; a stream in
+        // no list waits for somebody to change the spec.
         let whole: Vec<_> = wanted
             .iter()
             .map(|worker| {

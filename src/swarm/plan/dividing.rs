@@ -17,7 +17,7 @@ use crate::{
 type Data = BTreeMap<String, String>;
 
 impl Decision<'_> {
-    /// What the `ConfigMap` of the file is to hold, and the parts that change with it.
+    /// Returns the contents for the `ConfigMap` of the file, and for the parts that change with it.
     pub(super) fn texts(&self, next: &Published) -> Result<(Data, Vec<Part>), Error> {
         let names = self.swarm.parts();
         if names.is_empty() {

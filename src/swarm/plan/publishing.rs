@@ -1,4 +1,4 @@
-//! What is written: files, and what is done to pods and to the workload.
+//! The writes: files, and actions on pods and on the workload.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Decision, Immutable, Publish, REFUSED};
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// How many immutable files are kept beside the current one and those that are mounted.
+/// Number of immutable files that are kept besides the current one and the mounted ones.
 const KEEP: Epoch = 2;
 
 impl Decision<'_> {
@@ -32,8 +32,8 @@ impl Decision<'_> {
         self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()))
     }
 
-    /// The file as it is, where the key for answers is missing beside it: made by an older operator, or by
-    /// somebody who has taken the key away.
+    /// The file as it is, where the key for answers is missing beside it: made by an older
+    /// operator, or by somebody who has taken the key away.
     pub(super) fn keyed(&self) -> Option<Publish> {
         let share = self.view.share.as_ref().filter(|_| self.history.repair.is_none())?;
         let missing = secret::standing(self.view).is_none();
@@ -48,8 +48,8 @@ impl Decision<'_> {
         })
     }
 
-    /// Pods that answer nothing and have not been refreshed since their list changed, this file's changes
-    /// among them.
+    /// Pods that answer nothing and have not been refreshed since their list changed, this file's
+    /// changes among them.
     fn outdated(&self, next: &Published) -> BTreeMap<Arc<str>, Arc<str>> {
         let pods =
             self.workers.all.iter().filter_map(|worker| Some((worker, worker.pod.as_ref()?)));
@@ -143,8 +143,8 @@ impl Decision<'_> {
         maps.into_iter().filter(|name| !mounted(name) && old(name)).collect()
     }
 
-    /// Which workers wait for their next eviction, so that the others have the budget. So do those that
-    /// may still say what they have read.
+    /// The workers that wait for their next eviction, so that the others have the budget. So do
+    /// those that may still say what they have read.
     pub(super) fn turns(&self) -> Turns {
         let now = self.observed.now;
         let mut turns = self.memory.evictions.turns(now);
@@ -163,7 +163,7 @@ impl Decision<'_> {
         turns
     }
 
-    /// What is done to pods. A pod that has its annotation is not written again.
+    /// Returns the actions on pods. A pod that has its annotation is not written again.
     pub(super) fn refresh(&self, step: &Step) -> Vec<Refresh> {
         let nudged = |worker: &Arc<str>, epoch: Epoch| {
             let known = self.workers.all.iter().find(|known| known.name == *worker);
@@ -177,7 +177,7 @@ impl Decision<'_> {
         due.cloned().collect()
     }
 
-    /// How many workers there are to be, if that is ours to say and not so.
+    /// Returns the desired number of workers, if autoscaling is on and the number differs.
     pub(super) fn scale(&mut self) -> Option<u32> {
         let now = self.observed.now;
         let replicas = self.view.workload.as_ref()?.replicas;

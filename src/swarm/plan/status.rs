@@ -1,4 +1,4 @@
-//! What the memory and the status say of a decision.
+//! The memory and the status of a decision.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -20,11 +20,13 @@ use crate::{
     },
 };
 
-/// The most workers of which the page says why they are waited for: each costs a look at all workers.
+/// The most workers of which the page says why they are waited for: each costs a look at all
+/// workers.
 const WAITING: usize = 100;
 
 impl Decision<'_> {
-    /// Keeps what the next pass needs. Returns for how long streams had no worker that have one now.
+    /// Keeps what the next pass needs. Returns for how long streams had no worker that have one
+    /// now.
     pub(super) fn remember(&mut self, step: &Step, writes: bool) -> Vec<Duration> {
         let now = self.observed.now;
         let current = self.current(step).clone();
@@ -128,7 +130,8 @@ impl Decision<'_> {
         let lost = self.workers.wanted().filter(|worker| worker.is_lost);
         Snapshot {
             decided: true,
-            // The version in the status is believed to have been there: one that nobody writes is none.
+            // The version in the status is believed to have been there: one that nobody writes is
+            // none.
             epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
             counts,
             stranded: lost.filter_map(|w| Some(current.shares.get(&w.name)?.streams.len())).sum(),
@@ -143,7 +146,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Who is waited for, and why.
+    /// Returns the awaited workers with the reasons.
     fn waiting(&self, step: &Step) -> Vec<(Waiting, String)> {
         let first = step.waiting.iter().take(WAITING);
         first.map(|one| (one.clone(), self.why(&one.worker, Some(one.why)))).collect()

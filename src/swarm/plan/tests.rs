@@ -75,7 +75,7 @@ fn view(published: &Published, pods: Vec<PodFacts>, replicas: u32) -> WorkloadVi
     }
 }
 
-/// What these pods answer, by worker.
+/// Returns the answers of these pods, by worker.
 fn answers(versions: &[(usize, Epoch)]) -> BTreeMap<Arc<str>, Report> {
     let report = |version: Epoch| Report {
         asked: Instant::now(),
@@ -105,7 +105,7 @@ fn absent(workers: &[usize], ago: Duration) -> BTreeMap<Arc<str>, Instant> {
     workers.iter().map(|w| (format!("w-{w}").into(), since)).collect()
 }
 
-/// How many streams each worker has in the next file.
+/// Returns the number of streams of each worker in the next file.
 fn counts(plan: &Plan<Desired, SwarmStatus>) -> Vec<usize> {
     let next = plan.desired.publish.as_ref().expect("a file");
     next.published.shares.values().map(|share| share.streams.len()).collect()

@@ -7,7 +7,8 @@ use crate::{api::swarm::Strategy, swarm::workers::Worker};
 type Unread = BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>;
 
 impl Decision<'_> {
-    /// All of them, and since when: a pod that comes anew, or reads another version, is given time again.
+    /// All of them, and since when: a pod that comes anew, or reads another version, is given time
+    /// again.
     pub(super) fn unread(&self) -> Unread {
         if !self.writes() || self.history.repair.is_some() {
             return Unread::new();
@@ -23,8 +24,9 @@ impl Decision<'_> {
         unread.collect()
     }
 
-    /// How many streams of its list a worker does not run, as far as that is known: its pod has not started,
-    /// or says an older version, or says nothing and reads the file only when it starts, which was before.
+    /// Returns the number of streams in a worker's list that it is known not to run: its pod has
+    /// not started, or reports an older version, or reports nothing and reads the file only at
+    /// startup, which was earlier.
     fn missing(&self, worker: &Worker) -> usize {
         let published = &self.history.published;
         let Some(share) = published.shares.get(&worker.name) else { return 0 };

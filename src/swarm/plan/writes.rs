@@ -1,4 +1,4 @@
-//! What a plan has written.
+//! The writes of a plan.
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 /// A file to write.
 #[derive(Clone, Debug)]
 pub struct Publish {
-    /// What it says.
+    /// Its contents.
     pub published: Arc<Published>,
     /// The data of the `ConfigMap`.
     pub data: BTreeMap<String, String>,
@@ -17,7 +17,7 @@ pub struct Publish {
     pub on: Option<String>,
     /// The parts of a divided file that change with it, written after it.
     pub parts: Vec<Part>,
-    /// What to tell once it is written.
+    /// The notices to publish after the write.
     pub notices: Vec<Notice>,
     /// Moves to count once it is written, by reason.
     pub moves: BTreeMap<&'static str, u64>,

@@ -1,4 +1,4 @@
-//! What is kept of the objects a `Swarm` depends on.
+//! The stored facts about the objects that a `Swarm` depends on.
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
@@ -7,12 +7,13 @@ use kube::core::ObjectMeta;
 use super::objects::{Container, Fitness, MapObject, PodSpec, WorkerPod, WorkloadObject};
 use crate::api::GROUP;
 
-/// The annotation that `HotReload` writes: the version of the file that the pod is to read. Any change
-/// of a pod makes the kubelet bring its volumes up to date at once instead of within a minute.
+/// The annotation that `HotReload` writes: the version of the file that the pod is to read. Any
+/// change of a pod makes the kubelet bring its volumes up to date at once instead of within a
+/// minute.
 pub const NUDGE: &str = "traffic.example.com/swarm-epoch";
 
-/// The annotation of a pod that says whether its worker signs what it answers, `signed` or `plain`, where
-/// that does not follow from its containers.
+/// The annotation of a pod that says whether its worker signs what it answers, `signed` or `plain`,
+/// where that does not follow from its containers.
 pub const ACKNOWLEDGEMENTS: &str = "traffic.example.com/acknowledgements";
 
 /// A `StatefulSet` or `Deployment`.
@@ -26,15 +27,16 @@ pub struct WorkloadFacts {
     pub generation: i64,
     /// The version of its spec that its controller has seen.
     pub observed_generation: i64,
-    /// How many workers there are to be.
+    /// Desired number of workers.
     pub replicas: u32,
     /// The ordinal of the first.
     pub start: u32,
     /// `OnDelete`, `RollingUpdate` (the default).
     pub on_delete: bool,
-    /// Which pods are its own.
+    /// The pods that are its own.
     pub selector: LabelSelector,
-    /// The volumes of its template that are `ConfigMap`s: name of the volume, name of the `ConfigMap`.
+    /// The volumes of its template that are `ConfigMap`s: name of the volume, name of the
+    /// `ConfigMap`.
     pub mounts: Vec<(Box<str>, Box<str>)>,
     /// Those of them that are nothing else beside it.
     pub plain: Vec<Box<str>>,
@@ -98,22 +100,22 @@ pub struct PodFacts {
     pub node: Option<Box<str>>,
     /// Its address.
     pub ip: Option<IpAddr>,
-    /// Whether it is ready.
+    /// True if it is ready.
     pub ready: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
-    /// Whether it never runs anything again: its phase is final and every container is seen to have
+    /// True if it never runs anything again: its phase is final and every container is seen to have
     /// terminated; or it is being deleted and never got a node.
     pub stopped: bool,
-    /// Whether its phase is final: nothing of it is started again.
+    /// True if its phase is final: nothing of it is started again.
     pub ended: bool,
-    /// Whether any of its containers was ever seen to run.
+    /// True if any of its containers was ever seen to run.
     pub started: bool,
     /// The `ConfigMap`s it mounts.
     pub mounts: Vec<Box<str>>,
     /// The last nudge.
     pub nudged: Option<u64>,
-    /// Whether its answers are signed ([`crate::acknowledgement`]): what is not, is none of its.
+    /// True if its answers are signed ([`crate::acknowledgement`]): what is not, is none of its.
     pub signs: bool,
 }
 
@@ -150,8 +152,8 @@ impl From<&WorkerPod> for PodFacts {
     }
 }
 
-/// Whether the worker of this project runs there, or its sidecar, and knows its UID. The API server says
-/// so: whoever answers in its place could say anything.
+/// Reports whether this project's worker or sidecar runs there, and knows its UID. The
+/// API server says so: whoever answers in its place could say anything.
 fn signs(spec: &PodSpec) -> bool {
     let ours = |container: &Container| {
         let words: Vec<&str> =
@@ -178,8 +180,9 @@ fn is_ended(pod: &WorkerPod) -> bool {
     matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
-/// A container that may be started again frees nothing, nor does one that nobody reports about. That the
-/// pod is being deleted is no proof: its kubelet may be starting a container again that has crashed.
+/// A container that may be started again frees nothing, nor does one that nobody reports about.
+/// That the pod is being deleted is no proof: its kubelet may be starting a container again that
+/// has crashed.
 fn is_stopped(pod: &WorkerPod) -> bool {
     let terminating = pod.metadata.deletion_timestamp.is_some();
     if terminating && pod.spec.node_name.is_none() {
@@ -204,7 +207,7 @@ pub struct MapFacts {
     pub uid: String,
     /// Its version.
     pub resource_version: String,
-    /// Who manages it, as it says.
+    /// The manager that it names.
     pub managed_by: Option<String>,
     /// The name of the `Swarm` that owns it.
     pub owner: Option<String>,
@@ -212,15 +215,16 @@ pub struct MapFacts {
     pub given: Option<String>,
     /// The fingerprint of what we wrote, by its annotation [`CONTENT`].
     pub content: Option<String>,
-    /// What it holds.
+    /// Its contents.
     pub data: Arc<BTreeMap<String, String>>,
 }
 
-/// The annotation of a `ConfigMap` that says to which `Swarm` it belongs: with it, one that was there
-/// before is taken over.
+/// The annotation of a `ConfigMap` that says to which `Swarm` it belongs: with it, one that was
+/// there before is taken over.
 pub const GIVEN: &str = "traffic.example.com/swarm";
 
-/// The annotation with the fingerprint of what we wrote: another content was written by somebody else.
+/// The annotation with the fingerprint of what we wrote: another content was written by somebody
+/// else.
 pub const CONTENT: &str = "traffic.example.com/content";
 
 impl From<&MapObject> for MapFacts {

@@ -1,4 +1,5 @@
-//! What the `Swarm`s depend on: workloads, their pods, `ConfigMap`s, by one watch for each.
+//! The objects that the `Swarm`s depend on: workloads, their pods, `ConfigMap`s, with one watch for
+//! each.
 //!
 //! Only what a `Swarm` names is watched: without one, nothing is.
 use std::{
@@ -74,8 +75,8 @@ impl<V> Seen<V> {
 }
 
 impl Seen<MapFacts> {
-    /// The same, for what we write ourselves and know of at once ([`WorkloadCache::wrote`]): what the watch
-    /// brings of the time before is old news.
+    /// The same, for what we write ourselves and know of at once ([`WorkloadCache::wrote`]): what
+    /// the watch brings of the time before is old news.
     fn follow(&mut self, mut event: Event<(String, MapFacts)>) {
         let is_old = |known: Option<&MapFacts>, new: &MapFacts| {
             known.is_some_and(|known| {
@@ -107,7 +108,7 @@ struct State {
     maps: HashMap<Watched, Seen<MapFacts>>,
     fitness: HashMap<Watched, Seen<String>>,
     pods: HashMap<Watched, Seen<PodFacts>>,
-    /// Which watches each `Swarm` needs.
+    /// The watches that each `Swarm` needs.
     needs: HashMap<Key, BTreeSet<Watched>>,
     /// The last known selector of each `Swarm`'s workload: its pods outlive it.
     selectors: HashMap<Key, String>,
@@ -125,7 +126,7 @@ impl State {
     }
 }
 
-/// What one `Swarm` depends on, as it is known now.
+/// The objects that one `Swarm` depends on, in their current state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadView {
     /// Its workload, if it is there.
@@ -143,7 +144,7 @@ pub struct WorkloadView {
     pub pods: Vec<PodFacts>,
 }
 
-/// What is known; clones share it.
+/// The cached objects; clones share them.
 #[derive(Clone, Default)]
 pub struct WorkloadCache(Arc<Inner>);
 
@@ -156,7 +157,7 @@ struct Inner {
 }
 
 impl WorkloadCache {
-    /// What a `Swarm` depends on; `None` until all of it was listed.
+    /// Returns the objects that a `Swarm` depends on; `None` until all of them were listed.
     #[must_use]
     pub fn view(&self, swarm: &Swarm) -> Option<WorkloadView> {
         let (key, names) = (swarm.key(), Names::of(swarm));
@@ -167,8 +168,8 @@ impl WorkloadCache {
         }
         let workload = only(state.workloads.get(&names.workload));
         let selector = state.selectors.get(&key);
-        // Without the selector that the workload has now its pods are not known; none would look as if
-        // all of them had ended.
+        // Without the selector that the workload has now its pods are not known; none would look as
+        // if all of them had ended.
         if let Some(workload) = &workload
             && query(workload).as_ref() != selector
         {
@@ -252,7 +253,7 @@ fn version(text: &str) -> u64 {
     text.parse().unwrap_or_default()
 }
 
-/// What a spec names.
+/// The names in a spec.
 struct Names {
     workload: Watched,
     share: Watched,

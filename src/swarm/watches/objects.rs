@@ -175,7 +175,7 @@ pub(super) struct ContainerStatus {
     pub state: State,
 }
 
-/// Which of the three states a container is in: `waiting`, `running`, `terminated`.
+/// The state of a container: `waiting`, `running` or `terminated`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct State {
     pub running: Option<serde::de::IgnoredAny>,

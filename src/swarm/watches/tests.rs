@@ -27,7 +27,7 @@ fn states(a: Value, b: Value) -> Value {
     json!([{"name": "a", "state": a}, {"name": "b", "state": b}])
 }
 
-/// What frees a stream, row by row.
+/// The events that free a stream, row by row.
 #[test]
 fn only_a_pod_that_can_never_run_anything_again_is_stopped() {
     let deleted = || (DELETED.0, json!(DELETED.1));
@@ -53,7 +53,8 @@ fn only_a_pod_that_can_never_run_anything_again_is_stopped() {
     assert!(!pod(&[("/spec/nodeName", Value::Null)]).stopped, "it may get one");
 }
 
-/// A crashed container was taken for stopped as its pod was deleted, and its kubelet started it again.
+/// A crashed container was taken for stopped as its pod was deleted, and its kubelet started it
+/// again.
 #[test]
 fn w03_a_crashed_container_of_a_pod_that_is_being_deleted_may_be_started_again() {
     let deleted = (DELETED.0, json!(DELETED.1));
@@ -192,7 +193,8 @@ fn synced<V>(objects: Vec<(&str, V)>) -> Seen<V> {
     Seen { synced: true, listing: BTreeMap::new(), objects }
 }
 
-/// Pods that are not listed yet looked as if there were none: what they were to stop was given away.
+/// Pods that are not listed yet looked as if there were none: what they were to stop was given
+/// away.
 #[test]
 fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
     let swarm: Swarm = serde_json::from_value(json!({

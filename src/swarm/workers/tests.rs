@@ -236,7 +236,8 @@ fn a_worker_that_the_file_names_is_looked_at_also_without_a_pod() {
     assert_eq!(workers.all[1].handover.confirmed, 9);
 }
 
-/// Workers that were there before their first immutable file, and report nothing, were waited for for ever.
+/// Workers that were there before their first immutable file, and report nothing, were waited for
+/// for ever.
 #[test]
 fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
     let old = PodFacts { mounts: vec!["w-config".into()], ..own("w-0") };
@@ -259,7 +260,8 @@ fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
     assert_eq!(born(false), Some(7));
 }
 
-/// A kubelet that has no room rejects a pod that never ran: phase Failed, and not a word of containers.
+/// A kubelet that has no room rejects a pod that never ran: phase Failed, and not a word of
+/// containers.
 #[test]
 fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
     let settings = settings("Deployment", false);
@@ -283,7 +285,8 @@ fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
     assert!(!find(&settings, workload(0, 2), good(), &[]).rolling);
 }
 
-/// A pod that comes back with the older revision reads the former file, in which its streams still stand.
+/// A pod that comes back with the older revision reads the former file, in which its streams still
+/// stand.
 #[test]
 fn w09_while_template_and_pods_mount_different_files_no_successor_is_trusted() {
     let mounting = |map: &str| PodFacts { mounts: vec![map.into()], ..own("w-0") };

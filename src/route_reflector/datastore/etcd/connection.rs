@@ -1,4 +1,4 @@
-//! How etcd is reached: which member, with whose certificate, and for how long.
+//! The connection to etcd: the member, the certificate, and the timeouts.
 use std::{
     collections::BTreeMap,
     error::Error as _,
@@ -15,32 +15,33 @@ use crate::route_reflector::datastore::Error;
 /// The deadline of every call, as of those to the API server.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long one member may take, so that a second one can still answer within the deadline.
+/// The time that one member may take, so that a second one can still answer within the deadline.
 const MEMBER_DEADLINE: Duration = Duration::from_secs(4);
 
-/// How long a connection to a member may take to be made.
+/// The time that a connection to a member may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// etcd closes the connection of who pings more often than every 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// How often the Secret is read again while everything works: certificates are renewed long before
-/// they end.
+/// Time between two reads of the Secret while everything works: certificates are renewed long
+/// before they expire.
 const SECRET_AGE: Duration = Duration::from_mins(5);
 
-/// What the answer to a list of 1,000 large objects may weigh; the library's limit is 4 MiB.
+/// Maximum size of the answer to a list of 1,000 large objects; the library's limit is 4 MiB.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// Where the user wrote what all this is about.
+/// The field with these settings.
 const FIELD: &str = "spec.datastore.etcd";
 
 /// The key of the members in a Secret, and how Calico's own Secrets and its `ConfigMap` would spell
 /// it.
 const ENDPOINTS: [&str; 3] = ["endpoints", "etcd-endpoints", "etcd_endpoints"];
 
-/// What etcd is shown, and where it is. Without `Debug` on purpose.
+/// The credentials for etcd, and its endpoints. Without `Debug` on purpose.
 ///
-/// Both come from one place: whoever writes an object must not choose which host a password is sent to.
+/// Both come from one place: whoever writes an object must not choose which host a password is sent
+/// to.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     endpoints: Vec<String>,
@@ -60,8 +61,8 @@ impl Credentials {
     /// `username` and `password`; each of these may be absent or empty.
     ///
     /// # Errors
-    /// When there are no endpoints, half of a pair is missing, or credentials would be sent in the clear.
-    /// The keys are named, what they hold never is.
+    /// When there are no endpoints, half of a pair is missing, or credentials would be sent in the
+    /// clear. The keys are named, what they hold never is.
     pub fn from_secret(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
         let get = |key: &str| data.get(key).map(|v| v.0.clone()).filter(|v| !v.is_empty());
         let text = |key: &str| {
@@ -114,7 +115,7 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// Whether there is anything that a stranger must not see.
+    /// Reports whether it contains secrets.
     fn has_secrets(&self) -> bool {
         self.identity.is_some() || self.user.is_some()
     }
@@ -151,7 +152,7 @@ fn invalid(secret: &str, what: &str) -> Error {
     Error::Secret(format!("{FIELD}.secretRef: Secret {secret} {what}"))
 }
 
-/// Where endpoints and credentials come from.
+/// The source of endpoints and credentials.
 pub(super) enum Source {
     /// The object itself, of an etcd that requires no credentials.
     Spec(Vec<String>),
@@ -206,9 +207,9 @@ impl State {
 /// The member that failed.
 struct Failed {
     endpoint: String,
-    /// Whether it was shown no certificate.
+    /// True if it was shown no certificate.
     anonymous: bool,
-    /// How many members there are.
+    /// Number of members.
     members: usize,
 }
 
@@ -294,7 +295,8 @@ impl Connection {
         Ok((client, number))
     }
 
-    /// Closes a connection that failed, unless there is a newer one, and goes on to the next member.
+    /// Closes a connection that failed, unless there is a newer one, and goes on to the next
+    /// member.
     async fn failed(&self, number: Option<u64>) -> Failed {
         let mut state = self.state.lock().await;
         let endpoint = state.endpoint().to_owned();
@@ -337,8 +339,8 @@ pub(super) fn explain(error: &etcd_client::Error) -> (String, bool) {
     }
 }
 
-/// What may be behind a connection that was closed without a word: with TLS 1.3 a server refuses a
-/// client only after the client believes to be connected.
+/// Explains a connection that was closed without a message: with TLS 1.3 a server refuses a client
+/// only after the client believes to be connected.
 fn hint(endpoint: &str, failed: &str, anonymous: bool) -> &'static str {
     let hung_up = ["connection closed", "reset", "roken pipe", "CertificateRequired"];
     if !endpoint.starts_with("https://") || !hung_up.iter().any(|text| failed.contains(text)) {

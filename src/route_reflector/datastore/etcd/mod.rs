@@ -1,7 +1,7 @@
 //! Calico's objects in an etcd of its own.
 //!
-//! The keys and the JSON are Calico's. Every write is a transaction that compares the revision that was
-//! looked at, so that nobody's change is lost; and no write leaves while the lease is not ours.
+//! The keys and the JSON are Calico's. Every write is a transaction that compares the revision that
+//! was looked at, so that nobody's change is lost; and no write leaves while the lease is not ours.
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasher, Hasher, RandomState},
@@ -34,18 +34,18 @@ const PAGE_SIZE: i64 = 1000;
 pub struct Etcd {
     connection: Connection,
     fence: Fence,
-    /// What Calico calls a node, by its name in Kubernetes, as it was read last.
+    /// Calico's names of nodes, by their names in Kubernetes, from the last read.
     names: Mutex<HashMap<Arc<str>, String>>,
     pub(super) news: News,
 }
 
 impl Etcd {
-    /// The etcd of a spec. The Secret it names is read in `namespace` when something is asked of etcd, and
-    /// again when that fails.
+    /// The etcd of a spec. The Secret it names is read in `namespace` when something is asked of
+    /// etcd, and again when that fails.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the spec names endpoints beside a Secret: objects that are older than the
-    /// rule against it.
+    /// [`Error::Invalid`] if the spec names endpoints beside a Secret: objects that are older than
+    /// the rule against it.
     pub fn new(
         client: kube::Client,
         namespace: &str,
@@ -142,7 +142,7 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// What is gone by when it cannot be read: nothing, since the cluster ids are there too.
+    /// Returns a substitute when it cannot be read: none, because the cluster ids are there too.
     #[expect(clippy::unused_async, reason = "as the other datastore")]
     pub(super) async fn instead(&self, error: Error) -> Result<Snapshot, Error> {
         Err(error)
@@ -206,7 +206,8 @@ impl Etcd {
         Ok(())
     }
 
-    /// Carries out one operation if the key still has a revision; 0 is that of one that is not there.
+    /// Carries out one operation if the key still has a revision; 0 is that of one that is not
+    /// there.
     async fn swap(&self, key: String, revision: i64, operation: TxnOp) -> Result<Written, Error> {
         let compare = Compare::mod_revision(key.as_str(), CompareOp::Equal, revision);
         let txn = Txn::new().when([compare]).and_then([operation]);
@@ -281,8 +282,9 @@ impl Etcd {
         self.put(CONFIGURATIONS, &found, &value).await
     }
 
-    /// Labels and cluster id change together: a node that has the id and not the label is in no mesh,
-    /// and nobody looks for it. calico-kube-controllers copies labels too, later, and finds these there.
+    /// Labels and cluster id change together: a node that has the id and not the label is in no
+    /// mesh, and nobody looks for it. calico-kube-controllers copies labels too, later, and finds
+    /// these there.
     pub(super) async fn mark(
         &self,
         node: &str,
@@ -341,7 +343,7 @@ impl Interned {
     }
 }
 
-/// What a list gives: names, and objects as far as they are JSON.
+/// The result of a list: names, and objects as far as they are JSON.
 type Listed = Vec<(String, Option<Entry>)>;
 
 fn read<T>(kind: &str, name: &str, read: Result<T, serde_json::Error>) -> Result<T, Error> {

@@ -14,7 +14,7 @@ use crate::route_reflector::{
     families::Addresses,
 };
 
-/// What Calico writes into every object.
+/// The API version in every object of Calico's.
 pub(super) const API_VERSION: &str = "projectcalico.org/v3";
 
 pub(super) const PEERS: &str = "bgppeers";
@@ -105,7 +105,7 @@ impl NodeSpec {
     }
 }
 
-/// What is read of a Node.
+/// The part of a Node that is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CalicoNode {
     /// Its name in Kubernetes.

@@ -12,10 +12,10 @@ use super::{CONFIGURATIONS, Etcd, NODES, PEERS, explain, prefix};
 /// The pause after a failed watch.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long changes are collected into one.
+/// The time for which changes are collected into one.
 const COLLECT: Duration = Duration::from_millis(200);
 
-/// What is watched: peers, configuration, and the Nodes, which hold the cluster ids.
+/// The watched kinds: peers, configuration, and the Nodes, which hold the cluster ids.
 const WATCHED: [&str; 3] = [PEERS, CONFIGURATIONS, NODES];
 
 /// An item whenever something may have changed.
@@ -27,7 +27,7 @@ pub(in super::super) fn changes(store: Arc<Etcd>) -> BoxStream<'static, ()> {
     .boxed()
 }
 
-/// What a watch that is dropped leaves behind: a store that nobody watches.
+/// Marks the store as unwatched when a watch is dropped.
 struct Watched(Arc<Etcd>);
 
 impl Drop for Watched {

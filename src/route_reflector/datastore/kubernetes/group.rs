@@ -1,4 +1,4 @@
-//! Which API group has Calico's objects.
+//! The API group of Calico's objects.
 use std::{sync::PoisonError, time::Duration};
 
 use kube::{api::DynamicObject, core::GroupVersionKind, discovery::ApiResource};
@@ -11,8 +11,8 @@ use super::{
     Kubernetes, spec, unreadable,
 };
 
-/// How long the group is believed to be the one, and Calico to be absent where it is. A migration
-/// takes minutes, and both groups are served during it: nothing fails that would tell us.
+/// The time for which the discovered group, or the absence of Calico, is cached. A
+/// migration takes minutes, and both groups are served during it: nothing fails that would tell us.
 const REDISCOVER: Duration = Duration::from_mins(1);
 
 /// One of the places where Calico has its objects in the Kubernetes API.
@@ -64,7 +64,7 @@ impl Group {
 }
 
 impl Kubernetes {
-    /// What was found last, if that still holds.
+    /// Returns the last result, if it is still valid.
     pub(super) fn known_group(&self) -> Option<Result<Group, Error>> {
         let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
         let (group, since) = known?;
@@ -76,8 +76,8 @@ impl Kubernetes {
         *self.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Looks for Calico. Where it was not `known` the list of all groups is asked for first: one small
-    /// request where there is none.
+    /// Looks for Calico. Where it was not `known` the list of all groups is asked for first: one
+    /// small request where there is none.
     pub(super) async fn discover(&self, known: bool) -> Result<Group, Error> {
         if !known {
             let groups = self.client.list_api_groups().await;
@@ -91,8 +91,8 @@ impl Kubernetes {
             (true, false) => Ok(Group::V3),
             (false, true) => Ok(Group::V1),
             (false, false) => Err(Error::NotInstalled),
-            // Definitions may be installed long before Calico uses them: it uses the group in which it
-            // keeps its ClusterInformation. After a migration there is one in both.
+            // Definitions may be installed long before Calico uses them: it uses the group in which
+            // it keeps its ClusterInformation. After a migration there is one in both.
             (true, true) => {
                 let v3 = self.information(Group::V3).await?.is_some();
                 let only_v1 = !v3 && self.information(Group::V1).await?.is_some();

@@ -1,4 +1,4 @@
-//! Which sessions a step stands on, by name.
+//! The sessions that a step depends on, by name.
 use std::collections::BTreeMap;
 
 use super::*;

@@ -152,7 +152,8 @@ fn a_part_ahead_of_its_head_is_no_proof_of_anything() {
     }
 }
 
-/// The `Swarm` was deleted without its `ConfigMap`s, and applied again with another number of files.
+/// The `Swarm` was deleted without its `ConfigMap`s, and applied again with another number of
+/// files.
 #[test]
 fn another_number_of_files_is_a_barrier() {
     let two = WorkloadView {
@@ -164,7 +165,8 @@ fn another_number_of_files_is_a_barrier() {
     let (history, good) = of(&swarm(2), &two, evidence).unwrap();
     assert_eq!(history.repair, Some(Repair::Barrier));
     assert!(history.repaired(0).epoch > 7 && good.iter().all(Option::is_none));
-    // From one file to three its lists stay, and from three to one nothing seems to be an empty file.
+    // From one file to three its lists stay, and from three to one nothing seems to be an empty
+    // file.
     let file::Files { config, state } = file::render(&published(7));
     let one = map(Some(config), state, "1");
     let grown = WorkloadView { share: Some(one), parts: vec![None; 3], ..WorkloadView::default() };

@@ -1,4 +1,4 @@
-//! Which credentials are taken, and where they go.
+//! The credentials that are taken, and where they go.
 use super::*;
 
 const URL: &str = "https://10.0.0.1:2379";

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_hours(1);
 pub(super) struct Small<'a> {
     plot: &'a Plot,
     world: Mutex<&'a mut World>,
-    /// How many writes are left before it is killed.
+    /// The number of writes that are left before it is killed.
     left: Mutex<Cell<Option<usize>>>,
     began: Instant,
 }
@@ -41,7 +41,7 @@ impl<'a> Small<'a> {
         Self { plot, world: Mutex::new(world), left: Mutex::new(Cell::new(left)), began }
     }
 
-    /// Whether the operator still lives; a write of it is counted.
+    /// Reports whether the operator still lives; a write of it is counted.
     fn writes(&self) -> Result<(), Error> {
         let left = self.left.lock().expect("one thread");
         match left.get() {

@@ -1,13 +1,17 @@
-//! Every order of events around a divided file, with the very functions that observe, confirm, decide and write.
+//! Every order of events around a divided file, with the very functions that observe, confirm,
+//! decide and write.
 //!
-//! A small world: an API server with a head and three parts, a `StatefulSet` of two workers whose lists stand in
-//! different parts, workers that follow their part while they run, people who edit and delete a `ConfigMap`, and
-//! the operator, which is killed before any of its writes. Those that were left may still arrive, one after the
-//! other, each over the version that it was decided on, until one fails: an operator that hangs between any two
-//! writes, while another one goes on. The search visits every state that any order of that leads to, and asks in each:
+//! A small world: an API server with a head and three parts, a `StatefulSet` of two workers whose
+//! lists stand in different parts, workers that follow their part while they run, people who edit
+//! and delete a `ConfigMap`, and the operator, which is killed before any of its writes. Those that
+//! were left may still arrive, one after the other, each over the version that it was decided on,
+//! until one fails: an operator that hangs between any two writes, while another one goes on. The
+//! search visits every state that any order of that leads to, and asks in each:
 //!
-//! - **one owner**: no worker starts a stream by a part that the operator wrote while another one runs it;
-//! - **rest**: if from here on nothing more goes wrong, everything comes to rest, and then nothing is written;
+//! - **one owner**: no worker starts a stream by a part that the operator wrote while another one
+//!   runs it;
+//! - **rest**: if from here on nothing more goes wrong, everything comes to rest, and then nothing
+//!   is written;
 //! - **owned**: at rest every stream is run by one wanted worker.
 use std::collections::HashSet;
 
@@ -136,7 +140,8 @@ fn w20_parts_that_somebody_edits_or_deletes() {
     is_sound(&Plot { faults: 1, crashes: 1, ..Plot::default() });
 }
 
-/// A part that was decided and hangs arrives after another operator has given the stream to somebody else.
+/// A part that was decided and hangs arrives after another operator has given the stream to
+/// somebody else.
 #[test]
 fn w20_without_the_head_first_a_late_part_gives_a_stream_twice() {
     let weak = Weak::HeadLast;

@@ -30,8 +30,8 @@ pub(super) use plot::{Move, Plot, Weak, moves};
 
 pub(super) const WORKERS: usize = 2;
 const STREAMS: [&str; 2] = ["a", "b"];
-/// The head and three parts: with this name of the workload the lists of both workers are in different ones, and
-/// one part has none.
+/// The head and three parts: with this name of the workload the lists of both workers are in
+/// different ones, and one part has none.
 const PARTS: usize = 3;
 const MAPS: usize = 1 + PARTS;
 const WORKLOAD: &str = "s";
@@ -52,7 +52,7 @@ pub(super) struct Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pod {
     serial: u8,
-    /// Which version its process has read; 0: none.
+    /// The version that its process has read; 0: none.
     pub read: usize,
     pub run: Set,
     pub nudged: u64,
@@ -105,7 +105,7 @@ pub(super) struct World {
     pub(super) serials: [u8; WORKERS],
     pub(super) memory: Memory,
     pub(super) decided: Option<Arc<Decided>>,
-    /// What an operator that hangs has yet to write, in this order.
+    /// The writes that a hanging operator has yet to make, in this order.
     pub(super) late: Vec<Write>,
     pub(super) passes: u32,
     pub(super) twice: bool,
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// What a version lists for a worker.
+    /// Returns the list of a version for a worker.
     pub(super) fn list(&self, read: usize, w: usize) -> Set {
         self.reads[read].lists[w]
     }
@@ -182,7 +182,7 @@ impl World {
         listed.map(|(_, stream)| (*stream).to_owned()).collect()
     }
 
-    /// Which version of its part a worker reads next, and whether there is one.
+    /// Returns the next version of its part that a worker reads, if there is one.
     fn next(&self, w: usize, after: usize) -> Option<usize> {
         self.maps[1 + OF[w]].as_ref()?;
         (after + 1..self.reads.len()).find(|i| self.reads[*i].part == OF[w])
@@ -351,7 +351,7 @@ impl World {
         Some(())
     }
 
-    /// What the `ConfigMap`s hold.
+    /// Returns the contents of the `ConfigMap`s.
     pub(super) fn texts(&self) -> Vec<Option<&MapFacts>> {
         self.maps.iter().map(Option::as_deref).collect()
     }

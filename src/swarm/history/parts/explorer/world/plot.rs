@@ -1,4 +1,4 @@
-//! What may happen in a world, and how often.
+//! The possible events in a world, and their maximum numbers.
 use std::time::Instant;
 
 use serde_json::json;
@@ -17,7 +17,7 @@ pub enum Weak {
 }
 
 pub struct Plot {
-    /// What the user wants in turn: so many workers.
+    /// The wishes of the user in turn: numbers of workers.
     pub wishes: Vec<(usize, Swarm)>,
     pub changes: u8,
     pub faults: u8,

@@ -1,4 +1,4 @@
-//! What the operator sees of a world, and what tells two worlds apart.
+//! The operator's view of a world, and the identity of worlds.
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
