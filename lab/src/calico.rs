@@ -46,7 +46,7 @@ impl Group {
 }
 
 /// Installs BGPPeer, BGPConfiguration, CalicoNodeStatus and ClusterInformation of one group, and
-/// waits until they are served. Those that are there stay.
+/// waits until they are served. Existing ones stay.
 ///
 /// # Errors
 ///

@@ -352,7 +352,7 @@ fn status() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     println!("{}", found.join("\n"));
-    // As grep does: found and not found can be told apart in a script.
+    // As with grep: a script can distinguish found from not found.
     ExitCode::from(1)
 }
 

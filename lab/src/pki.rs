@@ -1,4 +1,4 @@
-//! The lab's own certificates: EC P-256, made anew for every start (all of them in a few
+//! The lab's own certificates: EC P-256, created for every start (all of them in a few
 //! milliseconds).
 
 use std::fs;

@@ -39,7 +39,7 @@ struct FromArgs {
 /// Prints the generated files, or writes them.
 pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
     if let Some(Of::RouteReflectorSet(_)) = args.of {
-        // What is not text is wrong, and is to be told as such.
+        // A value that is not text is an error, and is reported as such.
         let lookup = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
         print!("{}", migrate_from_env::from_env(&lookup)?);
         return Ok(());

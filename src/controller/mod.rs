@@ -93,7 +93,7 @@ pub trait Reconciler: Send + Sync + 'static {
         object: &Self::Kind,
         observed: &Self::Observed,
     ) -> Result<Plan<Self::Desired, <Self::Kind as Kind>::Status>, Error>;
-    /// Writes; decides nothing. Returns what there is to tell of the writes themselves.
+    /// Writes; decides nothing. Returns the notices about the writes themselves.
     fn apply(
         &self,
         object: &Self::Kind,
@@ -140,8 +140,8 @@ pub async fn run<R: Reconciler>(
     let api = Api::<DeserializeGuard<R::Kind>>::all(client.clone());
     let controller = Controller::new(api, watch::config())
         .trigger_backoff(watch::backoff())
-        // Unbounded: a pass waits for Prometheus most of the time, and when that hangs every object
-        // has to be told within its own interval, not after those before it in a queue.
+        // Unbounded: a pass waits for Prometheus most of the time, and when that hangs, every
+        // object must report it within its own interval, not after those before it in a queue.
         .with_config(Config::default())
         .reconcile_on(triggers)
         .graceful_shutdown_on(shutdown);

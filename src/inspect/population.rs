@@ -71,7 +71,7 @@ impl Population {
         }
     }
 
-    /// The judged ones that are there at a moment, by name, with their value of the label `key`.
+    /// The judged nodes that exist at a moment, by name, with their value of the label `key`.
     /// Series tell no labels: all of theirs are judged.
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str, now: i64) -> Vec<NodeFacts> {

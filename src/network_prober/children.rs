@@ -243,7 +243,8 @@ impl Family<'_> {
                     "automountServiceAccountToken": false,
                     "enableServiceLinks": false,
                     "nodeSelector": {"kubernetes.io/os": "linux"},
-                    // A node that nothing else may run on is one whose network is to be known.
+                    // The network of a node should be measured even if nothing else may run on the
+                    // node.
                     "tolerations": [{"operator": "Exists"}],
                     "securityContext": {
                         "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"},

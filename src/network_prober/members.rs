@@ -53,7 +53,7 @@ impl Member {
         format!("{}/{}/{}", self.namespace, self.name, self.uid)
     }
 
-    /// Reports whether it has an address, and a node that its probes can be told apart by.
+    /// Reports whether it has an address, and a node by which its probes can be distinguished.
     #[must_use]
     pub fn can_be_reached(&self) -> bool {
         !self.ips.is_empty() && !self.node.is_empty()
@@ -84,7 +84,7 @@ pub struct Members {
     pub not_injected: BTreeMap<&'static str, usize>,
     /// The pods that take part, by namespace, name and UID. No two have an address in common.
     pub members: Vec<Member>,
-    /// True if these are those of before, because now no agent runs anywhere.
+    /// True if these are the previous ones, because currently no agent runs anywhere.
     pub held: bool,
     /// Pods with an agent that do not take part (yet), by UID.
     pub guests: BTreeMap<String, Member>,

@@ -101,7 +101,7 @@ pub struct Uncovered {
 }
 
 impl Uncovered {
-    /// So many for this reason, in words.
+    /// The number for this reason, in words.
     #[must_use]
     pub fn of(reason: &str, count: usize) -> Self {
         Self {

@@ -171,7 +171,7 @@ struct Follower {
     nodes: signal::Receiver<u64>,
     /// The requirements of namespaces on pods.
     constraints: signal::Receiver<Arc<ByNamespace>>,
-    /// When the snapshot is made anew.
+    /// The time at which the snapshot is computed again.
     due: Instant,
 }
 
@@ -271,7 +271,7 @@ impl Follower {
         self.due = self.due.min(Instant::now() + COLLECT);
     }
 
-    /// Makes the snapshot anew, if anything in it changed.
+    /// Computes the snapshot again, if anything in it changed.
     fn publish(&mut self) {
         if self.synced != (true, true) {
             return;

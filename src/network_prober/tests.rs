@@ -1,4 +1,4 @@
-//! The pure core, from a spec and pods to what is told and written.
+//! The pure core, from a spec and pods to the outputs and writes.
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -255,7 +255,7 @@ fn one_agent_that_runs_shows_that_the_image_is_right() {
             .members
             .is_paused("team")
     );
-    // Who is passed over meanwhile is told why.
+    // A pod that is skipped in the meantime has a reason.
     let failing = view(&json!({}), &[stuck.clone(), pod("d", None, &json!({}))]).members;
     assert_eq!(failing.not_injected, [("AgentFailing", 1)].into());
     for starting in ["ContainerCreating", "PodInitializing"] {
@@ -438,7 +438,7 @@ proptest! {
     }
 }
 
-/// A full mesh beyond its limit is refused: nobody is told to probe everybody.
+/// A full mesh beyond its limit is refused: no agent gets a list with all pods.
 #[test]
 fn a_refused_mesh_has_no_edges_and_keeps_its_webhook() {
     let spec = json!({"neighbours": {"inZone": 0, "perOtherZone": 0}});
@@ -525,7 +525,7 @@ fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
         "{}",
         condition.message
     );
-    // An entry that is there goes: the older ones need its room.
+    // An existing entry is removed: the older ones need its room.
     let np = prober("np", "2026-01-01T00:00:00Z", &json!({}));
     let mut there = observed(view_among(&np, &all, &[], &setup(Some("operator"))));
     there.existing = vec![webhook_key()];

@@ -117,7 +117,7 @@ impl Identity {
         &self.names
     }
 
-    /// The node whose labels these are: what the first of `names` that is there says, else
+    /// The node of these labels: the value of the first existing label of `names`, otherwise of
     /// `instance`. A label that names nobody is a machine that is no node, whatever its address.
     pub fn resolve<'a>(
         &self,

@@ -238,7 +238,7 @@ fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A key that is there is there, also with null.
+/// A key counts as present, even with the value null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     nullable(deserializer).map(Some)
 }

@@ -1,12 +1,12 @@
 //! Serves [`RouteReflectorSet`]: chooses and replaces Calico's route reflectors so that no route is
 //! lost.
 //!
-//! Read in this order: [`bgp_model`], who peers with whom and which routes arrive where (pure, and
-//! compared with what BIRD does); [`election`], which nodes are to reflect (pure); [`steps`], the
-//! single writes from what is there to what is to be, and which of them may be done now; [`gate`],
-//! whether the sessions are up that a step stands on; `next`, which step is next; `plan`, which
-//! puts these together; [`topology`] and [`datastore`], what is read and written; `observe`,
-//! `apply` and `cleanup`, one pass.
+//! Read in this order: [`bgp_model`], the peerings and the routes that arrive (pure, and compared
+//! with the behaviour of BIRD); [`election`], the choice of reflectors (pure); [`steps`], the
+//! single writes from the current state to the target, and which of them are possible now;
+//! [`gate`], the verification of the sessions that a step depends on; `next`, the choice of the
+//! next step; `plan`, which combines these; [`topology`] and [`datastore`], the data read and
+//! written; `observe`, `apply` and `cleanup`, one pass.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};

@@ -29,7 +29,7 @@ use crate::{
 const COUNTED: Duration = Duration::from_mins(10);
 
 impl RouteReflectorReconciler {
-    /// Everything that is there.
+    /// All objects.
     async fn bgp(
         &self,
         set: &RouteReflectorSet,

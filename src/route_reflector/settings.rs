@@ -37,7 +37,7 @@ pub struct Settings {
     pub query: Option<String>,
     /// The time of gate Wait.
     pub wait: Duration,
-    /// When a shut gate is told of.
+    /// The time after which a closed gate is reported.
     pub timeout: Duration,
     /// Nodes of a zone that may change at once.
     pub max_per_zone: usize,

@@ -1,4 +1,4 @@
-//! From what is there to what is to be, by single writes.
+//! From the current state to the target, by single writes.
 //!
 //! Nothing is remembered: each pass lists the steps that are still missing, in the order in which
 //! they keep routes, and takes the first that is *admissible*. A step is admissible if the sessions

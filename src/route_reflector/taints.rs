@@ -16,8 +16,7 @@ const TROUBLE: [&str; 8] = [
     "node.cloudprovider.kubernetes.io/uninitialized",
 ];
 
-/// Taints that only repeat what the condition Ready says: how long that is to be borne is said by
-/// `replaceAfter`.
+/// Taints that only repeat the condition Ready: `replaceAfter` sets the tolerated time.
 const NOT_READY: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// The first taint that keeps a node out, if one does.

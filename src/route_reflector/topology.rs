@@ -52,7 +52,7 @@ pub struct Actual {
     pub complete: bool,
 }
 
-/// Everything that is there.
+/// All objects.
 #[derive(Clone, Debug)]
 pub struct BgpTopology {
     /// All nodes.

@@ -51,7 +51,7 @@ impl Workload {
 }
 
 /// Running pods of the pod network, by node, without those of `DaemonSet`s. Read once when a
-/// reflector is to be chosen.
+/// reflector must be chosen.
 pub(super) async fn count(client: &kube::Client) -> Result<BTreeMap<Arc<str>, u32>, Error> {
     let api = Api::<Workload>::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);

@@ -174,9 +174,9 @@ pub async fn start(
     Ok(())
 }
 
-/// TLS with the webhook's certificate. Until that is there, one that nobody can verify and that is
-/// gone with this process: who does not verify, as Prometheus usually does not, can read from the
-/// start.
+/// TLS with the webhook's certificate. Until that exists, a certificate that nobody can verify and
+/// that is lost with this process: clients that do not verify, which is the usual setting of
+/// Prometheus, can read from the start.
 fn tls(certificates: &Certificates) -> anyhow::Result<ServerConfig> {
     let now = Timestamp::now().as_second();
     let names = [certificates::NAME.to_owned()];

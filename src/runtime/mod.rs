@@ -75,7 +75,7 @@ pub struct Config {
     pub webhook: WebhookConfig,
 }
 
-/// An identity for processes that are told none.
+/// An identity for processes without a configured one.
 #[must_use]
 pub fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -147,7 +147,7 @@ impl Base {
 /// Runs until SIGTERM or SIGINT, or until something ends that must not.
 ///
 /// # Errors
-/// Why it ended, if nobody asked for it: the process is to be restarted.
+/// The reason for which it ended, if nobody requested it: the process must be restarted.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let base = Base::new().await?;
     tracing::info!(

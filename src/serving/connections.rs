@@ -96,8 +96,8 @@ impl Connection {
     }
 }
 
-/// Accepts connections while there are places, and closes the others at once: those that are there
-/// go on, and a client that is refused comes again.
+/// Accepts connections while there are places, and closes the others at once: existing connections
+/// continue, and a refused client retries.
 #[derive(Clone, Debug)]
 pub struct Limited {
     places: Places,

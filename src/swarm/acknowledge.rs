@@ -58,7 +58,7 @@ struct Wire {
 pub struct WorkerClient(reqwest::Client);
 
 impl WorkerClient {
-    /// A client that goes nowhere but to the address it is told.
+    /// A client that connects only to the given address.
     ///
     /// # Errors
     /// When it cannot be built.
@@ -218,7 +218,7 @@ mod tests {
             (with("mac", serde_json::Value::Null), "is not signed"),
             (with("mac", "00".into()), "another key"),
             (signed(&self::key(), &asked), "another key"),
-            // An answer of before, sent again.
+            // An earlier answer, sent again.
             (signed(&key, &question("pod-2", "n-1")), "to another question"),
             (with("nonce", "n-1".into()), "to another question"),
             // The previous pod of that name, which still answers somewhere.

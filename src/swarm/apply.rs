@@ -27,7 +27,7 @@ pub(super) async fn apply(
     }
     let mut notices = Vec::new();
     if let Some(publish) = desired.publish {
-        // Of two writers the slower decides anew on what is there then.
+        // Of two writers, the slower decides again on the new state.
         let Some(metadata) = cluster.publish(&publish).await? else { return Ok(notices) };
         cluster.published(&metadata, &publish);
         memories.change(&key, |memory| {

@@ -60,9 +60,9 @@ pub struct Evidence<'a> {
     pub running: &'a [(Arc<str>, Arc<Answer>)],
 }
 
-/// When a `Swarm` was made, in seconds since 1970; 0 if it does not say so. One that is made anew
-/// begins above the versions of the one before, as long as that has written less than a file a
-/// second on average: then a fencing token does not go back, though nothing of the old one is left.
+/// When a `Swarm` was made, in seconds since 1970; 0 if it does not say so. A recreated one starts
+/// above the versions of the previous one, as long as that has written less than a file a second on
+/// average: then a fencing token never decreases, though nothing of the old one is left.
 #[must_use]
 pub fn made(swarm: &Swarm) -> Epoch {
     let time = swarm.metadata.creation_timestamp.as_ref();

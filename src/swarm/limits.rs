@@ -89,7 +89,7 @@ pub fn room(name: &str) -> usize {
 /// Refuses a name that is too long; an empty one is somebody else's affair.
 ///
 /// # Errors
-/// How long it is, and may be. The name itself is too long to be told.
+/// How long it is, and may be. The name itself is too long to report.
 pub fn name(what: &str, name: &str) -> Result<(), String> {
     let count = name.chars().count();
     if count <= ID {

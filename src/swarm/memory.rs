@@ -76,7 +76,7 @@ pub struct Memory {
     pub parts: Vec<Option<Part>>,
     /// Since when nobody has a stream.
     pub free: BTreeMap<Arc<str>, Instant>,
-    /// Since when a stream is to be let go of by a worker.
+    /// The time since which a worker must release a stream.
     pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
     /// Since when there is a barrier.
     pub barrier: Option<Instant>,
@@ -98,7 +98,7 @@ pub struct Memory {
     pub replicas: Option<(u32, Instant)>,
     /// The status that was written last, and when its figures were made.
     pub status: Option<(Instant, SwarmStatus)>,
-    /// Stuck workers that were told of.
+    /// Stuck workers that were reported.
     pub stuck: Vec<Arc<str>>,
     /// The state shown by metrics and the page.
     pub snapshot: Arc<Snapshot>,
@@ -221,9 +221,9 @@ impl Memory {
     /// Notes which pods are there. A pod without a node reads the file that is published now, or a
     /// later one; so does one that waits for the first file. One that was not there before has read
     /// the one that was published then, or a later one: its kubelet mounts the file before it
-    /// starts the pod. Of those that are there when this process begins to look the newest is
-    /// believed, so that its start restarts nobody, unless they have to let go of something, or the
-    /// file says that they were there before their list: they may never have read it.
+    /// starts the pod. Of the files that exist when this process starts, the newest is trusted, so
+    /// that the start restarts no worker, unless workers must release something, or the file says
+    /// that they existed before their list: they may never have read it.
     pub(super) fn seen(&mut self, view: &WorkloadView, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let before = self.looked.replace(epoch);
@@ -258,7 +258,7 @@ impl Memory {
                 asked: at,
                 failures: 0,
                 error: None,
-                // Where it starts anew it may not know yet. But one that says less than before has
+                // After a restart it may not know it yet. But one that says less than before has
                 // read something else since: it comes back from a file that somebody else wrote, or
                 // that was there before the `Swarm` was deleted.
                 loaded: answer.version.or(loaded),

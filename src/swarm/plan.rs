@@ -252,7 +252,7 @@ impl<'a> Decision<'a> {
             if self.settings.immutable && desired.publish.is_none() {
                 desired.immutable = self.immutable(current);
             }
-            // A pod is refreshed for a file that is there.
+            // A pod is refreshed for an existing file.
             if desired.publish.is_none() && desired.immutable.is_none() {
                 desired.refresh = self.refresh(&step);
             }
@@ -362,7 +362,7 @@ impl<'a> Decision<'a> {
         })
     }
 
-    /// The file as it is told: the next one, also where it is only computed.
+    /// The file for the reports: the next one, even if it is only computed.
     fn current<'b>(&'b self, step: &'b Step) -> &'b Published {
         let next = step.publish.as_ref().filter(|_| !self.swarm.spec.paused);
         next.unwrap_or(&self.history.published)

@@ -98,7 +98,7 @@ mod tests {
         assert!(memory.secret.key().is_none());
         assert_eq!(memory.secret.text().map(|text| &**text), Some(&*new));
         memory.knows(&view(None), || unreachable!("one is enough"));
-        // The one that is there counts, after a restart too.
+        // The existing one counts, after a restart too.
         memory.knows(&view(Some(&one)), || unreachable!("there is one"));
         assert_eq!(memory.secret.known.as_deref(), Some(&*one));
         for lost in [WorkloadView::default(), view(None), view(Some("rubbish"))] {

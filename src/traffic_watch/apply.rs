@@ -261,7 +261,7 @@ fn labels(write: &NodeWrite) -> Value {
     }
 }
 
-/// The taints of a node with ours as it is to be, and all others as they are.
+/// The taints of a node with ours in the wanted state, and all others unchanged.
 fn taints(there: &[Value], key: &str, edit: Edit<TaintEffect>) -> Vec<Value> {
     let mut taints: Vec<_> = there.iter().filter(|taint| taint["key"] != key).cloned().collect();
     if let Edit::Set(effect) = edit {

@@ -1,4 +1,4 @@
-//! The breaker: never so many unfit nodes that nothing is left to run on.
+//! The limit: never mark as many nodes unfit that nothing is left to run on.
 
 /// A part of some nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub struct Overview {
     pub identity: String,
     /// Its version.
     pub version: String,
-    /// Its clock: what all other times are to be compared with.
+    /// Its clock, for comparison with all other times.
     pub now: Timestamp,
     /// When the process started.
     pub started: Timestamp,
@@ -149,7 +149,7 @@ pub struct Filter {
     pub name: Option<String>,
     /// This node only.
     pub node: Option<String>,
-    /// At most so many nodes of each watch.
+    /// Maximum number of nodes of each watch.
     pub limit: usize,
 }
 

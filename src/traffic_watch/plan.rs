@@ -333,7 +333,7 @@ fn must_apply(seen: &Observed, child: &Child) -> bool {
         return true;
     };
     match (&applied.outcome, &seen.deployment) {
-        // Deleted, made anew or edited since: it may be accepted now.
+        // Deleted, recreated or edited since: it may be accepted now.
         (Outcome::Refused { at, there, .. }, now) => {
             *there != now.as_ref().map(DeploymentFacts::version)
                 || seen.now.duration_since(*at).unsigned_abs() >= REFUSED_PAUSE

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 /// The time for which a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(90);
 
-/// Sends requests, over the connection of before if it still stands; clones share it.
+/// Sends requests, over the previous connection if it is still open; clones share it.
 #[derive(Clone)]
 pub(crate) struct Client(legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 

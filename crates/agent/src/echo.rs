@@ -19,7 +19,7 @@ pub const LENGTH: usize = 64;
 
 const MAGIC: [u8; 4] = *b"NPE1";
 
-/// The distance, in sequence numbers, within which replies are told apart: a reply that is 64
+/// The distance, in sequence numbers, within which replies are distinguished: a reply that is 64
 /// periods late no longer matters.
 const WINDOW: u64 = 64;
 

@@ -58,7 +58,7 @@ pub use traffic_operator_core::{budget, pinglist};
 /// The name under which it identifies itself to the operator and to the peers it probes.
 pub const USER_AGENT: &str = concat!("traffic-operator/", env!("CARGO_PKG_VERSION"));
 
-/// Everything an agent is told when it starts.
+/// The settings of an agent at startup.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The identity of the agent; without addresses, it uses those of the host's interfaces.
@@ -85,7 +85,7 @@ pub enum Source {
     Pull(Pull),
 }
 
-/// Runs an agent until it is told to stop.
+/// Runs an agent until it receives the signal to stop.
 ///
 /// # Errors
 /// When a port is taken, or any of its tasks ends.

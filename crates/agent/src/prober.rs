@@ -23,7 +23,7 @@ use super::{
     target::{self, Target},
 };
 
-/// A list lives for so many periods at least: with a period of minutes, ten minutes without the
+/// A list lives for at least this many periods: with a period of minutes, ten minutes without the
 /// operator are nothing.
 const PERIODS: u32 = 10;
 
@@ -207,8 +207,8 @@ impl Slots {
         }
     }
 
-    /// Does what is to be done in a slot, and says which one is next. Each slot is counted once: as
-    /// a success, as a failure, or as skipped.
+    /// Performs the actions of a slot, and returns the next one. Each slot is counted once: as a
+    /// success, as a failure, or as skipped.
     async fn slot(
         &mut self,
         schedule: &Schedule,

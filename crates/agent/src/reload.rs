@@ -32,7 +32,7 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// The longest wait: an application that is back is reloaded within this.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Everything the sidecar is told when it starts.
+/// The settings of the sidecar at startup.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file, the same as the application's.
@@ -49,7 +49,7 @@ pub struct Config {
     pub how: application::How,
 }
 
-/// Reloads the application until it is told to stop.
+/// Reloads the application until it receives the signal to stop.
 ///
 /// # Errors
 /// When the port is taken, or any of its tasks ends.
@@ -96,7 +96,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             }),
         }
     }
-    // The application ends by itself: nothing is to be written, and nothing to be taken back.
+    // The application ends by itself: there is nothing to write, and nothing to revert.
     tracing::info!("told to stop");
     Ok(())
 }
@@ -153,7 +153,7 @@ impl Follower {
         }
     }
 
-    /// Begins what is to be done for the newest file, if nothing is under way.
+    /// Begins the reload for the newest file, unless one is already running.
     fn begin(&mut self) {
         let Some(share) = self.newest.get().filter(|_| matches!(self.step, Step::Nothing)) else {
             return;

@@ -136,7 +136,7 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
-    // Connections of before a restart may linger.
+    // Connections from before a restart may linger.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

@@ -55,7 +55,7 @@ const REAP: Duration = Duration::from_secs(1);
 /// The time that the worker may need beyond that of its streams: the kernel's work after a SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Everything a worker is told when it starts.
+/// The settings of a worker at startup.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file.
@@ -85,7 +85,7 @@ pub enum Kind {
     Nothing,
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it receives the signal to stop.
 ///
 /// # Errors
 /// When the port is taken, any of its tasks ends, or streams are left at the end.

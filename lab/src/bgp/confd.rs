@@ -26,7 +26,7 @@ impl Confd {
         Self { ground, history: Arc::new(Mutex::new(history)) }
     }
 
-    /// Starts all BIRDs anew, in empty tables, so configured.
+    /// Restarts all BIRDs with this configuration, in empty tables.
     ///
     /// # Errors
     ///

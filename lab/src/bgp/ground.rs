@@ -37,7 +37,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Makes a network with so many nodes; their BIRDs do not run yet.
+    /// Creates a network with this many nodes; their BIRDs do not run yet.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Ground {
         network::set_link(&self.id, self.machine(name)?.number, up)
     }
 
-    /// Starts all BIRDs anew with these configurations, in empty kernel tables.
+    /// Restarts all BIRDs with these configurations, in empty kernel tables.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Every configuration that the nodes were told to have, in order. No IO.
+//! Every configuration of the nodes, in order. No IO.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -94,7 +94,7 @@ impl Machine {
             return Ok(());
         }
         self.start(false)?;
-        // The next configuration may come before it has a socket to be told of it.
+        // The next configuration may come before it has a socket to receive it.
         self.started()
     }
 
@@ -114,7 +114,7 @@ impl Machine {
             arguments.push("-R".to_owned());
         }
         let program = packages::find(BIRD).context("no bird")?;
-        // The time in its log is to be read again.
+        // The time in its log must be read again.
         let command =
             CommandLine::new(program, arguments).env("TZ", "UTC").inside(Some(&self.namespace));
         let process = Process::start(&self.name, command, &self.dir, Lifetime::Starter)?;
@@ -139,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// Kills BIRD with SIGKILL: its neighbours are told nothing, and its routes stay in the kernel.
+    /// Kills BIRD with SIGKILL: its neighbours get no message, and its routes stay in the kernel.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Machine {
         lock(&self.bird).take().map_or(Ok(()), |bird| bird.kill())
     }
 
-    /// Ends BIRD in order: its neighbours are told, and drop its routes.
+    /// Stops BIRD gracefully: it informs its neighbours, which drop its routes.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ impl Start {
 /// The effects of a step.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Of what time this is told.
+    /// The period of the report.
     pub took: Duration,
     /// Nodes that were promoted, demoted or given another cluster id, that came or went, and those
     /// that the step itself has touched.

@@ -5,10 +5,10 @@
 //! lab-bgp-<id>-NN    10.90.0.1N    eth0; one pod, 10.91.N.1; BIRD; prometheus-bird-exporter
 //! ```
 //!
-//! `world` is what Calico is told, `sessions` and `render` make of it what confd would, `confd`
+//! `world` is the input of Calico, `sessions` and `render` derive from it what confd would, `confd`
 //! brings it to the nodes of a `ground`; `watch` sees every route that comes or goes and probes
-//! every pair, `measure` says of a step what it has cost; `propagation` is what must be seen, and
-//! `check` shows that it is.
+//! every pair, `measure` reports the cost of a step; `propagation` predicts the observations, and
+//! `check` verifies them.
 
 mod birdc;
 pub mod check;

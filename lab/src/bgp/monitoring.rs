@@ -118,7 +118,7 @@ impl Monitoring {
         self.follow_machines()
     }
 
-    /// Scrapes the nodes that are there now.
+    /// Scrapes the current nodes.
     ///
     /// # Errors
     ///

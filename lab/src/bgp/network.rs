@@ -58,7 +58,7 @@ pub(super) fn create(id: &str) -> Result<()> {
     batch(Some(&outer), &commands)
 }
 
-/// Adds nodes to those that are there.
+/// Adds nodes to the existing ones.
 pub(super) fn add(id: &str, there: &[u8], new: &[u8]) -> Result<()> {
     let line = |text: fn(&str, u8) -> String| -> String {
         new.iter().map(|number| text(id, *number)).collect()

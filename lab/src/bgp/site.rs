@@ -77,7 +77,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Waits until so many nodes are configured.
+    /// Waits until this many nodes are configured.
     async fn configured(&self, nodes: usize) -> Result<()> {
         until("all nodes configured", PATIENCE, || async {
             self.follower.check()?;

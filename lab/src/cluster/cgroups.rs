@@ -18,7 +18,7 @@ pub(crate) fn is_unified() -> bool {
     Path::new(ROOT).join("cgroup.controllers").exists()
 }
 
-/// Returns a node's cgroup, as its kubelet is told.
+/// Returns a node's cgroup, as in the settings of its kubelet.
 pub(crate) fn node_root(id: &str, number: usize) -> String {
     format!("/lab-{id}/{}", node_name(number))
 }

@@ -151,7 +151,7 @@ async fn prepare(options: &Options) -> Result<Cluster> {
         exposed: BTreeMap::new(),
     };
     state.save()?;
-    // A copy: nodes can be started again after the program was built anew.
+    // A copy: nodes can be restarted after the program was rebuilt.
     let lab = dir.join("lab");
     fs::copy(program::find()?, &lab).context("copying the lab program")?;
     let authority = control_plane::prepare(&layout, &[GATEWAY])?;

@@ -94,7 +94,7 @@ fn curves(
     }
 }
 
-/// The thresholds that are to be drawn, with the names of their colours.
+/// The thresholds to draw, with the names of their colours.
 fn limits(panel: &Panel) -> Vec<(f64, &str)> {
     let mode = panel.default("custom.thresholdsStyle.mode").as_str().unwrap_or("off");
     let steps = panel.default("thresholds.steps").as_array();

@@ -63,7 +63,7 @@ pub struct Picture {
 /// # Errors
 ///
 /// As [`draw`], if the file cannot be written, and, unless that is allowed, if a panel has no data.
-/// The picture is written even then: what is missing is to be seen.
+/// The picture is written even then, so that the missing data is visible.
 pub async fn write(file: &Path, options: &Options, out: &Path, allow_empty: bool) -> Result<usize> {
     let picture = draw(file, options).await?;
     std::fs::write(out, &picture.svg).with_context(|| format!("writing {}", out.display()))?;

@@ -106,7 +106,7 @@ fn duration(seconds: f64) -> (f64, &'static str) {
 fn prefixed(value: f64, step: f64, units: &[&'static str]) -> (f64, &'static str) {
     let mut value = value;
     let mut unit = 0;
-    // What would be shown as 1000 belongs to the next unit.
+    // A value that would be shown as 1000 belongs to the next unit.
     while value.abs() >= step * 0.9995 && unit + 1 < units.len() {
         value /= step;
         unit += 1;

@@ -10,7 +10,7 @@ use super::model::Panel;
 use super::scale;
 use super::svg::{Area, Svg, colour, cut, palette, width};
 
-/// A bar less high cannot be told from its neighbour.
+/// A lower bar cannot be distinguished from its neighbour.
 const THINNEST: f64 = 7.0;
 
 pub(super) fn draw(

@@ -22,7 +22,7 @@ use crate::image;
 /// The capacity the nodes are given: their links say 10 Gbit/s, which no test wants to fill.
 const CAPACITY: &str = "1G";
 
-/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it should
 /// be kept.
 ///
 /// Returns whether all checks passed.

@@ -122,7 +122,7 @@ impl Recipe {
     }
 }
 
-/// Returns the archive of an image, written anew only if its program changed.
+/// Returns the archive of an image, rewritten only if its program changed.
 fn cached(image: &Image, source: &Path) -> Result<PathBuf> {
     let name = image.reference.rsplit('/').next().unwrap_or(&image.reference).replace(':', "-");
     let dir = workspace::state().join("cache/images");

@@ -45,7 +45,7 @@ pub(crate) const ORIGINAL_AGENT_SAMPLE_NAME: &str = "bigmikes/kube-net-prober:te
 /// its agent.
 ///
 /// The original cannot be pulled here; under its name the original's sample runs as it was
-/// published. As there, all it is told comes by environment variables.
+/// published. As there, all settings come from environment variables.
 #[must_use]
 pub fn original_agent(binary: &Path, agent: &Path) -> Image {
     let mut image = product(binary, agent, ORIGINAL_AGENT_REFERENCE);

@@ -38,7 +38,7 @@ pub(super) fn complete(frame: &mut [u8]) {
     let length = u32::try_from(segment.len()).unwrap_or(u32::MAX);
     let sum = u32::from(protocol) + length + add(&packet[12..20]) + add(&packet[segment]);
     let sum = match !fold(sum) {
-        // In UDP, zero would say that there is none.
+        // In UDP, zero would mean that there is no checksum.
         0 if protocol == 17 => 0xffff,
         sum => sum,
     };

@@ -78,8 +78,8 @@ fn set_up_mounts(config: &NodeConfig) -> Result<()> {
     }
     nix::unistd::sethostname(&config.name)?;
     attach(Some("proc"), Path::new("/proc"), Some("proc"), MsFlags::empty())?;
-    // /sys/class/net shows the links of the namespace it was mounted in: mount it anew, and put the
-    // machine's cgroups, which a new /sys has not, back into it.
+    // /sys/class/net shows the links of the namespace in which it was mounted: mount it again, and
+    // put back the machine's cgroups, which a new /sys does not have.
     let (cgroup, aside) = (Path::new("/sys/fs/cgroup"), dir.join("cgroup"));
     let recursive = MsFlags::MS_BIND | MsFlags::MS_REC;
     attach(Some(cgroup), &aside, None, recursive)?;

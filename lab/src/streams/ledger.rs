@@ -60,7 +60,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Enters a report. What was told before may be told again.
+    /// Enters a report. Earlier reports may be repeated.
     pub fn enter(&mut self, report: &Report) {
         self.reports += 1;
         for interval in &report.intervals {

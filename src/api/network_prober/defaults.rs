@@ -22,7 +22,7 @@ pub(super) fn polling_period() -> Duration {
 pub(super) fn probes() -> Vec<Protocol> {
     vec![Protocol::Http]
 }
-/// With eight probers, the loss of one link can be told from the loss of the pod.
+/// With eight probers, the loss of one link can be distinguished from the loss of the pod.
 pub(super) fn in_zone() -> u32 {
     8
 }

@@ -21,7 +21,7 @@ pub use traffic_operator_core::election::{IdScope, Rounding, Scope, Topology};
 pub const PERMISSIONS: &[Permission] = &[
     // Labels and the cluster id, by merge patch; never update, so never a whole Node.
     Permission { group: "", resources: &["nodes"], verbs: &["list", "watch", "patch"] },
-    // How much would be hit where a reflector is to be chosen.
+    // The workload that a loss of routes would affect, if a reflector must be chosen.
     Permission { group: "", resources: &["pods"], verbs: &["list"] },
     // candidates.fitnessRef.
     Permission { group: "traffic.example.com", resources: &["trafficwatches"], verbs: &["get"] },

@@ -21,7 +21,7 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission { group: "", resources: &["pods"], verbs: &["get", "list", "watch", "patch"] },
     // DeletePod.
     Permission { group: "", resources: &["pods/eviction"], verbs: &["create"] },
-    // How many workers there are to be; configMap.immutable writes the name of one volume.
+    // Autoscaling sets the number of workers; configMap.immutable writes the name of one volume.
     Permission { group: "apps", resources: &["statefulsets"], verbs: &["list", "watch", "patch"] },
     Permission { group: "apps", resources: &["deployments"], verbs: &["list", "watch"] },
     // Which zones and states the workers' nodes have.

@@ -164,7 +164,7 @@ fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
         to: *to,
         reason: reason.to_string(),
     };
-    // A node without evidence has no value now, only one of before.
+    // A node without evidence has no current value, only an earlier one.
     let value = replay.value(node).filter(|_| *to != NodeState::Unknown);
     Change { transition, value }
 }

@@ -95,7 +95,7 @@ pub struct Endpoint {
     pub asked: Vec<Asked>,
 }
 
-/// The labels by which one exporter's series are told apart: job, instance, and what may name a
+/// The labels that distinguish one exporter's series: job, instance, and those that may name a
 /// node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exporter(pub BTreeMap<String, String>);

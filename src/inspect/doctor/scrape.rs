@@ -125,7 +125,7 @@ type Questions = BTreeMap<(String, Duration), Vec<String>>;
 fn questions(watches: &[&TrafficWatch]) -> Questions {
     let mut questions = Questions::new();
     for watch in watches {
-        // Who brings queries of their own needs none of this; whose spec is wrong is told
+        // Objects with only custom queries need none of this; an invalid spec is reported
         // elsewhere.
         if Settings::of(watch).is_ok_and(|settings| settings.window.is_none()) {
             continue;

@@ -250,7 +250,7 @@ fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a 
         .filter(|watch| asked.watches.contains(&name_of(*watch)))
         .filter_map(|watch| match &watch.spec.node_selector {
             None => Some(Selector::linux()),
-            // One that cannot be read is told by the check of the object.
+            // The check of the object reports one that cannot be read.
             Some(selector) => Selector::new(selector).ok(),
         })
         .collect();

@@ -27,7 +27,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
             Check::fail("watches", message, "correct the field, or use the binary of its version")
         })
         .collect();
-    // Who lost a claim is told of it below.
+    // A later check reports the loser of a claim.
     let claims = |watch: &&TrafficWatch| claim(watch, &watches.read) == Claim::Ours;
     let unready: Vec<_> = watches.read.iter().filter(claims).filter_map(readiness).collect();
     if unready.is_empty() && checks.is_empty() {

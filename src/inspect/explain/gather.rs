@@ -1,4 +1,4 @@
-//! Reads what is to be explained.
+//! Reads the subject of the explanation.
 use k8s_openapi::{api::core::v1, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 

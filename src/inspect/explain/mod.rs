@@ -291,7 +291,7 @@ fn label(facts: &Facts, watch: &TrafficWatch, decided: Option<bool>) -> Label {
     let wanted = decided
         .filter(|_| watch.spec.mode == Mode::Enforce)
         .map(|unfit| if unfit { "true" } else { "false" }.to_owned());
-    // Nothing decided and a label there: a decision of before, which stays. No label and none that
+    // Nothing decided but a label exists: an earlier decision, which stays. No label and none that
     // says unfit due: some measure has not judged the node yet, or its label went because nothing
     // is known of it.
     let none_due = value.is_none() && decided == Some(false);

@@ -22,7 +22,7 @@ pub const MANY: usize = 3;
 /// A container that ended so often, each time soon, has been given 150 s of pauses by its kubelet.
 pub const CRASHES: u32 = 4;
 
-/// The most different reasons that are told: kubelets know some ten.
+/// Maximum number of different reasons to report: kubelets know about ten.
 const REASONS: usize = 8;
 
 /// Longer words are not a kubelet's.
@@ -73,7 +73,7 @@ impl Tally {
     }
 }
 
-/// Counts a reason among others, of which there may be only so many.
+/// Counts a reason among others, whose number is limited.
 pub fn count(reasons: &mut BTreeMap<String, usize>, why: &str) {
     let mut reason = short(why);
     if !reasons.contains_key(&reason) && reasons.len() >= REASONS {

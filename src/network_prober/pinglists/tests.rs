@@ -45,7 +45,7 @@ fn read(lists: &Pinglists, members: &Members) -> BTreeMap<String, (u64, Pinglist
     all.map(|member| {
         let served = lists.of(&member.uid).unwrap();
         let list: Pinglist = serde_json::from_slice(&served.body()).unwrap();
-        // Put together from parts, it is what would have been written in one piece.
+        // Assembled from parts, it equals the list written in one piece.
         assert_eq!(served.body(), json(&list));
         (member.uid.clone(), (served.print(), list))
     })

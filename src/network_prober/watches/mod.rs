@@ -35,7 +35,7 @@ pub const RETRY: Duration = Duration::from_mins(5);
 pub const PAGE_SIZE: u32 = 50;
 
 /// The number of lists that are read at a time. A page is in memory as a whole, and hundreds of
-/// watches begin anew in the same moment when the API server restarts.
+/// watches restart at the same moment when the API server restarts.
 pub const LISTS: usize = 2;
 
 /// The selector of a watch of pods.

@@ -238,7 +238,7 @@ fn s02_a_namespace_that_is_new_keeps_nobody_in_the_others_waiting() {
     assert_eq!((count(&bench, true), count(&bench, false)), (Some(3), None));
     bench.lists(&second, &pods(3..5), now);
     assert_eq!((count(&bench, true), count(&bench, false)), (Some(5), Some(5)));
-    // A list that is read anew takes nothing away until it is complete.
+    // A repeated list removes nothing until it is complete.
     bench.watches.take(&second, Event::Init, now);
     assert_eq!(count(&bench, false), Some(5));
 }

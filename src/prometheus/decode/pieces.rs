@@ -191,7 +191,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         }
     }
 
-    /// Reads an element that is there as a whole, in whatever form.
+    /// Reads an element that is in memory as a whole, in any form.
     fn element(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
         if let Ok((series, len)) = element::read(bytes)
             && len == bytes.len()

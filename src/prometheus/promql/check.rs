@@ -114,7 +114,7 @@ pub fn is_selector(text: &str) -> bool {
 /// Checks that a query can be parsed and gives an instant vector.
 ///
 /// # Errors
-/// What is wrong with it, and where, as far as that can be told.
+/// Its error, with the position as far as known.
 pub fn check_vector(text: &str) -> Result<(), PromqlError> {
     let nowhere = |message: String| PromqlError { message, position: None };
     if text.len() > MAX_BYTES {

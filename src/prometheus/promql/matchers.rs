@@ -68,7 +68,7 @@ impl FromStr for Matchers {
         if found.at.is_some() || found.offset.is_some() || !all.or_matchers.is_empty() {
             return Err(refused("is more than label matchers"));
         }
-        // Written anew: what was parsed is what is asked.
+        // Printed from the parsed form, so that the query is exactly what was checked.
         let mut matchers = Vec::new();
         for matcher in &all.matchers {
             let name = &matcher.name;

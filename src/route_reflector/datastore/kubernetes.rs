@@ -43,7 +43,7 @@ fn unreadable(kind: &str, name: &str) -> impl FnOnce(serde_json::Error) -> Error
 /// Calico in the Kubernetes API.
 pub struct Kubernetes {
     client: Client,
-    /// The group, or that there is none, and when that was seen.
+    /// The group, or its absence, with the time of the discovery.
     group: Mutex<Option<(Option<Group>, Instant)>>,
     discovering: tokio::sync::Mutex<()>,
     pub(super) news: News,
@@ -93,7 +93,7 @@ impl Kubernetes {
         group.ok_or(Error::NotInstalled)
     }
 
-    /// Lists everything, page by page. A kind that is gone is looked for anew at the next call.
+    /// Lists everything, page by page. A kind that is gone is discovered again at the next call.
     async fn list(
         &self,
         resource: &ApiResource,

@@ -103,10 +103,10 @@ pub struct Snapshot {
     pub listen_ports: ListenPorts,
     /// The kind of datastore: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavour: &'static str,
-    /// Calico is moving its objects to another place: nothing is to be written.
+    /// Calico is moving its objects to another place: nothing may be written.
     pub locked: bool,
-    /// Why this is not what Calico's API says now, if it is not: nothing of Calico's is to be
-    /// written.
+    /// The reason, if this is not the current answer of Calico's API: then nothing of Calico's may
+    /// be written.
     pub stale: Option<Stale>,
 }
 
@@ -217,8 +217,8 @@ impl Datastore {
         }
     }
 
-    /// Everything that is there. As long as the stream of [`Self::changes`] is being read and
-    /// nothing changed, it is what was read last, for at most a minute.
+    /// All objects. As long as the stream of [`Self::changes`] is being read and nothing changed,
+    /// it is what was read last, for at most a minute.
     ///
     /// # Errors
     /// Every variant of [`Error`] that is about reading.
@@ -239,9 +239,9 @@ impl Datastore {
         })
     }
 
-    /// Creates one of our BGPPeers, or makes it what it is to be. Fields that say nothing about who
-    /// peers with whom (a password, timers, filters) are left to whoever set them; a new one gets
-    /// those of `wanted`.
+    /// Creates one of our BGPPeers, or updates it to the wanted state. Fields that say nothing
+    /// about who peers with whom (a password, timers, filters) are left to whoever set them; a new
+    /// one gets those of `wanted`.
     ///
     /// # Errors
     /// [`Error::Taken`] if the name is somebody else's; otherwise as any write.
@@ -334,7 +334,7 @@ struct News {
 struct Kept {
     generation: u64,
     read: Instant,
-    /// The same by the clock, to be told.
+    /// The same by the clock, for reports.
     at: Timestamp,
     snapshot: Arc<Snapshot>,
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Error, Kubernetes, MANAGED_BY_LABEL, SET_LABEL, Written};
 use crate::{controller::MANAGED_BY, placement::hash, route_reflector::bgp_model::Kind};
 
-/// At most so many reports at a time.
+/// Maximum number of reports at a time.
 pub const MAX_NODES: usize = 10;
 
 /// Time between two of Calico's reports. It is what a gate waits for after the last session is up.

@@ -121,7 +121,7 @@ impl CalicoPeer {
     }
 }
 
-/// One of our BGPPeers as it is to be.
+/// One of our BGPPeers in its wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedPeer<'a> {
     /// Its name.
@@ -152,7 +152,7 @@ impl WantedPeer<'_> {
         })
     }
 
-    /// The merge patch that makes `object` what it is to be; `None` if it is.
+    /// The merge patch that brings `object` to the wanted state; `None` if it has it.
     ///
     /// # Errors
     /// If the object is not ours.

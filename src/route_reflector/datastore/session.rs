@@ -2,9 +2,9 @@
 //! restart. Pure.
 //!
 //! The mesh has it in the BGPConfiguration, BGPPeers each for itself. New peers of ours get what
-//! the others of ours have, the first ones what the mesh has. Those that are there are left alone:
-//! a password that is changed resets all sessions of a peer at once, and one that only some peers
-//! have keeps the two ends of a session apart, where two peers are for the same pair of nodes.
+//! the others of ours have, the first ones what the mesh has. Existing ones are left alone: a
+//! changed password resets all sessions of a peer at once, and one that only some peers have keeps
+//! the two ends of a session apart, if two peers are for the same pair of nodes.
 use serde_json::{Map, Value};
 
 use super::Snapshot;

@@ -112,7 +112,7 @@ fn watch_group(store: &Kubernetes, group: Group) -> Events {
     stream::select(peers, configurations).boxed()
 }
 
-/// Returns when something changed, or all was listed (anew).
+/// Returns when something changed, or all was listed (again).
 async fn until_change(events: &mut Events) -> Result<(), watcher::Error> {
     while let Some(event) = events.next().await {
         match event? {

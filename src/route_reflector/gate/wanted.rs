@@ -1,4 +1,4 @@
-//! The sessions that are to be established, by the names that Calico gives them.
+//! The expected sessions, by the names that Calico gives them.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -6,7 +6,7 @@ use std::{
 
 use crate::placement::hash;
 
-/// The sessions that are to be established.
+/// The expected sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// The node-to-node mesh is on.

@@ -41,7 +41,7 @@ pub fn restoration(settings: &Settings, bgp: &BgpTopology) -> Goal {
     }
 }
 
-/// The peers that are there, and the bridge.
+/// The existing peers, and the bridge.
 fn kept(settings: &Settings, bgp: &BgpTopology) -> Vec<election::PeerSpec> {
     let ours = bgp.ours.iter().map(|(name, peer)| election::PeerSpec {
         name: name.clone(),

@@ -15,8 +15,8 @@ pub fn seconds(time: Timestamp) -> f64 {
     time.as_millisecond() as f64 / 1000.0
 }
 
-/// In whole seconds, as a status has it: a fraction would be written again at every pass. Upwards:
-/// no sample of before a step may pass for one of after it.
+/// In whole seconds, as a status has it: a fraction would be written again at every pass. Rounded
+/// up: no sample from before a step may pass for one after it.
 #[must_use]
 pub fn whole(time: Timestamp) -> Timestamp {
     let second = time.as_second() + i64::from(time.subsec_nanosecond() > 0);

@@ -26,8 +26,8 @@ const UNDATED: Duration = Duration::from_mins(1);
 /// reports.
 const SUSPECTS: usize = datastore::MAX_NODES / 2;
 
-/// Nodes whose sessions are not counted: those that are down, and reflectors that are to be none,
-/// which may be broken.
+/// Nodes whose sessions are not counted: those that are down, and surplus reflectors, which may be
+/// broken.
 #[must_use]
 pub fn discounted(bgp: &BgpTopology, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
     let down = bgp.fabric.nodes().iter().filter(|node| !node.up).map(|node| &node.name);

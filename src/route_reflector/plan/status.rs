@@ -10,8 +10,8 @@ use super::{
 };
 use crate::route_reflector::{bgp_model::Rule, memory::Figures, names::few, topology::BgpTopology};
 
-/// Computes the gauges: from the configured sessions, and from the gate's counts. What is to be,
-/// callers add.
+/// Computes the gauges: from the configured sessions, and from the gate's counts. Callers add the
+/// target.
 pub fn figures(
     bgp: &BgpTopology,
     leaving: &BTreeSet<Arc<str>>,

@@ -1,4 +1,4 @@
-//! One pass: what is taken, what waits, what is told.
+//! One pass: the step taken, the one that waits, and the reports.
 use serde_json::{Value, json};
 
 use super::*;
@@ -144,7 +144,7 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
     assert_eq!(blind.period, TRY);
     assert_eq!(blind.status.plan[0].step, "Promote");
     assert!(blind.status.plan[0].waiting_for.is_some());
-    // Samples of before the step.
+    // Samples from before the step.
     seen.measured = Some(Ok(Arc::new(healthy(&seen, 58.0))));
     assert_eq!(condition(&plan(&set, &seen).unwrap(), "Converged").0, "WaitingForSamples");
     // One session is missing.

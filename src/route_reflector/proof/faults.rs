@@ -22,7 +22,7 @@ pub enum Fault {
     Grow,
     /// One less.
     Shrink,
-    /// Another topology; a reflector may die after so many thirds of the way.
+    /// Another topology; a reflector may die after this many thirds of the way.
     Change(Topology, Option<(String, usize)>),
 }
 

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// So many nodes the lab walks in some milliseconds.
+/// The lab walks this many nodes in some milliseconds.
 const SMALL: usize = 24;
 
 /// Sessions by confd's rules, and routes by BIRD's.

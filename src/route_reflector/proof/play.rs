@@ -109,7 +109,7 @@ impl Play {
         }
     }
 
-    /// Goes on until nothing is left, or for so many steps.
+    /// Continues until nothing is left, or for this many steps.
     pub fn go(&mut self, most: usize) -> Way {
         let mut way = Way {
             end: End::Paused,

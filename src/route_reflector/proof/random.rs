@@ -181,7 +181,7 @@ fn failures(cluster: &Cluster) -> Vec<String> {
                 failures.push(format!("missing: {missing} pairs in the end"));
             }
         }
-        // Nobody could be a reflector, or this cannot be had with these nodes.
+        // No node is eligible, or these nodes do not allow this.
         End::Refused(_) => {}
         End::Stuck(text) if text == "frozen" => {}
         end => failures.push(format!("{end:?}")),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::api::route_reflector_set::Topology;
 
-/// One layout of so many is in the sample, and one fault of so many of each: some seconds,
+/// The sample has one layout in this many, and of each one fault in this many: some seconds,
 /// unoptimised.
 const SAMPLE: (usize, usize) = (97, 13);
 

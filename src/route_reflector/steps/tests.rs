@@ -147,7 +147,7 @@ impl World {
         };
     }
 
-    /// Goes all the way, deciding anew after each step; says what was in the way, if anything was.
+    /// Takes all steps, and decides again after each; returns the obstacle, if there is one.
     fn converge(&mut self, spec: &str, mesh: Option<bool>) -> Result<(), String> {
         self.log.clear();
         for _ in 0..500 {

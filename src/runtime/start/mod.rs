@@ -19,7 +19,7 @@ pub(super) trait Start: Reconciler + Sized {
     /// does.
     const TASK: &'static str;
 
-    /// Facts that are there already; `None` if the kind has to wait for them.
+    /// Facts that already exist; `None` if the kind must wait for them.
     fn needs_now(leader: &Leader, definition: &Definition) -> Option<Self::Needs>;
     /// Waits for them.
     fn needs_later(

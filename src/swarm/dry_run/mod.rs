@@ -77,7 +77,7 @@ pub struct Surroundings {
     pub(super) no_namespace: bool,
 }
 
-/// Reads what the operator would observe of a `Swarm` that is there, or would be. It is completed
+/// Reads the state that the operator would observe of an existing or a new `Swarm`. It is completed
 /// by what the API server has of it.
 ///
 /// # Errors
@@ -92,7 +92,7 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
         swarm.metadata = there.meta().clone();
         swarm.status = there.0.as_ref().ok().and_then(|there| there.status.clone());
     } else {
-        // The youngest: it is made after all that are there.
+        // The youngest: it is created after all existing ones.
         swarm.metadata.creation_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
                 k8s_openapi::jiff::Timestamp::now(),

@@ -18,8 +18,8 @@
 //! the parts that it says are of this epoch, each by its own compare-and-swap. So only who wrote
 //! the head of an epoch writes parts of it, and a part has one content at each version. A part that
 //! is older than its head says was decided and not written, or may still arrive from an operator
-//! that hangs: it is written anew under the next head before anything rests on it, and what arrives
-//! later fails.
+//! that hangs: it is rewritten under the next head before anything relies on it, and late writes
+//! fail.
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};

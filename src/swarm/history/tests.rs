@@ -200,7 +200,7 @@ fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, told: Epoch) -> Pu
     of(map, "config.yml", evidence).unwrap().repaired(0)
 }
 
-/// Deleted with its file and its pods, and made anew: nothing is left that knows the last version.
+/// Deleted with its file and its pods, and recreated: nothing is left that knows the last version.
 #[test]
 fn w12_a_swarm_that_is_made_anew_begins_above_the_versions_of_the_old_one() {
     let none = Memory::default();

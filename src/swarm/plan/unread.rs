@@ -7,8 +7,7 @@ use crate::{api::swarm::Strategy, swarm::workers::Worker};
 type Unread = BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>;
 
 impl Decision<'_> {
-    /// All of them, and since when: a pod that comes anew, or reads another version, is given time
-    /// again.
+    /// All of them, with the time: a new pod, or one that reads another version, gets time again.
     pub(super) fn unread(&self) -> Unread {
         if !self.writes() || self.history.repair.is_some() {
             return Unread::new();

@@ -137,8 +137,8 @@ pub struct WorkloadView {
     pub parts: Vec<Option<MapFacts>>,
     /// The `ConfigMap` with the streams, if one is named and is there.
     pub source: Option<MapFacts>,
-    /// The key of the label that marks nodes unfit, if `fitnessRef` names a `TrafficWatch` that is
-    /// there.
+    /// The key of the label that marks nodes unfit, if `fitnessRef` names an existing
+    /// `TrafficWatch`.
     pub fitness: Option<String>,
     /// The pods that match the workload's selector, by name.
     pub pods: Vec<PodFacts>,

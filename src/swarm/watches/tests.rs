@@ -217,7 +217,7 @@ fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
     assert_eq!(cache.view(&swarm), None);
     cache.state().pods.insert(pods, synced(vec![("w-0", pod(&[]))]));
     assert_eq!(cache.view(&swarm).unwrap().pods.len(), 1);
-    // Made anew with another selector.
+    // Recreated with another selector.
     let other = WorkloadFacts { selector: selector("v"), ..facts };
     cache.state().workloads.insert(names.workload, synced(vec![("w", other)]));
     assert_eq!(cache.view(&swarm), None);

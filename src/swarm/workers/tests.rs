@@ -279,7 +279,7 @@ fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
             ("w-a-3", false, Standing::Keeps, true),
         ]
     );
-    // While it is not replaced yet, the Deployment is not what it is to be.
+    // Until it is replaced, the Deployment differs from the wanted state.
     let pods = vec![replica("w-a-1", "a", 1), rejected];
     assert!(find(&settings, workload(0, 2), pods, &[]).rolling);
     assert!(!find(&settings, workload(0, 2), good(), &[]).rolling);

@@ -186,7 +186,7 @@ fn s01_the_operators_ceiling_holds_over_all_objects() {
     assert_eq!(result.marks, [Some(true), Some(false), Some(true), Some(false)]);
     assert_eq!(result.above_ceiling, [1]);
     assert_eq!(mark(&nodes, &wide, headroom(2)).above_ceiling, [0; 0]);
-    // Marks that are there survive it, unless it is zero.
+    // Existing marks survive it, unless it is zero.
     let there = [candidate("a", Some(true), 4.0), calm("b")];
     assert_eq!(mark(&there, &wide, headroom(0)).marks[0], Some(true));
     let none = Headroom { none: true, ..headroom(0) };

@@ -109,7 +109,7 @@ pub struct NodeMemory {
     pub since: Timestamp,
     /// For how many milliseconds evidence about this node has stayed away while others had it.
     pub unknown_ms: u32,
-    /// The hash of the node's UID: another node of the same name begins anew.
+    /// The hash of the node's UID: another node of the same name starts from scratch.
     pub uid: u64,
 }
 

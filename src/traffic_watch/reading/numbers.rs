@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::super::query::Measure;
 
-/// The numbers of one node. Only those that are there take memory: the built-in query gives four of
-/// its eight, and that of an author one.
+/// The numbers of one node. Only existing ones take memory: the built-in query returns four of its
+/// eight, and a custom one returns one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeReading {
     /// The set of existing numbers: a bit for each, by [`Measure::index`].

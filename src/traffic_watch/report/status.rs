@@ -49,7 +49,7 @@ pub(in super::super) fn status(
     }
 }
 
-/// Reports whether the status is to be refreshed though no state changed.
+/// Reports whether the status must be refreshed though no state changed.
 pub(in super::super) fn is_due(seen: &Observed) -> bool {
     is_past(seen.memory.refreshed, seen.now)
 }

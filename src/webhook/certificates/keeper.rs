@@ -1,4 +1,4 @@
-//! The leader keeps the Secret as it is to be.
+//! The leader keeps the Secret in the wanted state.
 use std::{convert::Infallible, time::Duration};
 
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};

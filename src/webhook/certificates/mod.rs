@@ -1,9 +1,8 @@
 //! The webhook's own certificate authority and certificate.
 //!
 //! Everything is in one Secret: the leader writes it ([`CertificateKeeper`]), every replica reads
-//! it ([`Certificates`]). An authority is in the published bundle for some time before it signs:
-//! whoever is asked to trust a certificate has been told of its authority before. [`next`] decides
-//! what is due.
+//! it ([`Certificates`]). A CA is in the published bundle for some time before it signs: clients
+//! know it before they must trust a certificate of it. [`next`] decides what is due.
 use std::time::Duration;
 
 #[cfg(test)]
@@ -133,7 +132,7 @@ impl State {
         let signer = self.authorities.iter().find(|a| a.name == self.leaf.authority);
         let newest = self.authorities.iter().max_by_key(|a| a.created);
         let waiting = newest.filter(|newest| newest.name != self.leaf.authority);
-        // A certificate that ends with its authority cannot be had for longer.
+        // A certificate that ends with its CA cannot be valid for longer.
         let renewable = signer.filter(|signer| self.leaf.not_after < signer.not_after);
         [
             renewable.map(|_| due_at(self.leaf.issued, self.leaf.not_after)),

@@ -159,7 +159,8 @@ impl Certificates {
                     );
                     self.touched.send_replace(());
                 }
-                // A first list without the Secret: the leader is about to create it, or to be told.
+                // A first list without the Secret: the leader is about to create it, or to learn of
+                // it.
                 Some(Ok(Event::InitDone)) => self.touched.send_replace(()),
                 Some(Ok(Event::Init)) => {}
                 Some(Err(error)) => {

@@ -28,7 +28,7 @@ pub struct Recipe {
     pub prober: String,
     /// The agent's image.
     pub image: String,
-    /// The image is the operator's own: it is told by its arguments to be an agent.
+    /// The image is the operator's own: its arguments make it an agent.
     pub own_image: bool,
     /// Port on which the agent answers probes.
     pub http_port: u16,

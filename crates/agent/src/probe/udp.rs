@@ -40,7 +40,7 @@ impl Udp {
             )
         };
         if answer.is_err_and(anew) {
-            // The way or our own address may have changed: the next probe chooses anew.
+            // The path or our own address may have changed: the next probe chooses again.
             self.socket = None;
         }
         answer.map(|rtt| Answer { rtt, smoothed: None })

@@ -13,8 +13,8 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// that is not a prober's, and an answer costs three times what it costs to drop it.
 const OF_ONE_SOURCE: u32 = 2048;
 
-/// Sources that are told apart in a second: as many as an agent remembers as its probers. Those
-/// beyond share one count: addresses are easily made up.
+/// Number of sources that are distinguished in a second: as many as an agent remembers as its
+/// probers. Those beyond share one count: addresses are easily made up.
 const SOURCES: usize = 4096;
 
 /// The packets of the current second.

@@ -18,7 +18,7 @@ pub struct Interval {
     pub stream: Arc<str>,
     /// Its fencing token.
     pub epoch: u64,
-    /// When it began, or until when it has been told.
+    /// The start, or the end of the part that has been reported.
     pub from: u64,
     /// When it ended, or until when it has run.
     pub to: u64,
@@ -66,7 +66,7 @@ impl Ledger {
         lost
     }
 
-    /// All that is to be told now; `None` if that is nothing.
+    /// Everything that is still to report; `None` if there is nothing.
     #[must_use]
     pub fn report(&self, now: u64) -> Option<Told> {
         let open = self.open.iter().map(|(stream, Open { epoch, from })| Interval {
@@ -80,12 +80,12 @@ impl Ledger {
         (!intervals.is_empty()).then_some(Told { intervals, at: now, ended })
     }
 
-    /// The report was taken: nothing of it is told again.
+    /// The server accepted the report: nothing of it is sent again.
     pub fn taken(&mut self, told: &Told) {
         let taken = usize::try_from(told.ended.saturating_sub(self.left)).unwrap_or(usize::MAX);
         self.ended.drain(..taken.min(self.ended.len()));
         self.left = self.left.max(told.ended);
-        // What ended while the report was under way was told until then.
+        // An interval that ended during the report was reported up to that time.
         for Interval { from, .. } in &mut self.ended {
             *from = told.at.max(*from);
         }
@@ -169,7 +169,7 @@ mod tests {
             }
         }
         assert_eq!(lost, 7);
-        // Ten were told, of which seven had been given up meanwhile.
+        // Ten were reported, of which seven had been dropped in the meantime.
         ledger.taken(&under_way.unwrap());
         let left = intervals(ledger.report(0));
         assert_eq!(left.len(), MOST - 3);

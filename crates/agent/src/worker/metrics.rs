@@ -140,7 +140,7 @@ impl Metrics {
         self.0.processes.dec();
     }
 
-    /// A stream has ended because it was told to.
+    /// A stream has ended because the worker stopped it.
     pub fn stopped(&self) {
         self.0.stops.inc();
     }
@@ -160,7 +160,7 @@ impl Metrics {
         self.0.reports.get_or_create(&outcome(ok)).inc();
     }
 
-    /// Intervals that nobody will be told of.
+    /// Intervals that nobody will learn of.
     pub fn lost(&self, count: u64) {
         self.0.lost.inc_by(count);
     }

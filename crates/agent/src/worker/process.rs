@@ -1,5 +1,5 @@
-//! One process for each stream: started again when it ends by itself, and ended for good, with all
-//! that it started, when it is told to.
+//! One process for each stream: restarted when it ends by itself, and terminated, with everything
+//! that it started, when the stream is stopped.
 use std::{
     collections::BTreeSet,
     process::{ExitStatus, Stdio},
@@ -169,7 +169,7 @@ impl Process {
         Ok(Running { child, id, since: Instant::now() })
     }
 
-    /// Keeps the process running until it is told to stop. When this ends nothing of it is left.
+    /// Keeps the process running until it is stopped. When this ends nothing of it is left.
     pub(super) async fn run(mut self, mut stop: oneshot::Receiver<()>) {
         loop {
             if let Some(running) = &mut self.child {

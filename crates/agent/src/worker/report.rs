@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{client::Client, clock::Clock};
 
-/// The time that one report may take: what was not taken is told with the next one.
+/// The time that one report may take: anything not accepted is sent with the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Between two tries of the last report.

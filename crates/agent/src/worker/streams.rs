@@ -30,7 +30,7 @@ pub(super) enum Work {
 
 /// A stream that was started and is not gone yet.
 struct Held {
-    /// Tells its process to end; was used when that was told to.
+    /// Tells its process to end; used until the process has been signalled.
     stop: Option<oneshot::Sender<()>>,
 }
 
@@ -93,7 +93,7 @@ impl Streams {
         self.show();
     }
 
-    /// Waits until a stream that was told to stop is gone, and goes on from there.
+    /// Waits until a stopped stream is gone, and continues from there.
     ///
     /// # Errors
     /// When its task died: nobody knows then what of it runs.

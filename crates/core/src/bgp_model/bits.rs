@@ -8,7 +8,7 @@ const WIDTH: usize = u64::BITS as usize;
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// None of so many.
+    /// An empty set for this many elements.
     pub fn none(size: usize) -> Self {
         Self(vec![0; size.div_ceil(WIDTH)])
     }

@@ -6,8 +6,8 @@ use std::{
 
 use super::{Rule, bits::Bits};
 
-/// Cluster ids that are told apart. More (somebody gave one to every node) share the last place,
-/// where a route ends sooner than it would: too many missing routes are found, never too few.
+/// Distinct cluster ids. More (somebody gave one to every node) share the last place, where a route
+/// ends sooner than it would: too many missing routes are found, never too few.
 const IDS: usize = 64;
 
 /// Lists that are kept of one route at one class. Sound fabrics have one or two; what lies beyond
@@ -52,7 +52,7 @@ pub(super) struct Graph {
 pub(super) type List = u64;
 
 impl Graph {
-    /// Of so many classes. `link` is asked once for each two, and for each with itself.
+    /// For this many classes. `link` is asked once for each two, and for each with itself.
     pub fn new(
         classes: usize,
         vertex: impl Fn(usize) -> Vertex,

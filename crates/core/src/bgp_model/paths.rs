@@ -39,7 +39,7 @@ pub struct Paths {
     pub reflector: Load,
     /// At all other nodes.
     pub client: Load,
-    /// Counting was given up: there are at least so many.
+    /// Counting was abandoned: there are at least this many.
     pub exceeded: bool,
 }
 
@@ -99,7 +99,7 @@ impl Paths {
             && fits(self.client, LIMIT_AT_CLIENT)
     }
 
-    /// The same where so many nodes announce a prefix each, whatever the fabric's own number is.
+    /// The same if this many nodes announce a prefix each, whatever the fabric's own number is.
     #[must_use]
     pub fn bearable_with(&self, nodes: usize) -> bool {
         let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);

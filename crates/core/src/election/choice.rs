@@ -22,7 +22,7 @@ pub(super) struct Chosen {
     pub fitted: Option<Fitted>,
     /// By slot.
     pub seats: Vec<Seat>,
-    /// Reflectors that are to be none: node, slot, why.
+    /// Reflectors that should not be reflectors: node, slot, reason.
     pub leavers: Vec<(usize, u32, Leave)>,
 }
 

@@ -10,25 +10,25 @@ pub struct Count {
     pub scope: Scope,
     /// Reflectors per node.
     pub ratio: Ratio,
-    /// At least so many.
+    /// The minimum.
     pub min: usize,
-    /// At most so many.
+    /// The maximum.
     pub max: usize,
     /// The rounding of a fraction.
     pub rounding: Rounding,
-    /// A table in place of the ratio: up to so many nodes, so many reflectors.
+    /// A table in place of the ratio: up to this many nodes, this many reflectors.
     pub steps: Vec<(usize, usize)>,
 }
 
 impl Count {
-    /// The number for so many nodes, never more than they are.
+    /// The number for this many nodes, never more than the nodes.
     #[must_use]
     pub fn of(&self, nodes: usize) -> usize {
         self.wanted(nodes).min(nodes)
     }
 
-    /// The number for so many nodes, whether there are so many or not. In this order: `max` wins
-    /// over `min`.
+    /// The number for this many nodes, whether they exist or not. In this order: `max` wins over
+    /// `min`.
     pub(super) fn wanted(&self, nodes: usize) -> usize {
         let row = |steps: &[(usize, usize)]| {
             let mut rows: Vec<_> = steps.to_vec();

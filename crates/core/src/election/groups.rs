@@ -10,8 +10,8 @@ use crate::{election::Topology, placement::hash};
 
 mod even;
 
-/// Topology Multi divides each zone into so many groups: twelve have an even share of 2, 3, 4 and 6
-/// reflectors each, and are few enough that every node's confd can look at all `BGPPeer`s.
+/// Topology Multi divides each zone into this many groups: twelve have an even share of 2, 3, 4 and
+/// 6 reflectors each, and are few enough that every node's confd can evaluate all `BGPPeer`s.
 pub const GROUPS_PER_ZONE: usize = 12;
 
 /// The longest part of a zone's name that is kept beside its hash: with it and a number it stays a

@@ -7,8 +7,8 @@ use crate::election::{IdScope, Scope, Topology};
 /// A zone needs two: one may be lost, or be replaced.
 const REFLECTORS_PER_ZONE: usize = 2;
 
-/// Auto is Zonal for so many zones: one is nothing to divide, and each needs a cluster id of its
-/// own.
+/// Auto is Zonal for these numbers of zones: one zone is nothing to divide, and each needs a
+/// separate cluster id.
 const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
 
 /// The chosen layout.
@@ -31,7 +31,7 @@ impl Layout {
 /// By what zones are judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Eye {
-    /// The current nodes: for a topology that is to be introduced.
+    /// The current nodes: for a topology that is being introduced.
     Now,
     /// As above, and with a tenth fewer nodes too: for a change from another topology, which
     /// renumbers every reflector, so that a cluster around a threshold does not go back and forth.
@@ -179,7 +179,7 @@ fn enough(
     }
 }
 
-/// The least number of reflectors for so many zones.
+/// The minimum number of reflectors for this many zones.
 pub(super) fn least(zones: usize) -> usize {
     zones * REFLECTORS_PER_ZONE
 }

@@ -1,8 +1,8 @@
 //! The target: the nodes that reflect, their slots and cluster ids, and the peerings.
 //!
 //! [`target`] is a function of the nodes, the rules and what the status remembers. No Kubernetes
-//! type, no clock, no randomness; the order of the nodes does not matter. It decides what is to be
-//! and not the way there. What it promises, each proved by a property test:
+//! type, no clock, no randomness; the order of the nodes does not matter. It decides the target and
+//! not the steps towards it. What it promises, each proved by a property test:
 //!
 //! - **As few changes as possible.** A reflector stays one unless there is a better-founded reason
 //!   than a higher score, and leaves only if another takes its place. Nodes that come and go change
@@ -132,7 +132,7 @@ pub struct Target {
     pub group_slots: BTreeMap<Arc<str>, BTreeSet<u32>>,
     /// All `BGPPeer`s; the one between reflectors first.
     pub peers: Vec<PeerSpec>,
-    /// Reflectors that are to be none, by name.
+    /// Reflectors that should not be reflectors, by name.
     pub leaving: Vec<Leaving>,
     /// Zones too small for reflectors of their own, whose nodes are clients of the first group.
     pub guests: Vec<Arc<str>>,
@@ -144,7 +144,7 @@ pub struct Target {
     pub freeze: Option<Freeze>,
 }
 
-/// A reflector that is to be.
+/// A wanted reflector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Its number, which stays when another node takes it.
@@ -159,7 +159,7 @@ pub struct Slot {
     pub trouble: Option<Leave>,
 }
 
-/// A reflector that is to be none.
+/// A reflector that should not be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// The node.

@@ -51,7 +51,7 @@ impl fmt::Display for Ratio {
 }
 
 impl Ratio {
-    /// The share of so many, rounded.
+    /// The share of a number, rounded.
     #[must_use]
     pub fn of(self, nodes: usize, rounding: Rounding) -> usize {
         let (scale, share) = (u128::from(self.scale), nodes as u128 * u128::from(self.digits));

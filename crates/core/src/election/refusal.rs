@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::{MOST_IDS, cluster_ids::Pool};
 use crate::election::{IdScope, Topology};
 
-/// Why there is no target. The text names the field that can change it; nothing is to be written.
+/// Why there is no target. The text names the field that can change it; nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No number is both.
@@ -27,7 +27,7 @@ pub enum Refusal {
     /// Two numbers for one.
     #[error("spec.count.steps: {nodes} nodes stand there twice")]
     StepTwice {
-        /// Up to so many nodes.
+        /// Maximum number of nodes of the entry.
         nodes: usize,
     },
     /// Fewer reflectors for more nodes.
@@ -35,13 +35,13 @@ pub enum Refusal {
         "spec.count.steps: {many} nodes have fewer reflectors ({after}) than {few} nodes ({before})"
     )]
     StepDown {
-        /// Up to so many nodes …
+        /// Maximum number of nodes of an entry …
         few: usize,
-        /// … so many.
+        /// … with this many reflectors.
         before: usize,
-        /// Up to so many nodes …
+        /// Maximum number of nodes of an entry …
         many: usize,
-        /// … so many.
+        /// … with this many reflectors.
         after: usize,
     },
     /// It could not stand in a selector.

@@ -82,7 +82,7 @@ pub(super) fn crowded(rules: &Rules, slots: &[Slot]) -> Option<String> {
     }
 }
 
-/// So many reflectors, as evenly as possible.
+/// This many reflectors, spread as evenly as possible.
 pub(super) fn even(total: usize, zones: usize) -> Vec<usize> {
     let zones = zones.max(1);
     (0..zones).map(|zone| total / zones + usize::from(zone < total % zones)).collect()

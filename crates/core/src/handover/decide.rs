@@ -96,7 +96,7 @@ struct List<'a> {
     kept: usize,
 }
 
-/// A stream of the spec that nobody has, and where it is to be.
+/// A stream of the spec without a worker, and its target.
 struct Unowned<'a> {
     place: usize,
     stream: &'a Name,

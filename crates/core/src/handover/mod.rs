@@ -54,7 +54,7 @@
 //!   still releases it.
 //! - An epoch above the published one that some pod has loaded (or that the status remembers)
 //!   proves that the file was lost or set back: other pods may have read files of which we know
-//!   nothing. Then the file is published anew under a *barrier* ([`Published::distrusted`]):
+//!   nothing. Then the file is published again under a *barrier* ([`Published::distrusted`]):
 //!   nothing is granted until every live pod has loaded an epoch from there on. While such a pod
 //!   lives and a barrier stands, the next file raises the barrier, but none is written for that
 //!   alone: a worker that makes its versions up would cost a write at every step.
@@ -104,8 +104,8 @@ pub type Epoch = u64;
 /// The id of a stream, or the name of a worker (of its pod).
 pub type Name = Arc<str>;
 
-/// Every stream of the spec, in its order, with the worker that it is to be on; `None`: unassigned.
-/// Ids are distinct; of one that is not, the first place counts.
+/// Every stream of the spec, in its order, with its target worker; `None`: unassigned. Ids are
+/// distinct; of one that is not, the first place counts.
 pub type Target = [(Name, Option<Name>)];
 
 /// The highest epoch that a file may have: JSON's readers keep numbers up to here exactly.
@@ -164,8 +164,8 @@ impl Published {
         self.shares.keys().chain(self.releasing.keys().map(|(_, worker)| worker)).collect()
     }
 
-    /// The same shares, when files may have been read that this one does not know of: a new epoch
-    /// above all that was ever reported, under a barrier, and every release begun anew.
+    /// The same shares, after files that this one does not contain may have been read: a new epoch
+    /// above all reported ones, under a barrier, and every release starts again.
     #[must_use]
     pub fn distrusted(&self, highest_reported: Epoch) -> Self {
         let epoch = self.next_epoch(highest_reported);
@@ -183,7 +183,7 @@ impl Published {
         self.epoch.max(believed(highest_reported)).saturating_add(1)
     }
 
-    /// Nothing that was told so far counts from here on.
+    /// Earlier reports no longer count from here on.
     fn bar(&mut self, epoch: Epoch) {
         self.barrier = Some(epoch);
         self.releasing.values_mut().for_each(|since| *since = epoch);
@@ -286,7 +286,7 @@ pub struct Rules {
 /// Why a stream was taken from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// It is to be on another one, and that one is ready.
+    /// Its target is another worker, and that one is ready.
     Moved,
     /// Its worker is not to have any.
     Unwanted,

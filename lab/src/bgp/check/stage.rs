@@ -54,7 +54,7 @@ impl Stage {
         self.checks.push(check);
     }
 
-    /// Starts all BIRDs anew; checks that exactly those routes are missing that BIRD's rule says.
+    /// Restarts all BIRDs; checks that exactly the routes that BIRD's rule predicts are missing.
     pub async fn start(&mut self, name: &str, world: World) -> Result<()> {
         let began = Instant::now();
         self.confd.restart(world).with_context(|| name.to_owned())?;

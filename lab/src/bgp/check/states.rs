@@ -122,7 +122,7 @@ pub(crate) fn zonal(world: World) -> World {
     with_peers(world, ZONES.map(zone))
 }
 
-/// Nodes in as many zones as are named, each with so many reflectors, an id for each zone.
+/// Nodes in the named zones, each with this many reflectors, and an id for each zone.
 ///
 /// With `bridged` all clients also peer with the reflectors of the first zone, as on the way
 /// between topologies.
@@ -145,7 +145,7 @@ pub(crate) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
     with_peers(world, zones.chain(bridged.then_some(bridge)))
 }
 
-/// Every client peers with so many reflectors: one of its own zone first, then of the others.
+/// Every client peers with this many reflectors: one of its own zone first, then others.
 pub(crate) fn grouped(mut world: World, per_client: usize) -> World {
     let slots = |world: &World, name: &str| {
         let names = zone(world, name);

@@ -126,7 +126,7 @@ async fn figures_of_the_lab_are_scraped(monitoring: &Monitoring) {
     monitoring.resume().await.unwrap();
 }
 
-/// Waits until so many sessions are configured and established, and every route is there.
+/// Waits until this many sessions are configured and established, and every route exists.
 async fn settled(site: &Site, measure: &Measure, sessions: usize) {
     until("sessions as wanted", PATIENCE, || async {
         site.follower.check()?;
@@ -146,7 +146,7 @@ async fn settled(site: &Site, measure: &Measure, sessions: usize) {
     measure.watch.complete(0, PATIENCE).await.unwrap();
 }
 
-/// Waits until Prometheus counts so many sessions of each node.
+/// Waits until Prometheus counts this many sessions of each node.
 async fn seen_by_prometheus(monitoring: &Monitoring, wanted: &[usize]) {
     until("sessions seen by Prometheus", PATIENCE, || async {
         let found = monitoring.query(SESSIONS).await?;

@@ -91,7 +91,7 @@ impl Watch {
         lock(&self.record).missing()
     }
 
-    /// Waits until at most so many routes are missing; returns how long that took.
+    /// Waits until at most this many routes are missing; returns the time that it took.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A node's kernel table, as the kernel tells of it: every change at once, and the whole table to
+//! A node's kernel table, as the kernel reports it: every change at once, and the whole table to
 //! compare.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use nix::sys::socket::{
 
 use crate::bgp::network::inside;
 
-/// `RTMGRP_IPV4_ROUTE`: be told of every route that comes and goes.
+/// `RTMGRP_IPV4_ROUTE`: subscribes to all routes that come and go.
 const ROUTES: u32 = 0x40;
 /// Room for some thousand changes while nobody reads.
 const BUFFER: usize = 1 << 20;
@@ -75,7 +75,7 @@ impl Table {
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => {
-                    // Something was lost: only a new dump is to be believed.
+                    // A message was lost: only a new dump is reliable.
                     self.dump = None;
                     self.ask()?;
                 }

@@ -20,8 +20,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A node is there from now on: everybody has to learn its route, and it has to learn all; but
-    /// for routes that are there already.
+    /// A node exists from now on: every node must learn its route, and it must learn all; except
+    /// routes that already exist.
     pub fn join(&mut self, number: u8, name: &str, now: Instant, has: impl Fn(Pair) -> bool) {
         for &other in &self.there {
             let pairs = [(number, other), (other, number)].into_iter();

@@ -60,8 +60,8 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     let found = watch(stage, "true").await?;
     stage.say(&format!("==> {SLOW} is unfit after {found:.1} s"));
     checks.push(Check::within("impaired link: its node is unfit", found, FOUND));
-    // The agents' counters and the link's are compared over the same time, when nothing of before
-    // is in it.
+    // The agents' counters and the link's are compared over the same period, which contains nothing
+    // from before.
     let before = impaired.counts()?;
     let after = settle(stage, COMPARED).await?;
     let counts = impaired.counts()?;

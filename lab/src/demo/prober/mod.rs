@@ -21,7 +21,7 @@ use stage::Stage;
 const NODES: usize = 4;
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
-/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it should
 /// be kept.
 ///
 /// Returns whether all checks passed.

@@ -17,7 +17,7 @@ pub(super) const PROBER: &str = "default/networkprober-sample";
 /// Labels of the demo's pods.
 pub(super) const PODS: &str = "app=net-prober,part=web";
 /// The time that the longest step may take: the original's sample is scraped every 30 s, after
-/// Prometheus has been told.
+/// Prometheus knows of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(110);
 /// Time between two checks: a kubectl takes a tenth of that.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -21,7 +21,7 @@ use crate::demo::view::View;
 
 /// The object that all is about.
 pub(super) const NAME: &str = "route-reflectors";
-/// Each of a dozen writes waits until all sessions were scraped anew, on a busy machine longer.
+/// Each of a dozen writes waits until all sessions were scraped again, longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Time between two checks.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -191,8 +191,8 @@ impl Stage {
             .map(|(who, whose)| format!("{who} has no route to {whose}"))
     }
 
-    /// Reports whether a table still holds what the step before has made superfluous: BIRD sends
-    /// withdrawals some time after its sessions are as they are to be.
+    /// Reports whether a table still holds paths that the previous step made superfluous: BIRD
+    /// sends withdrawals some time after its sessions have changed.
     #[expect(clippy::cast_precision_loss, reason = "hundreds")]
     fn crowded(&self) -> Option<String> {
         let (held, expected) = (from_peers(self.measure.held()), self.operator.estimated()?);

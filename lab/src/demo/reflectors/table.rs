@@ -38,7 +38,7 @@ pub(super) struct Row {
     pub changed: BTreeSet<String>,
     /// Number of these that the step needs.
     pub needed: usize,
-    /// Pairs of other nodes that had no route at some time, and what is to be said of them.
+    /// Pairs of other nodes that had no route at some time, and the remarks about them.
     pub missing: usize,
     pub examples: String,
     /// Probes that got lost between other nodes.

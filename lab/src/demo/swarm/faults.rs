@@ -16,7 +16,7 @@ const BEGIN: Duration = Duration::from_secs(40);
 /// The first node has the cluster's own services, and the way of the lab to all others.
 const SERVICES: &str = "node-1";
 
-/// Waits until so many files have been published, of which nobody has taken notice yet.
+/// Waits until this many files have been published that no worker has noticed yet.
 pub(super) async fn in_mid_handover(stage: &Stage<'_>, files: usize) -> Result<()> {
     stage.history.reaches(files, BEGIN).await
 }
@@ -56,8 +56,8 @@ pub(super) async fn worker_deleted(stage: &mut Stage<'_>) -> Result<()> {
         .await
 }
 
-/// The operator's leader is killed with SIGKILL as soon as so many new files are published: nobody
-/// has acknowledged the last one.
+/// The operator's leader is killed with SIGKILL as soon as this many new files are published: no
+/// worker has acknowledged the last one.
 pub(super) async fn operator_killed(
     stage: &mut Stage<'_>,
     replicas: usize,

@@ -17,7 +17,7 @@ pub(super) struct File {
     pub epoch: u64,
     pub shares: BTreeMap<String, Share>,
     pub releasing: Vec<Releasing>,
-    /// True if it is unknown what workers run: all of them get their list anew.
+    /// True if it is unknown what workers run: all of them get a new copy of their list.
     pub barrier: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Share {
     pub version: u64,
 }
 
-/// A stream that a worker has been told to stop.
+/// A stream that a worker must stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Releasing {
     pub stream: String,

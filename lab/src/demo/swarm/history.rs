@@ -85,7 +85,7 @@ impl History {
         lock(&self.files).iter().skip(length.saturating_sub(1)).cloned().collect()
     }
 
-    /// Waits until there are so many.
+    /// Waits until there are this many.
     pub async fn reaches(&self, length: usize, limit: Duration) -> Result<()> {
         let mut told = self.told.clone();
         let reached = timeout(limit, told.wait_for(|files| *files >= length)).await;

@@ -19,7 +19,7 @@ use crate::cluster::{Cluster, Options};
 use crate::image;
 use stage::Stage;
 
-/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it is to
+/// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it should
 /// be kept.
 ///
 /// Returns whether all checks passed.

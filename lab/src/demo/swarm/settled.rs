@@ -59,8 +59,8 @@ pub(super) struct Times {
     pub now: Millis,
 }
 
-/// Says what is still missing until every stream runs on exactly the worker that the file names,
-/// with so many workers.
+/// Returns what is still missing until every stream runs on exactly the worker that the file names,
+/// with this many workers.
 pub(super) fn missing(
     file: &File,
     workers: &Workers,

@@ -88,7 +88,7 @@ impl<'a> Stage<'a> {
         self.cluster.kubectl(&[&["-n", NAMESPACE], arguments].concat())
     }
 
-    /// Tells the workload how many workers there are to be.
+    /// Sets the number of replicas of the workload.
     pub fn scale(&mut self, replicas: usize) -> Result<()> {
         self.replicas = replicas;
         self.scalings += 1;

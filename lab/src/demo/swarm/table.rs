@@ -37,7 +37,8 @@ pub(super) struct Row {
     pub time: Stretch,
     /// The workers whose share has changed.
     pub changed: BTreeSet<String>,
-    /// Those that died or were deleted by the demo: what they have read has to be found out anew.
+    /// Those that died or were deleted by the demo: the operator must find out again what they have
+    /// read.
     pub excused: BTreeSet<String>,
     pub ran: Ran,
     /// Streams that went from one worker that stays to another.

@@ -311,7 +311,7 @@ impl Connection {
         Failed { endpoint, anonymous, members }
     }
 
-    /// Closes what is open, so that the next call connects anew.
+    /// Closes the open connection, so that the next call connects again.
     pub async fn close(&self) {
         self.state.lock().await.open = None;
     }

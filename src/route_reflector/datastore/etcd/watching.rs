@@ -36,7 +36,7 @@ impl Drop for Watched {
     }
 }
 
-/// Returns at the next change, and when a watch stands (anew).
+/// Returns at the next change, and when a watch is established (again).
 async fn next(store: &Etcd, watch: &mut Option<WatchStream>) {
     loop {
         let Some(events) = watch else {

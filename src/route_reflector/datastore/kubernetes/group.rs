@@ -71,7 +71,7 @@ impl Kubernetes {
         (since.elapsed() < REDISCOVER).then(|| group.ok_or(Error::NotInstalled))
     }
 
-    /// Looks for the group anew at the next call.
+    /// Discovers the group again at the next call.
     pub(in super::super) fn forget_group(&self) {
         *self.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

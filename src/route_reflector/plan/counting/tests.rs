@@ -136,7 +136,7 @@ fn r03_where_bird_listens_is_part_of_the_name() {
     );
 }
 
-/// With so many names Prometheus answers all the same; the text grows with the nodes alone.
+/// Prometheus answers even with this many names; only the text grows with the nodes.
 #[test]
 fn r03_the_question_names_each_neighbour_once() {
     let nobody = BTreeSet::new();

@@ -210,7 +210,7 @@ fn a_single_node_is_marked_only_if_none_has_to_stay() {
     }
 }
 
-/// The worst is told across measures by how far each is above its own threshold.
+/// The worst is chosen across measures, by the excess over each threshold.
 #[test]
 fn the_worst_is_who_is_furthest_above_its_threshold() {
     let mut w = with_loss(&["a", "b"]);
@@ -350,7 +350,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
         assert!(w.judge(&busy).evicted.is_empty());
     }
     assert_eq!(w.judge(&busy).evicted, ["p"]);
-    // Pods that cannot be listed are told of, once in that time.
+    // Pods that cannot be listed are reported, once in that time.
     let pods = w.pods.take();
     let told: Vec<_> = (0..6).map(|_| w.judge(&busy).notices).collect();
     assert_eq!(told.concat(), ["EvictionFailed"]);

@@ -23,7 +23,7 @@ pub enum Kind {
     Simple,
     /// With those of the own zone.
     Zonal,
-    /// With so many, own zone first.
+    /// With this many, own zone first.
     Grouped(usize),
 }
 

@@ -6,7 +6,7 @@
 //! which every client moves on. So every client after one that goes away gets others.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reflectors of each client, as far as there are so many.
+/// Reflectors of each client, if there are enough.
 const EACH: usize = 3;
 
 /// A node as the original looks at it.

@@ -23,7 +23,8 @@ const SELECTORS: [&str; 9] = [
     "!(slot == '0')",
 ];
 
-/// So few, because the plain walk is exponential, and so many that classes have several members.
+/// Few enough for the plain walk, which is exponential, and many enough that classes have several
+/// members.
 const NODES: usize = 9;
 
 fn cluster_id() -> impl Strategy<Value = Option<Ipv4Addr>> {

@@ -98,7 +98,7 @@ fn a_cluster_of_one_two_three_nodes() {
     }
 }
 
-/// Nothing could be a reflector: everything is said to stay, and nothing is to be written.
+/// No node is eligible: everything stays, and nothing is written.
 #[test]
 fn without_candidates_everything_stays() {
     let empty = Cluster::new("").target();

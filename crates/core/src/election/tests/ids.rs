@@ -76,7 +76,7 @@ fn ids_outlive_their_reflectors() {
     assert_eq!(target.slots[0].cluster_id, Ipv4Addr::new(10, 1, 0, 0));
 }
 
-/// Another pool is another id, even for reflectors that are there.
+/// Another pool gives other ids, even for existing reflectors.
 #[test]
 fn ids_come_from_the_pool() {
     let mut cluster = ids(Topology::Simple, None, "10.1.0.0/16");

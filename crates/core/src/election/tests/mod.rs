@@ -95,7 +95,7 @@ impl Cluster {
         self
     }
 
-    /// Exactly so many.
+    /// Exactly this many.
     pub fn count(mut self, count: usize) -> Self {
         (self.rules.count.min, self.rules.count.max) = (count, count);
         self
@@ -123,7 +123,7 @@ impl Cluster {
         target(&self.rules, &self.members, &self.previous).unwrap_err().to_string()
     }
 
-    /// Does what is to be, at once, and remembers it.
+    /// Establishes the target at once, and remembers it.
     pub fn settle(&mut self) -> Target {
         let target = self.target();
         let slots: BTreeMap<_, _> = target.slots.iter().map(|slot| (&slot.node, slot)).collect();

@@ -31,7 +31,7 @@ fn how_many_are_expected() {
         }
         let target = cluster.target();
         assert_eq!(target.zones(), expected, "{nodes} {min} {max} {ratio}");
-        // The one that is there is one of them.
+        // The existing one is one of them.
         assert!(!nodes.contains('*') || &*target.slots[0].node == "n00");
     }
 }

@@ -111,7 +111,7 @@ fn told(cluster: &Cluster) -> Result<Target, Refusal> {
     target(&cluster.rules, &cluster.members, &cluster.previous)
 }
 
-/// Does what is to be until nothing is left to do; false if something is refused.
+/// Establishes the target until nothing is left to do; false if something is refused.
 fn settled(cluster: &mut Cluster) -> bool {
     let mut last = None;
     loop {

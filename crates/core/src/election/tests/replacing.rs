@@ -24,7 +24,7 @@ fn another_takes_the_slot_with_number_id_and_peers() {
             assert_eq!(target.shown(), "0=a00 1=a01 2=b02 3=b01", "{reason}");
             assert_eq!(target.left(), format!("b00 2 {reason}"));
             assert_eq!((target.ids(), &target.peers), (before.ids(), &before.peers));
-            // Both hold the slot, and nothing else is to be done.
+            // Both hold the slot, and nothing else is left to do.
             let between = cluster.target();
             assert_eq!((between.shown(), between.left()), (target.shown(), target.left()));
             cluster.settle();
@@ -125,7 +125,7 @@ fn a_zone_that_is_lost() {
     );
 }
 
-/// The old one is well again before it was demoted: one of them goes, and it does not begin anew.
+/// The old one recovers before it was demoted: one of them goes, and nothing starts again.
 #[test]
 fn a_reflector_that_recovers_while_it_is_replaced() {
     let mut cluster = Cluster::new(":9");

@@ -41,7 +41,7 @@ enum Why {
     Balance,
 }
 
-/// Moves in the order in which they are to be done.
+/// Moves in the order of their execution.
 fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
     let market = plan.market;
     let holdings = market.holdings();

@@ -1,8 +1,8 @@
 //! The even spread of units over workers.
 use super::plan::Plan;
 
-/// An even spread: every host is filled to the level, and so many of those that have no more get
-/// one more. A host that has more already (by pins) gets nothing.
+/// An even spread: every host is filled to the level, and this many of the remaining ones get one
+/// more. A host that has more already (by pins) gets nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     pub level: usize,
@@ -10,7 +10,8 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// For hosts that have so many already, so many in all, and so many for each at most.
+    /// The level for hosts that already have these numbers, for a total, and with a maximum for
+    /// each.
     pub fn new(taken: &[usize], total: usize, max: usize) -> Self {
         let sum = |level: usize| taken.iter().map(|&taken| taken.max(level)).sum::<usize>();
         // The highest level that the total can fill: `fits` can be filled, above `limit` none can.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use super::{Item, Policy, Standing, Worker};
 use crate::placement::hash;
 
-/// An item, whatever number of times it was told.
+/// An item, however often it was given.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub hash: u64,
@@ -23,7 +23,7 @@ pub(super) enum Pin {
     Absent,
 }
 
-/// A worker, whatever number of times it was told.
+/// A worker, however often it was given.
 #[derive(Debug)]
 pub(super) struct Host {
     pub hash: u64,
@@ -52,7 +52,7 @@ impl Market {
         let host = |&(_, hash): &(usize, u64)| Host { hash, standing: Standing::Full };
         let mut hosts: Vec<Host> = names.firsts.iter().map(host).collect();
         for (worker, &rank) in workers.iter().zip(&names.by_place) {
-            // The most cautious of what was told: this does not depend on the order.
+            // The most cautious of the given values: this does not depend on the order.
             hosts[rank].standing = hosts[rank].standing.max(worker.standing);
         }
         let by_id: BTreeMap<&str, usize> =

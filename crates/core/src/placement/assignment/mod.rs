@@ -92,11 +92,11 @@ pub struct Item<'a> {
     pub weight: u64,
     /// The only worker that may have it.
     pub pin: Option<&'a str>,
-    /// True if it is to be alone on its worker.
+    /// True if it must be alone on its worker.
     pub dedicated: bool,
 }
 
-/// The limits on a worker's gains and losses. The later ones win if a worker is told twice.
+/// The limits on a worker's gains and losses. If a worker is given twice, the later entry wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// It gives and takes.

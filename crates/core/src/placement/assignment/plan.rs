@@ -22,7 +22,7 @@ pub(super) struct Plan<'m> {
     pub market: &'m Market,
     /// By unit.
     pub seats: Vec<Seat>,
-    /// The number of units that are to be at each host.
+    /// The planned number of units at each host.
     pub taken: Vec<usize>,
     /// The hosts that one dedicated unit is to have for itself.
     pub own: Vec<bool>,

@@ -62,7 +62,7 @@ fn heaviest(market: &Market) -> Option<u64> {
     market.units.iter().filter(movable).map(|unit| unit.weight).max()
 }
 
-/// The weight on each host. A sum of so many weights does not fit into 64 bits.
+/// The weight on each host. A sum of this many weights does not fit into 64 bits.
 fn loads(plan: &Plan) -> Vec<u128> {
     let mut loads = vec![0; plan.taken.len()];
     for (unit, seat) in plan.seats.iter().enumerate() {

@@ -12,7 +12,7 @@ fn member(id: impl Into<String>, zone: impl Into<String>) -> Member {
     Member { id: id.into(), zone: zone.into() }
 }
 
-/// So many members, in turn in so many zones.
+/// A number of members, in turn in a number of zones.
 fn members(count: usize, zones: usize) -> Vec<Member> {
     (0..count).map(|i| member(format!("shop/web-{i}/uid"), format!("z{}", i % zones))).collect()
 }

@@ -150,7 +150,7 @@ pub(super) enum Move {
     Die(usize),
     /// The pod's object vanishes.
     Vanish(usize),
-    /// A pod comes, and has read the newest file that it can; or one that is so many epochs older.
+    /// A pod starts, and has read the newest possible file; or one that is this many epochs older.
     Come(usize, usize),
     /// Its node is cut off; it comes back; or it is dead and the user says so.
     Cut(usize),

@@ -125,8 +125,8 @@ pub(super) fn explore(plot: Plot, rules: Rules, from: From, step: StepFunction) 
     found
 }
 
-/// In at least so many states, in which the operator does all this: a search that comes nowhere
-/// finds nothing either.
+/// The number of states, at least, in which the operator does all of this: a search that reaches
+/// nothing finds nothing either.
 fn nothing_goes_wrong(plot: Plot, rules: Rules, from: From, at_least: usize, shows: &[&str]) {
     let found = explore(plot, rules, from, operator::STEP);
     assert!(found.violation.is_none(), "{:?}", found.violation);

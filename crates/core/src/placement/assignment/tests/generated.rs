@@ -77,7 +77,7 @@ pub(super) fn some_plain_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Half of the time with items and workers that are told twice, and the second time otherwise.
+/// Half of the time with items and workers that are given twice, the second time with other values.
 pub(super) fn some_repetitive_case() -> impl Strategy<Value = Case> {
     let again = prop::collection::vec((any::<prop::sample::Index>(), some_things()), 1..4);
     (some_case(), prop::option::of((again, some_workers()))).prop_map(|(mut case, again)| {

@@ -95,7 +95,7 @@ impl Case {
         self.items.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
-    /// So many items that nobody has, and so many workers that take anything.
+    /// A number of items without a worker, and a number of workers that take anything.
     pub fn new(items: usize, workers: usize) -> Self {
         let mut case = Self { items: Vec::new(), workers: Vec::new(), rules: Rules::default() };
         case.add(items);

@@ -38,7 +38,7 @@ fn pins_count_for_the_balance() {
 fn dedicated_items_are_alone() {
     check(&case("a! b>w c>w", "v w"), "a@v b@w c@w");
     check(&case("a!>v b c", "v w"), "a@v b@w c@w");
-    // An ordinary item that is there already moves away, one that is pinned there does not.
+    // An ordinary item that is already there moves away; one that is pinned there does not.
     check(&case("a!>v b@v c@w", "v w"), "a@v b@w c@w");
     check(&case("a!>v b>v c@w", "v w"), "a?NoDedicatedWorker b@v c@w");
     // The worker that leaves is left, and kept if there is no other.
@@ -160,8 +160,8 @@ fn limits() {
 
 #[test]
 fn who_runs_keeps_its_place_when_room_is_scarce() {
-    // The pinned item and those that are there, then who runs nowhere, then who can stay where it
-    // is.
+    // First the pinned item and those already there, then items without a worker, then items that
+    // can stay where they are.
     assert_eq!(case("a@v b@v c d@u", "v u-").max(3).shown(), "a@v b@v c@v d@u");
     assert_eq!(case("a@v b@v c", "v").max(2).shown(), "a@v b@v c?NoCapacity");
     assert_eq!(case("a:9@u b:1", "v u-").max(1).shown(), "a@u b@v");
