@@ -24,9 +24,9 @@
 //! - [`acknowledgement`]: how workers sign what they say to the operator.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
-//! - [`nodes`]: what is known of the nodes, and which node a series is about.
+//! - [`nodes`]: the known facts about nodes, and the node of a series.
 //! - [`selector`]: which labels match.
-//! - [`pods`]: what is known of the pods, read in part.
+//! - [`pods`]: the known facts about pods, which are read in part.
 //! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server,
 //!   shutdown.
 //! - [`serving`]: HTTP servers with limits for all clients and for each.

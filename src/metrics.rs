@@ -309,7 +309,7 @@ impl Metrics {
         self.0.certificates.get_or_create(&Certificate { certificate }).set(at);
     }
 
-    /// Agents that came to wait for a change of their pinglist (or, negative, went).
+    /// Agents that started (or, negative, stopped) waiting for a change of their pinglist.
     pub fn pinglist_agents(&self, change: i64) {
         self.0.pinglist_agents.inc_by(change);
     }

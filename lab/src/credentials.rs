@@ -54,7 +54,7 @@ pub(crate) async fn load(text: &str) -> Result<kube::Config> {
         .context("reading the lab's own kubeconfig")
 }
 
-/// TLS needs one provider for the whole process; whoever comes first installs it.
+/// TLS needs one provider for the whole process; the first user installs it.
 pub(crate) fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -120,7 +120,7 @@ impl Etcd {
         self.process.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     ///
     /// # Errors
     ///

@@ -135,7 +135,7 @@ impl Flood {
             };
             let request =
                 format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}x\r\n\r\n");
-            // Whoever hears nothing comes again.
+            // A client without an answer retries.
             if stream.write_all(request.as_bytes()).await.is_ok() {
                 let _ = tokio::time::timeout(PAUSE, stream.read_u8()).await;
             }

@@ -254,7 +254,7 @@ pub(crate) fn is_marked(pid: u32, mark: &Path) -> bool {
 pub(crate) fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
-        // The name stands in parentheses and may hold anything; the state follows the last one.
+        // The name is in parentheses and may hold anything; the state follows the last one.
         .and_then(|stat| {
             stat.rsplit_once(')')
                 .map(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))

@@ -10,7 +10,7 @@ const PROGRAM: &str = "/traffic-operator-agent";
 /// Runs an agent: the image's own program where there is one, else the same code in this process.
 pub(super) fn run(args: AgentArgs) -> anyhow::Result<()> {
     if Path::new(PROGRAM).exists() {
-        // It returns only when it fails; the process stays, and with it whoever waits for it.
+        // It returns only when it fails; the process stays, and with it its waiters.
         let error = Command::new(PROGRAM).args(env::args_os().skip(2)).exec();
         eprintln!("warning: {PROGRAM}: {error}; the agent runs in this program");
     }

@@ -16,7 +16,8 @@ pub enum Error {
     /// The API server refuses what the object describes; the rest of the object is served.
     #[error("{0}")]
     Refused(String),
-    /// An object that this one describes is somebody else's; the rest of the object is served.
+    /// An object that this one describes belongs to another owner; the rest of the object is
+    /// served.
     #[error("{0}")]
     Taken(String),
     /// Some of the decided writes failed. All others were made, so the status reports the decision.
@@ -127,8 +128,8 @@ impl Error {
     /// When to try again after `failures` failures in a row; `None` waits for the object to change.
     ///
     /// A claim is looked at again every 10 s, because the holder may go away without touching the
-    /// claimant. After a refusal the rest goes on, and the same is not tried again. API errors back
-    /// off to 30 s only: an API server that is back after an outage should find us back too.
+    /// claimant. After a refusal the rest continues, and the same is not tried again. API errors
+    /// back off to 30 s only: an API server that is back after an outage should find us back too.
     #[must_use]
     pub fn requeue_after(&self, failures: u32) -> Option<Duration> {
         let backoff = Duration::from_secs(1 << failures.min(5));

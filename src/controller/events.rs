@@ -157,7 +157,7 @@ async fn publish_shortened(
         }),
         ..v1::Event::default()
     };
-    // Events of objects without a namespace stand in this one.
+    // Events of objects without a namespace are in this one.
     let namespace = namespace.as_deref().unwrap_or("default");
     let api = Api::<v1::Event>::namespaced(client.clone(), namespace);
     api.create(&PostParams::default(), &object).await.map(drop)

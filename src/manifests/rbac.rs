@@ -78,8 +78,8 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME})
 }
 
-/// The account, and what it needs whichever kinds run: events, the reviews of whoever scrapes, and
-/// the Lease of the leader.
+/// The account, and its rights for any set of kinds: events, the reviews of scrapers, and the Lease
+/// of the leader.
 #[must_use]
 pub fn core() -> Vec<Value> {
     let leases = |verbs, names| NamedPermission {

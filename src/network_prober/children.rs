@@ -288,13 +288,13 @@ impl Family<'_> {
                         "regex": settings.key().replace('.', "\\."),
                     },
                     {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
-                    // Where a probe came from is what Kubernetes says, not what the agent says: the
-                    // owner of a pod can speak for its own node only.
+                    // The source of a probe comes from Kubernetes, not from the agent: the owner of
+                    // a pod can report only for its own node.
                     {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "src_node"},
                 ],
                 "metricRelabelings": [
-                    // What a pod serves is its owner's choice; nothing but probes is believed. Not
-                    // what is recorded of them either: those names have a colon.
+                    // A pod's owner controls what it serves; only probes are accepted. Not what is
+                    // recorded of them either: those names have a colon.
                     {"action": "keep", "sourceLabels": ["__name__"], "regex": "netprober_.*"},
                     {"action": "labeldrop", "regex": "exported_.*"},
                 ],

@@ -135,7 +135,7 @@ impl Entries {
         *self.0.there.borrow() == Some(true)
     }
 
-    /// The owners whose entries somebody changed, for ever.
+    /// The owners of changed entries, for ever.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
         let entries = self.clone();
         futures::stream::unfold(entries, |entries| async move {
@@ -262,7 +262,7 @@ impl Entries {
         }
     }
 
-    /// Takes the object as it stood at a version; what is older than what is known says nothing.
+    /// Takes the object at a version; older versions than the known one are ignored.
     fn see(&self, object: &MutatingWebhookConfiguration) {
         let mut state = self.state();
         let version = version(object);
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(unchanged(), Some(7));
         entries.take(Event::Apply(both("9", "Fail", "Fail")));
         assert_eq!(unchanged(), None);
-        // What was under way before our write says nothing.
+        // Requests from before our write are ignored.
         entries.wrote(&key("a"), 7, &both("10", "Ignore", "Fail"));
         entries.take(Event::Apply(both("8", "Fail", "Fail")));
         assert_eq!(unchanged(), Some(7));

@@ -76,7 +76,7 @@ impl LiveProbers {
         Measured { endpoint: DEFAULT.to_owned(), problem, figures }
     }
 
-    /// The figures of one `NetworkProber`, which are asked for once whoever looks.
+    /// The figures of one `NetworkProber`, which are queried once for all readers.
     async fn ask(&self, prober: &ProberView) -> Result<Arc<Measurement>, String> {
         let (subject, asker) = (subject(prober), self.asker(&prober.namespace)?);
         let asked = subject.clone();
@@ -170,7 +170,7 @@ fn of_key(snapshot: &Snapshot, key: &str) -> Option<ProberView> {
 mod tests {
     use super::*;
 
-    /// Whoever looks, and however often: one question for each interval.
+    /// One query for each interval, for any number of readers.
     #[tokio::test]
     async fn viewers_share_their_questions() {
         use std::sync::atomic::{AtomicUsize, Ordering};

@@ -262,7 +262,7 @@ fn look<'a>(
         return Err(reason.as_str());
     }
     if by == Some(&*key) {
-        // Our annotations without our container: somebody took it out again.
+        // Our annotations without our container: something removed it again.
         return Err(SkipReason::Stripped.as_str());
     }
     if is_claimed(selection.older, pod) {
@@ -298,7 +298,7 @@ impl Members {
         if let Some((why, _)) = failure {
             failing::count(&mut self.failing, why);
         }
-        // An earlier spec says nothing of this one: its author has corrected it.
+        // Failures of an earlier spec do not count: its author has corrected it.
         if current {
             tally.take(agent, failure);
         }

@@ -1,4 +1,4 @@
-//! The objects that we own, by watches: what tells whether somebody changed or deleted one.
+//! The objects that we own, by watches, which show whether anyone changed or deleted one.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
@@ -172,7 +172,7 @@ impl Owned {
     pub fn unchanged(&self, owner: &Key) -> BTreeMap<ChildKey, u64> {
         let state = self.state();
         let ours = state.applied.iter().filter(|(key, applied)| {
-            // Kinds that are not watched are looked at by whoever applies them.
+            // Kinds without a watch are read by the code that applies them.
             let watched = ChildKind::WATCHED.contains(&key.kind);
             let found = state.found.get(key);
             applied.owner == *owner

@@ -20,7 +20,7 @@ use crate::{
     controller::{Error, MANAGED_BY},
 };
 
-/// For how long it is believed which kinds the API server has.
+/// The time for which the discovered kinds of the API server are cached.
 const DISCOVERY: Duration = Duration::from_mins(1);
 
 /// The time for which a pass waits for the other watches: they start together.
@@ -66,7 +66,7 @@ impl NetworkProberReconciler {
                 let has = |kind: &ChildKind| list.resources.iter().any(|r| r.kind == kind.as_str());
                 ChildKind::MONITORING.into_iter().filter(has).collect()
             }
-            // The server says so in plain text where there is nothing of the group.
+            // The server reports this in plain text if it has nothing of the group.
             Err(kube::Error::Api(status)) if status.code == 404 => BTreeSet::new(),
             Err(error) => return Err(Error::kube("discover monitoring.coreos.com")(error)),
         };

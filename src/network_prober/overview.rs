@@ -1,8 +1,8 @@
 //! The external view of the `NetworkProber`s: the answers of `/api/v1/networkprobers`, read by the
 //! status page and by the commands that explain. Every replica knows it.
 //!
-//! Nothing of namespaces that do not consent is in it: it is made of what the webhook and the
-//! agents get.
+//! It contains nothing of namespaces that do not consent: it is made from the same data as for the
+//! webhook and the agents.
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;

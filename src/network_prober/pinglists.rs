@@ -28,9 +28,8 @@ mod tests;
 
 /// The lists of one `NetworkProber`.
 ///
-/// Each member stands in the lists of all of its probers: it is written once, and a list is put
-/// together when its agent asks. So a change costs work and memory for each member, not for each
-/// edge.
+/// Each member is in the lists of all of its probers: it is written once, and a list is assembled
+/// when its agent asks. So a change costs work and memory for each member, not for each edge.
 #[derive(Clone, Debug, Default)]
 pub struct Pinglists {
     /// A fingerprint of all lists.
@@ -47,7 +46,7 @@ pub struct Pinglists {
     peers: Vec<Fragment>,
 }
 
-/// A member as it stands in a list.
+/// A member as written in a list.
 #[derive(Clone, Debug)]
 struct Fragment {
     print: u64,
@@ -97,7 +96,7 @@ impl Served<'_> {
     }
 }
 
-/// A fingerprint as it stands in the header `ETag`.
+/// A fingerprint as written in the header `ETag`.
 #[must_use]
 pub fn etag(print: u64) -> String {
     format!("\"{print:016x}\"")

@@ -74,8 +74,8 @@ pub fn plan(
         children(prober, &settings, view, observed);
     let keys: BTreeSet<_> = wanted.iter().map(|child| child.key.clone()).collect();
     let delete = observed.existing.iter().filter(|key| {
-        // Without a certificate nothing is known of what holds it: the webhook's object and the
-        // agents' ca.crt stay.
+        // Without a certificate the contents that depend on it are unknown: the webhook's object
+        // and the agents' ca.crt stay.
         let holds_it = matches!(key.kind, ChildKind::Webhook | ChildKind::ConfigMap);
         !keys.contains(key) && (observed.bundle.is_some() || !holds_it)
     });
@@ -100,7 +100,7 @@ pub fn plan(
     let apply = due.collect();
     let mut conditions = report::conditions(&settings, view, observed);
     if let Some(problem) = problem {
-        // The webhook and the certificates go on: pods must not suffer for it.
+        // The webhook and the certificates continue: pods must not suffer for it.
         conditions.retain(|condition| condition.type_ != "Ready");
         conditions.insert(0, Error::Invalid(problem).verdict());
     }
@@ -113,7 +113,7 @@ pub fn plan(
     })
 }
 
-/// Nothing is known of its pods: nothing is changed, nor said of what was known before.
+/// Its pods are unknown: nothing is changed, and the earlier reports stay.
 fn without_pods(
     prober: &NetworkProber,
     conditions: Vec<Verdict>,
@@ -163,8 +163,8 @@ fn children(
     }
     let ca = observed.bundle.as_deref();
     let namespaces = namespaces(settings, view);
-    // Agents that were not restarted since the delivery was changed go on as they began: what they
-    // were mounted stays, and stays up to date.
+    // Agents that were not restarted since the delivery was changed continue as they began: their
+    // mounts stay, and stay up to date.
     let readers = match settings.delivery {
         Delivery::ConfigMap => &namespaces,
         Delivery::Pull => &view.members.readers,
@@ -205,7 +205,7 @@ fn children(
                     .into(),
             ));
         }
-        // There is nothing to write into; the status says so.
+        // There is nothing to write into; the status reports this.
         Mode::Sidecar if !observed.configuration => {}
         Mode::Sidecar => {
             if let Some(bundle) = ca {

@@ -16,10 +16,10 @@
 //! and never answers has a loss of 1, although it has no round-trip time and may not be scraped
 //! itself.
 //!
-//! **Limits stand on the bounds of buckets.** A percentile of a classic histogram is known to lie
-//! between two bounds and no better; what `histogram_quantile` says between them is a guess. It is
-//! above a bound exactly when more than one answer in a hundred is, so a comparison with a bound is
-//! a fact.
+//! **Limits are bounds of buckets.** A percentile of a classic histogram is only known to lie
+//! between two bounds; the result of `histogram_quantile` between them is an estimate. It is above
+//! a bound exactly when more than one answer in a hundred is, so a comparison with a bound is a
+//! fact.
 //!
 //! Everything is said twice: over five minutes for people and alerts, over one for who has to act
 //! (criteria of a `TrafficWatch`), which needs scrapes at most 30 seconds apart.
@@ -141,9 +141,9 @@ pub(super) fn latency_limit(timeout: Duration) -> f64 {
     bound.unwrap_or(RTT_BOUNDS[0])
 }
 
-/// Probes of a pair and protocol without which a window says nothing: half of what one pair of pods
-/// should make, so that an agent that just came, just went or is starved is no evidence; but
-/// ten are enough at any rate, and one is needed at any.
+/// Minimum number of probes of a pair and protocol in a window: half of those that one pair of pods
+/// should make, so that an agent that just came, just went or is starved does not count; but ten
+/// are always enough, and one is always needed.
 fn enough(window: Duration, period: Duration) -> u64 {
     // A period of no length is refused elsewhere; here it must not divide.
     let probes = window.as_millis() / period.as_millis().max(1);
@@ -288,7 +288,7 @@ fn skipping(job: &str, reason: &str, share: f64) -> String {
 /// Counts the agents that should probe but do not.
 ///
 /// - Only our own agents count their probes and have `netprober_build_info`.
-/// - Who just started has no rate yet; in a long rollout there is always somebody who just started.
+/// - An agent that just started has no rate yet; in a long rollout there is always one.
 /// - A list without peers is right for an agent that is alone, or on no circle of the ring. When
 ///   none of several agents has a peer, no list is right. When the list is too old, there are no
 ///   peers either: that is the silence that is meant.

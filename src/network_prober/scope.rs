@@ -1,8 +1,7 @@
 //! In which namespaces a `NetworkProber` may touch pods.
 //!
-//! Nobody puts a container into somebody else's pods: a namespace that is not the object's own has
-//! to consent, unless the object stands in the operator's namespace, where only administrators
-//! write.
+//! Nobody puts a container into other people's pods: a namespace that is not the object's own must
+//! consent, unless the object is in the operator's namespace, where only administrators write.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{settings::Settings, tenancy::Tenancy};
@@ -225,7 +224,7 @@ mod tests {
                 assert!(!allowed(&allow, image), "{allow} {image:?}");
             }
         }
-        // Somebody else's consent, and what is no digest at all.
+        // Consent to another one, and invalid digests.
         for allow in [
             format!("team/other@sha256:{seen}"),
             format!("team/np@sha256:{}", seen.to_uppercase()),

@@ -58,8 +58,8 @@ const UNKNOWN_POD: Duration = Duration::from_secs(5);
 /// theirs that are not closed yet; a waiting agent takes 41 to 45 kB (`prober_bench`), and all of
 /// them fit in the memory limit of the webhook's Deployment. Of one address: agents may come from
 /// behind that of their node, which runs 250 pods at most, each with a connection and one that is
-/// not closed yet. Strangers lose their places to whoever comes; an agent's next request follows
-/// its last one at once, or after a pause of ten seconds.
+/// not closed yet. Strangers lose their places to new clients; an agent's next request follows its
+/// last one at once, or after a pause of ten seconds.
 pub const LIMITS: Limits = Limits {
     connections: 7_500,
     of_one_source: 512,
@@ -140,7 +140,7 @@ impl Agents {
             // The sender lives in `self`.
             let _ = snapshots.wait_for(|snapshot| !stranger(snapshot)).await;
         };
-        // Whether or not it came to be known: the snapshot says what is the matter.
+        // Whether or not it became known: the snapshot shows the problem.
         let _ = timeout(UNKNOWN_POD, known).await;
         find(&self.0.cluster.snapshot(), prober, &claimed).map(drop)?;
         self.0.tokens.review(token, source, claimed).await

@@ -2,7 +2,7 @@
 //! the conclusions, as one immutable [`Snapshot`].
 //!
 //! The webhook, the pinglists and the controller read the snapshot; none of them asks the API
-//! server. What is watched of the pods stands in [`watches`]: without a `NetworkProber` none is.
+//! server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are none.
 use std::{
     collections::BTreeSet,
     sync::Arc,

@@ -243,7 +243,7 @@ fn one_agent_that_runs_shows_that_the_image_is_right() {
         change["metadata"] = json!({"annotations": {"probes.bigmikes.io/injected-hash": hash}});
         pod("a", Some("team/np"), &change)
     };
-    // One of an earlier spec says nothing of this one: its author has corrected it.
+    // Failures of an earlier spec do not count: its author has corrected it.
     assert!(!view(&json!({}), &[stuck("earlier")]).members.is_paused("team"));
     let stuck = stuck(&hash);
     let runs = pod("b", Some("team/np"), &current);
@@ -349,8 +349,7 @@ fn what_is_not_wanted_any_more_goes_and_what_is_not_known_stays() {
     // Applied and untouched: not again.
     world.unchanged = decided.apply.iter().map(|child| (child.key.clone(), child.hash)).collect();
     assert!(plan(&prober, &world).unwrap().desired.apply.is_empty());
-    // Without a certificate nothing is known of the webhook nor of whom agents trust: both are
-    // left.
+    // Without a certificate neither the webhook nor the agents' CA is known: both are left.
     world.bundle = None;
     let decided = plan(&prober, &world).unwrap().desired;
     assert_eq!((decided.apply, decided.delete), (vec![], vec![]));
@@ -611,8 +610,8 @@ fn a_large_file_is_written_less_often() {
     assert!(maps(Some(30)).0);
 }
 
-/// A pod that is alone in its zone cannot probe a hundred others at a time: the condition says so,
-/// and how long it takes.
+/// A pod that is alone in its zone cannot probe a hundred others at a time: the condition reports
+/// this, and the duration.
 #[test]
 fn n01_what_takes_turns_is_said() {
     let text = |spec: &Value, all: Range<usize>| {
@@ -642,8 +641,8 @@ fn n01_what_takes_turns_is_said() {
     }
 }
 
-/// Agents that were not restarted go on: those that ask need `ca.crt`, those that read need
-/// `config.json`, whatever the spec says by now.
+/// Agents that were not restarted continue: those that ask need `ca.crt`, those that read need
+/// `config.json`, whatever the current spec.
 #[test]
 fn n05_a_changed_delivery_stops_nobody() {
     let with_env = |name: &str, env: Value| {

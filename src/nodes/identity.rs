@@ -3,9 +3,9 @@
 //! kube-prometheus sets `instance` to the node's name, the Helm chart leaves `IP:port`, others add
 //! a label of their own: everything a series may carry is looked up in what the Node objects say.
 //!
-//! Machines that are no nodes of ours are in the same Prometheus, some with our addresses (of
-//! another site) or our short names (of another domain): a label that names its node is believed
-//! when it says nobody of ours, and a short name counts only where nothing else can be meant.
+//! Other machines are in the same Prometheus, some with our addresses (of another site) or our
+//! short names (of another domain): a label that names its node excludes ours if it names none of
+//! them, and a short name counts only if nothing else can be meant.
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
@@ -98,7 +98,7 @@ impl Identity {
         let mut short = Index::default();
         for (place, (name, addresses)) in (0..MANY).zip(&nodes) {
             let all = || addresses.iter().chain([name]);
-            // Of a node whose domain is known every other domain is somebody else's.
+            // For a node with a known domain, every other domain is foreign.
             let has_domain = |name: &str| {
                 all().any(|full| full.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
             };
@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(settled(&identity, &["web-1.our.example:9100"]), [Some(0)]);
             assert_eq!(settled(&identity, &["web-1.other.example:9100"]), [None]);
         }
-        // A short name does not lead to a node that only its full name is known of.
+        // A short name does not match a node of which only the full name is known.
         let full = Identity::new(vec![("web-1.our.example".into(), &[])]);
         assert_eq!(settled(&full, &["web-1"]), [None]);
     }

@@ -24,7 +24,7 @@ pub(super) struct State {
     nodes: BTreeMap<Arc<str>, Stored>,
     /// Counted as nodes change: each mark that is written asks for it.
     census: Census,
-    /// Made when somebody asks, and kept until a name or an address changes.
+    /// Computed on demand, and kept until a name or an address changes.
     identity: OnceLock<Arc<Identity>>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,

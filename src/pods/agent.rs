@@ -28,7 +28,8 @@ pub struct AgentFacts<'a> {
     pub waiting: Option<&'a str>,
     /// True if it runs.
     pub running: bool,
-    /// Since when it runs or waits, in seconds since 1970, as far as its kubelet says so.
+    /// The time since when it runs or waits, in seconds since 1970, as far as its kubelet reports
+    /// it.
     pub since: Option<i64>,
     /// Number of crashes, if it did not run for long before the last one.
     pub crashes: u32,

@@ -375,8 +375,8 @@ impl From<Status> for resource::Status {
         let second = |time: Option<&Time>| time.map(|time| time.0.as_second());
         let since = match &state.running {
             Some(run) => second(run.started_at.as_ref()),
-            // It waits at the earliest since the pod came to its node, or was Ready the last time,
-            // or the agent has ended.
+            // It waits at the earliest since the pod was scheduled, was Ready the last time, or the
+            // agent ended.
             None => [
                 second(status.start_time.as_ref()),
                 second(ready.filter(|_| !is_ready).and_then(|ready| ready.since.as_ref())),

@@ -216,7 +216,7 @@ impl Client {
         (question, deadline)
     }
 
-    /// Asks and reads within a deadline, and counts what became of it.
+    /// Asks and reads within a deadline, and counts the result.
     async fn timed<T>(
         &self,
         deadline: Duration,

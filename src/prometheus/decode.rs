@@ -19,8 +19,8 @@ use element::Stop;
 pub use labels::Labels;
 pub use pieces::Pieces;
 
-/// The number of warnings of an answer that are kept, and of how many bytes each: Prometheus itself
-/// sends ten at most; they stand in a condition.
+/// Maximum number of warnings of an answer, and of bytes of each: Prometheus itself sends at most
+/// ten; they appear in a condition.
 const WARNINGS: (usize, usize) = (10, 200);
 
 /// The warning of a server that leaves out elements.

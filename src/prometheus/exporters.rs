@@ -10,7 +10,7 @@ pub const OTHER_JOB: &str = "other_job";
 /// Maximum number of such jobs to request and name: enough to recognise your own.
 const JOBS: usize = 5;
 
-/// The longest name of a job that is kept, in bytes; a name is whatever somebody writes.
+/// Maximum length of a stored job name, in bytes; a name is untrusted text.
 const LONGEST_JOB: usize = 100;
 
 /// The job of the node exporter that kube-prometheus installs, and of the one in `deploy/`.
@@ -40,8 +40,8 @@ impl Exporters {
     }
 }
 
-/// The jobs that have series of a metric, if no series is believed: what a person forgot to name,
-/// or somebody forged. `None` where every series is believed.
+/// The jobs that have series of a metric, if no series is accepted: jobs that were not configured,
+/// or forged ones. `None` if every series is accepted.
 #[must_use]
 pub fn other_jobs(metric: &str, own: &str, believed: &Matchers) -> Option<String> {
     if believed.is_empty() {

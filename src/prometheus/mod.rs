@@ -1,9 +1,9 @@
 //! Prometheus: PromQL in, numbers out.
 //!
 //! `config` says which endpoints there are, `endpoints` has a client for each. `client` asks, over
-//! `transport` with the `secrets` of now; `decode` reads (pure); `promql` checks and writes the
-//! text, `exporters` says whose series are believed; `sharing` lets everything that needs the same
-//! answer in the same tick have it from one request, and `budget` says how many there may be.
+//! `transport` with the current `secrets`; `decode` reads (pure); `promql` checks and writes the
+//! text, `exporters` selects the accepted series; `sharing` lets all callers that need the same
+//! answer in the same tick share one request, and `budget` limits the requests.
 mod budget;
 mod client;
 mod config;
@@ -74,15 +74,15 @@ impl Class {
 }
 
 impl QueryError {
-    /// An error of one class. Servers, and whoever stands before them, write parts of messages:
-    /// they are shortened.
+    /// An error of one class. Servers, and proxies in front of them, write parts of messages: these
+    /// are shortened.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         Self { class, message: shortened(message.into(), MESSAGE) }
     }
 }
 
-/// The longest message of an error, in bytes: the position and the cause of a PromQL mistake fit;
-/// it stands in a condition, in events and in the log at every pass.
+/// Maximum length of an error message, in bytes: the position and the cause of a PromQL error fit;
+/// it appears in a condition, in events and in the log at every pass.
 const MESSAGE: usize = 1000;
 
 /// Cuts a text from a server to at most `max` bytes, on one line.

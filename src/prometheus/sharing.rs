@@ -25,7 +25,7 @@ pub struct Shared<K, T> {
     slots: Mutex<HashMap<K, Arc<Slot<T>>>>,
 }
 
-/// Why one of those who ask has no answer. The request may go on for others.
+/// Why one of those who ask has no answer. The request may continue for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// It may not begin yet: others hold all seats.
@@ -40,7 +40,7 @@ struct Slot<T> {
 
 struct State<T> {
     answer: Option<(Instant, T)>,
-    /// The request under way. It goes on while anybody waits for it, and ends with the last.
+    /// The request under way. It continues while a caller waits for it, and ends with the last.
     running: Option<(Instant, WeakShared<BoxFuture<'static, T>>)>,
     used: Instant,
 }
@@ -63,9 +63,9 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
     /// The answer for `key` of a request that began at or after `not_before`.
     ///
     /// Asks if there is none yet, once it has a `seat`. Concurrent callers share the request in
-    /// flight, each for as long as its own `patience`: the request itself knows its own deadline,
-    /// whoever began it. A failure is an answer: it is shared as well, so that a source in trouble
-    /// is not asked once per object.
+    /// flight, each for as long as its own `patience`: the request itself has its own deadline,
+    /// whichever caller began it. A failure is an answer: it is shared as well, so that a source in
+    /// trouble is not asked once per object.
     ///
     /// # Errors
     /// When `patience` is over.
@@ -143,7 +143,7 @@ impl<T: Clone + Send + Sync + 'static> Slot<T> {
         }
     }
 
-    /// Shares a new request, unless somebody was quicker.
+    /// Shares a new request, unless another caller was quicker.
     fn begin(self: &Arc<Self>, ask: impl Future<Output = T> + Send + 'static) -> Running<T> {
         let mut state = self.state();
         let running = state.running.as_ref().and_then(|(_, running)| running.upgrade());

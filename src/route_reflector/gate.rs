@@ -56,7 +56,7 @@ pub struct Measured {
     /// Number of series that do not count as evidence: not finite, negative, of no node, two for
     /// one node.
     pub rejected: usize,
-    /// Jobs that have the series, where none of them is believed.
+    /// Jobs that have the series, if none of them is accepted.
     pub other_jobs: Vec<String>,
 }
 
@@ -141,9 +141,9 @@ pub enum Shut {
     Unavailable(String),
     /// Nodes with fewer sessions than they are to have: node, established, expected.
     Missing(Vec<(Arc<str>, u32, u32)>),
-    /// No series is believed; these jobs have some.
+    /// No series is accepted; these jobs have some.
     Untrusted(Vec<String>),
-    /// Nodes of which nothing is known.
+    /// Nodes without measurements.
     NoEvidence(Vec<Arc<str>>),
     /// Nodes that were not looked at since the last step.
     Stale(Vec<Arc<str>>),
@@ -202,14 +202,13 @@ impl fmt::Display for Shut {
 pub struct Unseen {
     /// Node, established, expected.
     pub missing: Vec<(Arc<str>, u32, u32)>,
-    /// Nothing is known of these.
+    /// These have no measurements.
     pub unknown: Vec<Arc<str>>,
     /// These were not looked at since the last step.
     pub stale: Vec<Arc<str>>,
 }
 
-/// The nodes that the gate stands on and that were not seen, after the last step, to have their
-/// sessions.
+/// The nodes that the gate depends on and whose sessions were not seen after the last step.
 #[must_use]
 pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Unseen {
     let mut unseen = Unseen::default();

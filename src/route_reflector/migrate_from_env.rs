@@ -75,8 +75,8 @@ impl Text {
 /// The object, with comments where it is not the same as what the original did.
 ///
 /// # Errors
-/// Every variable that does not mean anything. Those that made the original panic although they
-/// mean something are taken for that.
+/// Every variable that does not mean anything. Values that made the original panic but have a
+/// meaning are converted.
 pub fn from_env(lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Wrong> {
     let mut env = Environment { lookup, wrong: Vec::new() };
     let mut text = Text::default();

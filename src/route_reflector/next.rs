@@ -20,8 +20,8 @@ pub enum Next {
 
 /// Tries the steps that are left, in their order.
 ///
-/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` says
-/// whether the sessions are there that a step stands on.
+/// `unsound` is why the whole plan is not gone for: then only what repairs is done. `gate` verifies
+/// the sessions that a step depends on.
 pub fn choose(
     bgp: &BgpTopology,
     goal: &Goal,

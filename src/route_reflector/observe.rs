@@ -79,7 +79,7 @@ impl RouteReflectorReconciler {
             let (nodes, labels) = (self.nodes.clone(), self.exporters.node_labels.clone());
             let (metrics, wanted) = (self.metrics.clone(), wanted.clone());
             async move {
-                // Before it is sent: no sample is taken for younger than it is.
+                // Before it is sent: no sample counts as younger than it is.
                 let asked = Asked { wanted, at: plan::seconds(Timestamp::now()) };
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
                 let client = client.ok_or_else(gone)?;

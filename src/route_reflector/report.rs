@@ -48,7 +48,7 @@ pub(super) struct Decided<'a> {
     pub target: &'a Target,
     pub left: Vec<Step>,
     pub next: Next,
-    /// A BGPPeer of somebody else's that has a name of ours.
+    /// Another owner's BGPPeer with one of our names.
     pub taken: Option<String>,
     /// Why the topology of the spec is refused; the one in use is kept up.
     pub refused: Option<String>,

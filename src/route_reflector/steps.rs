@@ -54,7 +54,7 @@ pub struct Goal {
     pub slots: Vec<Slot>,
     /// The group of each client; `None` where there are no groups.
     pub groups: Option<BTreeMap<Arc<str>, Arc<str>>>,
-    /// The slots that the status knows and no living node holds: whoever takes one repairs.
+    /// The slots that the status knows and no living node holds: a node that takes one repairs.
     pub vacant: BTreeSet<u32>,
     /// Our BGPPeers.
     pub peers: Vec<PeerSpec>,

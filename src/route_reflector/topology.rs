@@ -227,8 +227,8 @@ impl BgpTopology {
     }
 }
 
-/// The labels that somebody asks for: with all that a cloud provider writes, 5,000 nodes would be
-/// megabytes. Equal ones are kept once.
+/// The labels that are used: with all labels of a cloud provider, 5,000 nodes would be megabytes.
+/// Equal ones are kept once.
 struct Asked<'a> {
     keys: BTreeSet<&'a str>,
     known: HashMap<Vec<(&'a str, &'a str)>, Labels>,

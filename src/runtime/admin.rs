@@ -30,9 +30,9 @@ mod tests;
 use access::Access;
 
 /// For the kubelet, which opens a connection for each probe and is done in a millisecond: it takes
-/// the place of whoever stays, which a pod on the host network does under the kubelet's own
-/// address. A request is a packet: whoever has not sent it after two seconds is no kubelet. All of
-/// them together take 3 MB.
+/// the place of long connections, such as those of a pod on the host network under the kubelet's
+/// own address. A request is a packet: a client that has not sent it after two seconds is no
+/// kubelet. All of them together take 3 MB.
 const PROBES: Limits = Limits {
     connections: 256,
     of_one_source: 64,
@@ -73,7 +73,7 @@ pub struct AdminConfig {
     pub metrics_auth: bool,
     /// `/livez` and `/readyz`.
     pub probe_address: SocketAddr,
-    /// The status page, and `/metrics` in plain HTTP for whoever reaches it.
+    /// The status page, and `/metrics` in plain HTTP for every client that reaches it.
     pub page_address: SocketAddr,
 }
 

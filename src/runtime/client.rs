@@ -156,8 +156,8 @@ impl Call {
             Method::GET if watches => ("watch", false),
             Method::GET if named => ("get", false),
             Method::GET => ("list", false),
-            // Who somebody is and what they may, asked by a POST: nothing is stored, and every
-            // replica may ask.
+            // A review of an account or its rights, by a POST: nothing is stored, and every replica
+            // may make one.
             Method::POST if resource == "tokenreviews" || resource == "subjectaccessreviews" => {
                 ("create", false)
             }

@@ -92,8 +92,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Looks once whether the definition of a kind is served; says so in the log if it is not. Asks
-    /// until the API server answers. `None` when the kind is not asked for.
+    /// Checks once whether the CRD of a kind is served; logs it if not. Asks until the API server
+    /// answers. `None` when the kind is not asked for.
     pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
         Self::find_crd(client, kinds, K::crd()).await
     }

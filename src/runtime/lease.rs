@@ -1,8 +1,8 @@
 //! Leadership: one `Lease`, judged by our own monotonic clock.
 //!
-//! Somebody else's claim is dead when its record has not changed for the longer of both durations
-//! by *our* clock; the times written in it are never compared with a clock of ours, so that clocks
-//! that differ or jump make no second leader. Our own claim ends at two thirds of the duration
+//! Another replica's claim is dead when its record has not changed for the longer of both durations
+//! by *our* clock; the times written in it are never compared with our clock, so that clocks that
+//! differ or jump do not cause a second leader. Our own claim ends at two thirds of the duration
 //! after the *start* of the last good renewal, earlier than anybody may take it. Each write is
 //! checked against that end just before it leaves ([`Fence`]).
 //!
@@ -87,7 +87,7 @@ pub enum Lost {
     /// Our claim ran out.
     #[error("the lease could not be renewed in time")]
     Expired,
-    /// Somebody else holds it.
+    /// Another replica holds it.
     #[error("the lease was taken by {0}")]
     Taken(String),
 }
@@ -97,7 +97,7 @@ pub struct Candidate {
     api: Api<Lease>,
     config: LeaseConfig,
     fence: Fence,
-    /// The last record of somebody else's that was seen, and when it was first seen.
+    /// The last record of another replica, and when it was first seen.
     seen: Option<(String, Instant)>,
 }
 

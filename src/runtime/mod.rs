@@ -195,7 +195,7 @@ async fn answer(config: Config, base: Base) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The controllers, and the webhook unless it is somebody else's.
+/// The controllers, and the webhook unless it is a separate process.
 async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     let endpoints = config.endpoints.as_ref().context("no endpoint of Prometheus")?;
     let endpoints = Endpoints::new(endpoints, base.metrics.clone())?;

@@ -230,7 +230,7 @@ impl Serving {
         Ok(cluster)
     }
 
-    /// Follows the pods and the certificates, and says so to the kubelet.
+    /// Follows the pods and the certificates, and reports readiness to the kubelet.
     fn know(&self, cluster: &ClusterState, tasks: &mut Tasks) {
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
         let follow = cluster.clone().follow(client.clone(), metrics.clone());
@@ -293,8 +293,7 @@ impl Serving {
         cluster: &ClusterState,
         tasks: &mut Tasks,
     ) -> anyhow::Result<()> {
-        // Behind a URL of somebody's choice stands somebody's proxy, whose address says nothing of
-        // agents.
+        // Behind a custom URL there may be a proxy, whose address does not identify agents.
         let by_address = self.config.pinglists().is_none();
         let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };
         let of_one_source =

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Users of a budget that are known before those that are gone are forgotten.
 const FORGET_FROM: usize = 256;
 
-/// An amount that is shared out, to whoever waits longest; clones share it.
+/// An amount that is shared out, to the longest waiter first; clones share it.
 #[derive(Debug)]
 pub struct Budget<K>(Arc<Inner<K>>);
 

@@ -178,7 +178,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Fails once its time is over, or its place somebody else's.
+    /// Fails when its time is over, or its place was given to another client.
     fn in_time(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.connection.0.place.is_over(cx) {
             return Err(io::ErrorKind::ConnectionAborted.into());

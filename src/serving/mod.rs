@@ -47,7 +47,7 @@ pub struct Limits {
     /// The time that the TLS handshake, and then the head of a request, may take; where a
     /// connection may bring a second request, the pause before it is part of that.
     pub head: Duration,
-    /// The time for which a connection may last, whoever is slow.
+    /// The time for which a connection may last, whichever side is slow.
     pub lasts: Lasts,
     /// True if a connection may bring a second request.
     pub keep_alive: bool,

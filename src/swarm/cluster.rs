@@ -38,7 +38,7 @@ pub(super) trait Cluster: Sync {
     /// A new key for workers to sign with.
     fn secret(&self) -> Option<Arc<str>>;
 
-    /// Writes the next file over exactly the one that was read; `None`: somebody else was faster.
+    /// Writes the next file over exactly the one that was read; `None`: another writer was faster.
     fn publish(
         &self,
         publish: &Publish,

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The state, which no worker needs, says what is releasing and whether there is a barrier. It
-//! carries the hash of the workers' file that was written with it: whether somebody has edited that
-//! one since. Streams are listed by worker and epoch: a stream takes as much room while it is
+//! carries the hash of the workers' file that was written with it, which shows whether that one was
+//! edited since. Streams are listed by worker and epoch: a stream takes as much room while it is
 //! releasing as when it is owned, so that a `ConfigMap` that held the one file holds the next.
 use std::{collections::BTreeMap, fmt, fmt::Write as _};
 
@@ -318,7 +318,7 @@ impl<'de> Deserialize<'de> for ReadWorkloads {
     }
 }
 
-/// A name: text, or a whole number, which somebody forgot to quote.
+/// A name: text, or a whole number without the quotes it should have.
 struct Id(Name);
 
 impl<'de> Deserialize<'de> for Id {

@@ -60,9 +60,9 @@ pub struct Evidence<'a> {
     pub running: &'a [(Arc<str>, Arc<Answer>)],
 }
 
-/// When a `Swarm` was made, in seconds since 1970; 0 if it does not say so. A recreated one starts
-/// above the versions of the previous one, as long as that has written less than a file a second on
-/// average: then a fencing token never decreases, though nothing of the old one is left.
+/// The creation time of a `Swarm`, in seconds since 1970; 0 if it is missing. A recreated one
+/// starts above the versions of the previous one, as long as that has written less than a file a
+/// second on average: then a fencing token never decreases, though nothing of the old one is left.
 #[must_use]
 pub fn made(swarm: &Swarm) -> Epoch {
     let time = swarm.metadata.creation_timestamp.as_ref();
@@ -144,9 +144,10 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
     History { published, repair: Some(repair), edited: None }
 }
 
-/// A file that is not known to be the last one, beside what workers say they run: what one of them
-/// runs that is not in its list is with it until it lets go. It stays in the list of another only
-/// if that one runs it too: who reads the list for the first time would start it a second time.
+/// A file that may not be the last one, beside the workers' reports: a stream that a worker
+/// reports, and that is not in its list, belongs to it until it releases the stream. It stays in
+/// the list of another only if that one runs it too: who reads the list for the first time would
+/// start it a second time.
 fn contested(mut file: Published, running: &[(Arc<str>, Arc<Answer>)]) -> Published {
     let says = |worker: &Arc<str>, stream: &str| {
         let mut answers = running.iter().filter(|(name, _)| name == worker);

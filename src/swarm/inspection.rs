@@ -18,7 +18,7 @@ use super::{
     watches::Key,
 };
 
-/// The routes. Followers decide nothing, and say so.
+/// The routes. Followers decide nothing, and report that.
 pub fn router(
     memories: Memories,
     leads: impl Fn() -> bool + Clone + Send + Sync + 'static,

@@ -86,7 +86,7 @@ pub fn room(name: &str) -> usize {
     name.len() + 1
 }
 
-/// Refuses a name that is too long; an empty one is somebody else's affair.
+/// Refuses a name that is too long; an empty one is checked elsewhere.
 ///
 /// # Errors
 /// How long it is, and may be. The name itself is too long to report.

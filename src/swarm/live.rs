@@ -1,4 +1,4 @@
-//! The cluster that a pass stands on: the API server, and the workers.
+//! The cluster of a pass: the API server, and the workers.
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use k8s_openapi::api::{
@@ -162,8 +162,8 @@ impl Cluster for Live<'_> {
         match self.pods_api().evict(worker, &params).await {
             Ok(_) => Ok(Eviction::Done),
             Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(Eviction::Gone),
-            // A disruption budget (429), two of them (500), or whoever else guards this pod: the
-            // others are not to wait for it.
+            // A disruption budget (429), two of them (500), or another guard of this pod: the
+            // others must not wait for it.
             Err(kube::Error::Api(s)) => Ok(Eviction::Refused(s.message)),
             Err(source) => Err(Error::Kube { action: "evict Pod", source }),
         }
@@ -201,8 +201,8 @@ impl Live<'_> {
         self.swarm.key().0
     }
 
-    /// Writes a `ConfigMap` over the version that it carries, or a new one; `None`: somebody was
-    /// faster.
+    /// Writes a `ConfigMap` over the version that it carries, or a new one; `None`: another writer
+    /// was faster.
     async fn replace(
         &self,
         map: &str,
@@ -249,7 +249,7 @@ fn creation() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
 }
 
-/// The `ConfigMap` with the next file. The version that it stands on makes the write a
+/// The `ConfigMap` with the next file. The version on which it is based makes the write a
 /// compare-and-swap.
 pub(super) fn file_object(swarm: &Swarm, publish: &Publish) -> Value {
     map_object(swarm, &swarm.config_map(), &publish.data, publish.on.as_deref())

@@ -109,7 +109,7 @@ pub struct Memory {
 pub struct Granted {
     /// The worker that gets it.
     pub worker: Arc<str>,
-    /// The version of the file that says so.
+    /// The version of the file that removed it.
     pub epoch: u64,
     /// Since when nobody had it.
     pub since: Instant,
@@ -149,8 +149,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Keeps the key of the `ConfigMap`: whoever may write that may choose it, as he may choose the
-    /// lists.
+    /// Keeps the key of the `ConfigMap`: an author who may write that may choose the key, as well
+    /// as the lists.
     pub(super) fn knows(&mut self, view: &WorkloadView, new: impl FnOnce() -> Option<Arc<str>>) {
         if let Some(text) = secret::standing(view) {
             if self.secret.known.as_deref() != Some(text) {
@@ -258,9 +258,9 @@ impl Memory {
                 asked: at,
                 failures: 0,
                 error: None,
-                // After a restart it may not know it yet. But one that says less than before has
-                // read something else since: it comes back from a file that somebody else wrote, or
-                // that was there before the `Swarm` was deleted.
+                // After a restart it may not know it yet. But a worker that reports a lower version
+                // than before has read something else since: a file that someone else wrote, or
+                // that existed before the `Swarm` was deleted.
                 loaded: answer.version.or(loaded),
                 answer: Some(Arc::new(answer)),
             },

@@ -1,10 +1,10 @@
 //! Serves [`Swarm`]: `observe` reads, `plan` decides, `apply` writes.
 //!
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
-//! [`mod@file`], what is written; [`history`], what can be believed of it; [`workers`], who they
-//! are; `plan`, which puts these and [`crate::placement::assignment`] together; [`watches`], what
-//! is watched; [`acknowledge`], how workers are asked; `cluster`, what a pass stands on: the real
-//! one (`live`), or one on paper ([`dry_run`]).
+//! [`mod@file`], the written files; [`history`], the trusted part of them; [`workers`], the
+//! workers; `plan`, which combines these and [`crate::placement::assignment`]; [`watches`], the
+//! watched objects; [`acknowledge`], the requests to workers; `cluster`, the cluster of a pass: the
+//! real one (`live`), or a simulated one ([`dry_run`]).
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};

@@ -192,7 +192,7 @@ async fn confirm(
         && let Some(workload) = &view.workload
     {
         // A barrier ends when all have acknowledged: also those that no watch has brought yet, and
-        // those that have no pod yet. A worker that answers nothing lets go with another pod than
+        // those that have no pod yet. A silent worker releases its streams with another pod than
         // those of a list.
         view.pods = cluster.pods(workload).await?;
         confirmed.all = published.epoch;

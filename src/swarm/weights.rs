@@ -10,8 +10,7 @@ use crate::{
 /// The label that names the stream.
 const STREAM: &str = "stream";
 
-/// The largest weight that is believed: of the most streams that there can be, the sum is a number
-/// still.
+/// The largest accepted weight: even with the maximum number of streams, the sum is still a number.
 const LARGEST: f64 = 1e300;
 
 /// The scale of the numbers that are placed by: the heaviest stream has this weight.

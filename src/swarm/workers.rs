@@ -37,7 +37,7 @@ pub struct Worker {
 pub struct Confirmed {
     /// One by one, by name.
     pub each: BTreeMap<Arc<str>, Epoch>,
-    /// All of them: whoever is not among the pods has none.
+    /// All of them: a worker that is not among the pods has none.
     pub all: Epoch,
 }
 
@@ -174,7 +174,7 @@ impl Finder<'_> {
             || self.workload.observed_generation < self.workload.generation;
         let mut all = Vec::new();
         for pod in live {
-            // What goes on to run longest gets what there is to give; who is not ready loses
+            // The workers that run longest get what can be assigned; one that is not ready loses
             // nothing.
             let standing = if pod.template != newest || !pod.ready {
                 Standing::Keeps

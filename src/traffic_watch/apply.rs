@@ -201,14 +201,14 @@ impl TrafficWatchReconciler {
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": facts.wanted},
         });
-        // A field that two managers own stays when one of them lets go of it. Not forced: a
-        // conflict means that the number is known too late, and the next pass knows it.
+        // A field that two managers own stays when one of them gives it up. Not forced: a conflict
+        // means that the number is known too late, and the next pass knows it.
         let params = PatchParams::apply(children::REPLICAS_MANAGER);
         let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
         applied.map(drop).map_err(Error::kube("apply replicas"))
     }
 
-    /// Evicts pods; what became of each is counted and told. That one could not be evicted is no
+    /// Evicts pods; the result of each is counted and reported. That one could not be evicted is no
     /// reason to leave anything else undone.
     async fn evict(&self, namespace: &str, name: &str, pods: Vec<PodFacts>) -> Vec<Notice> {
         let api = Api::<Pod>::namespaced(self.client.clone(), namespace);

@@ -32,7 +32,7 @@ pub struct Applied {
 /// The API server's result of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The object, by UID and generation: another generation is somebody else's edit.
+    /// The object, by UID and generation: another generation means another writer's edit.
     Accepted {
         /// The object's UID.
         uid: String,

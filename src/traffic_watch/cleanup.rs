@@ -15,8 +15,8 @@ pub(super) async fn cleanup(
 ) -> Result<Vec<Notice>, Error> {
     let all = others.state();
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
-    // A loser of the claim never wrote; a holder whose key somebody else waits for leaves the
-    // labels as they are, so that no node is without a verdict in between.
+    // A loser of the claim never wrote; a holder whose key has a waiting heir leaves the labels as
+    // they are, so that no node is without a verdict in between.
     let memory =
         reconciler.decisions.get(&watch.namespace().unwrap_or_default(), &watch.name_any());
     let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();

@@ -1,5 +1,5 @@
-//! The Deployments we own, by a watch: what tells whether somebody else changed one, and how many
-//! replicas it has.
+//! The Deployments we own, by a watch, which shows whether anyone else changed one, and its number
+//! of replicas.
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},

@@ -34,7 +34,7 @@ pub struct Replicas {
 ///
 /// None while anything is under way: a pod that terminates anywhere, or one elsewhere that is not
 /// Ready (or not even bound), is the replacement of an earlier one. So pods leave one after the
-/// other even where no `PodDisruptionBudget` says so.
+/// other even without a `PodDisruptionBudget`.
 ///
 /// None while replicas are missing: where a replacement cannot be created (a quota, a webhook that
 /// refuses, a controller manager that is down), no further pod leaves. The one exception is a pod

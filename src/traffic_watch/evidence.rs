@@ -27,7 +27,7 @@ pub struct Evidence {
     pub age: Option<f64>,
 }
 
-/// Why there is no evidence about a node. The words stand in status and metrics.
+/// Why there is no evidence about a node. The words appear in status and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NoEvidence {
     /// The request failed.

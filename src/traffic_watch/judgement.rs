@@ -269,7 +269,7 @@ impl<'a> Judgement<'a> {
                 Some(if times.is_nan() { 1.0 } else { times })
             })
             .max_by(f64::total_cmp);
-        // Who is unfit only because nothing is known of it comes after all that were measured.
+        // Nodes that are unfit only for lack of evidence come after all that were measured.
         measured.or_else(|| self.expired[node].then_some(0.0))
     }
 
@@ -345,7 +345,7 @@ fn is_unknown(node: &NodeMemory) -> bool {
 }
 
 fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
-    // Its label says so, though no measure that there is now said it.
+    // Its label is set, though no current measure set it.
     if node.marked == Some(true) && node.judged().is_none() && !is_unknown(node) {
         return (NodeState::Unfit, None);
     }
@@ -376,7 +376,7 @@ fn remember(
         let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.name == b.name);
         return if same { known.clone() } else { known.clone().with_criteria(old, new) };
     }
-    // What was said of a node that is gone says nothing of one that has its name now.
+    // Verdicts about a deleted node do not apply to a new one with its name.
     let told = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
     let said =
         |told: &NodeStatus| told.since.as_ref().map_or(0, |t| t.0.as_second()).max(told.time);

@@ -180,7 +180,7 @@ impl TrafficWatchReconciler {
         .collect()
     }
 
-    /// The Deployment of this object; one of its name that belongs to somebody else is none.
+    /// The Deployment of this object; one of its name that belongs to another owner does not count.
     pub(super) fn owned_deployment(&self, watch: &TrafficWatch) -> Option<DeploymentFacts> {
         let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
         let deployment = self.deployments.get(&namespace, &name)?;

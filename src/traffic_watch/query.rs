@@ -5,10 +5,10 @@
 //! an empty answer to Prometheus: the comparison is ours. Why each part is as it is:
 //!
 //! - `rate` before any sum: a counter reset is corrected per series.
-//! - `and on (job, instance) (up == 1)`: `rate` goes on answering for a whole window after an
-//!   exporter died, and decays: a node that is too loaded to be scraped would look fit.
-//! - every selector has the matchers of [`Exporters`]: whoever can have a pod scraped can serve the
-//!   same metrics for any node. Where no series is believed the answer names the jobs that have
+//! - `and on (job, instance) (up == 1)`: `rate` keeps returning decaying values for a whole window
+//!   after an exporter died: a node that is too loaded to be scraped would look fit.
+//! - every selector has the matchers of [`Exporters`]: anyone who can have a pod scraped can serve
+//!   the same metrics for any node. If no series is accepted, the answer names the jobs that have
 //!   some.
 //! - the inner `sum` removes only what a replaced exporter pod changes ([`REPLACED`]), so that its
 //!   two halves of the window add up. The outer `max` removes the rest: a second job, a second
@@ -374,7 +374,7 @@ mod tests {
             let selectors = asked.matches("node_network_").count() + asked.matches("(up{").count();
             assert_eq!(asked.matches(believed).count(), selectors, "{asked}");
             assert!(!asked.contains("(up ") && selectors >= 6, "{asked}");
-            // What is not believed is counted by job, and only where nothing is believed.
+            // Rejected series are counted by job, and only if none is accepted.
             assert_eq!(other.matches("node_network_").count(), 2, "{other}");
             assert!(other.contains("unless on () count(") && other.contains(believed), "{other}");
             crate::prometheus::promql::check_vector(&text).unwrap();

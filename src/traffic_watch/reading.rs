@@ -32,7 +32,7 @@ pub struct Reading {
     pub unmapped: (usize, Vec<String>),
     /// The scrapes in the window of `rate`, of the target that has most of them.
     pub scrapes: Option<f64>,
-    /// Jobs that have the series, where none of them is believed.
+    /// Jobs that have the series, if none of them is accepted.
     pub other_jobs: Vec<String>,
     /// The server's warnings.
     pub warnings: Vec<String>,

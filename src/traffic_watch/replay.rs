@@ -228,7 +228,7 @@ pub struct Step {
 
 impl Replay {
     /// Begins with an object that no judgement was made for yet, and not paused. Its Deployment
-    /// says where its pods can go, unless nothing is known of the nodes but their names.
+    /// determines where its pods can go, unless only the names of the nodes are known.
     #[must_use]
     pub fn new(watch: &TrafficWatch, names_only: bool) -> Self {
         let mut watch = watch.clone();
@@ -318,7 +318,7 @@ impl Replay {
         self.memory.room
     }
 
-    /// Every node with all that is known of it.
+    /// Every node with all known facts.
     #[must_use]
     pub fn nodes(&self) -> Vec<NodeView> {
         let (memory, consecutive) = (&self.memory, self.watch.spec.consecutive);

@@ -32,7 +32,7 @@ pub const BANDWIDTH: &str = "bandwidth";
 pub struct Settings {
     /// The measures; never empty, bandwidth first.
     pub criteria: Vec<Criterion>,
-    /// Bits per second of every node, if the spec says so.
+    /// Bits per second of every node, if the spec sets it.
     pub capacity: Option<f64>,
     /// The judged nodes.
     pub selector: Selector,
@@ -71,8 +71,8 @@ pub struct Criterion {
 }
 
 impl Criterion {
-    /// Reports whether a value speaks for unfit; between the thresholds it speaks for the side the
-    /// node is on.
+    /// Reports whether a value means unfit; between the thresholds it means the current side of the
+    /// node.
     #[must_use]
     pub fn is_unfit(&self, value: f64, judged: Option<bool>) -> bool {
         if value > self.max {

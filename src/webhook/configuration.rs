@@ -129,13 +129,13 @@ pub fn applied(entry: &Value) -> Value {
     })
 }
 
-/// The strategic merge patch that takes one entry out, whoever wrote fields of it.
+/// The strategic merge patch that removes one entry, including fields of other managers.
 #[must_use]
 pub fn removal(entry: &str) -> Value {
     json!({"webhooks": [{"name": entry, "$patch": "delete"}]})
 }
 
-/// The `NetworkProber` (namespace, name) whose entry this is; `None` for an entry of somebody else.
+/// The `NetworkProber` (namespace, name) of the entry; `None` for another owner's entry.
 #[must_use]
 pub fn owner(entry: &MutatingWebhook) -> Option<(String, String)> {
     let client = &entry.client_config;

@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// The namespace stands in the request; the pod need not repeat it.
+    /// The namespace is in the request; the pod need not repeat it.
     #[test]
     fn s11_the_namespace_of_the_request_decides_whose_pod_it_is() {
         let shared = |namespace: &'static str| {

@@ -1,8 +1,8 @@
 //! HTTPS on every replica of the webhook: admission requests of the API server, and nothing else.
 //!
-//! Anybody may reach the port. Whoever sends no admission request keeps a connection for seconds,
-//! and loses it to the next one that comes; nobody has more than a part of the connections, streams
-//! and memory.
+//! Anybody may reach the port. A client that sends no admission request keeps a connection for
+//! seconds, and loses it to the next client; no client has more than a share of the connections,
+//! streams and memory.
 use std::{
     future::Future,
     io,

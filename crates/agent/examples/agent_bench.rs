@@ -185,7 +185,8 @@ fn operator(list: &str, directory: &Path) -> anyhow::Result<String> {
     Ok(format!("https://localhost:{port}/pinglist"))
 }
 
-/// The list to whoever does not have it, and nothing new, after a while, to whoever has.
+/// Serves the list to clients that do not have it, and, after a while, an unchanged answer to those
+/// that do.
 fn answer(stream: TcpStream, tls: Arc<ServerConfig>, list: &str) -> anyhow::Result<()> {
     let mut stream = StreamOwned::new(ServerConnection::new(tls)?, stream);
     loop {

@@ -148,7 +148,7 @@ pub(super) struct ProbeArgs {
 /// Runs an agent until it receives a signal to stop.
 ///
 /// # Errors
-/// When its flags contradict each other, or it cannot go on.
+/// When its flags contradict each other, or it cannot continue.
 pub fn run(args: AgentArgs) -> anyhow::Result<()> {
     match args.command {
         AgentCommand::Probe(args) => {

@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 const USUAL: u64 = 1024;
 
 /// Raises the soft limit to the hard one, and says what is allowed now. The soft one exists for
-/// programs that use `select()`; the hard one is what whoever runs the node means.
+/// programs that use `select()`; the hard one is the intention of the node's administrator.
 pub(super) fn raise() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL };
     if soft >= hard {

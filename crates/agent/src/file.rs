@@ -23,7 +23,7 @@ pub enum Found<T> {
     Error,
 }
 
-/// Looks at the file, so often, for as long as somebody wants to know.
+/// Checks the file periodically, for as long as the receiver exists.
 ///
 /// # Errors
 /// When a look could not be finished: a panic in it.

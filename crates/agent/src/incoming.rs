@@ -20,7 +20,7 @@ pub(super) struct Incoming {
 const PRUNE: Duration = Duration::from_secs(1);
 
 impl Incoming {
-    /// Notes that somebody was heard; `window` is how long that counts.
+    /// Records that an address was heard; `window` is the time for which that counts.
     pub fn note(&mut self, from: IpAddr, now: Instant, window: Duration) {
         if self.last.len() >= MOST && !self.last.contains_key(&from) {
             if self.pruned.is_some_and(|last| now.saturating_duration_since(last) < PRUNE) {
@@ -60,7 +60,7 @@ mod tests {
             incoming.note(Ipv4Addr::from(i).into(), start, window);
         }
         assert_eq!(incoming.count(start, window), MOST);
-        // Whoever is known stays, a stranger has no place, until the window has passed.
+        // Known addresses stay; a stranger gets no place until the window has passed.
         incoming.note(Ipv4Addr::from(0).into(), start + window, window);
         incoming.note(Ipv4Addr::from(77_777).into(), start + window * 2, window);
         assert_eq!(incoming.count(start + window * 2, window), 2);

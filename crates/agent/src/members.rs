@@ -41,7 +41,7 @@ impl Identity {
     }
 
     /// Reports whether this agent has a way to addresses of that family at all. Probing IPv6 from a
-    /// pod without IPv6 would report a loss that says nothing about the peer.
+    /// pod without IPv6 would report a loss that has nothing to do with the peer.
     #[must_use]
     pub fn reaches(&self, ip: IpAddr) -> bool {
         let routable = |own: &IpAddr| match own {

@@ -1,6 +1,6 @@
-//! The metrics of an agent. Series of a pair exist exactly as long as somebody of the pair is on
-//! the list, all of them from the first moment: a counter that begins at one loses its first
-//! failure to `increase()`.
+//! The metrics of an agent. Series of a pair exist exactly as long as a peer of the pair is on the
+//! list, all of them from the first moment: a counter that starts at one loses its first failure to
+//! `increase()`.
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
@@ -54,9 +54,9 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one
-/// node) to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Thresholds stand on
-/// bounds only: whether a percentile is above anything else cannot be known from buckets. 0.25 is
-/// one because people write it.
+/// node) to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Limits must be bounds:
+/// buckets do not show whether a percentile is above any other value. 0.25 is one because people
+/// write it.
 pub const RTT_BOUNDS: [f64; 17] = [
     0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5,
     1.0, 2.0, 5.0,
@@ -275,7 +275,7 @@ impl Metrics {
         }
     }
 
-    /// Somebody at this address probed us.
+    /// Records a probe from this address.
     pub fn heard(&self, from: IpAddr) {
         let now = Instant::now();
         let mut changing = self.changing();

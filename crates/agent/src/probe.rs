@@ -1,4 +1,4 @@
-//! One probe: what it may come to, and how long it took.
+//! One probe: its possible outcomes, and its duration.
 use std::{io, net::SocketAddr, time::Duration};
 
 use nix::libc;
@@ -36,7 +36,7 @@ pub enum Unanswered {
     /// The probe was made, and failed.
     Failed(Reason),
     /// It could not be made: this process or its node has no descriptor, port or memory left, or
-    /// forbids it. That says nothing about the way to the peer.
+    /// forbids it. This is unrelated to the path to the peer.
     Local,
 }
 

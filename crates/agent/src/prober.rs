@@ -122,7 +122,7 @@ impl Prober {
         self.confirmed.checked_add(self.ttl.max(list.period.saturating_mul(PERIODS)))
     }
 
-    /// Fails closed: addresses of long ago belong to somebody else by now.
+    /// Fails closed: old addresses may belong to other pods by now.
     fn expire(&mut self) {
         tracing::warn!(
             age = %humantime::format_duration(Duration::from_secs(self.confirmed.elapsed().as_secs())),

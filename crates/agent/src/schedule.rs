@@ -4,7 +4,7 @@
 //! asks less often exactly when the network is slow (coordinated omission). Each target has a phase
 //! of its own, so that neither one agent's probes nor those of all agents at one target leave
 //! together; and each slot is a little late by its own jitter, so that nothing which happens
-//! periodically is met always or never. Both are hashes: a restarted agent goes on where it was.
+//! periodically is met always or never. Both are hashes: a restarted agent continues where it was.
 use std::time::Duration;
 
 use traffic_operator_core::placement::hash;

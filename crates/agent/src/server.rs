@@ -31,8 +31,8 @@ mod rates;
 
 /// The resources that clients of a port may use. Above that the newest connection wins: it takes
 /// the place of the oldest of its own source, or else of the oldest of all. Requests here are
-/// short, so that the oldest is one that does nothing, and whoever holds connections silences
-/// nobody, himself included.
+/// short, so the oldest connection is idle, and a client that holds connections blocks nobody, not
+/// even itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time.
@@ -54,8 +54,8 @@ pub struct Limits {
 pub const PINGS: Limits =
     Limits { connections: 512, of_one_source: 256, headers: Duration::from_secs(2) };
 
-/// The metrics port has places of its own: a handful of replicas of Prometheus, and somebody who
-/// looks. A page has some 400 kB, so that slow readers of all of them hold 6 MB. One address is one
+/// The metrics port has separate places: a handful of replicas of Prometheus, and an occasional
+/// user. A page has some 400 kB, so that slow readers of all of them hold 6 MB. One address is one
 /// Prometheus, with the scrape before not closed yet, and what else is behind the same NAT.
 pub const SCRAPES: Limits =
     Limits { connections: 16, of_one_source: 4, headers: Duration::from_secs(2) };
@@ -65,8 +65,8 @@ pub const SCRAPES: Limits =
 /// one stranger can take all. The kernel's own limit (`net.core.somaxconn`) is 4096.
 const BACKLOG: u32 = 1024;
 
-/// The time for which a connection may last in all: whoever reads an answer a byte at a time is cut
-/// off.
+/// The time for which a connection may last in total: a client that reads an answer a byte at a
+/// time is cut off.
 const LIFETIME: Duration = Duration::from_mins(1);
 
 /// The headers of a request: those of a scrape by way of a mesh are some kilobytes.
@@ -91,7 +91,7 @@ impl Limits {
 
 /// A handler of requests on a port.
 pub trait Site: Clone + Send + 'static {
-    /// Somebody connected.
+    /// A client connected.
     fn heard(&self, _from: IpAddr) {}
 
     /// The answer to a request, whose body nobody reads.

@@ -43,9 +43,9 @@ mod streams;
 /// nothing.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Connections at a time: the operator, the kubelet's probes, some replicas of Prometheus, and
-/// somebody who looks. Connections are kept between requests, for as long as the original's server
-/// keeps them.
+/// Maximum number of connections: the operator, the kubelet's probes, some replicas of Prometheus,
+/// and an occasional user. Connections are kept between requests, for as long as the original's
+/// server keeps them.
 pub(super) const CONNECTIONS: Limits =
     Limits { connections: 64, of_one_source: 16, headers: Duration::from_secs(10) };
 

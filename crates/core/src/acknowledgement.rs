@@ -76,7 +76,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// As it stands in the address.
+    /// As written in the address.
     #[must_use]
     pub fn query(&self) -> String {
         format!("uid={}&nonce={}", self.uid, self.nonce)
@@ -117,7 +117,7 @@ impl<S: AsRef<str>> Statement<'_, S> {
         hex(hmac::sign(&key.0, &self.bytes()).as_ref())
     }
 
-    /// Reports whether that is the signature. How long it takes says nothing about the right one.
+    /// Reports whether that is the signature. Its duration reveals nothing about the right one.
     #[must_use]
     pub fn is_signed(&self, key: &Key, mac: &str) -> bool {
         let mac = unhex(mac).unwrap_or_default();

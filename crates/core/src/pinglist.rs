@@ -16,8 +16,8 @@ pub const LONGEST_PERIOD: Duration = Duration::from_hours(24);
 /// The period of a list that names none: that of the original.
 pub const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
 
-/// The timeout of a list that names none, if the period is not shorter: beyond a second an answer
-/// is of no use to whoever waits for it, and TCP has sent a lost SYN again.
+/// The timeout of a list that names none, if the period is not shorter: after a second an answer is
+/// useless to its client, and TCP has retransmitted a lost SYN.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The protocol of a probe.
@@ -115,10 +115,10 @@ pub struct Peer {
 }
 
 impl Pinglist {
-    /// The same list with figures that can be worked with: a period or timeout of zero is the
-    /// default, the period has a least and a greatest value, the timeout is at most the period, no
-    /// protocol is HTTP as in the original, nothing is there twice, and there are no more peers
-    /// than an agent may probe: whoever sends more costs no memory by it.
+    /// The same list with valid figures: a period or timeout of zero is the default, the period has
+    /// a minimum and a maximum, the timeout is at most the period, no protocol is HTTP as in the
+    /// original, nothing occurs twice, and there are no more peers than an agent may probe, so a
+    /// longer list takes no memory.
     #[must_use]
     pub fn sane(mut self) -> Self {
         if self.period.is_zero() {

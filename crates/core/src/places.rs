@@ -39,7 +39,7 @@ struct Source {
     loose: BTreeSet<u64>,
 }
 
-/// Says that a place was given to somebody else.
+/// Marks a place as given to another client.
 #[derive(Debug, Default)]
 struct End {
     over: AtomicBool,
@@ -53,7 +53,7 @@ pub struct Place {
     source: IpAddr,
     id: u64,
     end: Arc<End>,
-    /// True if somebody lost it to this one.
+    /// True if another client lost it to this one.
     pub replaced: bool,
 }
 
@@ -139,7 +139,7 @@ impl End {
 }
 
 impl Place {
-    /// Reports whether it was given to somebody else; the task is woken when it is.
+    /// Reports whether it was given to another client; the task is woken when it is.
     #[must_use]
     pub fn is_over(&self, cx: &Context<'_>) -> bool {
         self.end.waker.register(cx.waker());
@@ -165,7 +165,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
-        // Whoever lost it has nothing to give back.
+        // A client that lost it has nothing to give back.
         if !self.end.over.load(Ordering::Acquire) {
             taken.release(self.source, self.id);
         }
@@ -230,7 +230,7 @@ mod tests {
         let stranger = places.take(b).unwrap();
         let newer = places.take(c).unwrap();
         assert!(newer.replaced && stranger.is_over(&cx) && !newer.is_over(&cx));
-        // Whoever lost it keeps nothing.
+        // A client that lost it keeps nothing.
         stranger.keep();
         newer.keep();
         assert!(places.take(b).is_none(), "nobody is left to lose a place");

@@ -151,7 +151,7 @@ async fn follow(
     loop {
         let change = changes.next().await.context("the API server is not watched any more")?;
         if let Err(error) = change {
-            // The watch goes on by itself.
+            // The watch continues by itself.
             crate::progress(&format!("confd: {error}"));
         }
         // What else has come already belongs to the same look.

@@ -97,7 +97,7 @@ impl Ground {
 
     /// Removes a node as if it had been switched off.
     ///
-    /// Whoever watches it must have stopped: an open socket keeps a namespace.
+    /// All watchers must have stopped: an open socket keeps a namespace.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl Ground {
         lock(&self.helpers).remove(name).map_or(Ok(()), |process| process.kill())
     }
 
-    /// Takes everything down, whoever still holds it.
+    /// Takes everything down, even if it is still in use.
     ///
     /// # Errors
     ///

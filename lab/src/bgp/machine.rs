@@ -71,7 +71,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// If BIRD refuses it; it then goes on with the one before.
+    /// If BIRD refuses it; it then continues with the previous one.
     pub fn configure(&self, text: &str) -> Result<bool> {
         let mut written = lock(&self.text);
         if *written == text {

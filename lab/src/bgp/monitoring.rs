@@ -103,7 +103,7 @@ impl Monitoring {
         loads.insert(node.to_owned(), percent);
     }
 
-    /// Says nothing any more of the load of a node that is gone.
+    /// No longer reflects the load of a node that is gone.
     pub fn forget_load(&self, node: &str) {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
@@ -136,7 +136,7 @@ impl Monitoring {
         fs::rename(&partial, &path).with_context(|| format!("writing {path}"))
     }
 
-    /// Kills Prometheus: whoever asks it is refused.
+    /// Kills Prometheus: its clients' connections are refused.
     ///
     /// # Errors
     ///

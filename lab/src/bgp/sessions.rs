@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::world::{Local, Node, Peer, Remote, World};
 
-/// One end of a session, as it stands in a node's configuration.
+/// One end of a session, as written in a node's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     /// The node at the other end.

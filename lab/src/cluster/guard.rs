@@ -1,5 +1,4 @@
-//! Takes a cluster, or what else is made of namespaces, down when the process that started it is
-//! killed.
+//! Takes a cluster, or another set of namespaces, down when the process that started it is killed.
 
 use std::fs;
 use std::io::Read;

@@ -53,7 +53,7 @@ pub struct Impaired {
 }
 
 impl Impaired {
-    /// Returns what became of the packets so far.
+    /// Returns the results for the packets so far.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Impaired {
         impair::read_report(&self.report).context("the impairment has written no counts")
     }
 
-    /// Ends it and returns what became of the packets. None is lost by ending it.
+    /// Ends it and returns the results for the packets. None is lost by ending it.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ impl Cluster {
         start::start(Options { keep: true, ..options }).await
     }
 
-    /// From now on the cluster stays, until somebody takes it down.
+    /// From now on the cluster stays, until it is taken down explicitly.
     pub(crate) fn keep(&mut self) -> Result<()> {
         let mut state = self.state();
         state.keep = true;
@@ -303,7 +303,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends a process of the cluster, whoever started it.
+    /// Ends a process of the cluster, whichever process started it.
     fn end_process(&self, name: &str) -> Result<()> {
         if let Some(process) = self.processes().get(name) {
             return process.kill();

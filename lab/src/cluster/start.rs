@@ -38,7 +38,7 @@ pub(super) fn layout(id: &str) -> Layout {
     }
 }
 
-/// The programs a cluster is made of; monitoring adds its own.
+/// The programs of a cluster; monitoring adds its own.
 const PROGRAMS: [&str; 8] = [
     "etcd",
     "kube-apiserver",

@@ -1,5 +1,5 @@
-//! Taking clusters down from what they left on disk, whoever started them, and finding what is
-//! left.
+//! Taking clusters down from their files on disk, whichever process started them, and finding
+//! leftovers.
 
 use std::fs;
 use std::path::Path;

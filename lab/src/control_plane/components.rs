@@ -43,7 +43,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The API server's URL, for whoever is in the same network namespace.
+    /// The API server's URL, for processes in the same network namespace.
     pub fn server(&self) -> String {
         format!("https://{}:{}", self.host, self.ports.api)
     }

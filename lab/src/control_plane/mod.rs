@@ -250,7 +250,7 @@ impl ControlPlane {
         self.component(component)?.signal(Signal::SIGSTOP)
     }
 
-    /// Lets a paused component go on.
+    /// Lets a paused component continue.
     ///
     /// # Errors
     ///
@@ -310,7 +310,7 @@ pub(crate) const OWNER: &str = "owner";
 /// Removes the data of control planes whose owner was killed before it could; their processes died
 /// with it.
 ///
-/// Logs stay for a day: somebody may want to read them.
+/// Logs are kept for a day, for later reading.
 pub(crate) fn sweep() {
     const DAY: std::time::Duration = std::time::Duration::from_hours(24);
     let Ok(entries) = fs::read_dir(workspace::run()) else { return };

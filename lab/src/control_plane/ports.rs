@@ -26,7 +26,7 @@ pub(super) fn free() -> Result<Ports> {
     })
 }
 
-/// Ports that this process was given: whoever has one may not listen on it yet.
+/// Ports that this process was given: their users may not listen on them yet.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// Picks a port of loopback that nobody listens on, no connection takes, and nobody else in this

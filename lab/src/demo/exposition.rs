@@ -12,7 +12,7 @@ pub(super) fn sum(text: &str, name: &str) -> f64 {
     samples(text, name).iter().map(|(_, value)| value).sum()
 }
 
-/// Reads what follows a metric's name; none if the name goes on.
+/// Reads the text after a metric's name; none if the name continues.
 fn sample(rest: &str) -> Option<(BTreeMap<String, String>, f64)> {
     if let Some(value) = rest.strip_prefix(' ') {
         return Some((BTreeMap::new(), value.trim().parse().ok()?));

@@ -281,7 +281,7 @@ fn write_archive(path: &Path, index: &[u8], blobs: &[(String, Vec<u8>)]) -> Resu
         add(&format!("blobs/{}", name.replace(':', "/")), content)?;
     }
     tar.into_inner()?;
-    // Whoever sees the archive sees all of it.
+    // A reader that sees the archive sees all of it.
     Ok(std::fs::rename(&partial, path)?)
 }
 

@@ -91,7 +91,7 @@ impl Counters {
     }
 }
 
-/// A frame and when it goes on.
+/// A frame and the time at which it is forwarded.
 type Held = (Instant, Vec<u8>);
 
 /// Impairs until its time is over or it is killed.

@@ -230,7 +230,7 @@ fn watch(config: &NodeConfig, components: &mut [Component]) -> Result<()> {
             );
         }
         eprintln!("{} ended, starting it again", component.name);
-        // Against a tight loop; whoever waits for the node waits longer anyway.
+        // Against a tight loop; the caller waits longer for the node anyway.
         sleep(Duration::from_secs(1));
         component.child = start(config, component.name)?;
     }

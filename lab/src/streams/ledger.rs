@@ -188,7 +188,7 @@ impl Ledger {
 }
 
 impl Run {
-    /// Takes in what is known of the same run already.
+    /// Merges it with the known part of the same run.
     fn join(&mut self, known: &Self) {
         self.time.from = self.time.from.min(known.time.from);
         self.time.to = self.time.to.max(known.time.to);

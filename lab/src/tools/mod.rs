@@ -135,7 +135,7 @@ fn stamp_file(tool: &Tool) -> PathBuf {
     workspace::bin().join(format!(".{}.version", tool.name))
 }
 
-/// Takes a lock shared by all processes of the lab; it is let go when the file is dropped.
+/// Takes a lock shared by all processes of the lab; it is released when the file is dropped.
 pub(crate) fn lock(name: &str) -> Result<fs::File> {
     let dir = workspace::state().join("cache");
     fs::create_dir_all(&dir)?;

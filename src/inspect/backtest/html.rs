@@ -269,7 +269,7 @@ fn shortened(name: &str) -> String {
     format!("{}…", escaped(&start))
 }
 
-/// Text as HTML: a node's name comes from a label of somebody's series.
+/// Text as HTML: a node's name comes from a label of an untrusted series.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

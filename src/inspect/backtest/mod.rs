@@ -48,7 +48,7 @@ pub struct Backtest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Judgements by what became of the measurement.
+    /// Judgements by the result of the measurement.
     pub evaluations: Evaluations,
     /// Every change of a node's state, by time.
     pub transitions: Vec<Change>,
@@ -58,7 +58,7 @@ pub struct Run {
     pub breaker: Breaker,
 }
 
-/// Judgements by what became of the measurement.
+/// Judgements by the result of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evaluations {

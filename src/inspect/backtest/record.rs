@@ -1,4 +1,4 @@
-//! Keeps account of what the judgements of one history come to.
+//! Records the results of the judgements of one history.
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;

@@ -40,7 +40,7 @@ const AT_ONCE: usize = 8;
 pub enum Subject {
     /// The user of this command, by the name from the API server.
     Caller(String),
-    /// Somebody else.
+    /// Another account.
     As(String),
 }
 

@@ -36,7 +36,7 @@ pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
     // What is wrong with credentials or URL is wrong for the operator as well.
     let reachable_from_there = matches!(error.class, Class::Unreachable | Class::Timeout);
     if reachable_from_there && measured(facts, name) {
-        // Unreachable from here says nothing of the operator.
+        // Unreachable from here does not mean unreachable for the operator.
         let message = format!("{message}; the operator does reach its Prometheus");
         Check::warn(check, message, fix)
     } else {
@@ -83,7 +83,7 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
     checks
 }
 
-/// Reports whether the right series are believed.
+/// Reports whether the right series are accepted.
 fn trust(facts: &Facts, endpoint: &Endpoint, none: bool) -> Vec<Check> {
     let (name, believed) = ("trust", &facts.exporters.node_exporter);
     let jobs = match &endpoint.other_jobs {

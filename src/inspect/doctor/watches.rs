@@ -39,7 +39,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     }
     checks.extend(unready);
     checks.extend(conflicts(&watches.read));
-    // Whoever cannot be read may claim any of them.
+    // An unreadable object may claim any of them.
     if watches.unreadable.is_empty() {
         checks.extend(orphans(facts, &watches.read));
     }
@@ -58,7 +58,7 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
         ));
     };
     let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
-    // Without nodes nothing is measured, and Ready says so already.
+    // Without nodes nothing is measured, and Ready already reports this.
     let is_bad =
         |c: &&Condition| c.status != "True" && (c.type_ == "Ready" || c.reason != "NoNodes");
     let bad = ["Ready", "MetricsAvailable"].into_iter().filter_map(condition).find(is_bad)?;

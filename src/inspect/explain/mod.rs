@@ -291,9 +291,9 @@ fn label(facts: &Facts, watch: &TrafficWatch, decided: Option<bool>) -> Label {
     let wanted = decided
         .filter(|_| watch.spec.mode == Mode::Enforce)
         .map(|unfit| if unfit { "true" } else { "false" }.to_owned());
-    // Nothing decided but a label exists: an earlier decision, which stays. No label and none that
-    // says unfit due: some measure has not judged the node yet, or its label went because nothing
-    // is known of it.
+    // Nothing decided but a label exists: an earlier decision, which stays. No label and no `unfit`
+    // due: some measure has not judged the node yet, or its label was removed because there is no
+    // evidence about it.
     let none_due = value.is_none() && decided == Some(false);
     let agrees = wanted.is_none() || wanted == value || none_due;
     Label { key, value, wanted, agrees }
@@ -303,7 +303,7 @@ fn selects(facts: &Facts, watch: &TrafficWatch) -> bool {
     mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels).is_empty()
 }
 
-/// The reason why a `TrafficWatch` says nothing of the node.
+/// The reason why a `TrafficWatch` has no judgement of the node.
 fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     let missing = mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels);
     if !missing.is_empty() {

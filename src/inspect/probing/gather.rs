@@ -97,7 +97,7 @@ pub async fn gather_pod(
     }
     let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await;
     let of_namespace = of_namespace.map(|n| facts(&n)).map_err(|e| describe("get Namespace", e));
-    // Whoever has it; the operator may know better.
+    // Any namespace that has it; the operator may know better.
     let by = pod.annotation(INJECTED_BY_ANNOTATION).map(str::to_owned);
     let live = match live(client, place, None).await {
         Ok(overview) => {

@@ -49,7 +49,7 @@ pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Ve
             !only || named == namespace,
             "metadata.namespace: {named:?} is not that of --namespace: {namespace:?}"
         );
-        // A list that stands in a ConfigMap is read from there.
+        // A list in a ConfigMap is read from there.
         if one.spec.streams_from.is_none() {
             swarm::settings::Settings::of(one, None)?;
         }

@@ -57,7 +57,7 @@ pub struct StreamExplanation {
     pub state: State,
     /// The worker that has it, or still has to stop it.
     pub worker: Option<String>,
-    /// The version that says so: at which the worker's list last changed, or that took it away.
+    /// The version at which the worker's list last changed, or that removed the stream.
     pub since: Option<u64>,
     /// The version of the file.
     pub epoch: u64,
@@ -146,7 +146,7 @@ impl Facts {
         let listed = spec.streams.iter().flatten().find(|stream| stream.id == id).cloned();
         let plain = || Stream { id: id.to_owned(), weight: 1, pin: None, dedicated: false };
         let job = spec.jobs.iter().flatten().any(|job| job == id);
-        // The rest stands in a ConfigMap.
+        // The rest is in a ConfigMap.
         let elsewhere = || self.run.spec.iter().find(|stream| stream.id == id).cloned();
         listed.or_else(|| job.then(plain)).or_else(elsewhere)
     }

@@ -50,7 +50,7 @@ pub struct Facts {
 /// What the API server refused.
 pub async fn dry_run(client: &Client, place: &Place, swarm: &mut Swarm) -> anyhow::Result<DryRun> {
     let (mut run, live) = dry_run_with(client, place, swarm).await?;
-    // Whoever is not there yet is known to nobody.
+    // Objects that do not exist yet are unknown.
     if let (Err(because), true) = (live, run.exists) {
         run.supposed.push(format!(
             "what workers have acknowledged is from the status, which is up to a minute old and lists a \

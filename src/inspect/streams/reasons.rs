@@ -1,4 +1,4 @@
-//! Why a worker has not let go, in a sentence, and what to do about it.
+//! The reason why a worker has not released its streams, in a sentence, and the remedy.
 use crate::{
     api::{Swarm, swarm::Strategy},
     inspect::probing::Advice,

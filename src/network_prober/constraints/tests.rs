@@ -77,7 +77,7 @@ fn n09_a_limit_range_is_met_or_named() {
         assert_eq!(named, words.map(|_| true), "{item}: {text:?}");
         assert!(words.is_none_or(|words| text.unwrap().ends_with(words)), "{item}");
         assert_eq!(constraints.refusal_of_all(&usual()).is_some(), words.is_some(), "{item}");
-        // Of other things it says nothing.
+        // It does not affect other things.
         let volumes = range("PersistentVolumeClaim", &item);
         assert!(volumes.is_empty() && volumes.refusal(&burstable(), &usual()).is_none());
     }
@@ -132,7 +132,7 @@ fn n09_quotas_of_other_pods_and_of_other_things_are_passed_over() {
     assert!(new.is_empty());
 }
 
-/// Nothing that somebody writes breaks anything, nor does it take much.
+/// No user input breaks anything, nor does it take many resources.
 #[test]
 fn n09_odd_constraints_are_no_trouble() {
     let mut constraints = Constraints::default();

@@ -1,8 +1,8 @@
 //! Agents that cannot start, and where for now no further pod gets one.
 //!
 //! A pod waits for its agent before its application starts, so one agent too many is a pod too few.
-//! What counts is what the kubelets say of pods of the same namespace: whoever forges annotations
-//! in a namespace pauses that one, and a registry that is gone pauses each by itself.
+//! Only the kubelets' reports about pods of the same namespace count: forged annotations in a
+//! namespace pause only that namespace, and a registry that is gone pauses each separately.
 use std::collections::BTreeMap;
 
 use crate::pods::{AgentFacts, SOUND_SECONDS};

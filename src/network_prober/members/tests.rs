@@ -88,8 +88,7 @@ fn n02_whose_agent_runs_is_probed_whatever_its_application_says() {
     }
 }
 
-/// A rollout costs no packet; the pods of a dead node are seen to be lost for as long as it takes
-/// an alert to say so.
+/// A rollout costs no packet; the pods of a dead node visibly fail until an alert has fired.
 #[test]
 fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
     let deleted = json!({"metadata": {"deletionTimestamp": at(0)}});
@@ -221,7 +220,7 @@ fn n02_lists_are_not_emptied_by_an_outage() {
     assert!(found(&json!({}), &[], ready, Some(&before)).members.is_empty());
 }
 
-/// A pod with an agent of the present spec in this state; its pod came to its node so long ago.
+/// A pod with an agent of the current spec in this state; its pod was scheduled this long ago.
 fn agent_for(name: &str, namespace: &str, seconds: i64, state: &Value) -> Value {
     let mut change = agent(state);
     change["metadata"] = json!({"namespace": namespace});
@@ -249,7 +248,7 @@ fn n03_agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
         |seconds| look(&[runs("a"), stuck("c", seconds), stuck("d", seconds), stuck("e", 600)]);
     assert!(three(60).paused.is_empty() && three(60).failures() == 3);
     assert!(three(120).is_paused("team"));
-    // It goes on by itself.
+    // It continues by itself.
     assert!(!look(&[runs("a"), runs("c"), runs("d"), stuck("e", 600)]).is_paused("team"));
     assert!(!look(&[runs("a"), stuck("d", 600), stuck("e", 600)]).is_paused("team"));
     // All of a small namespace.

@@ -210,7 +210,7 @@ async fn n09_wrong_tokens_of_known_pods_leave_reviews_for_agents() {
     assert!(most <= REVIEWS, "{most} reviews at once");
 }
 
-/// While the agents of a node start, or somebody brings wrong tokens of one pod, most reviews stay
+/// While the agents of a node start, or a client sends wrong tokens of one pod, most reviews stay
 /// free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn n09_an_address_and_a_pod_have_their_parts_of_the_reviews() {

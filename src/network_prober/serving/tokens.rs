@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::{AUDIENCE, Refusal};
 use crate::serving::budget::Budget;
 
-/// For how long a token is believed after the API server was asked: agents come back every 50 s,
-/// and a pod that is gone has no list whatever its token.
+/// The time for which a token is accepted after a review: agents come back every 50 s, and a pod
+/// that is gone has no list whatever its token.
 const BELIEVED: Duration = Duration::from_mins(5);
 
 /// For how long it is while the API server cannot be asked, or others use up the reviews: an outage
@@ -45,7 +45,7 @@ const SAID: Duration = Duration::from_mins(1);
 /// The print of a token: it is a secret, and a hundred times as long.
 type Print = [u8; SHA256_OUTPUT_LEN];
 
-/// Somebody at this address who says to be this pod, by UID.
+/// A client at this address that claims to be this pod, by UID.
 type Claimant = (IpAddr, String);
 
 /// The known tokens.

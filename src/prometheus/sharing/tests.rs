@@ -97,7 +97,7 @@ async fn s02_who_has_no_seat_is_in_nobodys_way() {
         shared.get(&"query", tick, PATIENT, || async {}, |()| async { 2 }).await
     };
     assert_eq!(tokio::join!(starved, seated), (Err(Late::Seat), Ok(2)));
-    // Where somebody else has asked meanwhile, a late seat is given back unused.
+    // If another caller has asked in the meantime, a late seat is given back unused.
     let late = || tokio::time::sleep(Duration::from_millis(50));
     let tick = Instant::now();
     let first = shared.get(&"other", tick, PATIENT, late, |()| async { 3 });

@@ -15,7 +15,7 @@ pub enum Error {
         "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until the migration ends"
     )]
     Locked,
-    /// The name is somebody else's.
+    /// The name belongs to another owner.
     #[error(
         "{kind} {name} exists and is not ours; to hand it over: kubectl label {} {name} app.kubernetes.io/managed-by=traffic-operator",
         kind.to_lowercase()

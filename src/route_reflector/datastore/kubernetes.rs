@@ -31,7 +31,7 @@ use crate::controller::{FIELD_MANAGER, error::is_refusal, merge_params};
 /// Objects per page: peers are small (1.5 kB), and there may be 15,000.
 const PAGE_SIZE: u32 = 500;
 
-/// The spec of an object as far as it is read; one that is not there says nothing.
+/// The part of an object's spec that is read; a missing object is empty.
 fn spec<S: DeserializeOwned + Default>(object: &DynamicObject) -> Result<S, serde_json::Error> {
     Option::<S>::deserialize(&object.data["spec"]).map(Option::unwrap_or_default)
 }
@@ -190,7 +190,7 @@ impl Kubernetes {
         let (mut found, mut listen_ports) = (None, ListenPorts::default());
         self.list(&group.configurations(), |object| match object.name_any() {
             name if name == DEFAULT => found = Some(object),
-            // What cannot be read of it says nothing of a port.
+            // An unreadable part contains no port.
             name => {
                 let of_node = spec::<ConfigurationSpec>(&object).unwrap_or_default();
                 listen_ports.note(&name, of_node.listen_port);

@@ -7,7 +7,7 @@
 //!   here.
 //! - The writes each look at the object again, refuse one that is not ours, and are tied to the
 //!   very version they looked at. A write that would change nothing is none.
-//! - [`Datastore::changes`] says when something changed, whoever changed it.
+//! - [`Datastore::changes`] reports all changes, by any client.
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
@@ -110,8 +110,8 @@ pub struct Snapshot {
     pub stale: Option<Stale>,
 }
 
-/// Why a snapshot was not read where it is written to. Steps that only write Nodes go on by it: the
-/// pods of Calico's API server may need the very route that a repair brings back.
+/// Why a snapshot was not read where it is written to. Steps that only write Nodes continue with
+/// it: the pods of Calico's API server may need the very route that a repair restores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// When it was read; `None` if it is what Calico's API server keeps its objects in, and
@@ -239,12 +239,12 @@ impl Datastore {
         })
     }
 
-    /// Creates one of our BGPPeers, or updates it to the wanted state. Fields that say nothing
-    /// about who peers with whom (a password, timers, filters) are left to whoever set them; a new
-    /// one gets those of `wanted`.
+    /// Creates one of our BGPPeers, or updates it to the wanted state. Fields that do not affect
+    /// the peerings (a password, timers, filters) are left to their authors; a new one gets those
+    /// of `wanted`.
     ///
     /// # Errors
-    /// [`Error::Taken`] if the name is somebody else's; otherwise as any write.
+    /// [`Error::Taken`] if the name belongs to another owner; otherwise as for any write.
     pub async fn apply_peer(&self, wanted: &WantedPeer<'_>) -> Result<Written, Error> {
         either!(self, store => store.news.after(store.apply_peer(wanted).await))
     }
@@ -265,9 +265,9 @@ impl Datastore {
         either!(self, store => store.news.after(store.set_mesh(on).await))
     }
 
-    /// Marks a node (by its name in Kubernetes) where Calico has Nodes of its own: a merge patch of
-    /// its labels, and what becomes of its cluster id, in one transaction. With the Kubernetes API
-    /// both are part of the Node, and this does nothing.
+    /// Marks a node (by its name in Kubernetes) if Calico has separate Nodes: a merge patch of its
+    /// labels, and the change of its cluster id, in one transaction. With the Kubernetes API both
+    /// are part of the Node, and this does nothing.
     ///
     /// # Errors
     /// [`Error::NoSpeaker`] if the node gets an id and Calico does not know it, or it takes no part

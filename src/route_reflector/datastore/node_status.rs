@@ -92,7 +92,8 @@ impl Kubernetes {
     /// Has Calico report about these nodes, the first [`MAX_NODES`] of them, and about no others.
     ///
     /// # Errors
-    /// [`Error::Taken`] if the name of an object is somebody else's; otherwise as any write.
+    /// [`Error::Taken`] if the name of an object belongs to another owner; otherwise as for any
+    /// write.
     pub async fn start_reports(&self, nodes: &[&str], set: &str) -> Result<Written, Error> {
         let nodes: BTreeSet<&str> = nodes.iter().take(MAX_NODES).copied().collect();
         let group = self.writable().await?;
@@ -154,7 +155,7 @@ impl Kubernetes {
             .collect())
     }
 
-    /// Deletes our requests, whoever of us made them.
+    /// Deletes our requests, whichever replica made them.
     ///
     /// # Errors
     /// As any write.

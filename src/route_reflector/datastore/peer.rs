@@ -199,8 +199,8 @@ pub(super) fn ensure_ours(kind: &'static str, name: &str, object: &Value) -> Res
     }
 }
 
-/// The BGPConfiguration of the cluster: the mesh, and the AS number. If it says nothing, or is not
-/// there, Calico's defaults hold.
+/// The BGPConfiguration of the cluster: the mesh, and the AS number. If it is missing or empty,
+/// Calico's defaults apply.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConfigurationSpec {

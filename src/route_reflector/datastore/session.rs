@@ -16,7 +16,7 @@ const FIELDS: [(&str, &str); 2] =
 /// Fields of a BGPConfiguration that are about the mesh begin with this.
 const ABOUT_MESH: &str = "nodeMesh";
 
-/// These fields, as they stand in the spec of a BGPPeer.
+/// These fields, as written in the spec of a BGPPeer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session(pub Map<String, Value>);
 

@@ -67,7 +67,7 @@ impl Watch {
                     self.running = None;
                     store.news.watching(false);
                     tracing::debug!(%error, "Calico's objects are not watched");
-                    // Whoever waits has to see that, too; once.
+                    // Waiters must see that, too; once.
                     if std::mem::take(&mut self.stands) {
                         return;
                     }

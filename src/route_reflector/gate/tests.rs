@@ -143,7 +143,7 @@ fn s04_the_gate_counts_sessions_of_the_job_that_is_believed_and_names_the_others
     let said = shut.to_string();
     assert!(said.contains("--bird-exporter-selector"), "{said}");
     assert!(said.ends_with("jobs that have such series: team-a/forged"), "{said}");
-    // Where something is believed the others do not matter.
+    // If some series are accepted, the others do not matter.
     let a = [name("Node", "b"), name("Node", "c")];
     let mut elements = established(&wanted, 1.0, &[("a", &a)]);
     elements.push(forged);
@@ -248,7 +248,7 @@ fn samples_of_before_the_step_say_nothing_of_it() {
     assert_eq!(shut.to_string(), "not measured since the last step: a");
 }
 
-/// At 5,000 nodes somebody's BIRD is always down.
+/// At 5,000 nodes some BIRD is always down.
 #[test]
 fn r06_a_client_without_any_session_is_not_waited_for() {
     let (nodes, reflectors) = (&NODES, &["a", "b"]);
@@ -282,7 +282,7 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     without("f", &mut network);
     network.push(("f".into(), vec![name("Node", "a")]));
     assert_eq!(shut(&network), missing);
-    // Somebody else's word, of a session of the mesh.
+    // A forged report of a session of the mesh.
     network.pop();
     network[2].1.push(name("Mesh", "f"));
     assert_eq!(shut(&network), missing);

@@ -36,7 +36,7 @@ struct Entry {
 /// The role of a node in a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The gate stands on its sessions.
+    /// The gate depends on its sessions.
     pub gated: bool,
     /// It reflects routes.
     pub reflector: bool,
@@ -103,7 +103,7 @@ impl Wanted {
         self.of(node).map(count).sum()
     }
 
-    /// The nodes whose sessions the gate stands on.
+    /// The nodes on whose sessions the gate depends.
     pub fn gated(&self) -> impl Iterator<Item = &Arc<str>> {
         self.nodes.iter().filter(|(_, entry)| entry.part.gated).map(|(name, _)| name)
     }
@@ -118,7 +118,7 @@ impl Wanted {
         self.nodes.iter().filter(|(_, entry)| !entry.part.reflector).map(|(name, _)| name)
     }
 
-    /// Reports whether the gate stands on no session at all.
+    /// Reports whether the gate depends on no session at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let nobody = BTreeSet::new();

@@ -34,8 +34,8 @@ pub fn discounted(bgp: &BgpTopology, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<A
     down.chain(leaving).cloned().collect()
 }
 
-/// The sessions that nodes are to have with each other; the gate stands on those of reflectors, or
-/// of all nodes where the mesh is what a step stands on.
+/// The expected sessions between nodes; the gate depends on those of reflectors, or of all nodes if
+/// a step depends on the mesh.
 #[must_use]
 pub fn expected(bgp: &BgpTopology, discounted: &BTreeSet<Arc<str>>, everybody: bool) -> Wanted {
     let mut wanted = Wanted::new(bgp.fabric.mesh());

@@ -282,7 +282,7 @@ fn r07_a_windows_node_reflects_nothing() {
     assert_eq!(reflectors, ["n1", "n2"]);
 }
 
-/// Topology Multi where the loss of one would cost routes: Simple serves, and Ready says so.
+/// Topology Multi if the loss of one would cost routes: Simple serves, and Ready reports this.
 #[test]
 fn r01_multi_that_does_not_hold_is_simple_with_a_sentence() {
     let set = set(&json!({"topology": "Multi", "count": {"min": 4, "max": 4}}));

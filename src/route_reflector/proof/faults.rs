@@ -54,7 +54,7 @@ pub struct Outcome {
 }
 
 impl Fault {
-    /// Everything that can happen to a layout, as it stands in `play`.
+    /// Everything that can happen to a layout, as described in `play`.
     pub fn all(layout: &Layout, play: &Play) -> Vec<Self> {
         let reflectors = play.reflectors();
         let mut all: Vec<Self> = reflectors.iter().cloned().map(Self::Dead).collect();

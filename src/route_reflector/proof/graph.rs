@@ -207,7 +207,7 @@ impl Graph {
         most
     }
 
-    /// Nodes that reflect to somebody.
+    /// Nodes that reflect to at least one client.
     pub fn reflecting(&self) -> impl Iterator<Item = usize> {
         (0..self.own.len()).filter(|node| self.own[*node].is_some())
     }

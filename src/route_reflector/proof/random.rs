@@ -199,7 +199,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever happens in whatever cluster, no step takes a route, and the operator comes to rest.
+    /// Whatever happens in whatever cluster, no step takes a route, and the operator settles.
     #[test]
     #[ignore = "an open finding: in some random clusters a transition stops half-way"]
     fn no_step_takes_a_route_in_any_cluster(cluster in cluster()) {

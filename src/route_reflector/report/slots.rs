@@ -56,7 +56,8 @@ fn slots(
             leaving: leaving.map(|leaving| leaving.reason).or(trouble).map(|r| r.as_str().into()),
         }
     });
-    // Whose labels somebody has taken away is known only from here, until it has them again.
+    // A reflector whose labels were removed by hand is known only from here, until it has them
+    // again.
     let returning = target.slots.iter().filter_map(|slot| {
         let known = before.get(&*slot.node).filter(|known| known.id == i64::from(slot.id))?;
         let reflects = bgp.labels(&slot.node).is_none_or(ReflectorLabels::is_reflector);

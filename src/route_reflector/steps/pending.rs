@@ -38,7 +38,7 @@ pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     if steps.is_empty() {
         steps.extend(narrower_peers(bgp, goal));
     } else {
-        // The last resort: until these are right the others may have nothing to stand on.
+        // The last resort: until these are right, the others may have nothing to build on.
         steps.extend(strange_peers(bgp, goal));
     }
     if steps.is_empty() {
@@ -253,8 +253,7 @@ fn narrower_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     some.then_some(Step::Peers { write, delete, widens: false })
 }
 
-/// BGPPeers that are ours and say what we would never have written: handed over by somebody, or
-/// changed.
+/// Our BGPPeers with contents that we would never have written: handed over, or changed.
 fn strange_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     let Some(Step::Peers { mut write, .. }) = narrower_peers(bgp, goal) else { return None };
     write.retain(|peer| {

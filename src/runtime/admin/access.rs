@@ -23,12 +23,12 @@ use tokio::{sync::Semaphore, time::timeout};
 /// this.
 const ALLOWED: Duration = Duration::from_mins(1);
 
-/// For how long a token that was let in still is while the API server does not answer: an outage of
-/// it is when somebody wants to see these metrics.
+/// The time for which a confirmed token stays valid while the API server does not answer: these
+/// metrics are most needed during its outage.
 const ALLOWED_IN_OUTAGE: Duration = Duration::from_mins(10);
 
-/// For how long a refused token is refused without asking again: shorter, because somebody may just
-/// be granting the right.
+/// The time for which a refused token is refused without a new review: shorter, because someone may
+/// just be granting the right.
 const REFUSED: Duration = Duration::from_secs(10);
 
 /// The most tokens remembered that were let in, and that were refused: apart, so that refused ones
@@ -54,7 +54,7 @@ const SAID: Duration = Duration::from_mins(1);
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
-/// Why somebody may not read.
+/// The reason for which a client may not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no token.
@@ -105,7 +105,7 @@ impl Access {
         let Ok(Ok(_turn)) = timeout(TURN, self.reviews.acquire()).await else {
             return Err(Refusal::TooMany);
         };
-        // Somebody may have brought the same token meanwhile.
+        // Another request may have sent the same token in the meantime.
         if let Some(known) = self.known().answer(&key, source, Instant::now()) {
             return known;
         }
@@ -174,7 +174,7 @@ impl Known {
         if let Some((_, refusal)) = self.refused.get(key).filter(|(at, _)| age(at) < REFUSED) {
             return Some(Err(refusal.clone()));
         }
-        // Whoever was let in is no stranger behind the same address.
+        // A confirmed client is no stranger behind the same address.
         let stranger = !self.allowed.contains_key(key);
         let paused = self.paused.get(&source).is_some_and(|since| age(since) < PAUSE);
         (paused && stranger).then_some(Err(Refusal::TooMany))

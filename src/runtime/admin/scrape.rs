@@ -31,7 +31,7 @@ struct Scrapes {
     readers: Places,
 }
 
-/// The route. Without `access` whoever reaches it may read.
+/// The route. Without `access` every client that reaches it may read.
 pub fn router(metrics: Metrics, access: Option<Access>) -> Router {
     let readers = Places::new(READERS.0, READERS.1);
     let scrapes = Scrapes { metrics, access: access.map(Arc::new), readers };

@@ -99,7 +99,7 @@ async fn t11_slow_readers_hold_a_few_pages_and_nobody_elses() {
     other.read_to_end(&mut page).await.unwrap();
     assert!(page.len() > 64 << 20, "{}", page.len());
     assert!(String::from_utf8_lossy(&page).contains("# EOF\n"), "to its end");
-    // Whoever goes away gives the page back, and nothing that counts waited for a slow reader.
+    // A client that disconnects gives the page back, and no counter waited for a slow reader.
     metrics.reconciled("x", Duration::ZERO, Some("a new label"));
     drop(slow);
     let free = async {

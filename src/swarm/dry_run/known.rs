@@ -36,7 +36,7 @@ impl Known {
         Self { voices: each.collect() }
     }
 
-    /// By what stands in the status: the first hundred of them.
+    /// From the status: the first hundred of them.
     #[must_use]
     pub fn of_status(status: &SwarmStatus) -> Self {
         let each = status.workers.iter().map(|worker| {

@@ -102,7 +102,7 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
     let view = watches::read(client, swarm).await?;
     let mut no_namespace = false;
     if view.workload.is_none() {
-        // Without the right to read it nothing is known of it.
+        // Without the right to read it, it is unknown.
         let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
         no_namespace = matches!(namespaces.get_opt(&namespace).await, Ok(None));
     }

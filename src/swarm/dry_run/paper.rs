@@ -34,7 +34,7 @@ use crate::{
 struct Process {
     /// The version that it has read; 0: none.
     read: Epoch,
-    /// Why it says nothing.
+    /// The reason for its silence.
     silent: Option<Arc<str>>,
 }
 
@@ -54,8 +54,7 @@ struct State {
     scaled: Option<u32>,
 }
 
-/// A cluster in which every pod comes up, ends and reads as it should; workers that answer nothing
-/// now go on to do so.
+/// A cluster in which every pod starts, ends and reads as it should; silent workers stay silent.
 pub(super) struct Paper<'a> {
     swarm: &'a Swarm,
     known: &'a Known,

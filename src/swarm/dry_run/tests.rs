@@ -362,7 +362,7 @@ async fn autoscale_is_part_of_the_way() {
 #[tokio::test]
 async fn an_unknown_history_is_said_to_stand_in_the_way() {
     let mut around = acknowledged(around(3, Some(settled())), 3);
-    // Somebody else's file, handed over.
+    // Another owner's file, handed over.
     let share = around.view.share.as_mut().unwrap();
     (share.content, share.given) = (None, Some("s".into()));
     let run = run(json!({"jobs": ["a", "b", "c", "d", "e", "f", "g"]}), &around).await;

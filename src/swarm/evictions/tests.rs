@@ -153,7 +153,8 @@ fn w08_without_memory_a_worker_that_ignores_its_file_is_evicted_without_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Everybody gets a turn soon, whoever ignores the file; and nobody is evicted without end.
+    /// Every worker gets a turn soon, even if others ignore the file; and no worker is evicted
+    /// endlessly.
     #[test]
     fn w08_every_worker_gets_its_eviction_and_none_more_than_17_in_an_hour(
         deaf in prop::collection::vec(any::<bool>(), 1..7),

@@ -59,7 +59,7 @@ impl World {
         self.pods[w] = Some(Pod { run: self.list(pod.read, &pod), ..pod });
     }
 
-    /// Somebody deletes a pod: one without a node is gone at once.
+    /// A user deletes a pod: one without a node is gone at once.
     pub(super) fn delete(&mut self, w: usize) {
         let Some(pod) = self.pods[w] else { return };
         self.pods[w] = pod.scheduled.then_some(Pod { terminating: true, ..pod });

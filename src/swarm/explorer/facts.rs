@@ -34,7 +34,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// The version of this number, as somebody has written it.
+    /// The version of this number, as edited by a user.
     pub(super) fn new(version: u8, facts: MapFacts, key: &str, foreign: bool) -> Arc<Self> {
         let facts = MapFacts { resource_version: version.to_string(), ..facts };
         let config = facts.data.get(key).map_or("", String::as_str);

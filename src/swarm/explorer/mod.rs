@@ -10,8 +10,8 @@
 //! in each of them:
 //!
 //! - **one owner**: no pod starts a stream by a file of the operator while another pod runs it;
-//! - **rest**: if from here on nothing more goes wrong, everything comes to rest in a bounded
-//!   number of rounds, and then nothing is written, status included;
+//! - **rest**: if from here on nothing more goes wrong, everything settles in a bounded number of
+//!   rounds, and then nothing is written, status included;
 //! - **owned**: at rest one wanted worker runs each stream, and Ready is True. Only where a plot
 //!   says that streams may wait it may be False, with a **text** that names who is in the way and
 //!   what to do.

@@ -32,13 +32,13 @@ pub(super) enum Move {
     Stop(usize),
     /// A container ends, and its kubelet has to start it again.
     Crash(usize),
-    /// The workload, or somebody, deletes a pod; its kubelet ends its containers; its object goes.
+    /// The workload, or a user, deletes a pod; its kubelet ends its containers; its object goes.
     Delete(usize),
     End(usize),
     Vanish(usize),
     /// The workload makes a pod.
     Come(usize),
-    /// A node is cut off, comes back, or is dead and the user says so.
+    /// A node is cut off, comes back, or is dead and the user confirms it.
     Cut(usize),
     Heal(usize),
     Fence(usize),
@@ -47,7 +47,7 @@ pub(super) enum Move {
     Hear,
     /// The workload's controller sees the new template.
     Observe,
-    /// Somebody does something to the file, or to the `Swarm`.
+    /// A user changes the file, or the `Swarm`.
     Meddle(Hazard),
 }
 
@@ -159,7 +159,7 @@ impl<'a> Explorer<'a> {
                 let pod = world.pods[w].as_mut().filter(|pod| !pod.ended && !pod.cut)?;
                 let may = pod.scheduled && pod.mounts == 0 && pod.delivered < newest;
                 (may && there).then_some(())?;
-                // Whoever found no file gets the newest first.
+                // A worker without a file gets the newest first.
                 pod.delivered = if pod.delivered == 0 { newest } else { pod.delivered + 1 };
                 if pod.running && self.plot.reloads {
                     pod.read = pod.delivered;

@@ -55,7 +55,7 @@ pub(super) struct Decided {
     complaint: Option<Arc<str>>,
 }
 
-/// The operator in a plot, and what its passes came to.
+/// The operator in a plot, and the results of its passes.
 pub(super) struct Operator<'a> {
     plot: &'a Plot,
     began: Instant,

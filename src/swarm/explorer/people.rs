@@ -8,7 +8,7 @@ use crate::swarm::{
 };
 
 impl Explorer<'_> {
-    /// The world after somebody has done this.
+    /// The world after a user's action.
     pub(super) fn meddled(&self, world: &World, hazard: Hazard) -> Option<World> {
         let mut next = world.clone();
         match hazard {

@@ -51,19 +51,19 @@ pub(super) struct Plot {
 pub(super) enum Hazard {
     /// A container crashes, and its kubelet starts it again.
     Restarts,
-    /// Somebody deletes a pod.
+    /// A user deletes a pod.
     Deletions,
     /// A node is cut off.
     Cuts,
-    /// Somebody adds a comment to the file.
+    /// A user adds a comment to the file.
     Edits,
-    /// Somebody exchanges the lists of two workers in the file.
+    /// A user swaps the lists of two workers in the file.
     Swaps,
-    /// Somebody lists a stream for a second worker, too.
+    /// A user lists a stream for a second worker, too.
     Gifts,
-    /// Somebody puts the version before the newest back, with all that belongs to it.
+    /// A user restores the version before the newest, with all its contents.
     Backups,
-    /// Somebody deletes the file.
+    /// A user deletes the file.
     Losses,
     /// The `Swarm` is deleted, its file goes with it, and it is applied again.
     Reapplied,

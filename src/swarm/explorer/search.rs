@@ -9,8 +9,8 @@ use super::{
 };
 use crate::api::Mode;
 
-/// The fair rounds after which everything has come to rest: each needs a few for the file, and as
-/// many for a restart of each worker.
+/// The fair rounds after which everything has settled: each needs a few for the file, and as many
+/// for a restart of each worker.
 pub(super) const ROUNDS: usize = 60;
 
 pub(super) type Found = breadth_first::Found<World, Move>;
@@ -135,7 +135,7 @@ impl Search<'_> {
     }
 }
 
-/// Two pods run a stream, and it is not the doing of somebody else's file.
+/// Two pods run a stream, and no edited file is the cause.
 fn overlap(world: &World) -> Option<String> {
     world.twice.then(|| "one owner: a second pod starts a stream".into())
 }

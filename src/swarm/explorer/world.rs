@@ -175,7 +175,7 @@ impl World {
         self.history[usize::from(version)].list(pod.id)
     }
 
-    /// Somebody has written the file.
+    /// A user has written the file.
     pub(super) fn wrote(&mut self, file: &Arc<File>) {
         Arc::make_mut(&mut self.history).push(Arc::clone(file));
         self.map = Some(Arc::clone(file));

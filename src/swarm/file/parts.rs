@@ -121,14 +121,14 @@ pub struct Change {
     pub parts: Vec<(u32, Published)>,
 }
 
-/// The difference between a file and what stands in its parts, as far as that is right.
+/// The difference between a file and the contents of its parts, as far as these are right.
 #[must_use]
 pub fn change(next: &Published, there: &[Option<Arc<Published>>], parts: u32) -> Change {
     let head = Head { epoch: next.epoch, barrier: next.barrier, parts: vec![] };
     let mut change = Change { head, parts: vec![] };
     for (part, i) in divide(next, parts).into_iter().zip(0..) {
         let stands = there.get(i as usize).and_then(Option::as_ref).filter(|there| {
-            // Whoever waits for a barrier has to find a version from there on in its part.
+            // Workers that wait for a barrier must find a version from there on in their part.
             there.epoch >= next.barrier.unwrap_or(0)
                 && there.shares == part.shares
                 && there.releasing == part.releasing

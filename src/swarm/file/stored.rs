@@ -1,4 +1,4 @@
-//! Files as they stand in the API server.
+//! Files as stored in the API server.
 use std::sync::Arc;
 
 use super::{Published, STATE_KEY};

@@ -90,7 +90,7 @@ fn an_edit_is_undone_under_a_newer_version() {
     assert_eq!(next.shares["w-1"], share(&["c"], 21));
     // A version of the edit acknowledges nothing.
     assert_eq!(next.releasing[&("d".into(), "w-0".into())], 21);
-    // What the edit gave to another is nobody's until both have let go of it.
+    // A stream that an edit gave to another worker belongs to none until both have released it.
     assert_eq!(next.shares["w-0"], share(&["b"], 21));
     for worker in ["w-0", "w-1"] {
         assert_eq!(next.releasing[&("a".into(), worker.into())], 21);
@@ -211,7 +211,7 @@ fn w12_a_swarm_that_is_made_anew_begins_above_the_versions_of_the_old_one() {
     assert!(aged(1_790_000_060, None, &none, 0).epoch > last);
     // A file that was lost while nobody looked, too.
     assert_eq!(aged(1_790_000_000, None, &none, last).epoch, last + 1);
-    // What this process has written goes on as it was.
+    // The files that this process has written continue unchanged.
     let known = Memory { published: Some(Arc::new(published(7))), ..Memory::default() };
     assert_eq!(aged(1_790_000_000, None, &known, 7).epoch, 8);
 }

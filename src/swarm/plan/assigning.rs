@@ -64,7 +64,7 @@ impl Decision<'_> {
             return first;
         }
         // A stream in the list of a worker without a pod runs as soon as there is one; a stream in
-        // no list waits for somebody to change the spec.
+        // no list waits for a change of the spec.
         let whole: Vec<_> = wanted
             .iter()
             .map(|worker| {

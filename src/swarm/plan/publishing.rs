@@ -32,8 +32,8 @@ impl Decision<'_> {
         self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()))
     }
 
-    /// The file as it is, where the key for answers is missing beside it: made by an older
-    /// operator, or by somebody who has taken the key away.
+    /// The file unchanged, if the key for answers is missing beside it: written by an older
+    /// operator, or the key was removed.
     pub(super) fn keyed(&self) -> Option<Publish> {
         let share = self.view.share.as_ref().filter(|_| self.history.repair.is_none())?;
         let missing = secret::standing(self.view).is_none();
@@ -58,7 +58,7 @@ impl Decision<'_> {
             let changed =
                 next.shares.get(&worker.name).is_some_and(|share| share.version == next.epoch);
             let before = next.outdated.get(&worker.name) == Some(&pod.uid);
-            // Whoever waits for the first file has mounted nothing before it.
+            // Pods that wait for the first file have mounted nothing before it.
             let waits =
                 !pod.started && self.memory.born.get(&pod.uid).is_none_or(|born| *born == 0);
             let mounts = pod.started || pod.node.is_some() && !waits;
@@ -183,7 +183,7 @@ impl Decision<'_> {
         let replicas = self.view.workload.as_ref()?.replicas;
         let changed = self.memory.replicas.is_none_or(|(known, _)| known != replicas);
         if changed {
-            // After a start nothing is known of the last change: it may have been a moment ago.
+            // After a start the last change is unknown: it may have been a moment ago.
             self.memory.replicas = Some((replicas, now));
         }
         let rules = self.settings.autoscale.as_ref()?;

@@ -130,8 +130,7 @@ impl Decision<'_> {
         let lost = self.workers.wanted().filter(|worker| worker.is_lost);
         Snapshot {
             decided: true,
-            // The version in the status is believed to have been there: one that nobody writes is
-            // none.
+            // The version in the status is trusted to have existed: nobody else writes it.
             epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
             counts,
             stranded: lost.filter_map(|w| Some(current.shares.get(&w.name)?.streams.len())).sum(),

@@ -181,7 +181,7 @@ fn w13_an_absent_worker_with_an_empty_list_is_no_complaint() {
     assert_eq!(ready(&plan).0, Some(true));
 }
 
-/// Both are behind. The budget of one is for whoever may be evicted now.
+/// Both are behind. The budget of one is for a worker that may be evicted now.
 #[test]
 fn w08_w10_a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting() {
     let file = published(5, &[&["a"], &["b"]]);

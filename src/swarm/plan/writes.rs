@@ -13,7 +13,7 @@ pub struct Publish {
     pub published: Arc<Published>,
     /// The data of the `ConfigMap`.
     pub data: BTreeMap<String, String>,
-    /// The version it stands on; `None`: there is no `ConfigMap` yet.
+    /// The version on which it is based; `None`: there is no `ConfigMap` yet.
     pub on: Option<String>,
     /// The parts of a divided file that change with it, written after it.
     pub parts: Vec<Part>,
@@ -30,7 +30,7 @@ pub struct Part {
     pub name: String,
     /// The data.
     pub data: BTreeMap<String, String>,
-    /// The version it stands on; `None`: there is no such `ConfigMap` yet.
+    /// The version on which it is based; `None`: there is no such `ConfigMap` yet.
     pub on: Option<String>,
 }
 

@@ -152,8 +152,8 @@ impl From<&WorkerPod> for PodFacts {
     }
 }
 
-/// Reports whether this project's worker or sidecar runs there, and knows its UID. The
-/// API server says so: whoever answers in its place could say anything.
+/// Reports whether this project's worker or sidecar runs there, and knows its UID. From the API
+/// server: a server that answers in its place could claim anything.
 fn signs(spec: &PodSpec) -> bool {
     let ours = |container: &Container| {
         let words: Vec<&str> =
@@ -172,7 +172,7 @@ fn signs(spec: &PodSpec) -> bool {
             field.is_some_and(|field| &*field.field_path == "metadata.uid")
         })
     };
-    // Sidecars may be init containers that go on.
+    // Sidecars may be init containers that keep running.
     spec.containers.iter().chain(&spec.init_containers).any(|one| ours(one) && knows(one))
 }
 
@@ -196,7 +196,7 @@ fn is_stopped(pod: &WorkerPod) -> bool {
         statuses.iter().any(|status| &*status.name == name && status.state.terminated.is_some())
     };
     let all = pod.spec.containers.iter().all(|container| terminated(&container.name));
-    // Sidecars are init containers that go on.
+    // Sidecars are init containers that keep running.
     all && pod.status.init_container_statuses.iter().all(|status| status.state.running.is_none())
 }
 
@@ -223,8 +223,7 @@ pub struct MapFacts {
 /// there before is taken over.
 pub const GIVEN: &str = "traffic.example.com/swarm";
 
-/// The annotation with the fingerprint of what we wrote: another content was written by somebody
-/// else.
+/// The annotation with the fingerprint of our content: another content was written by someone else.
 pub const CONTENT: &str = "traffic.example.com/content";
 
 impl From<&MapObject> for MapFacts {

@@ -12,7 +12,7 @@ use super::{
 use crate::{api::Swarm, api::swarm::WorkloadKind, controller::Error};
 
 /// Reads what a `Swarm` depends on, as [`WorkloadCache::view`](super::WorkloadCache::view) has it
-/// from the watches. It lists by name, as they do: whoever may do what they need may do this.
+/// from the watches. It lists by name, as they do: an account with their rights may do this.
 ///
 /// # Errors
 /// What the API server said, with the request that it refused.

@@ -170,7 +170,8 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
     assert_eq!(read(&memory).loaded, Some(10));
 }
 
-/// A kubelet may give a new pod an older file: whoever can say what it has read has to.
+/// A kubelet may give a new pod an older file: a worker that can report what it has read must do
+/// so.
 #[test]
 fn w17_the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answers() {
     let pod = PodFacts { ip: Some([10, 0, 0, 1].into()), ..own("w-0") };
@@ -300,7 +301,7 @@ fn w09_while_template_and_pods_mount_different_files_no_successor_is_trusted() {
         ("w-config", vec![mounting("w-config"), mounting("former")], Some(0)),
         // The template was changed back.
         ("former", vec![mounting("w-config")], Some(0)),
-        // The file comes to the pods in another way.
+        // The pods get the file in another way.
         ("other", vec![mounting("other")], None),
         ("w-config", vec![], None),
     ] {

@@ -95,7 +95,7 @@ impl Decisions {
         }
     }
 
-    /// Counts one eviction by what became of it; `refused` is when it was, if it was.
+    /// Counts one eviction by its result; `refused` is the time of a refusal, if there was one.
     pub fn evicted(
         &self,
         namespace: &str,
@@ -135,7 +135,7 @@ impl Decisions {
         failed.retain(|node| nodes.get(node).is_some() || tried(node));
     }
 
-    /// Remembers what became of the Deployment; returns whether that is news.
+    /// Remembers the result for the Deployment; returns whether that is new.
     #[must_use]
     pub fn applied(&self, namespace: &str, name: &str, applied: Applied) -> bool {
         let mut entries = self.entries();

@@ -204,8 +204,8 @@ impl NodeMemory {
 /// Restores the state of a measure from before the restart.
 ///
 /// The label knows only what they said together; the status tells them apart, as long as it speaks
-/// of the same label. Where it says nothing of the node, each is taken to have said what the label
-/// says, so that an unfit node stays unfit until all of them found it fit. A measure that the
+/// of the same label. If it does not contain the node, each measure is assumed to agree with the
+/// label, so that an unfit node stays unfit until all of them found it fit. A measure that the
 /// status of the node does not name was never judged.
 fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>) -> Option<bool> {
     let label = label?;

@@ -129,7 +129,7 @@ fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attent
     for family in ["node_value", "node_threshold", "node_sample_age_seconds"] {
         assert_eq!(of(family, "large").len(), 7, "{family}");
     }
-    // What is left out is counted, and what is known of the object as a whole is there.
+    // Omitted nodes are counted, and the figures of the object as a whole are exported.
     assert!(of("nodes_not_exported", "large")[0].ends_with(" 93.0"));
     assert!(of("nodes_not_exported", "small")[0].ends_with(" 0.0"));
     assert_eq!(of("nodes", "large").len(), NodeState::ALL.len());

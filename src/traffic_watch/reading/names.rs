@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The longest name of a device that is kept, in bytes: the kernel's have 15, labels of an author's
-/// query may be anything. It stands in status and metrics.
+/// query may be anything. It appears in status and metrics.
 const DEVICE: usize = 64;
 
 /// Names of devices, each stored once: a handful on thousands of nodes.

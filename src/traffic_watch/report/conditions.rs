@@ -166,7 +166,7 @@ fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static
     (reason, format!("{figures}, at least half are needed: {hint}"))
 }
 
-/// No series is believed, and these jobs have some.
+/// No series is accepted, and these jobs have some.
 fn untrusted(jobs: &[String], all: usize) -> String {
     let why = untrusted_nodes(jobs);
     format!("0 of {all} nodes have data, at least half are needed: {why}")

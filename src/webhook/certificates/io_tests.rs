@@ -193,7 +193,7 @@ async fn a_replica_serves_with_what_the_leader_wrote_and_survives_what_others_di
     assert_eq!(&*first.pem, state.bundle());
     assert_eq!(first.leaf_not_after, state.leaf.not_after);
     assert_eq!(first.authority_not_after, state.authorities[0].not_after);
-    // Somebody breaks it; the leader makes another, and every replica hears of it.
+    // A user breaks it; the leader creates another, and every replica learns of it.
     let mut broken = server.object.borrow().clone().unwrap();
     broken["data"]["tls.key"] = json!(ByteString(b"nonsense".to_vec()));
     server.put(broken);

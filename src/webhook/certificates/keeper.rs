@@ -12,8 +12,8 @@ use super::{
     Certificates, Defect, IssueError, Lifetimes, NAME, PINGLISTS, State, UnixSeconds, next,
 };
 
-/// The longest sleep. The clock on the wall may be set while the one that sleeps goes on; a look
-/// costs one request.
+/// The longest sleep. The system clock may be set while the sleep timer continues; a look costs one
+/// request.
 const LONGEST: Duration = Duration::from_hours(1);
 
 /// The shortest sleep: that of lives of a minute, as in tests, has steps of some seconds.
@@ -71,7 +71,7 @@ impl CertificateKeeper {
         names.collect()
     }
 
-    /// Keeps it for ever: looks when something is due, and when somebody touched it.
+    /// Maintains it for ever: looks when something is due, and when anyone has changed it.
     pub async fn keep(mut self) -> Infallible {
         loop {
             self.touched.mark_unchanged();
@@ -81,7 +81,7 @@ impl CertificateKeeper {
                     Duration::from_secs(u64::try_from(left).unwrap_or_default())
                         .clamp(SHORTEST, LONGEST)
                 }
-                // Somebody else wrote: read again.
+                // Another writer was faster: read again.
                 Err(KeepError::Api(kube::Error::Api(status)))
                     if status.is_conflict() || status.is_already_exists() =>
                 {
@@ -99,7 +99,7 @@ impl CertificateKeeper {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                // Not at once: somebody who writes it again and again is not answered each time.
+                // Not at once: repeated writes are not answered each time.
                 () = changed => tokio::time::sleep(SHORTEST).await,
             }
         }

@@ -107,7 +107,7 @@ fn what_somebody_did_to_the_secret_is_seen() {
         mixed.insert(key.into(), foreign[key].clone());
         assert!(State::from_secret(&secret(mixed)).is_err(), "{key} of another");
     }
-    // A whole pair of somebody else's, with our times: keys match, the chain does not.
+    // A whole foreign pair, with our times: keys match, the chain does not.
     let mut swapped = data.clone();
     for key in ["tls.crt", "tls.key"] {
         swapped.insert(key.into(), foreign[key].clone());

@@ -59,7 +59,7 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
     let mut container = json!({
         "name": AGENT_CONTAINER,
         "image": recipe.image,
-        // A pod of somebody else must not wait for a registry at every start.
+        // Another owner's pod must not wait for a registry at every start.
         "imagePullPolicy": "IfNotPresent",
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "env": environment(recipe),
@@ -125,8 +125,9 @@ fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
 /// the kubelet reads from it.
 ///
 /// Where the cluster assigns users by namespace (`OpenShift`) a fixed one would be refused, and
-/// with it the pod. The constraint that admits the pod stands in an annotation before webhooks are
-/// asked, and is applied again after them: the agent gets the namespace's user, as every container.
+/// with it the pod. The constraint that admits the pod is in an annotation before webhooks are
+/// called, and is applied again after them: the agent gets the namespace's user, as every
+/// container.
 fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
     let constraint = pod.annotation(CONSTRAINT_ANNOTATION);
     let assigned = constraint.is_some_and(|name| !ANY_USER.contains(&name));

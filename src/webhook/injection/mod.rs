@@ -76,7 +76,7 @@ pub struct Resources {
 }
 
 impl Recipe {
-    /// Reports whether the `NetworkProber` stands in this namespace.
+    /// Reports whether the `NetworkProber` is in this namespace.
     fn is_at_home(&self, namespace: &str) -> bool {
         self.prober.split_once('/').is_some_and(|(home, _)| home == namespace)
     }
@@ -84,8 +84,8 @@ impl Recipe {
     /// Returns a hash of the settings whose change needs a restart of running pods, as 16
     /// hexadecimal digits.
     ///
-    /// Image, ports, delivery and resources; neither the version of the server nor whose recipe it
-    /// is (which stands in an annotation of its own).
+    /// Image, ports, delivery and resources; neither the version of the server nor the owner of the
+    /// recipe (which is in a separate annotation).
     #[must_use]
     pub fn hash(&self) -> String {
         let parts =
@@ -113,7 +113,7 @@ pub enum SkipReason {
     SharedProcesses,
     /// The agent is a Linux program.
     Windows,
-    /// The mirror of a static pod: the kubelet runs it as it stands in a file.
+    /// The mirror of a static pod: the kubelet runs it from a file.
     MirrorPod,
     /// It is meant to end, and on a server without native sidecars the agent would keep it.
     JobOnOldServer,
@@ -129,7 +129,7 @@ pub enum SkipReason {
     NamespaceNotConsenting,
     /// A `LimitRange` or a `ResourceQuota` of its namespace would refuse it with the agent.
     ResourcesRefused,
-    /// More pods are selected than are watched for whoever made the `NetworkProber`.
+    /// More pods are selected than the owner of the `NetworkProber` may have watched.
     OverBudget,
     /// Nothing shows that the webhook was asked: the pod is older, or the webhook was away.
     CreatedBefore,

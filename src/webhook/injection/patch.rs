@@ -57,7 +57,7 @@ pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
 fn volumes(pod: &PodObject, recipe: &Recipe) -> Option<Op> {
     let volume = container::volume(recipe);
     match pod.volumes() {
-        // Ours, left by whoever removed the container: two of a name are refused.
+        // Ours, left behind when the container was removed: two of a name are refused.
         Some(names) if names.iter().any(|name| &**name == AGENT_VOLUME) => None,
         Some(_) => Some(Op::new("/spec/volumes/-", volume)),
         None => Some(Op::new("/spec/volumes", json!([volume]))),

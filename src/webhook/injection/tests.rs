@@ -348,7 +348,7 @@ fn s11_nobody_else_s_agent_comes_where_processes_are_shared() {
         let shared = with(field, json!(true));
         for (namespace, expected) in [
             ("n", Some(SkipReason::SharedProcesses)),
-            // Whose namespace is not known is somebody else's.
+            // An object in an unknown namespace counts as foreign.
             ("", Some(SkipReason::SharedProcesses)),
             // Who may write a NetworkProber here puts nothing into anybody else's pods.
             ("probing", None),

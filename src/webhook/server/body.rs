@@ -1,9 +1,9 @@
 //! Bodies of admission requests, whose memory is paid for as they arrive.
 //!
-//! Everybody who reaches the port may send one. A budget that is reserved for an announced size is
-//! held by whoever announces much and sends nothing; this one is held by bytes that came. What
-//! almost every pod needs and what the largest need are two budgets, each with a part for every
-//! source.
+//! Everybody who reaches the port may send one. If a budget were reserved for an announced size, a
+//! client that announces much and sends nothing would hold it; this one is held by received bytes.
+//! What almost every pod needs and what the largest need are two budgets, each with a part for
+//! every source.
 use std::{net::IpAddr, time::Duration};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -44,7 +44,7 @@ const REQUESTS: (usize, usize) = (1024, 256);
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Deadline for each further [`SMALL`] of a large body: 256 KiB a second, even after a lost packet
-/// (the kernel retransmits it after 200 ms). Whoever trickles holds the second budget no longer.
+/// (the kernel retransmits it after 200 ms). A slow sender holds the second budget no longer.
 const PROGRESS: Duration = Duration::from_millis(250);
 
 /// The memory of all bodies.

@@ -15,7 +15,7 @@ use crate::{
 /// up to a minute to deliver should not wait longer.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks at the file for as long as somebody wants to know.
+/// Checks the file for as long as the receiver exists.
 ///
 /// # Errors
 /// When a look could not be finished: a panic in it.

@@ -57,7 +57,7 @@ pub struct Pull {
     pub token_file: PathBuf,
 }
 
-/// Asks for as long as somebody wants to know.
+/// Asks for as long as the receiver exists.
 ///
 /// # Errors
 /// None: whatever fails is tried again.

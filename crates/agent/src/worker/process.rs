@@ -30,7 +30,7 @@ mod strays;
 /// soon.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 
-/// The longest wait: whoever repairs what the process needs sees it run within this.
+/// The longest wait: after a repair, the process runs within this time.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// A process that ran for so long did start: the next wait is the first again.
@@ -81,8 +81,8 @@ impl Processes {
         stop_timeout: Duration,
         metrics: Metrics,
     ) -> Self {
-        // What a process leaves behind comes to us and not to the first process of this host, also
-        // where that is not us: else nobody could tell the dead from the living.
+        // Orphans of a process are reparented to us and not to the first process of this host, even
+        // if we are not the first process: otherwise they could not be distinguished.
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
             tracing::warn!(%error, "orphans of streams will not come to this process");
         }
@@ -136,8 +136,8 @@ impl Processes {
     }
 }
 
-/// Reports whether the name of a stream stands where a program looks for options: whoever writes
-/// the list must not write the command line.
+/// Reports whether a program could read the name of a stream as an option: the author of the list
+/// must not control the command line.
 fn becomes_an_option(arguments: &[String], stream: &str) -> bool {
     let options = arguments.iter().take_while(|argument| *argument != "--");
     stream.starts_with('-') && options.into_iter().any(|argument| argument.starts_with("{}"))
@@ -298,7 +298,7 @@ fn tell(to: Pid, sent: nix::Result<()>) {
 
 /// Reports whether a group whose first process was waited for has others.
 fn is_there(group: Pid) -> bool {
-    // Those that ended and came to us are there until somebody waits for them.
+    // Terminated orphans stay until they are waited for.
     while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
         waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG))
     {}

@@ -1,5 +1,5 @@
-//! Streams that do nothing but tell that they run: what ran from when to when is sent to a URL, so
-//! that whoever collects it can prove that no stream ran twice.
+//! Streams that only report that they run: the intervals are sent to a URL, so that the collector
+//! can prove that no stream ran twice.
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,

@@ -49,7 +49,8 @@ impl Newest {
             if share.version == last.version && share.same_streams(last) {
                 return Looked::Unchanged;
             }
-            // Whoever hands streams on counts each file up: by this one nobody could say what runs.
+            // Each handover increases the version of the file: without a newer version, this file
+            // does not determine what runs.
             tracing::warn!(
                 version = share.version,
                 last = last.version,
@@ -68,7 +69,7 @@ impl Newest {
     }
 }
 
-/// Reads the share of a worker; without an entry, or with one that says nothing, it is empty.
+/// Reads the share of a worker; without an entry, or with an empty one, it is empty.
 ///
 /// `part`: which part of a divided file it has to be, and of how many.
 ///

@@ -6,8 +6,8 @@ use std::{
 
 use super::{Rule, bits::Bits};
 
-/// Distinct cluster ids. More (somebody gave one to every node) share the last place, where a route
-/// ends sooner than it would: too many missing routes are found, never too few.
+/// Distinct cluster ids. More (an id for every node) share the last place, where a route ends
+/// sooner than it would: too many missing routes are found, never too few.
 const IDS: usize = 64;
 
 /// Lists that are kept of one route at one class. Sound fabrics have one or two; what lies beyond
@@ -114,7 +114,7 @@ impl Graph {
     /// Returns the classes that learn the route of a node of `origin`; for the class of the node
     /// itself, whether its other members learn it.
     ///
-    /// `size` may be smaller than the graph's own: somebody is down.
+    /// `size` may be smaller than the graph's own: some nodes are down.
     pub fn reach(&self, size: &[u32], origin: usize, rule: Rule, seen: &mut Seen) -> Bits {
         let others = others(size, origin);
         let mut learned = self.adjacent[origin].clone();

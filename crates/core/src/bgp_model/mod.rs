@@ -92,7 +92,7 @@ pub enum Local {
 pub enum Remote {
     /// The nodes that peerSelector selects.
     Selected(Selector),
-    /// peerIP: the node with this address, or somebody outside.
+    /// peerIP: the node with this address, or a peer outside.
     Address(IpAddr),
 }
 
@@ -127,8 +127,8 @@ impl Peer {
 /// The treatment, by a reflector, of a route whose list of cluster ids contains its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Drops it, whoever it is from: RFC 4456 to the letter. Never reports fewer missing routes
-    /// than BIRD has, so it decides.
+    /// Drops it, from any peer: RFC 4456 to the letter. Never reports fewer missing routes than
+    /// BIRD has, so it decides.
     Rfc,
     /// Drops it if it is from its own client, and does not pass it to a client: what BIRD 1.6 and
     /// 2.0 do. It predicts what is measured.

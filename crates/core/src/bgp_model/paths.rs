@@ -12,12 +12,12 @@ use super::{
 };
 
 /// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and
-/// 250 come to rest with exactly as many paths as are counted here, 4 to 13 s after a cold start,
-/// on a busy machine within a minute, at 60 to 170 µs of processor time for each path at each node.
-/// Six ids (326, one for each reflector) are not quiet after a minute and a half.
+/// 250 settle with exactly as many paths as are counted here, 4 to 13 s after a cold start, on a
+/// busy machine within a minute, at 60 to 170 µs of processor time for each path at each node. Six
+/// ids (326, one for each reflector) are not quiet after a minute and a half.
 pub const LIMIT_AT_REFLECTOR: u64 = 250;
 
-/// The same at a client, which passes nothing on: 462 come to rest.
+/// The same at a client, which passes nothing on: 462 settle.
 pub const LIMIT_AT_CLIENT: u64 = 500;
 
 /// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a

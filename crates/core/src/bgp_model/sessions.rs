@@ -18,7 +18,7 @@ pub struct Expected {
     pub up: u32,
     /// With all nodes.
     pub all: u32,
-    /// With peers outside. Whoever counts Established sessions sees these too.
+    /// With peers outside. A count of Established sessions includes these too.
     pub outside: u32,
 }
 

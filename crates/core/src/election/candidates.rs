@@ -23,7 +23,7 @@ pub(super) struct Roll<'a> {
 pub(super) enum Standing {
     /// A reflector; without a slot if it was adopted this moment.
     Holder(Option<u32>),
-    /// It has this slot by the status, and its labels are gone: somebody removed them by hand.
+    /// It has this slot by the status, and its labels were removed by hand.
     Returning(u32),
     /// A client.
     Other,

@@ -72,11 +72,11 @@ impl Chosen {
 enum Class {
     /// A reflector that stays.
     Holder,
-    /// The one that had the slot until somebody removed its labels.
+    /// The one that had the slot until its labels were removed by hand.
     Returning,
     /// A client that is fit.
     Fit,
-    /// A reflector that has been unfit for long: in its place only somebody who is fit.
+    /// A reflector that has been unfit for long: only a fit node may replace it.
     UnfitHolder,
     /// A client that is not fit.
     Unfit,
@@ -212,7 +212,7 @@ fn per_zone(rules: &Rules, roll: &Roll, zones: &[Zone], all: &[Vec<Choice>]) -> 
 
 /// Numbers of slots that are in use, and those that were.
 struct Numbers<'a> {
-    /// Held by somebody, who may be leaving.
+    /// Held by a node, which may be leaving.
     held: BTreeSet<u32>,
     /// Given out.
     taken: BTreeSet<u32>,

@@ -160,7 +160,7 @@ pub(super) fn assign(
             ids.insert(key, id);
         }
     }
-    // An id that somebody still has would be two zones' for a while.
+    // An id that is still in use would belong to two zones for a while.
     let in_use: BTreeSet<_> = roll.members.iter().filter_map(|member| member.cluster_id).collect();
     for key in &distinct {
         if ids.contains_key(key) {

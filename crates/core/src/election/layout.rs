@@ -111,7 +111,7 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
             return Err(Refusal::SmallZone { zone: zone.clone(), candidates });
         }
     }
-    // What somebody asked for and has is kept up, whatever zones come to the cluster.
+    // A requested topology that is in use is kept, whatever zones join the cluster.
     let kept = eye == Eye::InUse && rules.topology == Topology::Zonal;
     while kept && !room(rules, zones.len(), roll.len()) {
         let holds = |zone: &&Arc<str>| {

@@ -94,8 +94,8 @@ pub struct Member {
 pub struct Previous {
     /// The topology in use.
     pub topology: Option<Topology>,
-    /// The slots. None at all: the set is served for the first time, and reflectors that somebody
-    /// else chose are adopted.
+    /// The slots. None at all: the set is served for the first time, and existing reflectors of
+    /// other origin are adopted.
     pub slots: Vec<PreviousSlot>,
     /// The slots of each group, so that clients keep theirs; topology Multi only.
     pub groups: BTreeMap<Arc<str>, BTreeSet<u32>>,
@@ -106,8 +106,8 @@ pub struct Previous {
 pub struct PreviousSlot {
     /// Its number.
     pub id: u32,
-    /// The node that held it. Without any label, as after somebody removed them by hand, this node
-    /// is the first choice for its slot.
+    /// The node that held it. Without any label, for example after they were removed by hand, this
+    /// node is the first choice for its slot.
     pub node: Arc<str>,
     /// Its zone.
     pub zone: Option<Arc<str>>,

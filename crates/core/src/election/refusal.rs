@@ -44,7 +44,7 @@ pub enum Refusal {
         /// … with this many reflectors.
         after: usize,
     },
-    /// It could not stand in a selector.
+    /// A selector could not contain it.
     #[error("spec.nodeLabel: \"{key}\" is not a label key")]
     Key {
         /// The configured text.

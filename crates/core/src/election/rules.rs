@@ -41,7 +41,7 @@ impl Rules {
     /// The path of the field and what is wrong with it.
     pub fn check(&self) -> Result<(), Refusal> {
         self.count.check()?;
-        // It stands in selectors.
+        // Selectors contain it.
         let letter = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         if self.key.is_empty() || !self.key.chars().all(letter) {
             return Err(Refusal::Key { key: self.key.clone() });

@@ -8,7 +8,7 @@ use super::{Published, Target};
 pub struct Counts {
     /// Listed for a worker (though another may still release it, if the handover is not exclusive).
     pub owned: usize,
-    /// Taken from a worker that has not let go of it.
+    /// Removed from a worker that has not released it.
     pub releasing: usize,
     /// With nobody, on its way to a worker.
     pub free: usize,

@@ -137,7 +137,7 @@ impl<'a> Round<'a> {
         round
     }
 
-    /// Ends the releases of those who have let go.
+    /// Ends the releases of the workers that have confirmed them.
     fn let_go(&mut self) {
         let World { published, workers, epoch, .. } = self.world;
         for (key, &since) in &published.releasing {

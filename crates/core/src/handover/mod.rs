@@ -14,8 +14,8 @@
 //!   -> the same file 9, or a later one, lists it at b
 //! ```
 //!
-//! A worker *has let go* of what epoch r took from it when file r is the newest or an older one,
-//! and
+//! A worker *has released* the streams that epoch r removed from it when file r is the newest or an
+//! older one, and
 //!
 //! - its pod has acknowledged an epoch of at least r (and not one above the published: such a pod
 //!   has read a file of which we know nothing), or
@@ -33,7 +33,7 @@
 //! What a pod runs was listed for its worker in a file that it has read, it never reads an older
 //! file than it has read, and at most one pod of a name exists. A stream is listed for b only when
 //! nobody has it and nobody releases it. Take any other worker a that was ever listed with it: file
-//! r took it away, and a has let go of it since:
+//! r removed it, and a has released it since:
 //!
 //! - by an acknowledgement: that pod has stopped what file r does not list, and reads only newer
 //!   ones; so do its successors;
@@ -45,10 +45,11 @@
 //!
 //! # What the rules say beyond that
 //!
-//! - A stream that comes back to the worker that is still releasing it is granted at once, without
+//! - A stream that returns to the worker that is still releasing it is granted at once, without
 //!   waiting for that worker (but not while a second one releases it): no second owner can exist,
-//!   since nobody else may have it before this worker lets go. The release is forgotten in the same
-//!   file, so that a late acknowledgement of it ends nothing; a later revocation has a later epoch.
+//!   since no other worker may have it before this worker releases it. The release is forgotten in
+//!   the same file, so that a late acknowledgement of it ends nothing; a later revocation has a
+//!   later epoch.
 //! - A stream leaves a worker that is wanted only for one that is ready to take it (make before
 //!   break), and not while it could not be granted there: under a barrier, or while a third worker
 //!   still releases it.
@@ -58,9 +59,9 @@
 //!   nothing is granted until every live pod has loaded an epoch from there on. While such a pod
 //!   lives and a barrier stands, the next file raises the barrier, but none is written for that
 //!   alone: a worker that makes its versions up would cost a write at every step.
-//! - A stream that two workers have in one file (somebody's edit; the original operator did it)
-//!   stays with the first and is taken from the others, as any other revocation.
-//! - A release, a barrier or a list's version above the file's own epoch (again: somebody's edit)
+//! - A stream that two workers have in one file (an edit by hand; the original operator did it)
+//!   stays with the first and is removed from the others, as in any other revocation.
+//! - A release, a barrier or a list's version above the file's own epoch (again: an edit by hand)
 //!   becomes the next file's.
 //!
 //! # What the caller promises
@@ -69,13 +70,13 @@
 //!   nudges only after that write.
 //! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]:
 //!   one that is not there was not looked at, and blocks.
-//! - [`Pod::loaded`] belongs to this pod (its UID), and is asked for before the first step after a
-//!   start: a pod of which nothing is known is refreshed, and one that is ahead must be known
-//!   before anything is granted.
+//! - [`Pod::loaded`] belongs to this pod (its UID), and is requested before the first step after a
+//!   start: a pod in an unknown state is refreshed, and one that is ahead must be known before
+//!   anything is granted.
 //! - `highest_reported` forgets nothing: what a pod told that is gone counts, as does the epoch in
 //!   the status.
-//! - A worker that cannot be asked lets go while it has no pod, which may be too short to be seen,
-//!   or with its next pod: so all pods are listed while such a worker is waited for.
+//! - A worker that does not answer releases its streams while it has no pod, which may be too short
+//!   to be observed, or with its next pod: so all pods are listed while such a worker is awaited.
 //! - Where history is unknown from the start (a file of another author, none at all though pods
 //!   run, an epoch below the one in the status) it begins with [`Published::distrusted`], or passes
 //!   the higher epoch as `highest_reported`.
@@ -111,8 +112,8 @@ pub type Target = [(Name, Option<Name>)];
 /// The highest epoch that a file may have: JSON's readers keep numbers up to here exactly.
 pub const LARGEST_EPOCH: Epoch = 1 << 53;
 
-/// The highest epoch that is believed of a worker or of the status. At one file a second it is
-/// reached after 142 million years, and as many are left then: whoever tells more (a time in
+/// The highest epoch that is accepted from a worker or from the status. At one file a second it is
+/// reached after 142 million years, and as many are left then: a report of more (a time in
 /// nanoseconds, say, or a number right below the largest) must not use up the numbers.
 pub const BELIEVED_EPOCH: Epoch = LARGEST_EPOCH / 2;
 
@@ -134,9 +135,8 @@ pub struct Published {
     pub releasing: BTreeMap<(Name, Name), Epoch>,
     /// Lists before this epoch are unknown: until every live pod has loaded it, nothing is granted.
     pub barrier: Option<Epoch>,
-    /// Workers that answer nothing, with the UID of the pod that was there before the list last
-    /// changed: it has to be refreshed, whoever finds this file. No rule of the protocol looks at
-    /// it.
+    /// Silent workers, with the UID of the pod that existed before the list last changed: it must
+    /// be refreshed, whichever leader finds this file. No rule of the protocol looks at it.
     pub outdated: BTreeMap<Name, Name>,
 }
 
@@ -259,7 +259,7 @@ pub enum Strategy {
     DeletePod,
     /// They read it themselves; a nudge makes the kubelet deliver it at once.
     HotReload,
-    /// Somebody else sees to it.
+    /// Another component does that.
     None,
 }
 
@@ -267,7 +267,7 @@ pub enum Strategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Rules {
-    /// Nobody gets a stream before everybody else has let go of it. Otherwise it goes straight to
+    /// No worker gets a stream before all others have released it. Otherwise it goes straight to
     /// its new worker; who still releases it is recorded all the same.
     pub exclusive: bool,
     /// The way in which pods load a new list.
@@ -320,7 +320,7 @@ pub enum Refresh {
     },
 }
 
-/// Why a worker has not let go.
+/// The reason why a worker has not released its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// Its pod has acknowledged an older epoch.
@@ -359,7 +359,7 @@ pub struct Waiting {
 pub struct Step {
     /// The next file, if it differs from the published one.
     pub publish: Option<Published>,
-    /// Streams and the workers that have let go of them: (stream, from).
+    /// Streams and the workers that have released them: (stream, from).
     pub freed: Vec<(Name, Name)>,
     /// Streams that leave their workers: (stream, from, why).
     pub revoked: Vec<(Name, Name, Cause)>,

@@ -1,4 +1,4 @@
-//! The pods that have to come to the file, and which of them now.
+//! The pods that must load the file, and those to refresh now.
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{Epoch, Name, Pod, Published, Refresh, Rules, Strategy, Worker};
@@ -48,8 +48,8 @@ pub fn refresh_in_turn(
 ) -> Vec<Refresh> {
     match rules.strategy {
         Strategy::None => Vec::new(),
-        // A worker that is not wanted is gone for by its workload if that is a StatefulSet; a
-        // Deployment's pod has to let go while it lives.
+        // A worker that is no longer wanted is removed by its workload if that is a StatefulSet; a
+        // Deployment's pod must release its streams while it lives.
         Strategy::HotReload => behind(file, workers)
             .into_iter()
             .filter(|behind| workers[behind.name].wanted || behind.releases)

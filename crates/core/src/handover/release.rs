@@ -36,7 +36,7 @@ pub(super) struct History {
     pub(super) lost: bool,
     /// A live pod has read such a file and has not come back from it.
     pub(super) ahead: bool,
-    /// The highest epoch that is believed.
+    /// The highest epoch that is accepted.
     pub(super) highest: Epoch,
 }
 

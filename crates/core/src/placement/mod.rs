@@ -2,9 +2,9 @@
 //!
 //! Such a decision is a pure function: of identities (plain text), attributes and, where it has to
 //! be sticky, of the assignment before. No Kubernetes type, no input or output, no clock, no
-//! randomness. What looks random is a [`hash`] of identities, so that every replica and every
-//! agent, of whatever version, comes to the same result without asking another, and whatever the
-//! order in which it learnt of its members.
+//! randomness. Apparent randomness is a [`hash`] of identities, so that every replica and every
+//! agent, of any version, computes the same result without asking another, and in whatever order it
+//! learnt of its members.
 //!
 //! A decision of this module promises three things, each proved by a property test: it depends on
 //! nothing but its arguments (not on their order either); it is balanced, within bounds that its

@@ -55,7 +55,7 @@ mod bound;
 use bound::Turn;
 pub use bound::{Bound, Rotation};
 
-/// Somebody who probes and is probed.
+/// A member that probes and is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Identity: who has the same id is the same member. Positions depend on nothing else.

@@ -63,7 +63,7 @@ async fn measure(ground: &Ground, confd: &Confd, layout: &[usize], bridged: bool
     let sessions = confd.last().sessions;
     let expected = propagation::paths(&sessions);
     let (mut last, mut changed, mut spent) = (BTreeMap::new(), began, Duration::ZERO);
-    // The first table that is right says nothing: one that holds too much may follow.
+    // The first right table proves nothing: one that holds too much may follow.
     while began.elapsed() < PATIENCE && (last != expected || changed.elapsed() < STILL) {
         tokio::time::sleep(LOOK).await;
         let machines = ground.machines();

@@ -110,12 +110,11 @@ impl Watch {
         }
     }
 
-    /// Says what happened in a stretch of time; waits until it is known of every probe whether it
-    /// arrived.
+    /// Returns the observations of a period; waits until the fate of every probe is known.
     ///
     /// # Errors
     ///
-    /// If the watch has failed: then nothing is known.
+    /// If the watch has failed: then there are no observations.
     pub async fn seen(&self, since: Instant, until: Instant) -> Result<Seen> {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             bail!("the watch of the routes has ended");
@@ -202,7 +201,7 @@ impl Thread {
     }
 
     fn obey(&mut self, order: Order, record: &Mutex<Record>) {
-        // Whoever has ordered it may have gone meanwhile.
+        // The receiver may be gone by now.
         match order {
             Order::Add { number, name, namespace, done } => {
                 let added = self.add(number, &namespace);

@@ -262,7 +262,7 @@ mod tests {
         assert!(take(&mut table, &message(25, 0, &body(1, [10, 91, 1, 0]))));
         assert_eq!(table.networks(), BTreeSet::from([2]));
 
-        // The cable was pulled: the kernel says nothing, and the next dump is empty.
+        // The cable was pulled: the kernel sends nothing, and the next dump is empty.
         table.dump = Some(BTreeSet::new());
         assert!(!take(&mut table, &message(3, 0x12, &[0; 4])), "an interrupted one says nothing");
         table.dump = Some(BTreeSet::new());

@@ -62,9 +62,9 @@ impl Prober {
                 let mut packet = round.number.to_be_bytes().to_vec();
                 packet.extend([from, to]);
                 match socket.send_to(&packet, (pod(to).as_str(), PORT)) {
-                    // Not sent for want of room: that says nothing about routes.
+                    // Not sent because of missing buffers: unrelated to routes.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // Sent, or refused at once for want of a route.
+                    // Sent, or refused at once because there is no route.
                     _ => {
                         round.sent += 1;
                         round.out.insert((from, to));

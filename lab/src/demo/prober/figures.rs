@@ -10,7 +10,7 @@ use crate::impair::Counts;
 /// The agent's container.
 const AGENT: &str = "net-prober";
 
-/// Returns whether a pod's agent is a native sidecar: an init container that goes on.
+/// Returns whether a pod's agent is a native sidecar: an init container that keeps running.
 pub(super) fn has_sidecar(pod: &Value) -> bool {
     let mut containers = pod["spec"]["initContainers"].as_array().into_iter().flatten();
     containers.any(|container| container["name"] == AGENT && container["restartPolicy"] == "Always")

@@ -20,8 +20,8 @@ const NEVER: [&str; 2] = ["kube-system", NAMESPACE];
 const ELSEWHERE: &str = "elsewhere";
 /// Pods per measurement: enough for a middle value.
 const PODS: usize = 5;
-/// The shortest that a webhook can be given to answer: whoever waits for one that is away waits
-/// this long, in seconds.
+/// The shortest timeout of a webhook: a client of a webhook that is down waits this long, in
+/// seconds.
 const SHORTEST_TIMEOUT: f64 = 1.0;
 
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {

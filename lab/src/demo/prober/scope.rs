@@ -19,7 +19,7 @@ fn holds(expression: &Value, labels: &Value) -> bool {
         Some("NotIn") => !listed,
         Some("Exists") => !found.is_null(),
         Some("DoesNotExist") => found.is_null(),
-        // The API server knows no other; whoever asks here wants to be warned.
+        // The API server knows no other; a caller with another one should be warned.
         _ => true,
     }
 }

@@ -32,8 +32,8 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// Makes a peer of somebody else's, marks each node, and remembers how it is before the
-    /// operator has seen it.
+    /// Creates another owner's peer, marks each node, and remembers the state before the operator
+    /// has seen it.
     pub async fn place(stage: &Stage) -> Result<Self> {
         apply(&stage.client, PEER).await?;
         for machine in stage.site.ground.machines() {
@@ -67,7 +67,7 @@ impl Foreign {
     }
 }
 
-/// Gives a node a label and an annotation of somebody else's.
+/// Gives a node another owner's label and annotation.
 pub(super) async fn mark(stage: &Stage, node: &str) -> Result<()> {
     let marks = json!({KEY: format!("of {node}")});
     let label = json!({KEY: node});

@@ -38,7 +38,7 @@ const STEPS_OF_FOUR_ZONES: usize = 6;
 const PER_ZONE: usize = 2;
 /// A busy machine judges and starts things late.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Lines of the operator's log that are shown when the demo does not come to its end.
+/// Lines of the operator's log that are shown when the demo does not finish.
 const LINES: usize = 60;
 
 /// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes

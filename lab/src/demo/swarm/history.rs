@@ -51,7 +51,7 @@ impl History {
                         Err(error) => lock(&refused).push(format!("{error:#}")),
                     },
                     Ok(None) => return,
-                    // The watch goes on by itself.
+                    // The watch continues by itself.
                     Err(error) => crate::progress(&format!("following the file: {error}")),
                 }
             }

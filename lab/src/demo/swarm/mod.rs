@@ -32,7 +32,7 @@ pub async fn run(keep: bool) -> Result<bool> {
     super::perform(options, keep, play).await
 }
 
-/// Plays all acts, and judges what was reported, also if one of them did not come to its end.
+/// Plays all acts, and judges the reports, even if one of the acts did not finish.
 async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> Result<()> {
     let mut stage = Stage::new(cluster, started).await?;
     stage.say("deploying the operator from deploy/, as `make deploy` does");

@@ -82,7 +82,7 @@ impl<'a> Stage<'a> {
         self.cluster.apply(&text.replace("SINK", &self.sink.url())).await
     }
 
-    /// Runs kubectl in the namespace, and says so.
+    /// Runs kubectl in the namespace, and prints the command.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.say(&format!("kubectl -n {NAMESPACE} {}", arguments.join(" ")));
         self.cluster.kubectl(&[&["-n", NAMESPACE], arguments].concat())
@@ -126,7 +126,7 @@ impl<'a> Stage<'a> {
         let (old, new) = (files.first().cloned().unwrap_or_default(), self.file()?);
         let mut changed = file::changed(&files);
         if known == 0 {
-            // The first file is new to all that stand in it.
+            // The first file is new to all workers in it.
             changed.extend(new.shares.keys().cloned());
         }
         let restarted = restarted(&before, &after);
@@ -190,8 +190,8 @@ impl<'a> Stage<'a> {
         Ok((still.or_else(|| unconverged(&swarm, self.replicas)), workers))
     }
 
-    /// Up to when it is known of every stream what ran; if nothing is to run, up to the last that
-    /// did.
+    /// The time up to which the runs of every stream are known; if nothing should run, up to the
+    /// last run.
     fn known(&self) -> Millis {
         let ledger = self.sink.ledger();
         if self.replicas == 0 {

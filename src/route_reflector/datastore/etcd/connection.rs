@@ -40,8 +40,8 @@ const ENDPOINTS: [&str; 3] = ["endpoints", "etcd-endpoints", "etcd_endpoints"];
 
 /// The credentials for etcd, and its endpoints. Without `Debug` on purpose.
 ///
-/// Both come from one place: whoever writes an object must not choose which host a password is sent
-/// to.
+/// Both come from one place: the author of an object must not choose the host to which a password
+/// is sent.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     endpoints: Vec<String>,
@@ -295,7 +295,7 @@ impl Connection {
         Ok((client, number))
     }
 
-    /// Closes a connection that failed, unless there is a newer one, and goes on to the next
+    /// Closes a connection that failed, unless there is a newer one, and continues with the next
     /// member.
     async fn failed(&self, number: Option<u64>) -> Failed {
         let mut state = self.state.lock().await;

@@ -100,8 +100,8 @@ fn an_unfit_reflector_is_replaced_after_its_time_and_only_by_evidence() {
     assert!(condition(&frozen, "Ready").1.contains("no reflector is replaced for being unfit"));
 }
 
-/// Somebody takes the labels of a reflector away; until the gate lets it have them again, its slot
-/// is its own.
+/// The labels of a reflector are removed by hand; until the gate lets it have them again, it keeps
+/// its slot.
 #[test]
 fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
     let (mut set, mut stage) = converged(&json!({}));

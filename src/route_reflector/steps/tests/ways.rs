@@ -121,7 +121,7 @@ fn r18_the_peers_of_multi_go_in_one_step() {
     assert_eq!(world.stage.snapshot.peers.len(), 2);
 }
 
-/// R2: Auto never sets out to where it cannot go on.
+/// R2: Auto never starts on a way that it cannot complete.
 #[test]
 fn r02_auto_takes_zones_only_with_room_to_replace_a_reflector() {
     for (zones, count, topology) in [

@@ -73,7 +73,7 @@ fn w20_one_change_is_the_head_and_the_parts_that_change() {
     let mut versions = vec![9; 3];
     versions[i as usize] = 10;
     assert_eq!((one.head.parts, one.parts.len(), one.parts[0].0), (versions, 1, i));
-    // Whoever has no list has to acknowledge a barrier, too.
+    // A worker without a list must acknowledge a barrier, too.
     let barrier = change(&next.distrusted(0), &there, 3);
     assert_eq!((barrier.head.parts, barrier.parts.len()), (vec![11; 3], 3));
     // What is not what the head says is written, whatever it holds.

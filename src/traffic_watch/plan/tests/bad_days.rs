@@ -199,7 +199,7 @@ fn t09_a_refused_deployment_is_tried_again_when_it_changes_and_after_some_time()
     w.judge(&BUSY);
     assert!(w.judge(&BUSY).deployment);
     assert!(!w.judge(&BUSY).deployment, "refused a moment ago");
-    // Somebody made one, or changed it.
+    // A user created one, or changed it.
     w.replicas = Some((1, 1));
     assert!(w.judge(&BUSY).deployment);
     let refused = |w: &mut World| {

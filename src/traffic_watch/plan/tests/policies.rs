@@ -129,7 +129,8 @@ fn a_mark_outlives_the_measure_that_set_it_until_another_has_judged() {
     w.judge_all(&[Some(&lossy)]);
     w.judge_all(&[Some(&lossy)]);
     w.watch.spec.criteria = serde_json::from_value(criteria("rtt")).unwrap();
-    // Nothing is known of a by the new measure, so that it holds its mark and takes no place.
+    // The new measure has no evidence about a, so that it holds its mark and does not count towards
+    // the limit.
     let blind = [Nothing, Percent(99.0), Percent(1.0)];
     for _ in 0..4 {
         w.judge_all(&[Some(&blind)]);
@@ -142,7 +143,7 @@ fn a_mark_outlives_the_measure_that_set_it_until_another_has_judged() {
     assert_eq!((w.label("a"), step.states[1]), (Some("false"), Unfit));
 }
 
-/// A measure that never had evidence holds no mark, whoever forgot what in between.
+/// A measure that never had evidence holds no mark, whatever was forgotten in between.
 #[test]
 fn a_new_measure_is_not_blamed_for_an_old_mark() {
     let mut w = World::new(&["a", "b", "c"], json!({}));
@@ -307,7 +308,7 @@ fn a_taint_follows_the_label() {
     assert!(w.taints.is_empty());
     w.watch.spec.taint = Some(TaintEffect::NoSchedule);
     w.judge(&busy);
-    // Removed by somebody: it is ours, so it comes back.
+    // Removed by a user: it is ours, so it comes back.
     w.taints.clear();
     w.judge(&busy);
     assert_eq!(w.taints.len(), 1);

@@ -64,7 +64,7 @@ async fn stalled(bodies: &Bodies, source: IpAddr, count: usize, length: usize) -
             read.err().expect("it never ends")
         });
     }
-    // One thread, on which at least one of them goes on each time.
+    // One thread, on which at least one of them progresses each time.
     for _ in 0..count {
         tokio::task::yield_now().await;
     }

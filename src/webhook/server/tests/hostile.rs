@@ -1,4 +1,4 @@
-//! Whoever reaches the port and is no API server.
+//! A client of the port that is not an API server.
 use futures::{StreamExt, stream::BoxStream};
 use http_body_util::StreamBody;
 use hyper::body::Frame;

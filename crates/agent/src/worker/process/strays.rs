@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use nix::unistd::Pid;
 
-/// The orphans that came to us with the variable of this stream in their environment. One that has
+/// The reparented orphans with the variable of this stream in their environment. One that has
 /// thrown that away is nobody's, and so is every one on a kernel that does not tell who our
 /// children are.
 pub(super) fn of(stream: &str, ours: &BTreeSet<i32>) -> Vec<Pid> {

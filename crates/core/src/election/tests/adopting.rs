@@ -1,4 +1,4 @@
-//! Reflectors that somebody else chose, and labels that somebody removed.
+//! Reflectors of other origin, and labels that were removed by hand.
 use super::*;
 
 type Spoil = fn(&mut Member);
@@ -44,7 +44,8 @@ fn surplus_reflectors_of_the_original_are_marked_before_they_go() {
     assert_eq!(target.left(), "b01 5 Surplus, c01 4 Surplus");
 }
 
-/// It has an id and a label, and the set has been served: it is somebody's own, and stays so.
+/// It has an id and a label, and the set has been served: it belongs to another owner, and stays
+/// so.
 #[test]
 fn a_reflector_that_was_made_by_hand_later_is_not_ours() {
     let mut cluster = Cluster::new(":20");

@@ -3,8 +3,8 @@ use super::*;
 
 type Change = fn(&mut Member);
 
-/// Each row: what makes the second of two nodes the better one, though everything below it speaks
-/// for the first.
+/// Each row: the criterion that makes the second of two nodes the better one, though all lower
+/// criteria favour the first.
 #[test]
 fn the_order_of_what_counts() {
     let better: [(&str, Change, Change); 6] = [

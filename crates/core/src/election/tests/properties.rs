@@ -139,7 +139,7 @@ fn check(cluster: &Cluster, target: &Target) -> Result<(), TestCaseError> {
         prop_assert!(node(&leaving.node).slot.is_some());
         prop_assert!(!nodes.contains(&leaving.node));
     }
-    // Every reflector stays or leaves; every other node is a client of somebody.
+    // Every reflector stays or leaves; every other node is a client of a reflector.
     for member in &cluster.members {
         let is_reflector = nodes.contains(&member.name);
         let leaves = target.leaving.iter().any(|leaving| leaving.node == member.name);
@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// And whatever happened, it comes to an end.
+    /// And it always terminates.
     #[test]
     fn r9_every_state_converges(mut cluster in some_running()) {
         if told(&cluster).is_ok() {

@@ -86,8 +86,8 @@ fn claims(file: &Published) -> Claims {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// The heart of it: whoever may run a stream is in the books until he has let go, and nobody
-    /// else gets it before.
+    /// The heart of it: a worker that may run a stream is recorded until it has released it, and no
+    /// other worker gets it before.
     #[test]
     fn nothing_is_forgotten_and_nothing_given_that_another_has(
         file in any_file(),
@@ -114,7 +114,7 @@ proptest! {
                 prop_assert_eq!(next.barrier, None);
             }
         }
-        // Whoever has something new was granted it.
+        // A worker with a new stream was granted it.
         let granted: Claims = step.granted.iter().cloned().collect();
         prop_assert!(after.difference(&before).all(|claim| granted.contains(claim)));
     }

@@ -70,7 +70,7 @@ fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
 struct Round<'p> {
     plan: &'p Plan<'p>,
     market: &'p Market,
-    /// Those that come to a worker or leave one. First those that come from nowhere.
+    /// Those that move to a worker or leave one. First those that come from nowhere.
     queue: Vec<usize>,
     budget: usize,
     /// The hosts that take ordinary units.
@@ -109,7 +109,7 @@ impl<'p> Round<'p> {
         self.ready = (0..self.queue.len()).collect();
         self.take_turns();
         if self.budget == budget && self.open_circle() {
-            // Whoever follows finds the place that became free: nobody else is put there.
+            // The follower finds the place that became free: no other unit is put there.
             self.take_turns();
         } else {
             self.place_those_that_run_nowhere();
@@ -139,7 +139,7 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// A dedicated unit comes only to an empty worker, and nobody comes to one that has such a
+    /// A dedicated unit moves only to an empty worker, and no unit moves to one that has such a
     /// unit.
     fn can_take(&self, host: usize, unit: usize) -> bool {
         let (present, dedicated) = self.present[host];
@@ -161,7 +161,7 @@ impl<'p> Round<'p> {
         self.budget -= 1;
         self.present[host].0 -= 1;
         self.present[host].1 -= usize::from(dedicated);
-        // One place is free; but whoever was dedicated was in the way of all.
+        // One place is free; but the dedicated unit was in the way of all.
         let many = if dedicated { usize::MAX } else { 1 };
         for _ in 0..many {
             let Some(Reverse(turn)) = self.parked[host].pop() else { return };
@@ -169,8 +169,8 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// If everybody waits for somebody else to go, one goes where it need not stay, or nowhere: now
-    /// or in the next rounds the others can follow, and it too.
+    /// If every unit waits for another one to move, one moves where it need not stay, or nowhere:
+    /// now or in the next rounds the others can follow, and it too.
     fn open_circle(&mut self) -> bool {
         let turns = self.parked.iter().flatten().map(|Reverse(turn)| *turn);
         let places = turns.filter_map(|turn| Some((turn, self.seats[self.queue[turn]].host()?)));

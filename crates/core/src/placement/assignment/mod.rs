@@ -6,12 +6,12 @@
 //!    ([`Reason::NoWorker`]).
 //! 2. What is on a worker that [`Standing::Keeps`] stays there, whatever else is asked for.
 //! 3. A pinned item is on its worker, also on one that is leaving, or nowhere. (While that worker
-//!    only keeps what it has, the item stays where it is.) An unpinned item never comes to a worker
+//!    only keeps what it has, the item stays where it is.) An unpinned item never moves to a worker
 //!    that is leaving.
 //! 4. A dedicated item is alone on a worker, and the ordinary items on that worker go. It gets the
 //!    one from which the fewest have to go; under policies that do not look at what was before, the
 //!    one that it suits best. One worker is left to the ordinary items, and no worker to which one
-//!    of them is pinned becomes somebody's own.
+//!    of them is pinned becomes dedicated.
 //! 5. All other items are spread evenly over the workers that are full and nobody's own, and no
 //!    worker has more than [`Rules::max_per_worker`], pinned items included. If that is not room
 //!    for all, those come first that run on a worker that stays, then those that run nowhere, and
@@ -33,8 +33,8 @@
 //! By weight: one item more moves nothing; otherwise each move is from the most to the least
 //! loaded, of the item that brings the two closest together, none of them moves twice, and they end
 //! as soon as the bound holds. Applying an outcome again changes nothing. With a budget of moves
-//! the outcome, applied again and again, comes to the same balance: by count with the same number
-//! of moves; stateless and contiguous to the very outcome without a budget.
+//! the outcome, applied repeatedly, reaches the same balance: by count with the same number of
+//! moves; stateless and contiguous reach exactly the outcome without a budget.
 //!
 //! **Order**: ids decide, not places; [`Policy::Contiguous`] alone goes by the order given. An id
 //! told twice is one item, or one worker: all its occurrences have the same owner.
@@ -73,8 +73,8 @@ pub enum Policy {
     #[default]
     Sticky,
     /// Each item is where it suits best, as far as an even spread by count allows: a stable
-    /// matching by rendezvous scores. It follows from the items and workers alone, not from what
-    /// was before: whoever knows them knows it.
+    /// matching by rendezvous scores. It follows from the items and workers alone, not from the
+    /// previous state: the same input always gives the same result.
     Stateless,
     /// Blocks of the list in the order given, the first for the first worker, as even by count as
     /// it goes: of `L` items and `N` workers the first `L mod N` workers have one more.
@@ -105,7 +105,7 @@ pub enum Standing {
     /// It keeps whatever it has, and gets nothing. A worker that is so for a while changes nothing
     /// for the others.
     Keeps,
-    /// It gives everything away once somebody can take it, and gets only what is pinned to it.
+    /// It gives everything away once another worker can take it, and gets only pinned items.
     Leaving,
 }
 
@@ -142,8 +142,8 @@ impl Default for Rules {
 /// Why nobody has an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// No worker takes anything: none is there, or each is leaving, only keeps what it has, or is
-    /// somebody's own.
+    /// No worker takes anything: there is none, or each is leaving, only keeps its items, or is
+    /// dedicated.
     NoWorker,
     /// The worker that it is pinned to is not there, or takes nothing now.
     PinnedWorkerAbsent,

@@ -63,7 +63,7 @@ struct Dedication {
     sticky: bool,
     /// Number of units of each host.
     holdings: Vec<usize>,
-    /// The number of workers that may still become somebody's own: one is left for those that are
+    /// The number of workers that may still become dedicated: one is left for the items that are
     /// not dedicated.
     spare: usize,
 }
@@ -94,8 +94,7 @@ impl Dedication {
     fn new(plan: &Plan, sticky: bool) -> Self {
         let market = plan.market;
         let full = |&host: &usize| market.hosts[host].standing == Standing::Full;
-        // Of the workers that are not keeping, only those have somebody so far to whom something is
-        // pinned.
+        // Of the workers that are not keeping, only those with a pinned item have one so far.
         let (shared, free): (Vec<usize>, Vec<usize>) =
             (0..market.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
         let needed = shared.is_empty() && needs_worker(plan);

@@ -25,7 +25,7 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
 }
 
 struct Rooms {
-    /// The hosts that take somebody still.
+    /// The hosts that can still take a unit.
     open: Vec<usize>,
     /// By host: how many it takes up to the level, and whether one more.
     left: Vec<(usize, bool)>,

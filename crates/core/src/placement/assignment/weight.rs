@@ -39,9 +39,9 @@ pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
 /// Moves units from the most loaded worker that has something to give to the least loaded that has
 /// room, until the two differ by no more than the heaviest unit that may move at all.
 ///
-/// It ends, with at most one move of each unit: whoever has received is above the least loaded by
-/// at most the heaviest unit, and that stays so, since the least load never falls. So nobody gives
-/// who has received, and what was placed a moment ago does not move either.
+/// It ends, with at most one move of each unit: a host that has received is above the least loaded
+/// by at most the heaviest unit, and that stays so, since the least load never falls. So nobody
+/// gives who has received, and what was placed a moment ago does not move either.
 pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     let market = plan.market;
     let Some(heaviest) = heaviest(market) else { return };

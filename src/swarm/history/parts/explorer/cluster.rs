@@ -85,7 +85,7 @@ impl Cluster for Small<'_> {
         let mut world = self.world.lock().expect("one thread");
         let there = world.pods[w].filter(|there| facts(w, there).uid == pod.uid);
         let mut there = there.ok_or("nobody answers")?;
-        // Whoever answers has stopped what its part does not list.
+        // A worker that answers has stopped what its part does not list.
         there.run = world.list(there.read, w);
         world.pods[w] = Some(there);
         let version = world.epoch(there.read);

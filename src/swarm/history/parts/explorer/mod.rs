@@ -2,16 +2,16 @@
 //! decide and write.
 //!
 //! A small world: an API server with a head and three parts, a `StatefulSet` of two workers whose
-//! lists stand in different parts, workers that follow their part while they run, people who edit
-//! and delete a `ConfigMap`, and the operator, which is killed before any of its writes. Those that
-//! were left may still arrive, one after the other, each over the version that it was decided on,
-//! until one fails: an operator that hangs between any two writes, while another one goes on. The
+//! lists are in different parts, workers that follow their part while they run, people who edit and
+//! delete a `ConfigMap`, and the operator, which is killed before any of its writes. The remaining
+//! writes may still arrive, one after the other, each over the version that it was decided on,
+//! until one fails: an operator that hangs between any two writes, while another one continues. The
 //! search visits every state that any order of that leads to, and asks in each:
 //!
 //! - **one owner**: no worker starts a stream by a part that the operator wrote while another one
 //!   runs it;
-//! - **rest**: if from here on nothing more goes wrong, everything comes to rest, and then nothing
-//!   is written;
+//! - **rest**: if from here on nothing more goes wrong, everything settles, and then nothing is
+//!   written;
 //! - **owned**: at rest every stream is run by one wanted worker.
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ use world::{Move, Plot, Weak, World};
 /// As many states as a search visits: some seconds.
 const MOST: usize = 12_000;
 
-/// The fair rounds after which everything has come to rest.
+/// The fair rounds after which everything has settled.
 const ROUNDS: usize = 40;
 
 type Found = breadth_first::Found<World, Move>;
@@ -140,15 +140,15 @@ fn w20_parts_that_somebody_edits_or_deletes() {
     is_sound(&Plot { faults: 1, crashes: 1, ..Plot::default() });
 }
 
-/// A part that was decided and hangs arrives after another operator has given the stream to
-/// somebody else.
+/// A part that was decided and hangs arrives after another operator has assigned the stream to
+/// another worker.
 #[test]
 fn w20_without_the_head_first_a_late_part_gives_a_stream_twice() {
     let weak = Weak::HeadLast;
     is_found(&Plot { crashes: 1, changes: 2, weak, ..Plot::default() });
 }
 
-/// The same, where parts that are older than the head says are believed.
+/// The same, if parts that are older than the head says are trusted.
 #[test]
 fn w20_without_the_fence_a_late_part_gives_a_stream_twice() {
     let weak = Weak::NoFence;

@@ -206,7 +206,7 @@ impl World {
         self.maps[map] = Some(Arc::new(MapFacts { resource_version: version, ..facts }));
     }
 
-    /// The API server takes a write, over the very version that it stands on.
+    /// The API server accepts a write, over the very version that it is based on.
     pub(super) fn take(&mut self, write: &Write) -> bool {
         let there = self.maps[write.map].as_ref().map(|map| &map.resource_version);
         let same = there == write.on.as_ref();

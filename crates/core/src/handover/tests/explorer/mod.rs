@@ -16,8 +16,8 @@
 //! - **I8** no stream is run by two pods;
 //! - **I10** the epoch never decreases;
 //! - **book** whatever runs is owned or releasing there, according to the file;
-//! - **I9** if from here on nothing more goes wrong, every stream comes to run on its worker, and
-//!   nowhere else, and then nothing more is written.
+//! - **I9** if from here on nothing more goes wrong, every stream eventually runs on its worker,
+//!   and nowhere else, and then nothing more is written.
 //!
 //! Two simplifications make it small, and neither hides an overlap. A worker starts what a file
 //! lists as soon as it has read it, and stops what it does not list only just before it

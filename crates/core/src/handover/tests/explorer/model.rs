@@ -136,13 +136,13 @@ pub(super) enum Move {
     /// The kubelet delivers the next file, and the worker starts what it lists.
     Read(usize),
     /// The operator asks. Before it answers, the worker stops what its file does not list (or its
-    /// container is restarted, which comes to the same).
+    /// container is restarted, which is equivalent).
     Ask(usize),
     /// Careful worlds: it starts or stops one; it has stopped all, and would answer that.
     Start(usize, usize),
     Stop(usize, usize),
     Apply(usize),
-    /// The workload, or somebody, deletes the pod.
+    /// The workload, or a user, deletes the pod.
     Delete(usize),
     /// All containers of a pod that is being deleted are terminated.
     Terminate(usize),
@@ -152,7 +152,7 @@ pub(super) enum Move {
     Vanish(usize),
     /// A pod starts, and has read the newest possible file; or one that is this many epochs older.
     Come(usize, usize),
-    /// Its node is cut off; it comes back; or it is dead and the user says so.
+    /// Its node is cut off; it comes back; or it is dead and the user confirms it.
     Cut(usize),
     Heal(usize),
     Fence(usize),

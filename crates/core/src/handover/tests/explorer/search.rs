@@ -7,8 +7,8 @@ use std::{
 
 use super::model::{File, Move, STREAMS, Set, State, WORKERS, World, has};
 
-/// The fair rounds after which everything has come to rest: each needs a few for the file, and as
-/// many for a restart of each worker.
+/// The fair rounds after which everything has settled: each needs a few for the file, and as many
+/// for a restart of each worker.
 const ROUNDS: usize = 60;
 
 /// The results of the search.
@@ -70,8 +70,7 @@ pub(super) fn search(world: &World<'_>, beginning: State) -> Found {
     Found { states: reached.len(), moves, done, violation }
 }
 
-/// Two states in a billion billion are taken for one: among a million, one chance in thirty
-/// million.
+/// Two states in a billion billion collide: among a million, one chance in thirty million.
 fn fingerprint(state: &State) -> u64 {
     let mut hasher = DefaultHasher::new();
     let State { file, history, wish, pods, born, cache, template, observed, write, evict, .. } =
@@ -153,7 +152,7 @@ impl Search<'_> {
             let by: Vec<_> = (0..WORKERS).filter(|w| runs(*w, s)).collect();
             let right = match at {
                 Some(w) if wanted(&w) => by == [w],
-                // A worker that is not to have any: whoever is to have some may keep it.
+                // A worker that must not have any streams: one that should have some may keep them.
                 Some(_) => by.len() <= 1 && by.iter().all(wanted),
                 None => by.is_empty(),
             };

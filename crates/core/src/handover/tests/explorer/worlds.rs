@@ -30,7 +30,7 @@ const NOTHING: Plot = Plot {
     only_i8: false,
 };
 
-/// Two workers, and two streams that change places or come to one worker.
+/// Two workers, and two streams that change places or move to one worker.
 pub(super) const TWO: Plot = Plot {
     workers: 2,
     streams: 2,
@@ -64,7 +64,7 @@ pub(super) fn lost() -> State {
     with_budget(state, LOST)
 }
 
-/// Somebody has put an old file back: the pods run what file 3 said, and the newest is file 1.
+/// An old file was restored: the pods run the lists of file 3, and the newest is file 1.
 pub(super) const SET_BACK: Plot = Plot { absolute: true, ..LOST };
 
 /// Sets the epoch that the first pod has reported so far, and that of the status.
@@ -81,7 +81,7 @@ pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
 }
 
 /// A handover was immediate and is exclusive now: two workers are releasing one stream, of which
-/// the first has let go but not told.
+/// the first has released it but not reported this.
 pub(super) const TWICE: Plot =
     Plot { workers: 3, streams: 1, wishes: &[(3, "2"), (3, "0"), (3, "1")], changes: 1, ..NOTHING };
 

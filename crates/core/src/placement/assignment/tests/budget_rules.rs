@@ -71,7 +71,8 @@ fn a_dedicated_item_waits_no_longer_than_it_must() {
     }
 }
 
-/// Nobody comes to a dedicated item, and all that wait for its worker come once it is gone.
+/// No item moves to the worker of a dedicated item, and all that wait for this worker move once it
+/// is gone.
 #[test]
 fn when_a_dedicated_item_goes_all_can_come() {
     let items = "a!>w@u b>u c>u d>u e@v f@v g@v h@v i@v j@v";
@@ -81,7 +82,8 @@ fn when_a_dedicated_item_goes_all_can_come() {
     }
 }
 
-/// A dedicated item is given the same worker until that is empty, and nobody comes to it meanwhile.
+/// A dedicated item gets the same worker until that is empty, and no other item moves there in the
+/// meantime.
 #[test]
 fn a_worker_is_emptied_for_a_dedicated_item_within_the_budget() {
     let mut case = case("a! b@u c@u d@u e@v f@v g@v h@w i@w j@w", "u v w").budget(1);
@@ -97,7 +99,7 @@ fn a_worker_is_emptied_for_a_dedicated_item_within_the_budget() {
     assert_eq!(case.items.iter().filter(|thing| thing.owner.as_ref() == Some(&own)).count(), 1);
 }
 
-/// Each takes the place of the next, and no worker has room: whoever moves first would be one too
+/// Each takes the place of the next, and no worker has room: the first to move would be one too
 /// many.
 #[test]
 fn a_circle_is_opened_by_one_that_waits_for_a_round() {

@@ -94,7 +94,7 @@ proptest! {
                     || Case::is_bound(thing)
                     || reserved
                     || held > case.limit()
-                    // Somebody came who is pinned to it.
+                    // An item that is pinned to it was added.
                     || shares[owner].len() == case.limit(),
                 "{:?} left {}", thing, owner
             );

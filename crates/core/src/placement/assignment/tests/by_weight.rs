@@ -102,8 +102,8 @@ fn few_move_when_a_worker_comes_or_goes() {
     assert_eq!(case.step(), 0);
 }
 
-/// Each of its prefixes improves the balance: with a budget it comes to the same, no matter how
-/// small.
+/// Each of its prefixes improves the balance: with a budget it reaches the same result, no matter
+/// how small.
 #[test]
 fn a_budget_only_delays() {
     let mut case = varied(200, 4);

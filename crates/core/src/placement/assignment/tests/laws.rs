@@ -74,7 +74,7 @@ pub(super) fn check_always(case: &Case, outcome: &Outcome) -> Result<(), TestCas
         if owner.is_some_and(|(owner, _)| owner == new) {
             continue;
         }
-        // It comes to a worker that may take it.
+        // It moves to a worker that may take it.
         let standing = case.standing(new).unwrap();
         prop_assert_ne!(standing, Standing::Keeps);
         let pinned_here = thing.pin.as_ref() == Some(new);
@@ -149,8 +149,8 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
                 Some(pin) => pinned.is_some() && !has_room(pin),
                 None => !open.is_empty() && !open.iter().any(|worker| has_room(worker)),
             },
-            // All others are somebody's own, or somebody is pinned to them, or the last one is for
-            // the others.
+            // All others are dedicated, or an item is pinned to them, or the last one is for the
+            // others.
             Reason::NoDedicatedWorker => {
                 let shared = |worker: &&str| shares[worker].iter().any(|t| t.pin.is_some());
                 let ordinary = case.items.iter().any(|t| !t.dedicated && t.pin.is_none());

@@ -68,8 +68,8 @@ fn ordinary_items_keep_a_worker() {
     ] {
         assert_eq!(counted(case(items, workers)), [(lost, true); 3], "{items} on {workers}");
     }
-    // Who runs does not wait for a worker that takes nothing, nor anybody for one that is
-    // somebody's own.
+    // An item that runs does not wait for a worker that takes nothing, nor does any item for a
+    // dedicated one.
     check(&case("a! b@v", "v w="), "a?NoDedicatedWorker b@v");
     check(&case("a!@w b!@v c", "v w="), "a@w b?NoDedicatedWorker c@v");
     // Without any, none is kept free.
@@ -118,7 +118,7 @@ fn standings() {
     // Who keeps loses nothing and gets nothing, however uneven that is.
     check(&case("a@w b@w c@w d e", "v w="), "a@w b@w c@w d@v e@v");
     check(&case("a>v@w b!@w c@w", "v w="), "a@w b@w c@w");
-    // Who leaves gives everything, if there is somebody.
+    // A worker that leaves gives everything away, if there is another one.
     check(&case("a@w b@w c", "v w-"), "a@v b@v c@v");
     // As many as there is room for; the others stay.
     assert_eq!(case("a@v b@w c@w", "v w-").max(2).counts(), [2, 1]);
@@ -134,7 +134,7 @@ fn nothing_moves_while_nobody_takes_anything() {
     }
     check(&case("a>v b! c@w", ""), "a?NoWorker b?NoWorker c?NoWorker");
     check(&case("", "v w"), "");
-    // The only worker that takes anything is somebody's own.
+    // The only worker that takes anything is dedicated.
     check(&case("a!@v b@w c", "v w="), "a@v b@w c?NoWorker");
 }
 

@@ -12,7 +12,7 @@ pub enum Weak {
     Nothing,
     /// The head is written after the parts.
     HeadLast,
-    /// A part that is older than the head says is believed.
+    /// A part that is older than the head says is trusted.
     NoFence,
 }
 
@@ -62,7 +62,7 @@ pub enum Move {
     Deliver(usize),
     Go(usize),
     Come(usize),
-    /// Somebody adds a comment to a `ConfigMap`; deletes it.
+    /// A user adds a comment to a `ConfigMap`; deletes it.
     Edit(usize),
     Lose(usize),
 }
