@@ -23,7 +23,7 @@
 //!   of a Swarm. They need no API server.
 //! - [`acknowledgement`]: how workers sign what they say to the operator.
 //! - [`placement`]: who with whom. Pure, and without Kubernetes.
-//! - [`prometheus`]: PromQL in, numbers out; one request for everybody who asks the same.
+//! - [`prometheus`]: PromQL in, numbers out; one request for all callers with the same query.
 //! - [`nodes`]: the known facts about nodes, and the node of a series.
 //! - [`selector`]: which labels match.
 //! - [`pods`]: the known facts about pods, which are read in part.

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The start of an HTTP/2 connection, with empty client settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// A PING frame of HTTP/2, which has to be answered.
+/// A PING frame of HTTP/2, which must be answered.
 const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Hostile clients of servers with the certificate of one authority; clones stop together.

@@ -267,7 +267,7 @@ impl Series {
         }
     }
 
-    /// Returns the number of peers that fit into a scrape, whoever they are.
+    /// Returns the number of any peers that fit into a scrape.
     fn most_peers(&self, settings: &Settings) -> usize {
         let addresses = self.addresses.iter().max().copied().unwrap_or(1);
         budget::most_peers(settings.probes.len(), addresses, settings.original_metrics)

@@ -4,7 +4,7 @@ use super::{
     qos::{Amounts, Resources},
 };
 
-/// The resources that determine a pod's QoS class and its quotas.
+/// The resources that determine a pod's quality-of-service class and its quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute {
     /// Processor time.

@@ -3,7 +3,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::api::parse_quantity;
 
-/// The QoS class of a pod, by which the kubelet evicts it last, in the middle or first.
+/// The quality-of-service class of a pod, by which the kubelet evicts it last, in the middle or
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qos {
     /// Every container has limits for CPU and memory, equal to its requests.

@@ -122,7 +122,7 @@ impl WorkerClient {
     }
 }
 
-/// Reads an answer, which has to be signed where there is a key.
+/// Reads an answer, which must be signed if there is a key.
 fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<Answer, String> {
     let wire: Wire = serde_json::from_slice(body)
         .map_err(|error| format!("the answer is not {{\"jobs\": […], \"version\": N}}: {error}"))?;

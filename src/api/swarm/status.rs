@@ -60,7 +60,7 @@ pub struct Summary {
     /// Number of workers with a ready pod.
     #[serde(default)]
     pub ready: i64,
-    /// Number of workers whose pod does not sign its answers. Whoever takes over the address of
+    /// Number of workers whose pod does not sign its answers. A pod that takes over the address of
     /// such a pod can answer in its place.
     #[serde(default)]
     pub unsigned: i64,

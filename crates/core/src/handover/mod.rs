@@ -10,7 +10,7 @@
 //! ```text
 //! owned by a, file 7
 //!   -> file 8 does not list the stream at a; it is releasing from a since epoch 8
-//!   -> a has let go of it (see below): file 9 forgets the release, the stream is free
+//!   -> a has released it (see below): file 9 forgets the release, the stream is free
 //!   -> the same file 9, or a later one, lists it at b
 //! ```
 //!

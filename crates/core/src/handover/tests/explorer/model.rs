@@ -112,7 +112,7 @@ pub(super) struct Plot {
     pub absolute: bool,
     /// The highest epoch that the status remembers.
     pub remembered: u8,
-    /// Two may run a stream, as long as the file says so.
+    /// Two may run a stream, as long as the file allows it.
     pub immediate: bool,
     /// Pods run what the file does not know of.
     pub unbooked: bool,
