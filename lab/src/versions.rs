@@ -12,9 +12,9 @@ pub const PROMETHEUS: &str = "v3.13.5";
 pub const PROMETHEUS_MODULE: &str = "v0.313.5";
 /// prometheus-operator and its config reloader.
 pub const PROMETHEUS_OPERATOR: &str = "v0.93.0";
-/// `node_exporter`.
+/// Version of `node_exporter`.
 pub const NODE_EXPORTER: &str = "v1.12.1";
-/// `CoreDNS`.
+/// Version of `CoreDNS`.
 pub const COREDNS: &str = "v1.15.0";
 /// The tag under which Debian's static busybox is offered; the samples ask for it.
 pub const BUSYBOX: &str = "1.35";

@@ -103,7 +103,7 @@ pub struct Permission {
 /// One rule of the operator's roles that is limited to some objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedPermission {
-    /// The permission.
+    /// The permission to restrict.
     pub permission: Permission,
     /// The names of the objects that it covers; empty for all.
     pub names: &'static [&'static str],

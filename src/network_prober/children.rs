@@ -104,7 +104,7 @@ impl ChildKind {
 /// Identifies an object.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildKey {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: ChildKind,
     /// Its namespace; `None` for a cluster-scoped one.
     pub namespace: Option<String>,

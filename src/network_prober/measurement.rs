@@ -72,7 +72,7 @@ pub struct Measurement {
 pub struct Silent {
     /// The namespace of its pod.
     pub namespace: String,
-    /// Its pod.
+    /// Pod of the agent.
     pub pod: String,
     /// Number of peers that it should probe.
     pub peers: u64,
@@ -122,7 +122,7 @@ pub enum Blame {
     From,
     /// The node that is probed.
     To,
-    /// Both.
+    /// Both ends are equally to blame.
     Both,
     /// Neither: what lies between them.
     #[default]

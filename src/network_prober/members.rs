@@ -30,17 +30,17 @@ use presence::{Addresses, Presence, presence};
 /// A pod that probes and is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: String,
     /// Its addresses; never empty.
     pub ips: Vec<IpAddr>,
     /// The port on which its agent answers: the one in the pod, not in the current spec.
     pub port: u16,
-    /// Its node.
+    /// Node of the pod.
     pub node: String,
     /// The zone of its node; "" if it has none.
     pub zone: String,

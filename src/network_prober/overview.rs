@@ -31,7 +31,7 @@ const LISTED: usize = 200;
 pub struct Overview {
     /// Its name in the Lease.
     pub identity: String,
-    /// Its version.
+    /// Version of the answering replica.
     pub version: String,
     /// Its clock.
     pub now: Timestamp,
@@ -45,9 +45,9 @@ pub struct Overview {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProberView {
-    /// Its namespace.
+    /// Namespace of the `NetworkProber`.
     pub namespace: String,
-    /// Its name.
+    /// Name of the `NetworkProber`.
     pub name: String,
     /// The error in its spec; then nothing else is known.
     pub problem: Option<String>,
@@ -116,9 +116,9 @@ impl Uncovered {
 /// Number of agents on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAgents {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// Its zone.
+    /// Zone of the node; empty if unknown.
     pub zone: String,
     /// Number of its pods that take part.
     pub agents: usize,
@@ -132,7 +132,7 @@ pub struct Measured {
     pub endpoint: String,
     /// Why there are no figures.
     pub problem: Option<String>,
-    /// The figures.
+    /// The figures, if Prometheus has answered.
     pub figures: Option<Measurement>,
 }
 
@@ -155,11 +155,11 @@ pub struct PodView {
 /// A pod that is probed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerView {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its node.
+    /// Node of the pod.
     pub node: String,
     /// The zone of its node.
     pub zone: String,

@@ -17,9 +17,9 @@ pub const INJECT: &str = "probes.bigmikes.io/inject";
 /// The known facts about one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// Its name.
+    /// Name of the namespace.
     pub name: String,
-    /// Its labels.
+    /// Labels of the namespace.
     pub labels: BTreeMap<String, String>,
     /// The value of [`ALLOW`].
     pub allow: Option<String>,

@@ -29,13 +29,13 @@ pub type Rank = (Option<i64>, String, String);
 pub struct Settings {
     /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the `NetworkProber`.
     pub name: String,
-    /// Its UID.
+    /// UID of the `NetworkProber`.
     pub uid: String,
     /// Decides which of two that select the same pod gets it: the lower.
     pub rank: Rank,
-    /// The pods.
+    /// The selector of pods that get an agent.
     pub pods: Selector,
     /// The selector as it was written, for the API server.
     pub pod_selector: LabelSelector,

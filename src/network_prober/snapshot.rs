@@ -97,9 +97,9 @@ pub enum Pods<'a> {
 /// One `NetworkProber` as it stands.
 #[derive(Debug)]
 pub struct ProberState {
-    /// Its UID.
+    /// UID of the `NetworkProber`.
     pub uid: String,
-    /// Its generation.
+    /// Generation of the spec.
     pub generation: Option<i64>,
     /// The checked spec, or what is wrong with it.
     pub settings: Result<Settings, String>,

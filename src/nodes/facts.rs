@@ -23,7 +23,7 @@ pub struct NodeFacts {
     pub incarnation: Incarnation,
     /// Its labels, by key.
     pub labels: Texts,
-    /// Its taints.
+    /// Taints in the node's spec.
     pub taints: Arc<[Taint]>,
     /// True if it carries the mark of any `TrafficWatch`.
     pub unfit: bool,
@@ -103,7 +103,7 @@ pub struct Speaker {
     pub created: i64,
     /// Its labels, by key.
     pub labels: Texts,
-    /// Its taints.
+    /// Taints in the node's spec.
     pub taints: Arc<[Taint]>,
     /// Its readiness, with the time since when it is not Ready.
     pub readiness: Readiness,
@@ -116,11 +116,11 @@ pub struct Speaker {
 /// One taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taint {
-    /// Its key.
+    /// Key of the taint.
     pub key: Arc<str>,
     /// Its value, "" if it has none.
     pub value: Arc<str>,
-    /// Its effect.
+    /// Effect of the taint, e.g. `NoSchedule`.
     pub effect: Arc<str>,
 }
 
@@ -152,7 +152,7 @@ impl Taint {
 /// A node that carries a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carrier {
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
     /// True if set as a label.
     pub label: bool,

@@ -11,7 +11,7 @@ use super::{
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentFacts<'a> {
-    /// Its image.
+    /// Image of the agent's container.
     pub image: &'a str,
     /// Port on which it answers probes.
     pub ping_port: u16,

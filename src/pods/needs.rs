@@ -9,7 +9,7 @@ use super::{
 pub enum Compute {
     /// Processor time.
     Cpu,
-    /// Memory.
+    /// Main memory.
     Memory,
 }
 

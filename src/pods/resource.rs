@@ -63,9 +63,9 @@ pub(super) struct Status {
 /// A container of a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Container {
-    /// Its name.
+    /// Name of the container.
     pub name: Box<str>,
-    /// Its image.
+    /// Image of the container, as in the spec.
     pub image: Box<str>,
     /// True if its own restart policy is `Always`, which makes a sidecar of an init container.
     pub restarts_always: bool,
@@ -97,9 +97,9 @@ pub struct Port {
 pub struct Owner<'a> {
     /// E.g. `ReplicaSet`, `Job`.
     pub kind: &'a str,
-    /// Its name.
+    /// Name of the owner.
     pub name: &'a str,
-    /// Its uid.
+    /// UID of the owner.
     pub uid: &'a str,
 }
 
@@ -110,13 +110,13 @@ impl PodObject {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Its namespace.
+    /// Returns the namespace of the pod.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Its UID.
+    /// Returns the UID of the pod.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()

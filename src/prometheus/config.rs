@@ -169,7 +169,7 @@ impl EndpointConfig {
         })
     }
 
-    /// Its name.
+    /// Returns the name of the endpoint.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -29,7 +29,7 @@ pub use sharing::{Late, Shared};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct QueryError {
-    /// The class.
+    /// The class of the failure, which is the reason in conditions and metrics.
     pub class: Class,
     /// For a person: what was tried and what came back, without figures that change every time.
     pub message: String,

@@ -169,13 +169,13 @@ pub struct DryStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reflector {
-    /// Its slot.
+    /// Number of the slot.
     pub slot: u32,
-    /// The node.
+    /// Name of the reflector's node.
     pub node: String,
     /// The node's zone.
     pub zone: String,
-    /// Its cluster id.
+    /// Cluster id of the reflector.
     #[serde(rename = "clusterID")]
     pub cluster_id: String,
 }
@@ -190,13 +190,13 @@ pub struct DryRun {
     pub datastore: &'static str,
     /// The final topology.
     pub topology: &'static str,
-    /// Nodes.
+    /// Number of nodes in the cluster.
     pub nodes: usize,
     /// Desired number of reflectors.
     pub desired: usize,
     /// The final reflectors.
     pub reflectors: Vec<Reflector>,
-    /// The steps.
+    /// All steps, in order.
     pub steps: Vec<DryStep>,
     /// Why the way ends before its end, if it does.
     pub refused: Option<String>,

@@ -36,7 +36,7 @@ pub struct Memory {
     pub counters: Counters,
 }
 
-/// The counters.
+/// Counters of one set for the metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Steps by kind and result.

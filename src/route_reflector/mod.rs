@@ -74,7 +74,7 @@ type Measurement = Result<Arc<Measured>, QueryError>;
 pub struct RouteReflectorReconciler {
     /// Writes.
     pub client: kube::Client,
-    /// The nodes.
+    /// The cache of all nodes.
     pub nodes: NodeStore,
     /// Calico's objects in the Kubernetes API.
     pub kubernetes: Datastore,

@@ -69,7 +69,7 @@ pub struct Observed {
     pub fitness: Option<Fitness>,
     /// The measurements for the gate; `None` if none are needed.
     pub measured: Option<Counts>,
-    /// The memory.
+    /// The memory of earlier passes.
     pub memory: Memory,
 }
 

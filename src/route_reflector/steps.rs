@@ -148,7 +148,7 @@ pub enum Why {
 /// A node that is to reflect no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaver {
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
     /// The slot it held.
     pub slot: Option<u32>,

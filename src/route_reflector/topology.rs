@@ -26,7 +26,7 @@ pub struct ReflectorLabels {
     pub slot: Option<u32>,
     /// The group it is a client in.
     pub group: Option<Arc<str>>,
-    /// Its cluster id.
+    /// Cluster id of the node; none if it has none.
     pub cluster_id: Option<Ipv4Addr>,
 }
 

@@ -71,7 +71,7 @@ pub struct Config {
     pub admin: AdminConfig,
     /// The lease; its namespace is the operator's own.
     pub lease: LeaseConfig,
-    /// The webhook.
+    /// Settings of the webhook.
     pub webhook: WebhookConfig,
 }
 

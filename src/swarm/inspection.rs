@@ -81,9 +81,9 @@ fn one(memories: &Memories, namespace: String, name: String) -> Response {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {
-    /// The namespace.
+    /// Namespace of the `Swarm`.
     pub namespace: String,
-    /// The name.
+    /// Name of the `Swarm`.
     pub name: String,
     /// The operator's version.
     #[serde(default)]
@@ -125,9 +125,9 @@ pub struct PageCounts {
 /// One worker.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PageWorker {
-    /// Its name.
+    /// Name of the worker.
     pub name: String,
-    /// Its node.
+    /// Node of its pod; none without a pod on a node.
     pub node: Option<String>,
     /// True if its pod is ready.
     pub ready: bool,

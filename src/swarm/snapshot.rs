@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub stranded: usize,
     /// Streams that two pods say they run.
     pub duplicates: Vec<Arc<str>>,
-    /// The workers.
+    /// All workers with their state.
     pub workers: Vec<Worker>,
     /// The streams that are being released: stream, worker, the version that removed it, and the
     /// time.
@@ -39,7 +39,7 @@ pub struct Snapshot {
 /// One worker.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// Its name.
+    /// Name of the worker.
     pub name: Arc<str>,
     /// Its node, if it has a pod there.
     pub node: Option<String>,

@@ -54,7 +54,7 @@ impl Confirmed {
 pub struct Known<'a> {
     /// The time.
     pub now: Instant,
-    /// The memory.
+    /// The memory of earlier passes.
     pub memory: &'a Memory,
     /// The pods that were read from the API server itself.
     pub confirmed: &'a Confirmed,
@@ -107,7 +107,7 @@ impl Workers {
         self.all.iter().filter(|worker| worker.handover.wanted)
     }
 
-    /// By name.
+    /// Returns the workers by their names.
     #[must_use]
     pub fn by_name(&self) -> BTreeMap<Arc<str>, handover::Worker> {
         let each = |worker: &Worker| (Arc::clone(&worker.name), worker.handover.clone());

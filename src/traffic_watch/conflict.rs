@@ -8,7 +8,7 @@ use crate::api::{TrafficWatch, traffic_watch::Mode};
 /// The right to write a label key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Ours.
+    /// This object may write the label.
     Ours,
     /// Another's, by namespace/name.
     HeldBy(String),

@@ -25,7 +25,7 @@ type Deployments = HashMap<Key, DeploymentFacts>;
 /// The known facts about one Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeploymentFacts {
-    /// Its UID.
+    /// UID of the Deployment.
     pub uid: String,
     /// Its generation: another one is an edit.
     pub generation: i64,

@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc};
 /// A pod of the managed Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
     /// Its UID: the eviction is of this pod, not of a later one of its name.
     pub uid: String,

@@ -68,7 +68,7 @@ impl NoEvidence {
 pub enum Unit {
     /// Percent of link capacity.
     Percent,
-    /// Bits per second.
+    /// Bits per second, from `maxBandwidth`.
     BitsPerSecond,
     /// The author knows.
     Own,

@@ -26,7 +26,7 @@ const SAME_SCRAPE: Duration = Duration::from_millis(500);
 pub struct Transition {
     /// When, in Unix seconds.
     pub at: i64,
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
     /// The state it left.
     pub from: NodeState,

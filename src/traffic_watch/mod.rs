@@ -71,7 +71,7 @@ pub const LABEL_CONCURRENCY: usize = 8;
 pub struct TrafficWatchReconciler {
     /// Writes.
     pub client: kube::Client,
-    /// The nodes.
+    /// The cache of all nodes.
     pub nodes: NodeStore,
     /// The Deployments we own.
     pub deployments: DeploymentStore,

@@ -45,6 +45,6 @@ pub struct Observed {
 pub struct Stray {
     /// The node, and what it carries.
     pub carrier: Carrier,
-    /// The key.
+    /// The key to remove.
     pub key: String,
 }

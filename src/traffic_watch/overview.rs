@@ -13,7 +13,7 @@ pub struct Overview {
     pub leader: bool,
     /// Its name in the Lease.
     pub identity: String,
-    /// Its version.
+    /// Version of the answering replica.
     pub version: String,
     /// Its clock, for comparison with all other times.
     pub now: Timestamp,
@@ -27,9 +27,9 @@ pub struct Overview {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchView {
-    /// Its namespace.
+    /// Namespace of the `TrafficWatch`.
     pub namespace: String,
-    /// Its name.
+    /// Name of the `TrafficWatch`.
     pub name: String,
     /// The key of its node label.
     pub label: String,
@@ -90,7 +90,7 @@ pub struct MeasureView {
 pub struct NodeView {
     /// The node's name.
     pub name: String,
-    /// Its state.
+    /// State of the node for this `TrafficWatch`.
     pub state: NodeState,
     /// Why it is in this state.
     pub reason: Option<String>,

@@ -51,13 +51,13 @@ pub struct Desired {
 /// The change of one key of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeWrite {
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
     /// The key of label and taint.
     pub key: String,
     /// The label: whether the node is unfit.
     pub label: Edit<bool>,
-    /// The taint.
+    /// The change of the taint.
     pub taint: Edit<TaintEffect>,
 }
 

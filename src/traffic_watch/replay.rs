@@ -220,7 +220,7 @@ pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
 pub struct Step {
     /// The result of the measurement.
     pub evaluation: Evaluation,
-    /// The conditions.
+    /// The conditions that the pass would set.
     pub conditions: Vec<Verdict>,
     /// The nodes that entered another state.
     pub transitions: Vec<Transition>,

@@ -76,7 +76,7 @@ pub struct Config {
 pub enum Source {
     /// A file, as the original.
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// The `NetworkProber`, if known.
         prober: String,

@@ -58,7 +58,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The settings of a worker at startup.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file.
+    /// Path of the file with the list.
     pub file: PathBuf,
     /// The name of the worker in the file.
     pub worker: String,

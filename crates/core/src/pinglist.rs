@@ -71,7 +71,7 @@ pub struct Pinglist {
     /// True if the original's metric is exported too.
     #[serde(default = "yes")]
     pub original_metrics: bool,
-    /// The peers.
+    /// Pods that this agent probes.
     pub peers: Vec<Peer>,
 }
 
@@ -79,11 +79,11 @@ pub struct Pinglist {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinglistSelf {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: String,
     /// The node it runs on; "" if unknown.
     pub node: String,
@@ -98,11 +98,11 @@ pub struct Peer {
     /// The pod's label in the original metric: its name, prefixed with its namespace (`ns/name`) if
     /// that is not the `NetworkProber`'s.
     pub key: String,
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: String,
     /// Its addresses: at most one of each family is probed, the first.
     pub ips: Vec<IpAddr>,

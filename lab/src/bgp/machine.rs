@@ -45,7 +45,7 @@ impl Machine {
         }
     }
 
-    /// Its address.
+    /// Returns the address of the node.
     #[must_use]
     pub fn address(&self) -> String {
         network::address(self.number)

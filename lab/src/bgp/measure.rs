@@ -27,7 +27,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Now.
+    /// Returns the current time, by both clocks.
     #[must_use]
     pub fn now() -> Self {
         Self { at: Instant::now(), time: Timestamp::now() }

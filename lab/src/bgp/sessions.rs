@@ -14,7 +14,7 @@ use super::world::{Local, Node, Peer, Remote, World};
 pub struct Session {
     /// The node at the other end.
     pub peer: String,
-    /// Its address.
+    /// Address of this end.
     pub address: Ipv4Addr,
     /// It waits for the other end to connect.
     pub passive: bool,

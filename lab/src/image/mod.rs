@@ -50,7 +50,7 @@ pub struct Entry {
 /// The kinds of entries.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// A directory.
+    /// A directory entry.
     Directory,
     /// A file with the content of a file here.
     File(PathBuf),
@@ -95,7 +95,7 @@ impl Entry {
         Self { mode: 0o1777, ..Self::directory("/tmp") }
     }
 
-    /// A program.
+    /// Returns an executable file with the contents of `source`.
     #[must_use]
     pub fn program(path: &str, source: &Path) -> Self {
         Self { path: path.to_owned(), mode: 0o755, kind: Kind::File(source.to_owned()) }

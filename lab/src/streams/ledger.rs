@@ -23,7 +23,7 @@ pub struct Run {
 /// Time in which a stream was run by more than one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
-    /// The stream.
+    /// Id of the stream.
     pub stream: String,
     /// When.
     pub time: Stretch,
@@ -34,7 +34,7 @@ pub struct Overlap {
 /// Time in which nobody ran a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// The stream.
+    /// Id of the stream.
     pub stream: String,
     /// When.
     pub time: Stretch,
@@ -43,7 +43,7 @@ pub struct Gap {
 /// A run whose fencing token says that it is older than the run before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Regression {
-    /// The stream.
+    /// Id of the stream.
     pub stream: String,
     /// The earlier run.
     pub before: Run,

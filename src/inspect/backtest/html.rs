@@ -20,7 +20,7 @@ const TRANSITIONS: usize = 1000;
 /// Left edge of the timeline: the names are left of it.
 const LEFT: f64 = 190.0;
 
-/// Its width.
+/// Width of the timeline, in pixels.
 const WIDTH: f64 = 900.0;
 
 /// The height of a node's row.

@@ -95,7 +95,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRun {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Seconds it was marked unfit, with or without evidence.
     pub unfit_seconds: f64,
@@ -116,7 +116,7 @@ pub struct NodeRun {
 /// One state of a node for some time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Span {
-    /// The state.
+    /// State of the node during that time.
     pub state: NodeState,
     /// From this moment.
     pub from: Timestamp,

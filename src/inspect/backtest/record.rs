@@ -27,9 +27,9 @@ struct Account {
 /// The judgement of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
-    /// The node.
+    /// Name of the judged node.
     pub node: &'a Arc<str>,
-    /// Its state.
+    /// State after the judgement.
     pub state: NodeState,
     /// True if it is marked unfit.
     pub marked: bool,

@@ -54,7 +54,7 @@ pub struct Facts {
     pub webhook: Option<WebhookProcess>,
     /// The operator's namespace.
     pub namespace: String,
-    /// The nodes.
+    /// The cluster's nodes, or the error of reading them.
     pub nodes: Result<Vec<NodeObject>, String>,
     /// The objects.
     pub watches: Result<Watches, String>,
@@ -72,7 +72,7 @@ pub type Replicas = Result<Option<(i32, i32)>, String>;
 /// The Deployment of the webhook.
 #[derive(Debug)]
 pub struct WebhookProcess {
-    /// Its Deployment.
+    /// Replicas of the webhook's Deployment.
     pub deployment: Replicas,
     /// The rights that its account needs, and whether it has them; empty without the Deployment.
     pub rights: Vec<(Right, Result<bool, String>)>,

@@ -16,7 +16,7 @@ pub struct Right {
     pub verb: String,
     /// The API group, empty for core.
     pub group: String,
-    /// The resource.
+    /// Plural name of the resource.
     pub resource: String,
     /// A part of it: `status`, `eviction`.
     pub subresource: Option<String>,

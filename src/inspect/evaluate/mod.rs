@@ -48,7 +48,7 @@ pub struct Condition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: &'static str,
-    /// The reason.
+    /// The reason, as in the condition of the object.
     pub reason: String,
     /// For a person.
     pub message: String,

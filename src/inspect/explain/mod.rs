@@ -25,7 +25,7 @@ pub use text::text;
 /// The facts that an explanation rests on.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The node.
+    /// The node to explain.
     pub node: Node,
     /// All `TrafficWatch`es that can be read, or the one that was asked for.
     pub watches: Vec<TrafficWatch>,
@@ -40,9 +40,9 @@ pub struct Facts {
 /// The node as the API server has it.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// Its name.
+    /// Name of the Node object.
     pub name: String,
-    /// Its labels.
+    /// Labels of the Node object.
     pub labels: BTreeMap<String, String>,
     /// Its taints, as `key=value:effect`.
     pub taints: Vec<String>,
@@ -52,9 +52,9 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The node.
+    /// Name of the explained node.
     pub node: String,
-    /// Its taints.
+    /// Taints of the node, as text.
     pub taints: Vec<String>,
     /// The source of the values.
     pub source: Source,
@@ -72,7 +72,7 @@ pub enum Source {
     Leader {
         /// Its name in the Lease.
         identity: String,
-        /// Its version.
+        /// Version of the answering replica.
         version: String,
     },
     /// The status of the objects.
@@ -88,7 +88,7 @@ pub enum Source {
 pub struct NodeJudgement {
     /// `namespace/name`.
     pub watch: String,
-    /// The state.
+    /// State of the node for this `TrafficWatch`.
     pub state: NodeState,
     /// The reason why it is that.
     pub reason: Option<String>,
@@ -135,7 +135,7 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Label {
-    /// Its key.
+    /// Full key of the label.
     pub key: String,
     /// Its value on the node now.
     pub value: Option<String>,

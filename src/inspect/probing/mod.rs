@@ -46,7 +46,7 @@ pub struct Facts {
 pub struct Live {
     /// Its name.
     pub identity: String,
-    /// Its version.
+    /// Version of the answering replica.
     pub version: String,
     /// The object, if it knows it.
     pub prober: Option<ProberView>,

@@ -55,7 +55,7 @@ pub struct PodFacts {
 pub struct PodExplanation {
     /// `namespace/name`.
     pub pod: String,
-    /// Its node.
+    /// Node of the pod; none before it is scheduled.
     pub node: Option<String>,
     /// The `NetworkProber` whose agent it has.
     pub agent_of: Option<String>,

@@ -29,7 +29,7 @@ pub enum State {
 /// The last action on a worker's pod.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LastRefresh {
-    /// The worker.
+    /// Name of the worker.
     pub worker: String,
     /// `evicted`, `refused` or `reloaded`.
     pub result: String,
@@ -93,7 +93,7 @@ pub struct WorkerExplanation {
     pub worker: String,
     /// `namespace/name` of its `Swarm`.
     pub swarm: String,
-    /// Its node.
+    /// Node of its pod; none without a pod on a node.
     pub node: Option<String>,
     /// True if its pod is ready; absent where it is no worker that is to have streams.
     pub ready: Option<bool>,

@@ -21,9 +21,9 @@ pub enum Error {
         kind.to_lowercase()
     )]
     Taken {
-        /// Its kind.
+        /// Kind of the object.
         kind: &'static str,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
     /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh.
@@ -32,7 +32,7 @@ pub enum Error {
         fields.join(" and "), off(fields)
     )]
     MeshFields {
-        /// The fields.
+        /// The fields of the mesh that are set.
         fields: Vec<&'static str>,
         /// The message from Calico.
         refusal: String,

@@ -23,7 +23,7 @@ pub(super) const KIND: &str = "BGPPeer";
 /// are for Calico.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CalicoPeer {
-    /// Its name.
+    /// Name of the BGPPeer.
     pub name: String,
     /// `spec.node`: the one node it is for, by the name that Kubernetes has for it.
     pub node: Option<String>,
@@ -124,7 +124,7 @@ impl CalicoPeer {
 /// One of our BGPPeers in its wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedPeer<'a> {
-    /// Its name.
+    /// Name of the BGPPeer.
     pub name: &'a str,
     /// Selects the nodes that it configures.
     pub node_selector: &'a str,

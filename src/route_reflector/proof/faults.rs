@@ -9,7 +9,7 @@ use super::{
 use crate::api::route_reflector_set::Topology;
 use crate::nodes::{Readiness, Speaker};
 
-/// A fault.
+/// A fault that is played on a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A reflector's node dies.

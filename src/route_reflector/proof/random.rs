@@ -28,7 +28,7 @@ enum Event {
     Leave(usize),
 }
 
-/// A cluster.
+/// A random cluster.
 #[derive(Clone, Debug)]
 struct Cluster {
     /// Nodes of each zone.

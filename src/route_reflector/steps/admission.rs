@@ -19,7 +19,7 @@ pub enum Refused {
     },
     /// Afterwards one reflector's loss would cost routes that it does not cost now.
     Fragile {
-        /// The reflector.
+        /// The reflector whose loss would cost the routes.
         reflector: String,
         /// Number of ordered pairs of nodes.
         pairs: u64,

@@ -20,9 +20,9 @@ pub enum Write {
     Peer(PeerSpec),
     /// A BGPPeer of ours goes, if it still has this version.
     DeletePeer {
-        /// Its name.
+        /// Name of the object to delete.
         name: String,
-        /// Its version.
+        /// Version of the object that was read, as a precondition.
         version: String,
     },
     /// Calico's node-to-node mesh.

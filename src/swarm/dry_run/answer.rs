@@ -27,7 +27,7 @@ pub struct Move {
 /// The changes of one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerPlan {
-    /// Its name.
+    /// Name of the worker.
     pub name: String,
     /// The node of its pod.
     pub node: Option<String>,
@@ -48,7 +48,7 @@ pub struct WorkerPlan {
 /// A stream without a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unplaced {
-    /// Its id.
+    /// Id of the stream.
     pub id: String,
     /// As the status has it.
     pub reason: String,
@@ -56,7 +56,7 @@ pub struct Unplaced {
     pub meaning: &'static str,
 }
 
-/// A condition.
+/// A condition of the status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// Its type.
@@ -106,9 +106,9 @@ pub struct Figures {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRun {
-    /// The namespace.
+    /// Namespace of the `Swarm`.
     pub namespace: String,
-    /// The name.
+    /// Name of the `Swarm`.
     pub name: String,
     /// Its workload, as `StatefulSet web`.
     pub workload: String,
@@ -120,7 +120,7 @@ pub struct DryRun {
     pub stay: usize,
     /// The others, in the order of the spec, and after them those that are not in it any more.
     pub moves: Vec<Move>,
-    /// The workers.
+    /// The changes of all workers.
     pub workers: Vec<WorkerPlan>,
     /// Streams without a worker in the end.
     pub unassigned: Vec<Unplaced>,

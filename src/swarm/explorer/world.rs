@@ -11,7 +11,7 @@ use crate::placement::hash::combine;
 /// The most workers, and streams, that a world has.
 pub(super) const WORKERS: usize = 3;
 
-/// The streams.
+/// Ids of the streams in all worlds.
 pub(super) const STREAMS: [&str; 3] = ["a", "b", "c"];
 
 /// A set of streams, or of workers: a bit for each.
@@ -31,7 +31,7 @@ pub(super) enum Reported {
     Terminated,
 }
 
-/// A pod.
+/// A pod of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Pod {

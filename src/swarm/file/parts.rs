@@ -115,7 +115,7 @@ fn clones<K: Clone, V: Clone>(map: &BTreeMap<K, V>) -> impl Iterator<Item = (K, 
 /// The writes for a new file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The head.
+    /// The new head.
     pub head: Head,
     /// The parts that change, by number, each at the version of the head.
     pub parts: Vec<(u32, Published)>,

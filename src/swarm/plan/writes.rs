@@ -28,7 +28,7 @@ pub struct Publish {
 pub struct Part {
     /// The name of its `ConfigMap`.
     pub name: String,
-    /// The data.
+    /// Contents of the `ConfigMap`, by key.
     pub data: BTreeMap<String, String>,
     /// The version on which it is based; `None`: there is no such `ConfigMap` yet.
     pub on: Option<String>,
@@ -41,7 +41,7 @@ pub struct Immutable {
     pub name: String,
     /// Its version.
     pub epoch: Epoch,
-    /// The data.
+    /// Contents of the `ConfigMap`, by key.
     pub data: BTreeMap<String, String>,
     /// The volumes of the template that are to point at it.
     pub volumes: Vec<Box<str>>,

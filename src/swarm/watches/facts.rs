@@ -19,9 +19,9 @@ pub const ACKNOWLEDGEMENTS: &str = "traffic.example.com/acknowledgements";
 /// A `StatefulSet` or `Deployment`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadFacts {
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// Its UID.
+    /// UID of the workload.
     pub uid: String,
     /// The version of its spec.
     pub generation: i64,
@@ -86,9 +86,9 @@ fn mounts(spec: &PodSpec) -> Vec<(Box<str>, Box<str>)> {
     reason = "independent facts, each as the API server tells it"
 )]
 pub struct PodFacts {
-    /// Its name.
+    /// Name of the pod.
     pub name: Arc<str>,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: Arc<str>,
     /// When it was created.
     pub created: Option<Timestamp>,
@@ -96,7 +96,7 @@ pub struct PodFacts {
     pub controller: Option<(Box<str>, Box<str>)>,
     /// Of which revision of a `Deployment` it is.
     pub template: Option<Box<str>>,
-    /// Its node.
+    /// Node of the pod; none before it is scheduled.
     pub node: Option<Box<str>>,
     /// Its address.
     pub ip: Option<IpAddr>,
@@ -203,7 +203,7 @@ fn is_stopped(pod: &WorkerPod) -> bool {
 /// A `ConfigMap`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MapFacts {
-    /// Its UID.
+    /// UID of the `ConfigMap`.
     pub uid: String,
     /// Its version.
     pub resource_version: String,

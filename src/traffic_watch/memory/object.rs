@@ -22,7 +22,7 @@ use crate::{
 pub struct Memory {
     /// The last tick whose measurement was judged.
     pub tick: Option<u64>,
-    /// The nodes.
+    /// The memory of each node.
     pub nodes: NodeTable,
     /// The measures with their thresholds.
     pub criteria: Arc<[Criterion]>,

@@ -35,7 +35,7 @@ const BACKDATED: i64 = 3600;
 /// The time for which certificates live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// An authority.
+    /// The lifetime of a CA.
     pub authority: Duration,
     /// The certificate of the server.
     pub leaf: Duration,

@@ -54,7 +54,7 @@ const REQUESTED_MEMORY: &str = "16Mi";
 /// Readable by every user, written in decimal as the original does: 0644.
 const MODE: u32 = 420;
 
-/// The container.
+/// Builds the agent's container for a pod.
 pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
     let mut container = json!({
         "name": AGENT_CONTAINER,

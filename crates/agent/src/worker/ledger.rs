@@ -13,7 +13,7 @@ const MOST: usize = 10_000;
 /// A time in which a stream ran, in Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// The stream.
+    /// Id of the stream.
     #[serde(serialize_with = "text")]
     pub stream: Arc<str>,
     /// Its fencing token.
@@ -42,7 +42,7 @@ struct Open {
 /// The contents of one report, kept until the server has accepted it.
 #[derive(Debug)]
 pub struct Told {
-    /// The intervals.
+    /// The intervals in the report.
     pub intervals: Vec<Interval>,
     at: u64,
     /// Ended intervals up to this one, counted from the beginning.

@@ -20,7 +20,7 @@ use super::{
 
 /// A way to run streams.
 pub(super) enum Work {
-    /// A process.
+    /// Runs a process for each stream.
     Process(Processes),
     /// Intervals that are reported.
     Report(Box<Reporter>),

@@ -62,12 +62,12 @@ use classes::Classes;
 /// A node as BGP sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: Arc<str>,
     /// Its BGP address; without one it has no sessions. Of two nodes with one address the first by
     /// name has it.
     pub address: Option<IpAddr>,
-    /// Its labels.
+    /// Labels of the node.
     pub labels: Labels,
     /// Its cluster id: it is a reflector.
     pub cluster_id: Option<Ipv4Addr>,
@@ -99,7 +99,7 @@ pub enum Remote {
 /// A BGPPeer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name.
+    /// Name of the BGPPeer.
     pub name: Arc<str>,
     /// The nodes that it configures.
     pub local: Local,

@@ -42,7 +42,7 @@ impl fmt::Display for Kind {
 /// Neighbours that the same nodes are to have a session of one kind with.
 #[derive(Clone, Debug)]
 pub struct Neighbours<'f> {
-    /// The kind.
+    /// The kind of session.
     pub kind: Kind,
     /// The neighbours. A node that is one of them has none with itself.
     pub of: Vec<&'f Node>,

@@ -173,7 +173,7 @@ impl<'a> Roll<'a> {
         zones
     }
 
-    /// The worst first.
+    /// Sorts the nodes from worst to best.
     pub fn worst_first(&self, indices: &mut [usize]) {
         indices.sort_by_key(|&index| Reverse((self.troubles[index].is_some(), self.rank(index))));
     }

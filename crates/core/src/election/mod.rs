@@ -55,7 +55,7 @@ use choice::Fitted;
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
+    /// Name of the node.
     pub name: Arc<str>,
     /// Its zone; none if it has no such label.
     pub zone: Option<Arc<str>>,
@@ -109,9 +109,9 @@ pub struct PreviousSlot {
     /// The node that held it. Without any label, for example after they were removed by hand, this
     /// node is the first choice for its slot.
     pub node: Arc<str>,
-    /// Its zone.
+    /// Zone of the slot.
     pub zone: Option<Arc<str>>,
-    /// Its cluster id.
+    /// Cluster id of the slot's reflector.
     pub cluster_id: Option<Ipv4Addr>,
 }
 
@@ -162,7 +162,7 @@ pub struct Slot {
 /// A reflector that should not be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// The node.
+    /// Name of the node.
     pub node: Arc<str>,
     /// Its slot. A node that was adopted and goes at once gets this number first, as the mark that
     /// it is ours.

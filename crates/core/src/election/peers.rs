@@ -28,7 +28,7 @@ pub(super) const WIDE: &str = "1";
 /// A `BGPPeer` between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerSpec {
-    /// Its name.
+    /// Name of the BGPPeer.
     pub name: String,
     /// Selects the nodes …
     pub node_selector: String,

@@ -69,7 +69,7 @@ pub enum Refusal {
         "spec.topology: Zonal needs two eligible nodes in each zone (ready, schedulable, selected by spec.candidates), and zone \"{zone}\" has {}; use topology Simple", few(*.candidates)
     )]
     SmallZone {
-        /// The zone.
+        /// The zone with too few candidates.
         zone: Arc<str>,
         /// Number of candidates in the zone.
         candidates: usize,
@@ -93,7 +93,7 @@ pub enum Refusal {
         "spec.count.min: topology Zonal needs two reflectors in each zone, and the count gives zone \"{zone}\" {count}; set count.min to 2{}", and_max(*.max, 2)
     )]
     FewInZone {
-        /// The zone.
+        /// The zone with too few candidates.
         zone: Arc<str>,
         /// Number of reflectors by the count.
         count: usize,
@@ -120,7 +120,7 @@ pub enum Refusal {
         "spec.count: with topology {} and these zones at most {most} reflectors leave room to replace one, and the count gives {wanted}; set count.max to {most}, or use topology Simple with clusterID.per Set", topology.as_str()
     )]
     ManyReflectors {
-        /// The topology.
+        /// The topology whose limit is exceeded.
         topology: Topology,
         /// Maximum number of reflectors.
         most: usize,

@@ -305,7 +305,7 @@ pub enum Refresh {
     Evict {
         /// Its name.
         worker: Name,
-        /// Its UID.
+        /// UID of the pod to refresh.
         uid: Name,
     },
     /// Touch it, so that its kubelet delivers the file at once. The same at every step until it has
@@ -313,7 +313,7 @@ pub enum Refresh {
     Nudge {
         /// Its name.
         worker: Name,
-        /// Its UID.
+        /// UID of the pod to refresh.
         uid: Name,
         /// The epoch that it must load at least.
         epoch: Epoch,

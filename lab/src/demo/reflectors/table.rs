@@ -70,9 +70,9 @@ pub(super) struct Row {
 pub(super) struct Writes {
     /// BGPPeers.
     pub peers: usize,
-    /// Nodes.
+    /// Number of writes to Nodes.
     pub nodes: usize,
-    /// The mesh.
+    /// Number of writes to the mesh setting.
     pub mesh: usize,
     /// Statuses, events, its own certificates.
     pub other: usize,

@@ -74,7 +74,7 @@ pub struct Shown {
     pub pod: String,
     /// The configuration whose bundle it was compared with.
     pub object: String,
-    /// The result.
+    /// The result of verifying the certificate.
     pub result: Result<(), Trouble>,
 }
 

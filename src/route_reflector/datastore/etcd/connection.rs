@@ -156,13 +156,13 @@ fn invalid(secret: &str, what: &str) -> Error {
 pub(super) enum Source {
     /// The object itself, of an etcd that requires no credentials.
     Spec(Vec<String>),
-    /// A Secret.
+    /// A Secret in the operator's namespace.
     Secret {
         /// Of its namespace.
         secrets: Box<Api<Secret>>,
         /// Its namespace: the operator's.
         namespace: String,
-        /// Its name.
+        /// Name of the Secret.
         name: String,
     },
 }

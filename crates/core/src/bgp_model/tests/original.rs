@@ -12,9 +12,9 @@ const EACH: usize = 3;
 /// A node as the original looks at it.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its UID.
+    /// UID of the node.
     pub uid: String,
-    /// Its zone.
+    /// Zone of the node.
     pub zone: String,
 }
 

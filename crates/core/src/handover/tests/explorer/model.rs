@@ -15,7 +15,7 @@ pub(super) const fn has(set: Set, element: usize) -> bool {
     set >> element & 1 == 1
 }
 
-/// The file.
+/// A version of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct File {
     pub epoch: u8,
