@@ -314,7 +314,7 @@ impl Metrics {
         self.0.pinglist_agents.inc_by(change);
     }
 
-    /// Counts one answer to an agent that asked for its pinglist.
+    /// Counts one answer to an agent that requested its pinglist.
     pub fn pinglist_request(&self, code: u16) {
         self.0.pinglist_requests.get_or_create(&Code { code }).inc();
     }

@@ -28,7 +28,7 @@ pub struct AuditEvent {
     pub user: String,
     /// The client's name for itself.
     pub user_agent: String,
-    /// The object's namespace; empty where there is none.
+    /// The object's namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// `nodes`, `trafficwatches.traffic.example.com`: resource and API group, as RBAC and kubectl
     /// write them; empty for paths that are no resource.
@@ -39,7 +39,7 @@ pub struct AuditEvent {
     pub name: String,
     /// The HTTP status answered.
     pub code: u16,
-    /// Path and query asked for.
+    /// The requested path and query.
     pub uri: String,
 }
 
@@ -68,7 +68,7 @@ impl AuditEvent {
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is none.
+/// If the file cannot be read, or is invalid.
 pub fn read(path: &Path) -> Result<Vec<AuditEvent>> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),

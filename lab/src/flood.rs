@@ -123,7 +123,7 @@ impl Flood {
         }
     }
 
-    /// Requests with tokens that are none, by turns.
+    /// Requests with invalid tokens, by turns.
     pub async fn tokens(self, source: u8, to: SocketAddr, path: &str, tokens: Vec<String>) {
         for token in tokens.iter().cycle() {
             if !self.goes_on() {

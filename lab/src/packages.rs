@@ -44,7 +44,7 @@ pub(crate) const EXPORTER: &str = "prometheus-bird-exporter";
 /// The configuration that the lab writes is that of BIRD 2.
 const BIRD_SAYS: &str = "BIRD version 2.";
 
-/// The browser that the status page is looked at with.
+/// The browser that shows the status page.
 const BROWSER: [Need; 1] = [Need { what: "chromium", package: "chromium" }];
 
 /// Other names of the browser; all of them take the same flags.
@@ -176,12 +176,12 @@ fn apt(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// While it lives, packages do not start services: the machine's own containerd is none of the
-/// lab's business.
+/// While it lives, packages do not start services: the lab must not touch the machine's own
+/// containerd.
 struct NoServices(Option<PathBuf>);
 
 impl NoServices {
-    /// Debian's convention: this program is asked, and 101 means "not allowed".
+    /// Debian's convention: this program decides, and 101 means "not allowed".
     fn declare() -> Result<Self> {
         use std::os::unix::fs::PermissionsExt;
         let path = PathBuf::from("/usr/sbin/policy-rc.d");

@@ -13,7 +13,7 @@ pub struct InvalidQuantity {
 /// quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/).
 ///
 /// # Errors
-/// When the text is none.
+/// When the text is not a quantity.
 pub fn parse_quantity(text: &str) -> Result<f64, InvalidQuantity> {
     let invalid = || InvalidQuantity { text: text.chars().take(64).collect() };
     let end = text

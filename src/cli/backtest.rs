@@ -86,7 +86,7 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
         watches.len()
     );
     let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
-    // Whole seconds: what is asked can be asked again by hand.
+    // Whole seconds: the query can be repeated by hand.
     let now = Timestamp::now().as_second() * 1000;
     let backtests = output::block_on(async {
         let mut backtests = Vec::new();

@@ -76,7 +76,7 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
             output::text(&texts.join("\n"))?;
         }
     }
-    // What was asked for is a judgement, and there is none.
+    // The user requested a judgement, and there is none.
     let failed = evaluations.iter().flat_map(|e| &e.measures).find_map(|m| m.problem.as_ref());
     failed.map_or(Ok(()), |problem| Err(anyhow::anyhow!("no measurement: {problem}")))
 }

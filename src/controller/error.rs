@@ -127,7 +127,7 @@ impl Error {
 
     /// When to try again after `failures` failures in a row; `None` waits for the object to change.
     ///
-    /// A claim is looked at again every 10 s, because the holder may go away without touching the
+    /// A claim is checked again every 10 s, because the holder may go away without touching the
     /// claimant. After a refusal the rest continues, and the same is not tried again. API errors
     /// back off to 30 s only: an API server that is back after an outage should find us back too.
     #[must_use]

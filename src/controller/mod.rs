@@ -36,7 +36,7 @@ pub const FIELD_MANAGER: &str = "traffic-operator";
 /// The value of `app.kubernetes.io/managed-by` on every object this operator owns.
 pub const MANAGED_BY: &str = "traffic-operator";
 
-/// The outcome of `plan`: everything there is to write, and nothing written yet.
+/// The outcome of `plan`: everything to write, and nothing written yet.
 #[derive(Debug, PartialEq)]
 pub struct Plan<D, S> {
     /// The state that `apply` must establish.

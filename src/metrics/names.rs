@@ -1,5 +1,4 @@
-//! The names of our own metrics: tests compare them with what is exported, asked for and
-//! documented.
+//! The names of our own metrics: tests compare them with the exported, queried and documented ones.
 
 /// Every metric this process exports: the family's name as it is queried, without the suffixes
 /// `_bucket`, `_sum` and `_count` of histograms.

@@ -49,7 +49,7 @@ struct State {
     /// The entries that this process has applied: fingerprints of the child, and of the API
     /// server's version of it.
     applied: BTreeMap<Key, (u64, u64)>,
-    /// Owners whose entries changed since they were last asked for.
+    /// Owners whose entries changed since the last call.
     changed: BTreeSet<Key>,
     /// Of a list that is not complete yet.
     listing: Option<MutatingWebhookConfiguration>,

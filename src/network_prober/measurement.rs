@@ -4,7 +4,7 @@
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
 //!
-//! `queries` writes what is asked, `reading` makes figures of the answers.
+//! `queries` writes the queries, `reading` makes figures of the answers.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::ResourceExt;
@@ -283,7 +283,7 @@ impl Blame {
 }
 
 impl PathFigures {
-    /// The end that is to blame, in words.
+    /// The end to blame, in words.
     #[must_use]
     pub fn to_blame(&self) -> String {
         match self.blame {

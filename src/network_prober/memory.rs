@@ -49,7 +49,7 @@ struct State {
     /// Of a list that is not complete yet, by kind.
     listing: BTreeMap<ChildKind, BTreeMap<ChildKey, Found>>,
     listed: BTreeSet<ChildKind>,
-    /// Owners whose children changed since they were last asked for.
+    /// Owners whose children changed since the last call.
     changed: BTreeSet<Key>,
 }
 

@@ -111,7 +111,7 @@ impl NetworkProberReconciler {
     }
 
     /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and
-    /// go: they are looked at.
+    /// go: they are read.
     async fn look_at_monitoring(
         &self,
         prober: &NetworkProber,

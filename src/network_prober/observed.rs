@@ -17,7 +17,7 @@ pub struct Observed {
     pub view: Option<Arc<ProberState>>,
     /// The settings of this replica.
     pub setup: Setup,
-    /// The certificates that the API server and the agents are to trust, as PEM.
+    /// The certificates that the API server and the agents should trust, as PEM.
     pub bundle: Option<String>,
     /// The address at which the API server reaches the webhook.
     pub endpoint: Endpoint,

@@ -218,7 +218,7 @@ fn agents(members: &[Member]) -> Vec<NodeAgents> {
     nodes
 }
 
-/// The `NetworkProber`s that are asked for.
+/// The requested `NetworkProber`s.
 #[must_use]
 pub fn probers(snapshot: &Snapshot, filter: &Filter) -> Vec<ProberView> {
     let asked = snapshot.views.iter().filter(|((namespace, name), _)| {
@@ -259,7 +259,7 @@ pub fn pod(snapshot: &Snapshot, namespace: &str, name: &str) -> PodView {
 pub struct Filter {
     /// Of this namespace only.
     pub namespace: Option<String>,
-    /// Of this name only. With a namespace it is one, and its figures are asked for.
+    /// Of this name only. With a namespace it is one, and its figures are queried.
     pub name: Option<String>,
 }
 
@@ -294,7 +294,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// The one that is asked for.
+    /// The requested one.
     #[must_use]
     pub fn one(&self) -> Option<(&str, &str)> {
         Some((self.namespace.as_deref()?, self.name.as_deref()?))

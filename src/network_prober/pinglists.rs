@@ -122,7 +122,7 @@ impl Pinglists {
         self.lists.len()
     }
 
-    /// Reports whether there are none.
+    /// Reports whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()

@@ -210,7 +210,7 @@ fn children(
         Mode::Sidecar => {
             if let Some(bundle) = ca {
                 let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
-                // An administrator's needs nobody's consent: its labels are all there is to know.
+                // An administrator's needs no consent: its labels are enough.
                 let labels = settings.namespace_labels(&observed.setup.tenancy);
                 let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labelled);
                 children.extend(family.webhook(&Interception {

@@ -63,7 +63,7 @@ pub(super) const LOSS: f64 = 0.05;
 const LATENCY: f64 = 0.1;
 
 /// The longest time from one evaluation to the next. Prometheus forgets a value that is five
-/// minutes old, and an alert that is looked at less often than this is late.
+/// minutes old, and an alert that is evaluated less often than this is late.
 const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
 
 /// An agent does not get the processor time it needs: every twentieth probe is not sent in time.

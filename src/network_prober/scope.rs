@@ -40,7 +40,7 @@ pub enum Standing {
     OptedOut,
 }
 
-/// The namespaces that one `NetworkProber` selects, with what they are to it.
+/// The namespaces that one `NetworkProber` selects, with their standing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope(BTreeMap<String, Standing>);
 

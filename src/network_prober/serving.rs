@@ -119,8 +119,8 @@ impl Agents {
 
     /// Returns the UID of the pod of a token.
     ///
-    /// A stranger's token costs the API server nothing: it is asked only about a token that says it
-    /// is for us, and of a pod that has an agent. The agent may be quicker than our watch of pods.
+    /// A stranger's token costs the API server nothing: it reviews only a token with our audience,
+    /// of a pod that has an agent. The agent may be quicker than our watch of pods.
     async fn pod_of(
         &self,
         token: &str,

@@ -11,7 +11,7 @@ use crate::api::UNFIT_SUFFIX;
 pub struct NodeFacts {
     /// The node's name.
     pub name: Arc<str>,
-    /// The value of the label that was asked for.
+    /// The value of the requested label.
     pub label: Option<Arc<str>>,
     /// The effect of the taint of the same key.
     pub taint: Option<Arc<str>>,

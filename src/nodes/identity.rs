@@ -1,7 +1,7 @@
 //! Finds the node of a series.
 //!
 //! kube-prometheus sets `instance` to the node's name, the Helm chart leaves `IP:port`, others add
-//! a label of their own: everything a series may carry is looked up in what the Node objects say.
+//! a separate label: every name in a series is looked up in the Node objects.
 //!
 //! Other machines are in the same Prometheus, some with our addresses (of another site) or our
 //! short names (of another domain): a label that names its node excludes ours if it names none of

@@ -18,7 +18,7 @@ use crate::{
 /// of them in full take 320 MiB. Skipped text is never allocated.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NodeObject {
-    /// Name, age, labels, resource version, and the annotations that are looked at.
+    /// Name, age, labels, resource version, and the annotations in use.
     #[serde(deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]

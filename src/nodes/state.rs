@@ -291,8 +291,8 @@ fn incarnation(metadata: &ObjectMeta) -> Incarnation {
     Incarnation { uid, created }
 }
 
-/// Resource versions are compared as numbers, as Kubernetes allows since 1.35; one that is none
-/// counts as oldest, so that what comes from the watch wins.
+/// Resource versions are compared as numbers, as Kubernetes allows since 1.35; one that is not a
+/// number counts as oldest, so that data from the watch wins.
 pub(super) fn version(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default()
 }

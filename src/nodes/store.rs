@@ -98,7 +98,7 @@ impl NodeStore {
         self.read().nodes().len()
     }
 
-    /// Reports whether there are none.
+    /// Reports whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

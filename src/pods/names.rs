@@ -24,6 +24,6 @@ pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
 pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
 /// Set by the kubelet on the mirror of a static pod, which nobody can change.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// Set by `OpenShift` before webhooks are asked: the security context constraint that admits the
+/// Set by `OpenShift` before webhooks are called: the security context constraint that admits the
 /// pod.
 pub const CONSTRAINT_ANNOTATION: &str = "openshift.io/scc";

@@ -84,9 +84,9 @@ pub struct Container {
 pub struct Port {
     /// Its name, or empty.
     pub name: Box<str>,
-    /// Its number; 0 is none.
+    /// Its number; 0 means none.
     pub container_port: u16,
-    /// The port of the node that leads to it; 0 is none.
+    /// The port of the node that leads to it; 0 means none.
     pub host_port: u16,
     /// `TCP` (also when none is given), `UDP`, `SCTP`.
     pub protocol: Box<str>,

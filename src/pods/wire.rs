@@ -231,7 +231,7 @@ struct Waiting {
     reason: Box<str>,
 }
 
-/// Null is the type's empty value, as it is to the API server.
+/// Null is the type's empty value, as for the API server.
 fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

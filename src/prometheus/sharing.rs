@@ -12,8 +12,8 @@ use futures::{
 };
 use tokio::time::timeout_at;
 
-/// Answers that are not asked for any more are dropped after this long: ten times the default
-/// interval, and longer than most.
+/// Unused answers are dropped after this long: ten times the default interval, and longer than
+/// most.
 const KEEP: Duration = Duration::from_secs(100);
 
 /// The number of answers that are kept for others of the same tick, at most. Authors can ask as
@@ -62,10 +62,10 @@ impl<K, T> Default for Shared<K, T> {
 impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
     /// The answer for `key` of a request that began at or after `not_before`.
     ///
-    /// Asks if there is none yet, once it has a `seat`. Concurrent callers share the request in
-    /// flight, each for as long as its own `patience`: the request itself has its own deadline,
-    /// whichever caller began it. A failure is an answer: it is shared as well, so that a source in
-    /// trouble is not asked once per object.
+    /// Sends the request if there is none yet, once it has a `seat`. Concurrent callers share the
+    /// request in flight, each for as long as its own `patience`: the request itself has its own
+    /// deadline, whichever caller began it. A failure is an answer: it is shared as well, so that a
+    /// source in trouble is not asked once per object.
     ///
     /// # Errors
     /// When `patience` is over.

@@ -97,7 +97,7 @@ where
 /// The headers and the query or body of each request.
 pub type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
-/// Records what it is asked, and answers with an empty vector.
+/// Records its requests, and answers with an empty vector.
 pub fn recorder()
 -> (Seen, impl Fn(Request) -> futures::future::BoxFuture<'static, Response> + Clone) {
     let seen = Seen::default();

@@ -229,8 +229,8 @@ impl Ready<'_> {
     }
 }
 
-/// Finds the host of a URL, whatever name it is asked for: the certificate's name need not be one
-/// that leads to the server.
+/// Finds the host of a URL, for any requested name: the certificate's name need not be one that
+/// leads to the server.
 struct Fixed(Url);
 
 impl Resolve for Fixed {

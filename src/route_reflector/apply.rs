@@ -151,8 +151,8 @@ impl RouteReflectorReconciler {
         };
         datastore.mark(&write.node, &metadata["labels"], id).await?;
         if let (Some(id), true) = (write.cluster_id, in_kubernetes(datastore)) {
-            // One write: a reflector that nobody looks for is cut off, and so is one that is looked
-            // for and reflects nothing.
+            // One write: a reflector that nobody selects is cut off, and so is one that is selected
+            // but reflects nothing.
             metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: id.map(|id| id.to_string())});
         }
         self.patch(&write.node, &metadata).await

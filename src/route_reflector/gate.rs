@@ -40,10 +40,10 @@ pub struct Counted {
 pub struct Measured {
     /// The nodes that there is evidence of.
     pub nodes: BTreeMap<Arc<str>, Counted>,
-    /// The sessions that were asked for; `None` where each node has a number or names of its own.
+    /// The queried sessions; `None` if each node has its own number or names.
     pub asked: Option<Arc<Wanted>>,
-    /// Number of established sessions of each set, by its index in `asked`, at a node. Where there
-    /// are none it is not there.
+    /// Number of established sessions of each set, by its index in `asked`, at a node. Without any
+    /// it is absent.
     pub sets: BTreeMap<(Arc<str>, usize), u32>,
     /// The names that are established, where a report has them.
     pub names: BTreeMap<Arc<str>, BTreeSet<String>>,
@@ -51,7 +51,7 @@ pub struct Measured {
     pub seen: BTreeSet<Box<str>>,
     /// When each report was written, by its node's clock.
     written: BTreeMap<Arc<str>, Timestamp>,
-    /// When reports were looked at last, by our clock.
+    /// The time at which reports were last read, by our clock.
     looked: Option<f64>,
     /// Number of series that do not count as evidence: not finite, negative, of no node, two for
     /// one node.
@@ -61,7 +61,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Takes what reports say, looked at now, in seconds since 1970. Each is as old as the look
+    /// Takes the contents of reports, read now, in seconds since 1970. Each is as old as the look
     /// before it was there: the clocks of nodes are not believed. One that was there at the first
     /// look may be of any age.
     pub fn hear(&mut self, reports: BTreeMap<String, Report>, now: f64) {
@@ -139,13 +139,13 @@ pub enum Shut {
     Waiting(u64),
     /// Nothing could be asked, or what was asked failed.
     Unavailable(String),
-    /// Nodes with fewer sessions than they are to have: node, established, expected.
+    /// Nodes with fewer sessions than expected: node, established, expected.
     Missing(Vec<(Arc<str>, u32, u32)>),
     /// No series is accepted; these jobs have some.
     Untrusted(Vec<String>),
     /// Nodes without measurements.
     NoEvidence(Vec<Arc<str>>),
-    /// Nodes that were not looked at since the last step.
+    /// Nodes that were not measured since the last step.
     Stale(Vec<Arc<str>>),
     /// The datastore that the step writes to does not answer.
     Datastore(String),
@@ -197,14 +197,14 @@ impl fmt::Display for Shut {
     }
 }
 
-/// Nodes that were not seen to have the sessions they are to have.
+/// Nodes whose expected sessions were not seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unseen {
     /// Node, established, expected.
     pub missing: Vec<(Arc<str>, u32, u32)>,
     /// These have no measurements.
     pub unknown: Vec<Arc<str>>,
-    /// These were not looked at since the last step.
+    /// These were not measured since the last step.
     pub stale: Vec<Arc<str>>,
 }
 

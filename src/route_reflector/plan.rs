@@ -44,7 +44,7 @@ pub const PERIOD: Duration = Duration::from_secs(30);
 /// Time between two checks of the gate.
 pub const TRY: Duration = Duration::from_secs(2);
 
-/// After a step the next is looked for at once; the watches need a moment to bring it.
+/// After a step the next is determined at once; the watches need a moment to deliver it.
 const NEXT: Duration = Duration::from_millis(250);
 
 /// The data read from Calico, and the combined topology.

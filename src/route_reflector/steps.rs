@@ -145,7 +145,7 @@ pub enum Why {
     Renumber,
 }
 
-/// A node that is to reflect no more.
+/// A node that should no longer reflect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaver {
     /// Name of the node.

@@ -2,7 +2,7 @@
 //!
 //! A datastore is opened at the first pass of a set, watched as long as the set stays with the same
 //! spec, and dropped with its watch when the set goes. Sets that share one share its watch. Without
-//! a set nothing is asked of anybody.
+//! a set no requests are made.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -31,8 +31,8 @@ impl Default for Stores {
 }
 
 impl Stores {
-    /// The datastore of a set: the one that is open, or that `open` gives where there is none or
-    /// the spec has changed.
+    /// The datastore of a set: the open one, or the result of `open` if there is none or the spec
+    /// has changed.
     ///
     /// # Errors
     /// What `open` fails with.

@@ -14,7 +14,7 @@ use crate::{controller::Error, partial_resource::partial_resource};
 /// Pods in one answer: some hundred kilobytes.
 const PAGE: u32 = 500;
 
-/// A Pod without what is not looked at.
+/// A Pod without the fields that are not read.
 #[derive(Clone, Debug, Deserialize)]
 struct Workload {
     metadata: ObjectMeta,

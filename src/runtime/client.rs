@@ -1,4 +1,4 @@
-//! The Kubernetes client: deadlines, the fence of the lease, and a count of what is asked.
+//! The Kubernetes client: deadlines, the fence of the lease, and a count of requests.
 use std::{
     sync::Arc,
     task::{Context, Poll},

@@ -43,7 +43,7 @@ impl FromStr for Choice {
     }
 }
 
-/// The kinds that are asked for.
+/// The configured kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kinds(BTreeSet<String>);
 
@@ -81,7 +81,7 @@ impl Kinds {
     }
 }
 
-/// A kind that is asked for, and whether its definition was served as the process started.
+/// A configured kind, and whether its CRD was served at startup.
 #[derive(Clone)]
 pub struct Definition {
     client: Client,
@@ -93,7 +93,7 @@ pub struct Definition {
 
 impl Definition {
     /// Checks once whether the CRD of a kind is served; logs it if not. Asks until the API server
-    /// answers. `None` when the kind is not asked for.
+    /// answers. `None` when the kind is not configured.
     pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
         Self::find_crd(client, kinds, K::crd()).await
     }
@@ -164,7 +164,7 @@ impl Definition {
     }
 }
 
-/// The definitions of all kinds that are asked for, by name.
+/// The CRDs of all configured kinds, by name.
 #[derive(Clone)]
 pub struct Definitions(BTreeMap<String, Definition>);
 
@@ -176,7 +176,7 @@ impl Definitions {
         Self(found.map(|definition| (definition.name.clone(), definition)).collect())
     }
 
-    /// The definition of one kind; `None` when the kind is not asked for.
+    /// The CRD of one kind; `None` when the kind is not configured.
     #[must_use]
     pub fn of<K: Resource<DynamicType = ()>>(&self) -> Option<Definition> {
         self.0.get(&*K::kind(&())).cloned()

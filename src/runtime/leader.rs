@@ -75,7 +75,7 @@ impl Leader {
         why
     }
 
-    /// Starts the kinds that are asked for; a kind is one more line here.
+    /// Starts the configured kinds; a kind is one more line here.
     fn start(self, tasks: &mut Tasks) {
         let leader = Arc::new(self);
         leader.spawn::<NetworkProberReconciler>(tasks);
@@ -84,7 +84,7 @@ impl Leader {
         leader.spawn::<TrafficWatchReconciler>(tasks);
     }
 
-    /// Starts a kind that is asked for: now, or as soon as what it needs is there.
+    /// Starts a configured kind: now, or as soon as its dependencies exist.
     fn spawn<R: Start>(self: &Arc<Self>, tasks: &mut Tasks) {
         let Some(definition) = self.definitions.of::<R::Kind>() else { return };
         if let Some(needs) = R::needs_now(self, &definition) {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::acknowledgement::{self, Key, Question, Statement};
 
-/// The time that a worker in the same cluster may take; one that needs longer is asked again.
+/// The time that a worker in the same cluster may take; a slower one is queried again.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 /// The largest answer that is read: as many streams as a `ConfigMap` can hold.
@@ -68,7 +68,8 @@ impl WorkerClient {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(DEADLINE)
-            // No certificates: workers are asked by plain HTTP, and the image has none to be found.
+            // No certificates: workers are queried by plain HTTP, and the image has no
+            // certificates.
             .tls_certs_only([])
             // A connection per worker would be kept open for nothing while nothing moves.
             .pool_idle_timeout(Duration::from_secs(5))
@@ -97,7 +98,7 @@ impl WorkerClient {
                 Some((key, Question { uid: asked.uid.to_owned(), nonce }))
             }
         };
-        // Workers of others are asked for the path as it is.
+        // Requests to other workers use the path unchanged.
         let question = proof.as_ref().map_or_else(String::new, |(_, question)| {
             let with = if path.contains('?') { '&' } else { '?' };
             format!("{with}{}", question.query())
@@ -248,7 +249,7 @@ mod tests {
         assert!(of(&long).unwrap_err().len() < 300);
     }
 
-    /// One server that answers whatever it is asked, and keeps what that was.
+    /// One server that answers any request, and records it.
     async fn served(body: String) -> (u16, tokio::task::JoinHandle<String>) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -287,7 +288,7 @@ mod tests {
             assert!(seen.insert(question.nonce), "{line}");
         }
         assert_eq!(errors.len(), 1, "{errors:?}");
-        // Who does not sign is asked as ever.
+        // A worker that does not sign gets the same request as before.
         let (port, asked) = served(r#"{"version":7}"#.into()).await;
         let who = Asked { worker: "w-0", uid: "pod-1", key: None };
         assert_eq!(client.ask(who, local, port, "/v").await.unwrap().version, Some(7));

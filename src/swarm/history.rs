@@ -22,8 +22,7 @@ pub mod parts;
 pub struct History {
     /// The last file.
     pub published: Published,
-    /// The file has to be written though nothing is to change: it is not there, or not as we wrote
-    /// it.
+    /// The file must be written though nothing changes: it is missing, or differs from ours.
     pub repair: Option<Repair>,
     /// The foreign contents in its place, if they can be read.
     pub edited: Option<Published>,

@@ -92,7 +92,7 @@ pub struct Page {
     pub epoch: u64,
     /// Streams by state.
     pub streams: PageCounts,
-    /// The workers that are to have streams.
+    /// The workers that should have streams.
     pub workers: Vec<PageWorker>,
     /// Streams that two pods say they run.
     pub duplicates: Vec<String>,

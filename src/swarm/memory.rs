@@ -49,7 +49,7 @@ pub struct Memory {
     /// By UID of the pod: the version that was published when it was first seen, or last seen
     /// before it was started.
     pub born: BTreeMap<Arc<str>, u64>,
-    /// The version that was published when the pods were looked at last.
+    /// The version that was published when the pods were last listed.
     pub looked: Option<u64>,
     /// By UID: pods that were there before this process, and of which it is not known what they
     /// read.
@@ -57,8 +57,8 @@ pub struct Memory {
     /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API
     /// server listed last, and the version that was published then.
     pub listed: Option<(u64, BTreeSet<Arc<str>>)>,
-    /// By UID: pods that were made after the API server was asked for all of them, and the version
-    /// that was published then, at least.
+    /// By UID: pods that were created after the API server had listed all of them, with a lower
+    /// bound of the version published then.
     pub heirs: BTreeMap<Arc<str>, u64>,
     /// When an eviction of a worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
@@ -86,7 +86,7 @@ pub struct Memory {
     /// Workers that have a list and have not read it: the pod, the version that it says, and since
     /// when.
     pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
-    /// Since when moves wait for workers that are to get something.
+    /// Since when moves wait for workers that should gain streams.
     pub awaiting: Option<Instant>,
     /// The immutable file that the template has got, until those before it are removed.
     pub pinned: Option<Pinned>,

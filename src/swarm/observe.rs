@@ -137,7 +137,7 @@ impl SwarmReconciler {
         }))
     }
 
-    /// The nodes that streams are to leave.
+    /// The nodes that streams should leave.
     fn unfit(&self, view: &WorkloadView) -> BTreeSet<String> {
         view.fitness.as_ref().map_or_else(BTreeSet::new, |key| unfit(&self.nodes, key))
     }

@@ -65,7 +65,7 @@ pub struct Observed {
     pub confirmed: Confirmed,
     /// The memory, with the newest reports and weights.
     pub memory: Memory,
-    /// The nodes that streams are to leave.
+    /// The nodes that streams should leave.
     pub unfit: BTreeSet<String>,
     /// Why weights could not be measured the last time.
     pub measuring: Option<QueryError>,
@@ -76,7 +76,7 @@ pub struct Observed {
 pub struct Desired {
     /// The next file.
     pub publish: Option<Publish>,
-    /// The file that an immutable `ConfigMap` and the template are to have.
+    /// The file for an immutable `ConfigMap` and the template.
     pub immutable: Option<Immutable>,
     /// The actions on pods.
     pub refresh: Vec<Refresh>,

@@ -115,7 +115,7 @@ mod tests {
         assert!(is_due(&pod, 7, Some(&report(6, 0)), start));
         assert!(!is_due(&pod, 7, Some(&report(7, 0)), at(59_000)));
         assert!(is_due(&pod, 7, Some(&report(7, 0)), at(60_000)));
-        // One that does not answer is asked less and less.
+        // A worker that does not answer is queried less and less often.
         assert!(!is_due(&pod, 7, Some(&report(6, 4)), at(900)));
         assert!(is_due(&pod, 7, Some(&report(6, 4)), at(1_000)));
         assert!(!is_due(&pod, 7, Some(&report(6, 99)), at(4_900)));

@@ -115,7 +115,7 @@ pub(super) struct Facts<'a> {
     pub disobedient: Option<&'a Arc<str>>,
     /// It is not known what workers have read.
     pub barrier: bool,
-    /// Streams wait for a worker that is to have them and is not ready.
+    /// Streams wait for their next worker, which is not ready.
     pub awaiting: bool,
     /// Streams that nobody runs, or nobody knows who, for too long: how many, who is in the way,
     /// and what to do.

@@ -65,8 +65,7 @@ pub struct Known<'a> {
 /// The workers of a `Swarm`.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
-    /// Those that are to have streams, in their order, and after them those whose pods are still
-    /// there.
+    /// Those that should have streams, in their order, and after them those whose pods still exist.
     pub all: Vec<Worker>,
     /// True if the workload is being replaced by another version of itself: nothing is moved for
     /// balance meanwhile.
@@ -74,7 +73,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Finds them. `unfit` are the nodes that streams are to leave.
+    /// Finds them. `unfit` are the nodes that streams should leave.
     #[must_use]
     pub fn of(
         settings: &Settings,
@@ -102,7 +101,7 @@ impl Workers {
         workers
     }
 
-    /// Those that are to have streams.
+    /// Those that should have streams.
     pub fn wanted(&self) -> impl Iterator<Item = &Worker> {
         self.all.iter().filter(|worker| worker.handover.wanted)
     }

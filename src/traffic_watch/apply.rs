@@ -183,8 +183,8 @@ impl TrafficWatchReconciler {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Keeps the number of replicas when the author no longer sets one (an autoscaler is to):
-    /// server-side apply would set a field that nobody owns any more to its default, one.
+    /// Keeps the number of replicas when the author no longer sets one (for an autoscaler):
+    /// server-side apply would set a field without an owner to its default, one.
     async fn hand_over_replicas(
         &self,
         api: &Api<PartialObjectMeta<Deployment>>,

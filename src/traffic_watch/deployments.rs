@@ -45,7 +45,7 @@ impl DeploymentFacts {
     }
 }
 
-/// A Deployment without what is never looked at.
+/// A Deployment without the fields that are never read.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct DeploymentObject {
     #[serde(default)]

@@ -40,8 +40,8 @@ pub struct Replicas {
 /// refuses, a controller manager that is down), no further pod leaves. The one exception is a pod
 /// that is not Ready on the unfit node itself: the node may be why, and nobody is served by it.
 ///
-/// Only pods that were created before `before`: where there is no other room, a preferred placement
-/// starts the replacement on the same node again, and it is to have its time there.
+/// Only pods that were created before `before`: if there is no other room, a preferred placement
+/// starts the replacement on the same node again, and it should have its time there.
 #[must_use]
 pub fn choose<'a>(
     pods: &'a [PodFacts],

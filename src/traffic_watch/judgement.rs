@@ -231,7 +231,7 @@ impl<'a> Judgement<'a> {
         self.above_ceiling = limited.above_ceiling;
     }
 
-    /// The mark that a node has. One that was decided and not written yet is none when no node may
+    /// The mark that a node has. A decided mark that is not written yet is dropped when no node may
     /// be marked any more: it takes its turn among the others.
     fn carried(&self, node: usize) -> Option<bool> {
         let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);

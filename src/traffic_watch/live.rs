@@ -14,7 +14,7 @@ use super::{
 use crate::{api::traffic_watch::Consecutive, prometheus::Exporters};
 
 impl MeasureView {
-    /// One measure, as it is asked of these exporters.
+    /// One measure, as queried from these exporters.
     pub(crate) fn of(criterion: &Criterion, exporters: &Exporters) -> Self {
         Self {
             name: criterion.name.to_string(),
@@ -29,7 +29,7 @@ impl MeasureView {
 }
 
 impl Decisions {
-    /// The objects that are asked for, by namespace and name; [`Filter::MAX_LIMIT`] nodes in all.
+    /// The requested objects, by namespace and name; [`Filter::MAX_LIMIT`] nodes in total.
     #[must_use]
     pub fn watches(&self, filter: &Filter, exporters: &Exporters) -> Vec<WatchView> {
         // Written down outside of the lock: every pass waits for it.

@@ -135,7 +135,7 @@ impl TrafficWatchReconciler {
             let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
             let client = client.ok_or_else(gone)?;
             let promql = request.question.promql(&exporters);
-            // What nodes are called is looked up when the answer begins.
+            // The names of nodes are resolved when the answer begins.
             let mut sorting = None;
             let take = |series: Series<'_>| {
                 let (identity, sorter) = sorting.get_or_insert_with(|| begin(&nodes));
@@ -156,7 +156,7 @@ impl TrafficWatchReconciler {
         }
     }
 
-    /// Labels and taints that are to go: of nodes that left the selection, and of a key that was
+    /// Labels and taints to remove: of nodes that left the selection, and of a key that was
     /// renamed.
     fn strays(
         &self,

@@ -40,7 +40,7 @@ pub struct Observed {
     pub pods: Result<Vec<PodFacts>, String>,
 }
 
-/// A node with a label or taint that is to go.
+/// A node with a label or taint to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// The node, and what it carries.

@@ -51,7 +51,7 @@ pub struct WatchView {
     pub last_success: Option<Timestamp>,
     /// The measures, in the order of the spec.
     pub measures: Vec<MeasureView>,
-    /// Unfit, Suppressed, Unknown, Fit; each by name; at most as many as were asked for.
+    /// Unfit, Suppressed, Unknown, Fit; each by name; at most the requested number.
     pub nodes: Vec<NodeView>,
     /// There are more nodes than are listed.
     pub nodes_truncated: bool,
@@ -76,9 +76,9 @@ pub struct MeasureView {
     pub max: f64,
     /// It is fit again at or below this.
     pub recover: f64,
-    /// The name of the Prometheus that is asked.
+    /// The name of the queried Prometheus.
     pub endpoint: String,
-    /// The `PromQL` that it is asked.
+    /// The `PromQL` of the query.
     pub query: String,
     /// Why there is no answer now.
     pub problem: Option<String>,
@@ -193,14 +193,14 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Reports whether a watch is asked for.
+    /// Reports whether a watch is requested.
     #[must_use]
     pub fn admits_watch(&self, namespace: &str, name: &str) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.name.as_deref().is_none_or(|wanted| wanted == name)
     }
 
-    /// Reports whether a node is asked for.
+    /// Reports whether a node is requested.
     #[must_use]
     pub fn admits_node(&self, node: &str) -> bool {
         self.node.as_deref().is_none_or(|wanted| wanted == node)

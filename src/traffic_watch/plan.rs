@@ -101,7 +101,7 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
     Ok(finish(Judgement::of(watch, seen, &settings), child))
 }
 
-/// A pass over a paused object: nothing is asked, nothing is written but this condition.
+/// A pass over a paused object: no queries, and no writes except this condition.
 fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWatchPlan {
     Plan {
         desired: Desired {

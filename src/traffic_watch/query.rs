@@ -15,7 +15,7 @@
 //!   endpoint, another replica of an HA pair of Prometheus each count the same bytes again.
 //! - the default of `devices` is widened and narrowed ([`devices`]): a VLAN and a representor carry
 //!   bytes that the physical link carries too.
-//! - the rate of links without a speed is asked for by itself: the fullest link may be one of them.
+//! - the rate of links without a speed is queried separately: the busiest link may be one of them.
 //! - both sides of the division are aggregated: a second speed series of one node would otherwise
 //!   be a many-to-many error for all of them.
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
@@ -92,7 +92,7 @@ pub fn devices(regex: &str) -> String {
 /// Identifies the answer: two measures with equal requests share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// The name of the endpoint that is asked.
+    /// The name of the queried endpoint.
     pub endpoint: Arc<str>,
     /// The query.
     pub question: Question,
@@ -222,7 +222,7 @@ impl Question {
 }
 
 /// A selector reads a stored sample, which is the same one until the next scrape or evaluation: its
-/// age is asked for in the same request. What is computed is new each time, for all that can be
+/// age is queried in the same request. What is computed is new each time, for all that can be
 /// known.
 fn own(text: &str) -> String {
     if !is_selector(text) {

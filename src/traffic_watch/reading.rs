@@ -65,7 +65,7 @@ impl Reading {
     /// Sorts an answer by node.
     ///
     /// # Errors
-    /// When it is no vector, or has what was not asked for.
+    /// When it is not a vector, or has unrequested contents.
     pub fn read(
         status: u16,
         content_type: &str,
@@ -148,7 +148,7 @@ impl Sorter {
     /// Takes one series of the answer to `question`.
     ///
     /// # Errors
-    /// When it was not asked for.
+    /// When it was not requested.
     pub fn take(
         &mut self,
         question: &Question,

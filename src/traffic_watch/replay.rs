@@ -101,7 +101,7 @@ impl Inquiry {
         self.settings.interval
     }
 
-    /// The measures, each with the PromQL that is asked and the endpoint it is asked of.
+    /// The measures, each with its PromQL and the endpoint of the query.
     #[must_use]
     pub fn measures(&self) -> Vec<MeasureView> {
         let criteria = self.settings.criteria.iter();
@@ -183,7 +183,7 @@ impl Recording {
         self.tracks.len()
     }
 
-    /// Reports whether there are none.
+    /// Reports whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tracks.is_empty()

@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 use super::injection::{self, Recipe, SkipReason};
 use crate::pods::PodObject;
 
-/// The decision: the operator's knowledge of its `NetworkProber` objects. It is asked inside of a
+/// The decision: the operator's knowledge of its `NetworkProber` objects. It is called inside a
 /// request that holds up the creation of a pod, so it reads memory only.
 pub trait Injector: Send + Sync + 'static {
     /// Reports whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
     /// be created in `namespace`. The pod may have no name, and no namespace of its own.
     ///
-    /// What the pod itself says ([`injection::skip_reason`]) is asked afterwards.
+    /// The pod's own fields ([`injection::skip_reason`]) are checked afterwards.
     fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision;
 
     /// Resolves when what is known is other than it was at this call: a verdict may be another one
@@ -102,7 +102,7 @@ struct Request<'a> {
     sub_resource: Option<String>,
     operation: Option<String>,
     namespace: Option<String>,
-    /// As text: it is read once, and only what is looked at.
+    /// As text: it is read once, and only the used fields.
     #[serde(borrow)]
     object: Option<&'a RawValue>,
 }
@@ -137,7 +137,7 @@ struct Response {
 /// Answers one request for one prober (`(namespace, name)`).
 ///
 /// # Errors
-/// When the request is none: it has no uid that could be answered.
+/// When the request is invalid: it has no uid that could be answered.
 pub fn answer(
     body: &[u8],
     prober: (&str, &str),

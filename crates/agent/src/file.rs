@@ -1,4 +1,4 @@
-//! A file that the kubelet replaces while we run: looked at now and then, read when it changed.
+//! A file that the kubelet replaces while we run: checked periodically, read when it changed.
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,

@@ -60,9 +60,9 @@ pub const PINGS: Limits =
 pub const SCRAPES: Limits =
     Limits { connections: 16, of_one_source: 4, headers: Duration::from_secs(2) };
 
-/// Connections that the kernel keeps for us while we are not run: as many as a ping port with more
-/// probers than any has within a second, and more than the 128 of the standard library, of which
-/// one stranger can take all. The kernel's own limit (`net.core.somaxconn`) is 4096.
+/// Connections that the kernel queues for us while we are not scheduled: as many as a ping port
+/// with more probers than any has within a second, and more than the 128 of the standard library,
+/// all of which one stranger can take. The kernel's own limit (`net.core.somaxconn`) is 4096.
 const BACKLOG: u32 = 1024;
 
 /// The time for which a connection may last in total: a client that reads an answer a byte at a

@@ -5,9 +5,9 @@
 //!
 //! - [`share`]: the file, as one worker reads it.
 //! - [`status`]: what it says of itself; [`metrics`].
-//! - `streams`: which streams are to stop, which to start, and when a version has been reached.
-//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which is
-//!   to tell what ran from when to when.
+//! - `streams`: the streams to stop and to start, and when a version has been reached.
+//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which
+//!   reports the intervals in which streams ran.
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
@@ -131,7 +131,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut streams = Streams::new(work, status, metrics.clone());
     let mut reap = interval(REAP);
     let mut outcome = Ok(());
-    // When everything has to be over, once it is to end.
+    // The time at which everything must be over, once it is stopping.
     let mut until = None;
     loop {
         let ending = until.is_some();

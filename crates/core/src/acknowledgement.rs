@@ -39,7 +39,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Reads a key; `None` if the text is none.
+    /// Reads a key; `None` if the text is not a key.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -66,7 +66,7 @@ fn random<const N: usize>() -> Option<String> {
     Some(hex(&bytes))
 }
 
-/// The pod that is asked, and the number of the question.
+/// The pod to which the request goes, and the number of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The UID of the pod.

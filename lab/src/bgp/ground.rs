@@ -120,7 +120,7 @@ impl Ground {
     ///
     /// # Errors
     ///
-    /// If there is none of this name.
+    /// If no node has this name.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
         let found = lock(&self.machines).get(name).cloned();
         found.with_context(|| format!("no node {name:?} here"))

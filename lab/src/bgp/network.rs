@@ -108,7 +108,7 @@ fn node(number: u8, all: &[u8]) -> String {
     links + &neighbours(number, all)
 }
 
-/// The addresses of others never have to be asked for: the kernel's table of answers is one for all
+/// The addresses of others never have to be resolved: the kernel's table of answers is one for all
 /// namespaces, and small.
 fn neighbours(number: u8, all: &[u8]) -> String {
     let others = all.iter().filter(|other| **other != number);

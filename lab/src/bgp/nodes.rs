@@ -99,7 +99,7 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// If there is none of this name.
+    /// If no node has this name.
     pub async fn delete(&self, name: &str) -> Result<()> {
         let deleted = self.0.delete(name, &DeleteParams::default()).await;
         deleted.with_context(|| format!("deleting Node {name}")).map(drop)
@@ -109,7 +109,7 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// If there is none of this name, or the API server refuses the change.
+    /// If no node has this name, or the API server refuses the change.
     pub async fn patch(&self, name: &str, patch: &Value) -> Result<()> {
         let patched = self.0.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.with_context(|| format!("changing Node {name}")).map(drop)

@@ -41,7 +41,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// If it is none; the place is named.
+    /// If it is not a selector; the position is named.
     pub fn parse(text: &str) -> Result<Self> {
         if text.trim().is_empty() {
             return Ok(Self(Expression::All));

@@ -69,7 +69,7 @@ pub enum Local {
     Selected(Selector),
 }
 
-/// With whom they are to peer.
+/// The peers of these nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remote {
     /// The nodes it selects.
@@ -150,7 +150,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// If it has fields that are not known here, or values that are none.
+    /// If it has unknown fields, or invalid values.
     pub fn read(object: &DynamicObject) -> Result<Self> {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let read = || -> Result<Self> {

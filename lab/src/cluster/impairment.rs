@@ -182,7 +182,7 @@ impl Impaired {
 ///
 /// # Errors
 ///
-/// If it is none from 0% to 100%.
+/// If it is not between 0% and 100%.
 pub fn parse_share(text: &str) -> Result<f64> {
     let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
     percent

@@ -98,7 +98,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until its nodes are ready and, if asked for, its Prometheus
+    /// Starts a cluster and waits until its nodes are ready and, if requested, its Prometheus
     /// answers.
     ///
     /// # Errors

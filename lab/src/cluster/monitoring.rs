@@ -54,7 +54,7 @@ impl Cluster {
         self.apply(&fill(DNS_MANIFEST)).await.context("installing CoreDNS")
     }
 
-    /// Installs prometheus-operator (as a process beside the control plane) and what it is to run.
+    /// Installs prometheus-operator (as a process beside the control plane) and its Prometheus.
     pub(super) async fn install_monitoring(&self) -> Result<()> {
         definitions::install(&self.client()?).await?;
         self.start_prometheus_operator()?;

@@ -11,7 +11,7 @@ use super::Options;
 use super::model::{Dashboard, Panel, Target};
 use crate::progress;
 
-/// An answer that takes longer is none.
+/// A slower answer counts as missing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The answer to one query.
@@ -66,7 +66,7 @@ struct Element {
     values: Vec<(f64, String)>,
 }
 
-/// A Prometheus and the time that is looked at.
+/// A Prometheus and the period to draw.
 pub(super) struct Prometheus {
     client: reqwest::Client,
     url: String,

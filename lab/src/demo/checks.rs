@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_hardly_moved_by_bursts() {
-        // 100 every second, at once, looked at twice a second.
+        // 100 every second, at once, checked twice a second.
         let counts: Vec<(f64, f64)> = (0..44)
             .map(|half| f64::from(half) / 2.0)
             .map(|t| (t, 100.0 * (t.floor() + 1.0)))

@@ -243,7 +243,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Nothing changes: nothing is written, and Prometheus is asked once per interval.
+    /// Nothing changes: nothing is written, and Prometheus is queried once per interval.
     async fn be_quiet(&mut self, checks: &mut Vec<Check>) -> Result<()> {
         self.view.say(&format!(
             "{} s of quiet: counting the operator's writes and requests",

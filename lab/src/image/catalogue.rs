@@ -23,7 +23,7 @@ pub(crate) enum Role {
 
 /// Builds all images whose programs changed, and returns them with the nodes that need them.
 ///
-/// The images of the monitoring stack are left out unless asked for.
+/// The images of the monitoring stack are left out unless requested.
 pub(crate) fn build_all(monitoring: bool) -> Result<Vec<(Role, PathBuf)>> {
     let _lock = tools::lock("images")?;
     let mut all = vec![

@@ -88,7 +88,7 @@ fn present(tool: &Tool) -> Option<PathBuf> {
         .or_else(|| cached(tool))
 }
 
-/// The directories in which a user may have put the programs; the cache itself is looked at by its
+/// The directories in which a user may have put the programs; the cache itself is checked by its
 /// stamps.
 fn offered() -> Vec<PathBuf> {
     let single = ["LAB_BIN_DIR", "KUBEBUILDER_ASSETS"]

@@ -26,7 +26,7 @@ use crate::{
 /// Prometheus refuses to answer with more than 11,000 points of a series.
 const MAX_POINTS: usize = 10_000;
 
-/// The number of points that are asked for before it is known how many series there are.
+/// Number of points to request before the number of series is known.
 const FIRST_POINTS: usize = 100;
 
 /// The answer that is aimed at: a quarter of the largest that is read.
@@ -38,7 +38,7 @@ const POINT_BYTES: usize = 40;
 /// The longest history, in steps: a year at one judgement every 30 seconds.
 const MAX_STEPS: i64 = 1_051_200;
 
-/// The time that is looked at, in milliseconds since the Unix epoch.
+/// The covered period, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first judgement.
@@ -169,7 +169,7 @@ fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
     Change { transition, value }
 }
 
-/// The number of steps that are asked for at once.
+/// Number of steps in one request.
 struct Size {
     points: usize,
     most: usize,

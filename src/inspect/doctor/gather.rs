@@ -32,7 +32,7 @@ use crate::{
     runtime::kinds::Kinds,
 };
 
-/// The number of reviews that are asked for at once.
+/// Number of concurrent reviews.
 const AT_ONCE: usize = 8;
 
 /// The account whose rights are checked.
@@ -89,7 +89,7 @@ pub async fn gather(
     };
     let (reading, asking) = match (access.reading().await, access.asking(user).await) {
         (Ok(reading), Ok(asking)) => (reading, asking),
-        // Prometheus can be looked at without a cluster.
+        // Prometheus can be checked without a cluster.
         (Err(error), _) | (_, Err(error)) => {
             facts.server = Err(format!("{error:#}"));
             return facts;

@@ -138,7 +138,7 @@ pub enum CheckResult {
     Fail,
 }
 
-/// One thing that was looked at.
+/// One checked item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// The subject of the check.

@@ -144,7 +144,7 @@ mod tests {
         for right in texts.iter().filter(|text| text.starts_with("delete")) {
             assert!(!of_users.iter().any(|kind| right.contains(kind)), "{right}");
         }
-        // Two kinds need pods and nodes: each right is asked for once.
+        // Two kinds need pods and nodes: each right is checked once.
         let distinct: std::collections::BTreeSet<_> = texts.iter().collect();
         assert_eq!(distinct.len(), texts.len(), "{texts:?}");
     }

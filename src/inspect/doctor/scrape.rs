@@ -19,7 +19,7 @@ use crate::{
 /// The counter every question rests on.
 const BYTES: &str = "node_network_transmit_bytes_total";
 
-/// The number of duplicate series that are looked at: which labels they differ in is the same for
+/// Maximum number of duplicate series to compare: the labels in which they differ are the same for
 /// all nodes.
 const DUPLICATES: usize = 50;
 
@@ -121,7 +121,7 @@ async fn jobs(client: &Client, promql: &str) -> Result<Vec<String>, QueryError> 
 
 type Questions = BTreeMap<(String, Duration), Vec<String>>;
 
-/// The devices and windows that are asked for, and by whom; the defaults if by nobody.
+/// The devices and windows to request, with the objects that need them; the defaults if none does.
 fn questions(watches: &[&TrafficWatch]) -> Questions {
     let mut questions = Questions::new();
     for watch in watches {

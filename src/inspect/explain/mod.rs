@@ -27,7 +27,7 @@ pub use text::text;
 pub struct Facts {
     /// The node to explain.
     pub node: Node,
-    /// All `TrafficWatch`es that can be read, or the one that was asked for.
+    /// All readable `TrafficWatch`es, or the requested one.
     pub watches: Vec<TrafficWatch>,
     /// The names of those that cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
@@ -250,7 +250,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
     let mut limit = told::limit(watch);
     limit.nodes = w.room;
     limit.limit = Some(w.limit);
-    // The view may have been asked for this node only; the status lists those that are unfit.
+    // The view may have been requested for this node only; the status lists those that are unfit.
     if w.nodes.len() > 1 {
         limit.truncated = w.nodes_truncated;
         limit.marked = peers(w, NodeState::Unfit);

@@ -35,7 +35,7 @@ fn status() -> Value {
     })
 }
 
-/// The leader's view of `node-2`, as it is asked for one node.
+/// The leader's view of `node-2`, requested for one node.
 fn view(node: Value) -> Overview {
     let mut full = json!({
         "name": "node-2", "state": "Unfit", "reason": null, "since": "2026-09-21T14:13:20Z",

@@ -92,7 +92,7 @@ fn in_tables(figures: &Measurement) -> String {
     text
 }
 
-/// Paths in a table, with the end that is to blame.
+/// Paths in a table, with the end to blame.
 pub(super) fn paths<'a>(paths: impl Iterator<Item = &'a PathFigures>) -> String {
     let rows: Vec<_> = paths
         .map(|path| {

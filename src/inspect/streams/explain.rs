@@ -95,7 +95,7 @@ pub struct WorkerExplanation {
     pub swarm: String,
     /// Node of its pod; none without a pod on a node.
     pub node: Option<String>,
-    /// True if its pod is ready; absent where it is no worker that is to have streams.
+    /// True if its pod is ready; absent if it is not a worker that should have streams.
     pub ready: Option<bool>,
     /// Its list.
     pub streams: Vec<String>,

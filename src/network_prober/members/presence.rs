@@ -1,6 +1,6 @@
-//! The pods with an agent that are probed. What counts is that the agent runs, by the last word of
-//! its kubelet: an application that is not ready because the network is bad, and a node that died,
-//! are what there is to measure.
+//! The pods with an agent that are probed. The kubelet's last report that the agent runs decides:
+//! an application that is not ready because the network is bad, and a node that died, are exactly
+//! what should be measured.
 use std::{collections::HashMap, net::IpAddr};
 
 use crate::{
@@ -56,7 +56,7 @@ pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence 
 /// So an address is the newest pod's, whether that one has an agent or not.
 pub struct Addresses<'a>(HashMap<IpAddr, Claim<'a>>);
 
-/// When a pod was made; of those of one second, whether it is to stay, and its UID.
+/// The creation time of a pod; among those of one second, whether it should stay, and its UID.
 type Claim<'a> = (i64, bool, &'a str);
 
 impl<'a> Addresses<'a> {

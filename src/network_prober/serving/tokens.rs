@@ -29,7 +29,7 @@ const TOKENS: usize = 10_000;
 pub const REVIEWS: usize = 16;
 
 /// Maximum number of these for one address. Agents may come from behind the address of their node:
-/// those of a node that starts are asked about in a quarter of a second.
+/// those of a starting node are reviewed within a quarter of a second.
 pub const REVIEWS_OF_ONE_SOURCE: usize = 4;
 
 /// The time for which an agent waits for its turn.

@@ -266,7 +266,7 @@ where
         async move {
             let event = events.next().await?;
             match &event {
-                // It comes before the first page is asked for.
+                // It comes before the request for the first page.
                 Ok(Event::Init) if turn.is_none() => turn = turns.acquire_owned().await.ok(),
                 Ok(Event::InitDone) | Err(_) => turn = None,
                 Ok(_) => {}

@@ -57,7 +57,7 @@ impl Pool {
 }
 
 /// One watch may be behind another. Versions are compared as numbers, as Kubernetes allows since
-/// 1.35; one that is none is news.
+/// 1.35; one that is not a number counts as new.
 fn is_newer(pod: &PodObject, known: &PodObject) -> bool {
     let number = |pod: &PodObject| pod.metadata.resource_version.as_deref()?.parse::<u64>().ok();
     match (number(pod), number(known)) {

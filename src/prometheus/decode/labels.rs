@@ -34,7 +34,8 @@ impl<'a> Labels<'a> {
     /// The value of one label; absent and empty are the same to Prometheus.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        // Every series is asked for some labels that it does not have: lengths tell most of them.
+        // Every series is searched for some labels that it does not have: lengths exclude most of
+        // them.
         for (key, value) in &self.few[..self.count] {
             if key.len() == name.len() && *key == name {
                 return (!value.is_empty()).then_some(value);

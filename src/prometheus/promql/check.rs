@@ -1,4 +1,4 @@
-//! Finds what is wrong with a user's query before Prometheus is asked.
+//! Finds errors in a user's query before it is sent to Prometheus.
 //!
 //! The parser is that of `GreptimeDB`. Three things are kept from it, because they end the process:
 //! nesting that overflows its stack, numbers of seconds that its durations cannot hold, and texts
@@ -86,7 +86,7 @@ struct Word {
     end: usize,
 }
 
-/// The longest text that is looked at as a selector, in bytes: a name and some labels.
+/// Maximum length of a text that is parsed as a selector, in bytes: a name and some labels.
 const LONGEST_SELECTOR: usize = 1000;
 
 /// Reports whether a query is nothing but the selector of one metric, and at no fixed time: its

@@ -1,8 +1,8 @@
 //! Calico's objects in the Kubernetes API.
 //!
 //! Never by server-side apply: Calico's own API server, behind `projectcalico.org/v3`, cannot
-//! create by it. A new object is created, which fails if the name is taken meanwhile; ours are
-//! merge-patched at the version that was looked at.
+//! create by it. A new object is created, which fails if the name is taken in the meantime; ours
+//! are merge-patched at the version that was read.
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},

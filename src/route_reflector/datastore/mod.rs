@@ -5,8 +5,8 @@
 //!
 //! - [`Datastore::read`] gives everything at once, as texts: what a selector means is not decided
 //!   here.
-//! - The writes each look at the object again, refuse one that is not ours, and are tied to the
-//!   very version they looked at. A write that would change nothing is none.
+//! - Each write reads the object again, refuses one that is not ours, and is tied to the very
+//!   version that it read. A write that would change nothing is skipped.
 //! - [`Datastore::changes`] reports all changes, by any client.
 use std::{
     collections::BTreeMap,
@@ -187,8 +187,8 @@ macro_rules! either {
 }
 
 impl Datastore {
-    /// The datastore of a spec; nothing is asked of it yet. `namespace` is the operator's, where
-    /// the Secret of an etcd is; `fence` is that of the client.
+    /// The datastore of a spec; no request is made yet. `namespace` is the operator's, where the
+    /// Secret of an etcd is; `fence` is that of the client.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the spec names an etcd and describes none, or this program was built

@@ -45,7 +45,7 @@ impl Session {
     }
 }
 
-/// An empty text is none, as for Calico.
+/// An empty text means none, as for Calico.
 fn is_set(value: &Value) -> bool {
     !value.is_null() && *value != ""
 }

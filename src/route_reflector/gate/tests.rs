@@ -210,7 +210,7 @@ fn absence_never_opens_the_gate() {
     assert!(!shut.is_blind());
     let all = measured(&wanted, 1.0, &healthy(&["a", "b", "c"], &["a", "b"]));
     assert_eq!(judge(&wanted, &all, None), Ok(()));
-    // Nothing is expected of a node that is to have no session.
+    // Nothing is expected of a node without expected sessions.
     let mut alone = Wanted::default();
     alone.node(&"z".into(), Part { gated: true, reflector: true });
     assert!(alone.is_empty());
@@ -360,7 +360,7 @@ fn r03_reports_are_compared_name_by_name() {
         judge(&wanted, &measured, None)
     };
     assert_eq!(judged(&["Node_10_0_0_2", "Node_10_0_0_3"]), Ok(()));
-    // Four sessions, of which one is meant.
+    // Four sessions, one of which is the expected one.
     let others = ["Node_10_0_0_2", "Node_fd00__2", "Mesh_10_0_0_3", "Node_10_0_0_2_port_1790"];
     assert_eq!(judged(&others), Err(Shut::Missing(vec![("a".into(), 1, 2)])));
 }

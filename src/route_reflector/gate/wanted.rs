@@ -15,7 +15,7 @@ pub struct Wanted {
     nodes: BTreeMap<Arc<str>, Entry>,
 }
 
-/// Neighbours that the same nodes are to have sessions with.
+/// Neighbours with which the same nodes should have sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
     /// Distinguishes it from every other set of names.
@@ -85,7 +85,7 @@ impl Wanted {
         &self.sets
     }
 
-    /// The sets that a node is to have sessions with.
+    /// The sets with which a node should have sessions.
     pub fn of(&self, node: &str) -> impl Iterator<Item = &Set> {
         let sets = self.nodes.get(node).map(|entry| entry.sets.as_slice());
         sets.unwrap_or_default().iter().map(|&place| &self.sets[place])

@@ -97,8 +97,8 @@ pub fn opens(
 }
 
 /// The nodes that were not seen to have their sessions: Calico advises fewer than ten reports at a
-/// time. A client that reflectors lack is asked for its own word, before some of them are asked
-/// again.
+/// time. The own report of a client that reflectors lack is requested before some of them are
+/// requested again.
 pub(super) fn unseen(
     expected: &Wanted,
     memory: &Memory,

@@ -10,7 +10,7 @@ use crate::{
 /// The remaining reads.
 #[derive(Clone, Debug)]
 pub struct Questions {
-    /// Reflectors that leave: their sessions are not asked for.
+    /// Reflectors that leave: their sessions are not required.
     pub leaving: BTreeSet<Arc<str>>,
     /// A node becomes a reflector: the pods that its interruption hits count.
     pub workloads: bool,

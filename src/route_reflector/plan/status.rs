@@ -45,8 +45,8 @@ pub fn figures(
     }
 }
 
-/// Clients with one established session or none of those that they are to have, of those that are
-/// to have more and that were measured.
+/// Measured clients with at most one of their expected sessions established, among those that
+/// should have more.
 fn at_risk(bgp: &BgpTopology, measured: &Counts) -> Option<usize> {
     let measured = measured.as_ref().ok()?;
     let nobody = BTreeSet::new();

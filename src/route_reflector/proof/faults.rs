@@ -47,7 +47,7 @@ pub struct Outcome {
     pub steps: usize,
     /// Interruptions of nodes that neither began nor ceased to reflect.
     pub needless: usize,
-    /// The sentence, if what was asked for was refused.
+    /// The sentence, if the request was refused.
     pub refused: Option<String>,
     pub failures: Vec<String>,
     pub words: Vec<String>,
@@ -140,7 +140,7 @@ impl Fault {
             _ => None,
         };
         let mut failures = std::mem::take(&mut way.harm);
-        // Another size or topology is asked for: what is there stays, and is repaired.
+        // Another size or topology is requested: the existing one stays, and is repaired.
         if let Some(text) = &refused
             && !self.replaces()
         {

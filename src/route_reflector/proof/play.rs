@@ -26,7 +26,7 @@ const MOST_STEPS: usize = 400;
 pub enum End {
     /// Nothing is left to do.
     Done,
-    /// The same, in another topology or size than asked for: the sentence.
+    /// The same, in another topology or size than requested: the sentence.
     Kept(String),
     /// There is no such layout: the sentence.
     Refused(String),

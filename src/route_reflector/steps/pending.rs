@@ -139,7 +139,7 @@ fn wider_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: true })
 }
 
-/// On the way to one id for all: the reflectors that have it, and the next that is to get it.
+/// During a change to one id for all: the reflectors that have it, and the next to get it.
 /// Reflectors of one id must have the same clients, so each has all of them before it gets the id.
 fn growing_bridge(bgp: &BgpTopology, goal: &Goal) -> PeerSpec {
     let ids: BTreeSet<_> = goal.slots.iter().map(|slot| slot.cluster_id).collect();

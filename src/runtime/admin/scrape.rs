@@ -26,7 +26,7 @@ const READERS: (usize, usize) = (16, 4);
 #[derive(Clone)]
 struct Scrapes {
     metrics: Metrics,
-    /// The access check; everybody may read if there is none.
+    /// The access check; everybody may read without one.
     access: Option<Arc<Access>>,
     readers: Places,
 }

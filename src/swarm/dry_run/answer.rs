@@ -96,7 +96,7 @@ pub struct Figures {
     pub free: usize,
     /// Streams that no worker can take.
     pub unassigned: usize,
-    /// Workers that are to have streams.
+    /// Workers that should have streams.
     pub workers: usize,
     /// Weight of the heaviest worker, as a multiple of the mean.
     pub load_ratio: f64,

@@ -67,7 +67,7 @@ pub struct Surroundings {
     pub exists: bool,
     /// The objects that it depends on.
     pub(super) view: WorkloadView,
-    /// The nodes that streams are to leave.
+    /// The nodes that streams should leave.
     pub(super) unfit: BTreeSet<String>,
     /// The objects claimed by this `Swarm` that an older one holds.
     pub(super) held: Option<String>,
@@ -111,7 +111,7 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
 }
 
 impl Surroundings {
-    /// Reports whether nodes have to be looked at.
+    /// Reports whether nodes must be read.
     #[must_use]
     pub fn asks_for_nodes(&self) -> bool {
         self.view.fitness.is_some()

@@ -358,7 +358,7 @@ async fn autoscale_is_part_of_the_way() {
     assert!(text(&run).contains("StatefulSet w scaled to 4"), "{}", text(&run));
 }
 
-/// Workers that nobody has heard of are asked for a first file before anything is given.
+/// Unknown workers must acknowledge a first file before anything is granted.
 #[tokio::test]
 async fn an_unknown_history_is_said_to_stand_in_the_way() {
     let mut around = acknowledged(around(3, Some(settled())), 3);

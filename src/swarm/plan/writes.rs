@@ -43,6 +43,6 @@ pub struct Immutable {
     pub epoch: Epoch,
     /// Contents of the `ConfigMap`, by key.
     pub data: BTreeMap<String, String>,
-    /// The volumes of the template that are to point at it.
+    /// The volumes of the template to point to it.
     pub volumes: Vec<Box<str>>,
 }

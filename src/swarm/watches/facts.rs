@@ -7,7 +7,7 @@ use kube::core::ObjectMeta;
 use super::objects::{Container, Fitness, MapObject, PodSpec, WorkerPod, WorkloadObject};
 use crate::api::GROUP;
 
-/// The annotation that `HotReload` writes: the version of the file that the pod is to read. Any
+/// The annotation that `HotReload` writes: the version of the file that the pod should read. Any
 /// change of a pod makes the kubelet bring its volumes up to date at once instead of within a
 /// minute.
 pub const NUDGE: &str = "traffic.example.com/swarm-epoch";
@@ -115,7 +115,7 @@ pub struct PodFacts {
     pub mounts: Vec<Box<str>>,
     /// The last nudge.
     pub nudged: Option<u64>,
-    /// True if its answers are signed ([`crate::acknowledgement`]): what is not, is none of its.
+    /// True if its answers are signed ([`crate::acknowledgement`]): unsigned ones are not accepted.
     pub signs: bool,
 }
 

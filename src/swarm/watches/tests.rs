@@ -210,7 +210,7 @@ fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
     let facts = WorkloadFacts { name: "w".into(), selector: selector("w"), ..Default::default() };
     cache.state().maps.insert(names.share.clone(), synced(vec![]));
     cache.state().workloads.insert(names.workload.clone(), synced(vec![("w", facts.clone())]));
-    // Another Swarm of the same workload has it listed, or its selector was not looked at yet.
+    // Another Swarm of the same workload has it listed, or its selector was not evaluated yet.
     assert_eq!(cache.view(&swarm), None);
     let pods = Watched::Pods("n".into(), query(&facts).unwrap());
     cache.state().selectors.insert(swarm.key(), query(&facts).unwrap());

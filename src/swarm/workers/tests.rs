@@ -95,7 +95,7 @@ fn a_pod_without_a_node_has_read_nothing() {
     let pending = PodFacts { node: None, ready: false, ..own("w-0") };
     let workers = find(&settings("StatefulSet", false), workload(0, 1), vec![pending.clone()], &[]);
     assert_eq!(names(&workers), [("w-0", true, Standing::Full, false)]);
-    // But it is to read the immutable file that it names.
+    // But it must read the immutable file that it names.
     let mounting = PodFacts { mounts: vec!["w-config-6".into()], ..pending };
     let workers = find(&settings("StatefulSet", true), workload(0, 1), vec![mounting], &[]);
     assert_eq!(workers.all[0].handover.pod.as_ref().unwrap().loaded, Some(6));

@@ -24,7 +24,7 @@ pub struct Decisions(Arc<Mutex<BTreeMap<Key, Entry>>>);
 
 pub(super) type Key = (String, String);
 
-/// For how long transitions are kept to be looked at.
+/// The time for which transitions are kept for display.
 pub(super) const HISTORY_SECONDS: i64 = 3600;
 
 /// Maximum number of stored transitions of one object: a mass flip shows in the states.

@@ -15,7 +15,7 @@ const DEVICE: usize = 64;
 #[derive(Debug, Default)]
 pub struct Devices {
     known: HashMap<String, Arc<str>>,
-    /// The last one that was asked for: most nodes have the same.
+    /// The last requested one: most nodes have the same.
     last: Option<(String, Arc<str>)>,
 }
 
@@ -77,7 +77,7 @@ impl Names<'_> {
     /// Returns the subject of a series in the answer to `question`.
     ///
     /// # Errors
-    /// When it was not asked for.
+    /// When it was not requested.
     pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
         let measure = match question {
             Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Measure::OwnAge,

@@ -175,7 +175,7 @@ fn untrusted(jobs: &[String], all: usize) -> String {
 /// The conditions, with the texts they have already where only those differ and one changed within
 /// the last minute; and whether one does now.
 ///
-/// Texts carry what servers say, and some say another time or figure each time they are asked: each
+/// Texts carry messages of servers, and some contain another time or figure at each request: each
 /// would be a write.
 pub(in super::super) fn settled(
     j: &Judgement<'_>,

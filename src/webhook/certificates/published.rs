@@ -98,7 +98,7 @@ impl Certificates {
             authority_not_after: signer.map_or(0, |authority| authority.not_after),
             leaf_not_after: state.leaf.not_after,
         };
-        // The bundle first: who hears of it may be a little ahead of who is asked to trust it.
+        // The bundle first: clients may learn of it a little before they must trust it.
         self.bundle.send_if_modified(|current| {
             let changed = current.as_ref() != Some(&bundle);
             *current = Some(bundle);

@@ -1,7 +1,7 @@
 //! Decides whether a pod gets the prober's agent.
 //!
-//! [`skip_reason`] is asked by the webhook for a pod that is about to be created, and by the report
-//! of coverage for pods that exist; both mean the same by the same word. [`patch()`] says how.
+//! The webhook calls [`skip_reason`] for a pod that is about to be created, and the report of
+//! coverage for existing pods; both use the same words. [`patch()`] says how.
 use std::collections::BTreeMap;
 
 use serde::Serialize;

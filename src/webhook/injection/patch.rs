@@ -6,10 +6,10 @@
 //! Service meshes are left alone. To keep a mesh's proxy out of the measurement its author excludes
 //! the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and `…OutboundPorts`,
 //! `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's template. Adding
-//! these here would not do the same: on a pod they *replace* what the namespace and the mesh
-//! exclude, so that other ports of the application change their behaviour; excluding an outbound
-//! port takes the encryption from everything the application says to that port; and Istio's webhook
-//! has read them before ours is asked.
+//! these here would not do the same: on a pod they *replace* the exclusions of the namespace and
+//! the mesh, so that other ports of the application change their behaviour; excluding an outbound
+//! port removes the encryption from all traffic of the application to that port; and Istio's
+//! webhook has read them before ours is called.
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -71,7 +71,7 @@ fn annotations(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
         (HASH_ANNOTATION, recipe.hash()),
     ];
     if pod.metadata.annotations.is_some() {
-        // To add what is there is to replace it: nothing is written over but an outdated hash,
+        // Adding an existing field would replace it: nothing is overwritten but an outdated hash,
         // which is ours alone.
         let missing = ours.into_iter().filter(|(key, value)| match pod.annotation(key) {
             Some(present) => *key == HASH_ANNOTATION && present != value,

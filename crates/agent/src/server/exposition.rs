@@ -1,4 +1,4 @@
-//! The page `/metrics` in the form that is asked for: native histograms exist only in protobuf.
+//! The page `/metrics` in the requested form: native histograms exist only in protobuf.
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -38,8 +38,8 @@ fn open_metrics(registry: &Registry) -> Page {
     Ok((OPEN_METRICS, page.into_bytes()))
 }
 
-/// Reports whether protobuf is named, and no text is preferred to it. What is asked for without a
-/// name (`*/*`) is text, for people.
+/// Reports whether protobuf is named, and no text is preferred to it. A request without a named
+/// type (`*/*`) gets text, for people.
 fn wants_protobuf(accept: &str) -> bool {
     let mut protobuf: f32 = 0.0;
     let mut text: f32 = 0.0;

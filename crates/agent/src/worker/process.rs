@@ -322,7 +322,7 @@ mod tests {
         };
         assert!(option(&["{}"], "-i"));
         assert!(option(&["-v", "{}.ts"], "--output=/etc"));
-        // Behind -- and inside of an argument it is none, and other names are as they were.
+        // Behind -- and inside an argument it is not an option, and other names stay unchanged.
         assert!(!option(&["-v", "--", "{}"], "-i"));
         assert!(!option(&["--stream={}"], "-i"));
         assert!(!option(&["{}"], "camera-1"));

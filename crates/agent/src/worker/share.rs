@@ -1,5 +1,5 @@
-//! The file, as one worker reads it: its own entry, and the version. What stands there of others is
-//! not looked at and cannot break it.
+//! The file, as one worker reads it: its own entry, and the version. Entries of others are not read
+//! and cannot break it.
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{
@@ -15,7 +15,7 @@ pub struct Share {
     /// The version of the whole file: what is reported when all of this runs and nothing else does.
     pub version: u64,
     /// The version at which the worker's own list last changed: the fencing token. That of the file
-    /// where there is none.
+    /// without one.
     pub epoch: u64,
     /// The streams, each once, in the order of the file.
     pub streams: Vec<Arc<str>>,
@@ -116,7 +116,7 @@ struct Entry {
     version: Option<u64>,
 }
 
-/// The whole file, of which one worker's part is kept.
+/// The whole file; only one worker's part is kept.
 struct File<'a> {
     worker: &'a str,
 }
@@ -170,7 +170,7 @@ impl<'de> Visitor<'de> for File<'_> {
     }
 }
 
-/// The entries, of which one is kept.
+/// The entries; only one is kept.
 struct Workloads<'a> {
     worker: &'a str,
 }

@@ -52,7 +52,7 @@ pub(super) struct Graph {
 pub(super) type List = u64;
 
 impl Graph {
-    /// For this many classes. `link` is asked once for each two, and for each with itself.
+    /// For this many classes. `link` is called once for each two, and for each with itself.
     pub fn new(
         classes: usize,
         vertex: impl Fn(usize) -> Vertex,

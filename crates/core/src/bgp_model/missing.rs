@@ -54,7 +54,7 @@ impl Absent {
         self
     }
 
-    /// `owed`: how many of each class are to have, and to be had by, all others.
+    /// `owed`: the number of each class that all others must have routes to, and the reverse.
     pub fn pairs(&self, owed: &[u32]) -> u64 {
         let of = |(origin, absent): (usize, &Bits)| {
             let misses = |class: usize| u64::from(owed[class] - u32::from(class == origin));

@@ -13,8 +13,8 @@
 //!   `reversePeering: Manual`) gives the entries of the other direction. What has an entry keeps
 //!   it.
 //! - A reflector is a node with a cluster id. A peer with none or another is its client; with an
-//!   equal one it is a plain peer. Of a peer named by address the cluster id is not looked at: it
-//!   is a client.
+//!   equal one it is a plain peer. For a peer named by address the cluster id is ignored: it is a
+//!   client.
 //! - A session needs an entry on both ends.
 //!
 //! # Routes
@@ -28,7 +28,8 @@
 //!
 //! - [`Selector`], [`Labels`]: which nodes a BGPPeer is about.
 //! - [`Fabric`]: nodes, BGPPeers and mesh, as they are or as they would be.
-//! - [`Sessions`], [`Neighbours`]: how many sessions each node is to have, and with whom.
+//! - [`Sessions`], [`Neighbours`]: the number of sessions that each node should have, and their
+//!   ends.
 //! - [`Missing`], [`Paths`]: what does not arrive, and how many times the rest does.
 //! - [`Change`]: what one write costs.
 use std::{

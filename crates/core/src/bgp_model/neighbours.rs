@@ -39,7 +39,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Neighbours that the same nodes are to have a session of one kind with.
+/// Neighbours with which the same nodes should have a session of one kind.
 #[derive(Clone, Debug)]
 pub struct Neighbours<'f> {
     /// The kind of session.

@@ -96,8 +96,8 @@ impl Classes {
     }
 
     /// The entry that a node has for a peer. Within a pass confd takes the BGPPeers in the order of
-    /// a Go map, which is none: here an entry by address counts, which can only make clients of
-    /// peers.
+    /// a Go map, which is undefined: here an entry by address counts, which can only make clients
+    /// of peers.
     fn end(&self, node: usize, peer: usize) -> Option<End> {
         let [of_node, of_peer] = [node, peer].map(|class| &self.list[class].traits);
         let (local, remote) = (&of_node.local, &of_peer.remote);

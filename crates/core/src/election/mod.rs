@@ -149,11 +149,11 @@ pub struct Target {
 pub struct Slot {
     /// Its number, which stays when another node takes it.
     pub id: u32,
-    /// The node that is to hold it.
+    /// The node that should hold it.
     pub node: Arc<str>,
     /// The node's zone.
     pub zone: Option<Arc<str>>,
-    /// The cluster id it is to have.
+    /// The cluster id that it should have.
     pub cluster_id: Ipv4Addr,
     /// Why another node would take it, if there were one.
     pub trouble: Option<Leave>,
@@ -232,7 +232,7 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     let chosen = choice::choose(rules, &roll, &layout, previous);
     if let Some(Fitted { wanted, ids }) = chosen.fitted {
         let (topology, most) = (layout.topology, chosen.desired);
-        // Who begins is asked to decide; what runs is kept up and repaired.
+        // A new choice is requested explicitly; a running one is kept and repaired.
         if previous.topology != Some(topology) && ids > MOST_IDS {
             let scope = rules.id_scope(topology);
             return Err(Refusal::ManyIds { scope, needed: ids });

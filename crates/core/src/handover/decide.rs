@@ -230,8 +230,8 @@ impl<'a> Round<'a> {
         moves.then_some(Cause::Moved)
     }
 
-    /// Reports whether a worker that is to gain from another is not ready, and streams that would
-    /// leave for the balance waits for it.
+    /// Reports whether a worker that should gain from another is not ready, and streams that would
+    /// move for balance wait for it.
     fn awaits(&self) -> bool {
         let World { target, workers, rules, .. } = self.world;
         rules.await_targets

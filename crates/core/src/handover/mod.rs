@@ -68,8 +68,8 @@
 //!
 //! - It writes the result only over the very file that it read (resource version), and evicts and
 //!   nudges only after that write.
-//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]:
-//!   one that is not there was not looked at, and blocks.
+//! - `workers` has an entry for every pod of the workload and for each of [`Published::workers`]: a
+//!   missing one was not read, and blocks.
 //! - [`Pod::loaded`] belongs to this pod (its UID), and is requested before the first step after a
 //!   start: a pod in an unknown state is refreshed, and one that is ahead must be known before
 //!   anything is granted.
@@ -126,7 +126,7 @@ pub const fn believed(told: Epoch) -> Epoch {
 /// The contents of the `ConfigMap`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// Version of the file; 0: there is none yet.
+    /// Version of the file; 0: there is no file yet.
     pub epoch: Epoch,
     /// The share of each worker.
     pub shares: BTreeMap<Name, Share>,
@@ -208,9 +208,9 @@ pub struct Pod {
     pub stopped: bool,
     /// The highest epoch that this very pod has acknowledged.
     pub loaded: Option<Epoch>,
-    /// It was made after the API server had been asked for all pods, when the file was at this
-    /// epoch. So it has read that one or a later one, unless its kubelet gave it an older one from
-    /// a cache. Known only of a worker that answers nothing.
+    /// It was created after the API server had listed all pods, when the file was at this epoch. So
+    /// it has read that one or a later one, unless its kubelet gave it an older one from a cache.
+    /// Known only of a worker that answers nothing.
     pub heir: Option<Epoch>,
     /// It was created when the file was at least at this epoch. Decides only whether it needs a
     /// refresh: it may have read an older file all the same.
@@ -231,7 +231,7 @@ impl Pod {
 /// One worker: the name, whether or not there is a pod of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worker {
-    /// It is to have streams: its ordinal is in range, or it is a live pod of the Deployment.
+    /// It should have streams: its ordinal is in range, or it is a live pod of the Deployment.
     pub wanted: bool,
     /// The pod of this name.
     pub pod: Option<Pod>,

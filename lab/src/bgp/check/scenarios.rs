@@ -236,7 +236,7 @@ async fn kill(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Ordered pairs of `nodes` of which one is among `some`.
+/// Ordered pairs of `nodes` with one among `some`.
 fn pairs_with(nodes: usize, some: usize) -> usize {
     nodes * (nodes - 1) - (nodes - some) * (nodes - some - 1)
 }

@@ -57,7 +57,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Watches a node that is new: from now on all others are to have its route, and it theirs.
+    /// Watches a new node: from now on all others should have its route, and it theirs.
     ///
     /// # Errors
     ///

@@ -182,8 +182,8 @@ fn messages(mut bytes: &[u8]) -> Vec<Message<'_>> {
     found
 }
 
-/// Reads a route; those that lead to no pods, and a node's own block, which is a black hole, are
-/// none.
+/// Reads a route; ignores those that do not lead to pods, and a node's own block, which is a black
+/// hole.
 fn route(body: &[u8]) -> Option<Route> {
     const UNICAST: u8 = 1;
     let (length, table, kind) = (*body.get(1)?, *body.get(4)?, *body.get(7)?);

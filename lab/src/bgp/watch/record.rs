@@ -132,7 +132,7 @@ impl Seen {
         seen
     }
 
-    /// Only what happened to pairs of which one is in `nodes`.
+    /// Only observations of pairs with one node in `nodes`.
     #[must_use]
     pub fn only(&self, nodes: &BTreeSet<String>) -> Self {
         let mut seen = self.clone();

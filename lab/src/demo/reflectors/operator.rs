@@ -20,7 +20,7 @@ use crate::workspace;
 
 /// The estimate of the largest table.
 const PATHS: &str = "traffic_operator_routereflector_paths";
-/// It is asked as often: every step of it takes longer.
+/// It is checked with the same period: every step of it takes longer.
 const ASK: Duration = Duration::from_millis(250);
 /// It leads once the Lease of one that was killed has run out.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -82,7 +82,7 @@ pub(super) async fn operator_killed(
         .await
 }
 
-/// A worker that is to give streams up, or to get some, dies meanwhile.
+/// A worker that should release streams, or gain some, dies in the meantime.
 pub(super) async fn worker_killed_in_mid_handover(
     stage: &mut Stage<'_>,
     replicas: usize,
@@ -196,7 +196,7 @@ async fn only_they_are_waited_for(
         .await
 }
 
-/// Waits until a pod that is cut off is to go: it does not hear of it.
+/// Waits until a pod that is cut off should go: it does not learn of it.
 async fn evicted(stage: &Stage<'_>, cut_off: &BTreeSet<String>) -> Result<()> {
     stage
         .until("a pod that is cut off evicted", async || {

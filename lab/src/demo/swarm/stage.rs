@@ -221,7 +221,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Everything there is to know when something does not come true.
+    /// All information for the case that something does not come true.
     fn state(&self) -> String {
         let kubectl = |arguments: &[&str]| {
             let all = [&["-n", NAMESPACE], arguments].concat();

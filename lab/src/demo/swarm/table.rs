@@ -77,7 +77,7 @@ impl Row {
 pub(super) struct Ran {
     pub overlaps: usize,
     pub overlap: Millis,
-    /// For each stream that nobody ran for a time, that time; in order. None where nobody is to run
+    /// For each stream that nobody ran for a time, that time; in order. None if nobody should run
     /// anything.
     pub gaps: Option<Vec<Millis>>,
 }

@@ -27,7 +27,7 @@ use crate::{
     webhook::configuration::OBJECT,
 };
 
-/// The number of replicas that are looked at: more than anybody runs.
+/// Maximum number of checked replicas: more than any installation has.
 const REPLICAS: usize = 5;
 
 /// Reads everything but Prometheus.

@@ -70,7 +70,7 @@ impl Webhook {
 pub struct Shown {
     /// The Service through which the API server reaches it.
     pub service: String,
-    /// The pod; empty where there is none.
+    /// The pod; empty if there is none.
     pub pod: String,
     /// The configuration whose bundle it was compared with.
     pub object: String,

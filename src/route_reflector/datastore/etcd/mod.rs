@@ -1,7 +1,7 @@
 //! Calico's objects in an etcd of its own.
 //!
 //! The keys and the JSON are Calico's. Every write is a transaction that compares the revision that
-//! was looked at, so that nobody's change is lost; and no write leaves while the lease is not ours.
+//! was read, so that no change is lost; and no write leaves while the lease is not ours.
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasher, Hasher, RandomState},
@@ -40,8 +40,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// The etcd of a spec. The Secret it names is read in `namespace` when something is asked of
-    /// etcd, and again when that fails.
+    /// The etcd of a spec. The Secret it names is read in `namespace` at a request to etcd, and
+    /// again when that fails.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the spec names endpoints beside a Secret: objects that are older than

@@ -76,8 +76,8 @@ impl Kubernetes {
         *self.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Looks for Calico. Where it was not `known` the list of all groups is asked for first: one
-    /// small request where there is none.
+    /// Looks for Calico. If it was not `known`, the list of all groups is requested first: one
+    /// small request if there is none.
     pub(super) async fn discover(&self, known: bool) -> Result<Group, Error> {
         if !known {
             let groups = self.client.list_api_groups().await;

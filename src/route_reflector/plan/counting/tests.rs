@@ -57,7 +57,7 @@ fn bgp(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> BgpTopology {
     BgpTopology::new(&speakers, &snapshot, (LABEL, ""), "main", &BTreeSet::new())
 }
 
-/// The names that a node is to have established.
+/// The names that a node should have established.
 fn names(wanted: &Wanted, node: &str) -> Vec<String> {
     let names = wanted.of(node).flat_map(|set| &set.names);
     let mut names: Vec<_> =
@@ -148,7 +148,7 @@ fn r03_the_question_names_each_neighbour_once() {
     crate::prometheus::promql::check_vector(&text).unwrap();
 }
 
-/// A client that reflectors lack is asked for its own word.
+/// The own report of a client that reflectors lack is requested.
 #[test]
 fn r06_a_client_without_sessions_says_so_itself_where_calico_reports() {
     let nobody = BTreeSet::new();

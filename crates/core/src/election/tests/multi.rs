@@ -145,7 +145,8 @@ fn groups_are_even_and_nodes_stay_in_theirs() {
     }
     // Nodes without a zone are among those of the others.
     assert!(target.groups.values().all(|group| group.starts_with("a-") || group.starts_with("b-")));
-    // A group that is none, or another zone's, is replaced; another of the same zone is as good.
+    // A group that does not exist, or of another zone, is replaced; another of the same zone is as
+    // good.
     let own = target.groups["a50"].clone();
     for (group, stays) in [("a-3", true), ("b-3", false), ("x", false)] {
         cluster.node("a50").group = Some(group.into());

@@ -48,7 +48,7 @@ fn bug_15_a_peer_for_each_zone() {
     assert!(target.slots.iter().all(|slot| !target.groups.contains_key(&slot.node)));
 }
 
-/// `key=value`: the peers asked for the bare number where the label had value and number.
+/// `key=value`: the peers selected the bare number where the label had value and number.
 #[test]
 fn bug_13_selectors_do_not_know_the_value_of_the_label() {
     let spec = |label: &str| {

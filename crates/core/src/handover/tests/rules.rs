@@ -16,7 +16,7 @@ fn a_stream_moves_in_three_files_and_only_after_the_acknowledgement() {
     let start = file(1, &["w-0@1: a b", "w-1@0:"], &[]);
     let revoked = next(&start, "a>w-0 b>w-1", &at, &RULES);
     assert_eq!(revoked, file(2, &["w-0@2: a", "w-1@0:"], &["b<w-0@2"]));
-    // Nothing is acknowledged: nothing happens, however often it is asked.
+    // Nothing is acknowledged: nothing happens, however often it is called.
     assert_eq!(next(&revoked, "a>w-0 b>w-1", &at, &RULES), revoked);
     at.insert(n("w-0"), pod(2));
     let step = step(&revoked, &target("a>w-0 b>w-1"), &at, 0, &RULES);

@@ -4,7 +4,7 @@
 //!
 //! 1. While no worker is [`Standing::Full`], nothing moves; items without owner get none
 //!    ([`Reason::NoWorker`]).
-//! 2. What is on a worker that [`Standing::Keeps`] stays there, whatever else is asked for.
+//! 2. The items on a worker that [`Standing::Keeps`] stay there, whatever else is requested.
 //! 3. A pinned item is on its worker, also on one that is leaving, or nowhere. (While that worker
 //!    only keeps what it has, the item stays where it is.) An unpinned item never moves to a worker
 //!    that is leaving.
@@ -51,7 +51,7 @@
 //! | 50 | stateless | 33 | 48 | 3 | no |
 //! | 50 | contiguous | 190 | 790 | 49 | no |
 //!
-//! Of `J` items and `W` workers every pair is looked at only for items that have to be placed (all
+//! For `J` items and `W` workers, every pair is evaluated only for items that must be placed (all
 //! of them under [`Policy::Stateless`]); all else is sorting. Memory is proportional to `J + W`.
 //! `make bench` has the times.
 use self::{market::Market, plan::Seat};
@@ -81,7 +81,7 @@ pub enum Policy {
     Contiguous,
 }
 
-/// Something that exactly one worker is to have.
+/// An item that exactly one worker should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// Identity. Nothing else of an item is hashed: what an item is called does not change with
@@ -179,8 +179,8 @@ pub struct Assignment {
 /// Distributes the items among the workers. `previous` has for each item the index of the worker
 /// that has it; nobody has it if there is no entry, or no such worker.
 ///
-/// With a budget of moves it may be that everything waits for something else to go (each of three
-/// items is to take the next one's place, and no worker has room for one more). Then one of them
+/// With a budget of moves it may be that everything waits for something else to move (each of three
+/// items should take the next one's place, and no worker has room for one more). Then one of them
 /// goes to another worker or, if none has room, nowhere for a round.
 #[must_use]
 pub fn assign(

@@ -24,7 +24,7 @@ pub(super) struct Plan<'m> {
     pub seats: Vec<Seat>,
     /// The planned number of units at each host.
     pub taken: Vec<usize>,
-    /// The hosts that one dedicated unit is to have for itself.
+    /// The hosts that one dedicated unit should have for itself.
     pub own: Vec<bool>,
     /// Maximum number of units of a host.
     pub max: usize,

@@ -31,7 +31,7 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
     }
 }
 
-/// Each goes where it suits best, among the workers that are to have more.
+/// Each goes where it suits best, among the workers that should have more.
 fn place(plan: &mut Plan, open: &[usize], queue: &[usize]) {
     let market = plan.market;
     let mut rooms = rooms(plan, open, queue.len(), |host| market.hosts[host].hash);

@@ -31,7 +31,7 @@ fn zone_of(members: &[Member]) -> BTreeMap<&str, &str> {
     members.iter().map(|m| (m.id.as_str(), m.zone.as_str())).collect()
 }
 
-/// Up to 40 members, none of them twice, in up to four zones of which one has no name.
+/// Up to 40 members, all different, in up to four zones, one of which has no name.
 fn some_members() -> impl Strategy<Value = Vec<Member>> {
     proptest::collection::btree_map("[a-z]{1,3}", 0..4_usize, 0..40).prop_map(|map| {
         let zones = ["", "a", "b", "c"];

@@ -116,7 +116,7 @@ pub(super) struct Plot {
     pub immediate: bool,
     /// Pods run what the file does not know of.
     pub unbooked: bool,
-    /// Only what two pods run, or two lists have, is asked for.
+    /// Only streams that two pods run, or two lists have, are checked.
     pub only_i8: bool,
 }
 
@@ -181,7 +181,7 @@ impl<'a> World<'a> {
     /// The first state: an empty file, and what the user wants.
     pub(super) fn beginning(&self) -> State {
         let Plot { changes, faults, crashes, .. } = self.plot;
-        // Epoch 0 is none.
+        // Epoch 0 means none.
         let file = File { epoch: 1, ..File::default() };
         State {
             file,

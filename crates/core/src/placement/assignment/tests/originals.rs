@@ -99,7 +99,7 @@ fn scaling_is_as_if_it_had_always_been_so() {
 }
 
 /// `start = i × size` with sizes that differ: with a remainder of `m`, `m` jobs were with two
-/// workers and the last `m` with none. Its tests looked at sizes only.
+/// workers and the last `m` with none. Its tests checked only sizes.
 #[test]
 fn no_number_of_workers_doubles_or_loses_jobs() {
     for workers in 1..=60 {
