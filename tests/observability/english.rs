@@ -179,7 +179,7 @@ fn doc(line: &str) -> Option<&str> {
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
 }
 
-/// The lines at which a doc comment begins with a word that none begins with: their number, the word.
+/// The lines with a doc comment that begins badly: their number, and the word.
 fn badly_begun(text: &str) -> Vec<(usize, &'static str)> {
     let mut all = Vec::new();
     let mut within = false;

@@ -139,7 +139,7 @@ impl Search<'_> {
         Some("I9: it does not come to rest".into())
     }
 
-    /// Reports whether the end is not what was wanted.
+    /// Returns the unfulfilled wish at the end, if any.
     fn unfulfilled(&self, end: &State) -> Option<String> {
         let (replicas, to) = self.world.wish(end);
         let runs = |w: usize, s| end.pods[w].is_some_and(|pod| has(pod.run, s));
