@@ -16,7 +16,7 @@ pub struct Duration(kube::core::Duration);
 const LONGEST: f64 = 9.2e9;
 
 impl Duration {
-    /// True if it is negative.
+    /// Reports whether it is negative.
     #[must_use]
     pub fn is_negative(&self) -> bool {
         self.0.is_negative()

@@ -22,7 +22,7 @@ impl Schedule {
         now.checked_sub(self.elapsed_in_tick(now, period)).unwrap_or(self.epoch)
     }
 
-    /// The number of the current tick of `period`.
+    /// Returns the number of the current tick of `period`.
     #[must_use]
     pub fn tick(&self, now: Instant, period: Duration) -> u64 {
         let elapsed = now.saturating_duration_since(self.epoch).as_nanos();

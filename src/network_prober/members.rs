@@ -154,7 +154,7 @@ pub struct Selection<'a> {
 pub struct Nodes<'a> {
     /// The zone of a node; "" if it has none.
     pub zone: &'a dyn Fn(&str) -> String,
-    /// True if a node is Ready; `None` if there is no such node.
+    /// Returns the readiness of a node; `None` if there is no such node.
     pub readiness: &'a dyn Fn(&str) -> Option<Readiness>,
 }
 

@@ -264,7 +264,7 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
     .collect()
 }
 
-/// The number of agents that are starved.
+/// Counts the starved agents.
 fn starved(job: &str) -> String {
     skipping(job, "starved", STARVED)
 }

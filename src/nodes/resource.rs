@@ -94,7 +94,7 @@ impl NodeObject {
         self.spec.taints.as_deref().unwrap_or_default()
     }
 
-    /// Reports whether the node is Ready; a node without the condition is not.
+    /// Returns the readiness of the node; a node without the condition is not.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let mut conditions = self.status.conditions.iter().flatten();

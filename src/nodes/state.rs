@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// The number of texts that are stored.
+    /// Returns the number of stored texts.
     #[cfg(test)]
     pub fn texts_kept(&self) -> usize {
         self.texts.len()

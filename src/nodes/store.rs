@@ -138,7 +138,7 @@ impl NodeStore {
         self.read().census()
     }
 
-    /// Reports whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.
+    /// Returns whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.
     #[must_use]
     pub fn standing(&self, node: &str) -> Option<(bool, bool)> {
         let state = self.read();
@@ -171,7 +171,7 @@ impl NodeStore {
         zone.map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Reports whether a node is Ready; `None` if there is no such node.
+    /// Returns the readiness of a node; `None` if there is no such node.
     #[must_use]
     pub fn readiness(&self, node: &str) -> Option<Readiness> {
         self.read().nodes().get(node).map(|node| node.readiness)

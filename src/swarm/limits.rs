@@ -71,7 +71,7 @@ pub trait Named {
     /// Returns their size: at least one byte each.
     fn room(&self) -> usize;
 
-    /// Reports whether each of them is short enough.
+    /// Succeeds if each of them is short enough.
     ///
     /// # Errors
     /// How long one is, and may be.

@@ -136,7 +136,7 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
     Decision::new(swarm, observed, view, settings)?.plan()
 }
 
-/// Reports whether a `ConfigMap` is ours to write.
+/// Succeeds if a `ConfigMap` is ours to write.
 fn ours(swarm: &Swarm, share: &MapFacts, map: &str) -> Result<(), Error> {
     let (namespace, name) = swarm.key();
     let managed = share.managed_by.as_deref() == Some(crate::controller::MANAGED_BY)

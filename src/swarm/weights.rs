@@ -137,7 +137,7 @@ pub fn ratio(loads: &[f64]) -> f64 {
     if mean > 0.0 { heaviest / mean } else { 1.0 }
 }
 
-/// Reports whether streams must move for balance, and since when the heaviest worker carries too
+/// Returns whether streams must move for balance, and since when the heaviest worker carries too
 /// much.
 ///
 /// A worker without streams is put to use at once: it was added to be.

@@ -63,7 +63,7 @@ impl Ceiling {
         Headroom { open: left(census.open), all: left(census.all), none: self.0.max.is_none() }
     }
 
-    /// Reports whether a node may be marked now; `None` if that would be one too many.
+    /// Returns a place for the mark of a node; `None` if that would be one too many.
     #[must_use]
     pub fn admit(&self, node: &Arc<str>) -> Option<Place<'_>> {
         let place = |node| Some(Place { ceiling: self, node });

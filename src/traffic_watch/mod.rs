@@ -137,7 +137,7 @@ impl Reconciler for TrafficWatchReconciler {
     }
 }
 
-/// Reports whether `spec.deployment` can be made a Deployment.
+/// Succeeds if `spec.deployment` is a valid Deployment.
 ///
 /// # Errors
 /// What is wrong with it.

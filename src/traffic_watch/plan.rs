@@ -239,7 +239,7 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
 }
 
-/// The number of nodes that can take the pods and carry no mark.
+/// Returns the number of nodes that can take the pods and have no mark.
 fn unmarked_room(judged: &Judgement<'_>) -> usize {
     let nodes = judged.seen.nodes.iter().zip(&judged.nodes);
     let unmarked = nodes

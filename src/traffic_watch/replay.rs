@@ -306,13 +306,13 @@ impl Replay {
         first.last.as_ref().map(|last| last.value)
     }
 
-    /// The number of nodes that may be unfit.
+    /// Returns the number of nodes that may be unfit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.memory.limit
     }
 
-    /// The number of nodes that can take the pods in question.
+    /// Returns the number of nodes that can take the pods.
     #[must_use]
     pub fn room(&self) -> usize {
         self.memory.room

@@ -11,7 +11,7 @@ use crate::pods::PodObject;
 /// The decision: the operator's knowledge of its `NetworkProber` objects. It is called inside a
 /// request that holds up the creation of a pod, so it reads memory only.
 pub trait Injector: Send + Sync + 'static {
-    /// Reports whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
+    /// Decides whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
     /// be created in `namespace`. The pod may have no name, and no namespace of its own.
     ///
     /// The pod's own fields ([`injection::skip_reason`]) are checked afterwards.

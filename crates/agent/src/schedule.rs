@@ -65,7 +65,7 @@ impl Schedule {
         self.period.saturating_sub(self.period / JITTER)
     }
 
-    /// Reports whether a probe that could start `late` only is still worth it. An agent that was
+    /// Decides whether a probe that is `late` should still start. An agent that was
     /// not run for as long as its own timeout cannot tell a lost packet from its own absence; and
     /// half a period late it would be nearer to the next slot than to its own.
     #[must_use]

@@ -60,7 +60,7 @@ pub fn targets(list: &Pinglist, who: &Identity) -> BTreeSet<Target> {
     peers.map(|(peer, ip, protocol)| target(list, who, peer, ip, protocol)).collect()
 }
 
-/// The number of peers of a list that have no address that this agent could reach.
+/// Returns the number of peers of a list without an address that this agent could reach.
 #[must_use]
 pub fn unreachable(list: &Pinglist, who: &Identity) -> usize {
     list.peers.iter().filter(|peer| addresses(peer, who).next().is_none()).count()

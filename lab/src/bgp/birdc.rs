@@ -60,7 +60,7 @@ pub(super) fn established(answer: &[String]) -> BTreeSet<String> {
     words.filter(is_up).map(|words| words[0].to_owned()).collect()
 }
 
-/// The number of paths, from `show route count`.
+/// Reads the number of paths from `show route count`.
 pub(super) fn paths(answer: &[String]) -> Option<usize> {
     // "306 of 306 routes for 18 networks in table master4"; a last line adds the tables up.
     answer.first()?.split_whitespace().next()?.parse().ok()

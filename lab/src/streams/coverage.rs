@@ -22,7 +22,7 @@ impl Stretch {
         Self { from, to }
     }
 
-    /// The time for which it lasts.
+    /// Returns its duration.
     #[must_use]
     pub const fn millis(self) -> Millis {
         self.to.saturating_sub(self.from)

@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// The number of reports that have been entered.
+    /// Returns the number of entered reports.
     #[must_use]
     pub fn reports(&self) -> usize {
         self.reports

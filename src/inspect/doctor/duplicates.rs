@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Asked, Check, QueryError, some};
 use crate::traffic_watch::query::REPLACED;
 
-/// Reports whether a device has more than one series, and in what they differ.
+/// Checks for devices with more than one series, and shows the labels in which these differ.
 pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Check {
     let check = "duplicates";
     let found = match &asked.duplicates {

@@ -85,7 +85,7 @@ pub struct Endpoint {
     pub name: String,
     /// Its URL, without credentials.
     pub url: String,
-    /// True if it answers at all.
+    /// The result of a first request.
     pub answers: Result<(), QueryError>,
     /// The node exporters it knows.
     pub exporters: Result<Vec<Exporter>, QueryError>,

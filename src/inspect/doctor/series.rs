@@ -14,7 +14,7 @@ use crate::{
 /// than four intervals has one whenever a scrape or two fail.
 const MIN_SAMPLES: f64 = 4.0;
 
-/// Reports whether a Prometheus answers.
+/// Checks that a Prometheus answers.
 pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
     let check = "prometheus";
     let Endpoint { name, url, .. } = endpoint;
@@ -83,7 +83,7 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
     checks
 }
 
-/// Reports whether the right series are accepted.
+/// Checks that the right series are accepted.
 fn trust(facts: &Facts, endpoint: &Endpoint, none: bool) -> Vec<Check> {
     let (name, believed) = ("trust", &facts.exporters.node_exporter);
     let jobs = match &endpoint.other_jobs {

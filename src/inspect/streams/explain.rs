@@ -235,7 +235,7 @@ impl StreamExplanation {
     }
 }
 
-/// Reports whether a worker is known to run its list.
+/// Describes whether a worker is known to run its list.
 fn proof(facts: &Facts, worker: &str, since: u64) -> String {
     let Some(known) = facts.worker(worker) else {
         return format!("{worker} is not among the workers that are to have streams");

@@ -224,13 +224,13 @@ impl PodWatches {
         Some(all)
     }
 
-    /// The number of watches that are open.
+    /// Returns the number of open watches.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// The number of pods that are kept; forgets those that no watch holds any more.
+    /// Returns the number of stored pods; forgets those that no watch holds any more.
     pub fn kept(&mut self) -> usize {
         self.pool.sweep()
     }

@@ -64,7 +64,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         Self { status, content_type, take, place, envelope, begun, nesting }
     }
 
-    /// The number of bytes of the answer that are kept.
+    /// Returns the number of stored bytes of the answer.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.envelope.len() + self.begun.len()

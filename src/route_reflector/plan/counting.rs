@@ -58,7 +58,7 @@ pub fn expected(bgp: &BgpTopology, discounted: &BTreeSet<Arc<str>>, everybody: b
     wanted
 }
 
-/// Reports whether the gate is open.
+/// Succeeds if the gate is open.
 ///
 /// # Errors
 /// Why not.

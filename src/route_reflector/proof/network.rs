@@ -172,8 +172,7 @@ impl Network {
         self.names.len() <= SMALL
     }
 
-    /// Reports whether the lab's own walk, node by node, finds the same; the one pair where it does
-    /// not.
+    /// Compares with the lab's own walk, node by node; returns the first pair that differs.
     pub fn disagreement(&self) -> Option<String> {
         let living = self.living();
         let down: BTreeSet<&str> = (0..self.names.len())

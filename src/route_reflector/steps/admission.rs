@@ -66,7 +66,7 @@ fn example(missing: &Missing) -> (String, String) {
 }
 
 impl Step {
-    /// Reports whether it can be taken. BIRD's rule decides: by the letter of RFC 4456 some ways
+    /// Succeeds if it can be taken. BIRD's rule decides: by the letter of RFC 4456 some ways
     /// would be closed on which BIRD loses nothing.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Step {
     }
 }
 
-/// Reports whether the target network carries every route, also without any one reflector:
+/// Succeeds if the target network carries every route, also without any one reflector:
 /// otherwise no step is taken.
 ///
 /// # Errors

@@ -92,7 +92,7 @@ impl Access {
         Self { client, path, known: Mutex::default(), reviews: Semaphore::new(REVIEWS) }
     }
 
-    /// Reports whether the bearer of the token in these headers may read.
+    /// Succeeds if the bearer of the token in these headers may read.
     ///
     /// # Errors
     /// Why not.

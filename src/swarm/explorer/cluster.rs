@@ -102,7 +102,7 @@ impl<'a> Small<'a> {
         self.done.lock().expect("one thread")
     }
 
-    /// Reports whether the operator still lives; a write of it is counted.
+    /// Succeeds if the operator still lives; counts its writes.
     fn writes(&self) -> Result<(), Error> {
         let mut done = self.lock();
         match &mut done.left {

@@ -71,7 +71,7 @@ pub(super) fn lists(world: &World, pod: &Pod) -> u64 {
     world.list(pod.read, pod).into()
 }
 
-/// The number of a pod's name. Pods of a Deployment have a name each.
+/// Returns the number of a pod's name. Pods of a Deployment have a name each.
 pub(super) fn id_of(plot: &Plot, slot: usize, serial: u8) -> Option<u8> {
     let slot = u8::try_from(slot).ok()?;
     if plot.deployment { (serial < 16).then_some((slot + 1) << 4 | serial) } else { Some(slot) }
@@ -85,7 +85,7 @@ pub(super) fn name(id: u8) -> Arc<str> {
     }
 }
 
-/// The number of a name.
+/// Returns the number of a name.
 pub(super) fn id(name: &str) -> u8 {
     let number = |text: &str| text.parse::<u8>().expect("a number");
     match name.strip_prefix("w-h-").and_then(|rest| rest.split_once('-')) {

@@ -211,8 +211,8 @@ impl World {
         }
     }
 
-    /// Reports whether two states are the same for everything that can come: not the clock, nor
-    /// what was counted, nor versions of the file that nobody can read any more.
+    /// Returns the same number for two states that are equivalent for all future events: not the
+    /// clock, nor what was counted, nor versions of the file that nobody can read any more.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut all = u64::from_le_bytes([
             self.serials[0],

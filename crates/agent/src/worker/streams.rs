@@ -63,7 +63,7 @@ impl Streams {
         }
     }
 
-    /// The number of streams that are not gone.
+    /// Returns the number of streams that are not gone.
     pub(super) fn left(&self) -> usize {
         self.held.len()
     }

@@ -296,7 +296,7 @@ impl<T> Default for Groups<T> {
 }
 
 impl<T: Eq + Hash> Groups<T> {
-    /// The number of this one, the next if it is new.
+    /// Returns the number of this one, the next if it is new.
     pub fn place(&mut self, thing: T) -> usize {
         let next = self.0.len();
         *self.0.entry(thing).or_insert(next)

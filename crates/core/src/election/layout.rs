@@ -80,7 +80,7 @@ fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
     }
 }
 
-/// Reports whether each zone can have its reflectors.
+/// Returns the layout in which each zone has its reflectors, if that is possible.
 fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
     if rules.zone_label.is_empty() {
         return Err(Refusal::NoZoneLabel);
@@ -150,7 +150,7 @@ fn room(rules: &Rules, zones: usize, nodes: usize) -> bool {
     size::has_room(rules, Topology::Zonal, &vec![REFLECTORS_PER_ZONE; zones], nodes)
 }
 
-/// Reports whether the count gives each zone its reflectors.
+/// Succeeds if the count gives each zone its reflectors.
 fn enough(
     rules: &Rules,
     roll: &Roll,

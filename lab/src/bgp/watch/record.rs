@@ -102,7 +102,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// The time for which it was.
+    /// Returns its duration.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.to - self.from

@@ -191,7 +191,7 @@ impl Stage {
             .map(|(who, whose)| format!("{who} has no route to {whose}"))
     }
 
-    /// Reports whether a table still holds paths that the previous step made superfluous: BIRD
+    /// Returns a table that still holds paths that the previous step made superfluous: BIRD
     /// sends withdrawals some time after its sessions have changed.
     #[expect(clippy::cast_precision_loss, reason = "hundreds")]
     fn crowded(&self) -> Option<String> {

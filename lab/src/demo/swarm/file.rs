@@ -199,7 +199,7 @@ pub(super) fn fewest_moves(before: &File, after: &File) -> usize {
     sizes.iter().enumerate().map(|(place, size)| size.saturating_sub(part(place))).sum()
 }
 
-/// The number of streams that have left a worker that both files have for another one.
+/// Counts the streams that have moved between two workers that are in both files.
 pub(super) fn moves(before: &File, after: &File) -> usize {
     let owners = after.owners();
     let moved = |(stream, worker): &(&str, &str)| {

@@ -21,7 +21,7 @@ pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
     /// Files that could not be read.
     unread: Arc<Mutex<Vec<String>>>,
-    /// Returns the number of files.
+    /// The number of files.
     told: watch::Receiver<usize>,
     follower: JoinHandle<()>,
 }

@@ -42,7 +42,7 @@ pub(super) async fn shake(
     tokio::time::timeout(DEADLINE, shaken).await.unwrap_or(Err(late))
 }
 
-/// Reports whether the bundle trusts the other end under this name.
+/// Verifies that the bundle trusts the other end under this name.
 pub(super) async fn trusts(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     host: &str,

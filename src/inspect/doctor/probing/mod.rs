@@ -109,7 +109,7 @@ pub(super) fn checks(probing: &Probing) -> Vec<Check> {
     checks
 }
 
-/// Reports whether the API server asks us about the pods of each.
+/// Checks that the API server calls us for the pods of each.
 fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
     let check = "webhook";
     let sidecars: Vec<_> = probers.iter().filter(|p| p.spec.mode == Mode::Sidecar).collect();
@@ -162,7 +162,7 @@ fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
     checks
 }
 
-/// Reports whether the replicas show certificates that the API server trusts.
+/// Checks that the replicas present certificates that the API server trusts.
 fn certificates(probing: &Probing) -> Vec<Check> {
     let check = "webhook";
     let mut checks = Vec::new();
@@ -208,7 +208,7 @@ fn certificates(probing: &Probing) -> Vec<Check> {
     checks
 }
 
-/// Reports whether Prometheus is given what it needs, and takes it.
+/// Checks that Prometheus gets the objects that it needs, and uses them.
 fn monitoring(probing: &Probing, prober: &NetworkProber) -> Vec<Check> {
     let check = "monitoring";
     let (name, wanted) = (name_of(prober), &prober.spec.monitoring);
@@ -269,7 +269,7 @@ fn monitoring(probing: &Probing, prober: &NetworkProber) -> Vec<Check> {
     checks
 }
 
-/// Reports whether agents start, and probe.
+/// Checks that agents start and probe.
 fn agents(probing: &Probing, prober: &NetworkProber) -> Check {
     let check = "agents";
     let name = name_of(prober);

@@ -19,8 +19,7 @@ fn loads(target: &Target) -> Vec<usize> {
     target.slots.iter().map(load).collect()
 }
 
-/// The number of sessions of clients in both that are others, of how many, and how many clients
-/// lost all.
+/// Counts, for clients in both, the changed sessions, all sessions, and the clients that lost all.
 fn changed(before: &Target, after: &Target) -> (usize, usize, usize) {
     let (before, after) = (sessions(before), sessions(after));
     let (mut other, mut all, mut lost) = (0, 0, 0);

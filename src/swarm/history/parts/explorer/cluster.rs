@@ -41,7 +41,7 @@ impl<'a> Small<'a> {
         Self { plot, world: Mutex::new(world), left: Mutex::new(Cell::new(left)), began }
     }
 
-    /// Reports whether the operator still lives; a write of it is counted.
+    /// Succeeds if the operator still lives; counts its writes.
     fn writes(&self) -> Result<(), Error> {
         let left = self.left.lock().expect("one thread");
         match left.get() {

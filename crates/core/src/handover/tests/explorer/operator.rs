@@ -108,7 +108,7 @@ impl<'a> Operator<'a> {
         (state.file, state.wish, state.highest, seen)
     }
 
-    /// Reports whether the worlds show the expected actions.
+    /// Records the actions that the worlds show.
     fn note(&self, published: &Published, step: &Step, workers: &BTreeMap<Name, Worker>) {
         let mut done = self.done.borrow_mut();
         for (_, worker) in &step.freed {
