@@ -30,7 +30,7 @@ pub(super) const HISTORY_SECONDS: i64 = 3600;
 /// Maximum number of stored transitions of one object: a mass flip shows in the states.
 const HISTORY: usize = 200;
 
-/// Returns the memory of one object.
+/// The memory of one object.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) memory: Arc<Memory>,

@@ -115,7 +115,7 @@ pub struct PreviousSlot {
     pub cluster_id: Option<Ipv4Addr>,
 }
 
-/// Computes the target.
+/// The target of the election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The topology in use; never Auto.

@@ -10,9 +10,9 @@ pub enum Refusal {
     /// No number is both.
     #[error("spec.count.min: {min} is greater than spec.count.max ({max})")]
     MinAboveMax {
-        /// The configured text.
+        /// The configured minimum.
         min: usize,
-        /// The configured text.
+        /// The configured maximum.
         max: usize,
     },
     /// Without a reflector there are no routes.
@@ -47,7 +47,7 @@ pub enum Refusal {
     /// A selector could not contain it.
     #[error("spec.nodeLabel: \"{key}\" is not a label key")]
     Key {
-        /// The configured text.
+        /// The configured key.
         key: Arc<str>,
     },
     /// One reflector is no redundancy.
@@ -83,7 +83,7 @@ pub enum Refusal {
         zones: usize,
         /// Number of reflectors by the count.
         count: usize,
-        /// Number of required ids.
+        /// Number of required reflectors.
         needed: usize,
         /// `count.max`.
         max: usize,
