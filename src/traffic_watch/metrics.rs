@@ -17,8 +17,11 @@ use super::{
 };
 use crate::api::traffic_watch::NodeState;
 
+mod labels;
 #[cfg(test)]
 mod tests;
+
+use labels::{Label, NodeLabels, joined};
 
 /// The most pairs of an object and a node that have series. Each has four: 100,000 series, a page
 /// of some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
@@ -121,8 +124,6 @@ impl Collector for Decisions {
     }
 }
 
-type Label<'a> = (&'static str, &'a str);
-
 /// One figure of an object, given the share of nodes that have series.
 type Figure = fn(&Object, usize) -> Option<f64>;
 
@@ -150,8 +151,13 @@ fn gauges<'s>(
     Ok(Family(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
 }
 
-fn labels_of(criterion: &Criterion) -> [Label<'_>; 2] {
-    [("criterion", &*criterion.name), ("unit", criterion.rules.unit.as_str())]
+/// The labels of each measure: what is before the last value, and that value.
+fn measures(object: &Object) -> Vec<(String, &'static str)> {
+    let labels = |criterion: &Criterion| {
+        let unit = criterion.rules.unit.as_str();
+        (joined(&[("criterion", &criterion.name)], "unit"), unit)
+    };
+    object.memory.criteria.iter().map(labels).collect()
 }
 
 fn count(number: usize) -> f64 {
@@ -162,13 +168,14 @@ impl Decisions {
     fn node_values(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "What was measured, in the unit of the label; absent without evidence";
         let mut values = gauges(encoder, "traffic_operator_trafficwatch_node_value", help)?;
-        self.each(|[namespace, name], object| {
+        self.each(|own, object| {
+            let (before, measures) = (joined(&own, "node"), measures(object));
             for (node, state) in object.shown(share) {
-                for (side, criterion) in state.sides().zip(&*object.memory.criteria) {
+                for (side, (criterion, unit)) in state.sides().zip(&measures) {
                     // A value that is no evidence now must not look like one.
                     if let (Some(sample), None) = (&side.last, side.missing) {
-                        let [criterion, unit] = labels_of(criterion);
-                        let labels = [namespace, name, ("node", node), criterion, unit];
+                        let labels =
+                            NodeLabels { before: &before, node, last: (criterion.as_str(), *unit) };
                         values.gauge(&labels, sample.value)?;
                     }
                 }
@@ -177,11 +184,12 @@ impl Decisions {
         })?;
         let help = "The threshold above which the node is unfit, in the unit of the label";
         let mut thresholds = gauges(encoder, "traffic_operator_trafficwatch_node_threshold", help)?;
-        self.each(|[namespace, name], object| {
+        self.each(|own, object| {
+            let (before, measures) = (joined(&own, "node"), measures(object));
             for (node, _) in object.shown(share) {
-                for criterion in &*object.memory.criteria {
-                    let [label, unit] = labels_of(criterion);
-                    let labels = [namespace, name, ("node", node), label, unit];
+                for (criterion, (label, unit)) in object.memory.criteria.iter().zip(&measures) {
+                    let labels =
+                        NodeLabels { before: &before, node, last: (label.as_str(), *unit) };
                     thresholds.gauge(&labels, criterion.max)?;
                 }
             }
@@ -190,10 +198,11 @@ impl Decisions {
         let help = "Age of the sample that was judged, in seconds; absent without evidence";
         let family = "traffic_operator_trafficwatch_node_sample_age_seconds";
         let mut ages = gauges(encoder, family, help)?;
-        self.each(|[namespace, name], object| {
+        self.each(|own, object| {
+            let before = joined(&own, "node");
             for (node, state) in object.shown(share) {
                 if let Some(age) = state.age() {
-                    ages.gauge(&[namespace, name, ("node", node)], age)?;
+                    ages.gauge(&[(before.as_str(), node)], age)?;
                 }
             }
             Ok(())
@@ -203,10 +212,11 @@ impl Decisions {
     fn node_states(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "1 for the state the node is in; the other states have no series";
         let mut states = gauges(encoder, "traffic_operator_trafficwatch_node_state", help)?;
-        self.each(|[namespace, name], object| {
+        self.each(|own, object| {
+            let before = joined(&own, "node");
             for (node, state) in object.shown(share) {
-                let state = ("state", state.state.as_str());
-                states.gauge(&[namespace, name, ("node", node), state], 1.0)?;
+                let last = ("state", state.state.as_str());
+                states.gauge(&NodeLabels { before: &before, node, last }, 1.0)?;
             }
             Ok(())
         })
