@@ -2,13 +2,12 @@
 //! data on them. Nothing else of a Node is kept.
 mod facts;
 mod finger;
-mod identity;
 mod resource;
 mod state;
 mod store;
 
 pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Speaker, Taint, Texts};
 pub use finger::Finger;
-pub use identity::{Identity, Resolution, ShortNames, host};
 pub use resource::{NodeObject, Readiness};
 pub use store::NodeStore;
+pub use traffic_operator_core::identity::{Identity, Resolution, ShortNames, Trail, host};

@@ -11,13 +11,10 @@ use serde::{
 
 use super::{Class, QueryError, shortened};
 
-mod element;
-mod labels;
 mod pieces;
 
-use element::Stop;
-pub use labels::Labels;
 pub use pieces::Pieces;
+pub use traffic_operator_core::series::{Labels, Series};
 
 /// Maximum number of warnings of an answer, and of bytes of each: Prometheus itself sends at most
 /// ten; they appear in a condition.
@@ -25,15 +22,6 @@ const WARNINGS: (usize, usize) = (10, 200);
 
 /// The warning of a server that leaves out elements.
 const TRUNCATED: &str = "results truncated";
-
-/// One element of an instant vector.
-#[derive(Debug)]
-pub struct Series<'a> {
-    /// The labels, in the order of the answer.
-    pub labels: Labels<'a>,
-    /// The value: `NaN` and infinities are values. `None` is a native histogram.
-    pub value: Option<f64>,
-}
 
 /// One series of a matrix.
 #[derive(Debug)]

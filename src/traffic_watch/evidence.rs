@@ -108,7 +108,7 @@ impl Rules {
     /// Why they prove nothing.
     pub fn evidence(
         &self,
-        reading: Option<&NodeReading>,
+        reading: Option<NodeReading<'_>>,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         let reading = reading.ok_or(NoEvidence::NoSample)?;
@@ -122,7 +122,7 @@ impl Rules {
     /// where it is known at all: the author knows how often there is another.
     fn own(
         &self,
-        reading: &NodeReading,
+        reading: NodeReading<'_>,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         let (value, device) = number(reading.get(Measure::Own))?.ok_or(NoEvidence::NoSample)?;
@@ -141,7 +141,7 @@ impl Rules {
     fn built_in(
         &self,
         direction: Direction,
-        reading: &NodeReading,
+        reading: NodeReading<'_>,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         /// Value, percentage of the link, device.
@@ -203,7 +203,7 @@ impl Rules {
 
     /// Reports whether the answer has data about this node at all; what coverage counts.
     #[must_use]
-    pub fn has_data(&self, reading: &NodeReading) -> bool {
+    pub fn has_data(&self, reading: NodeReading<'_>) -> bool {
         match self.direction {
             None => *reading.get(Measure::Own) != Value::Absent,
             Some(direction) => directions(direction)
@@ -244,7 +244,7 @@ fn number(value: &Value) -> Result<Option<Number<'_>>, NoEvidence> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::reading::OneNode, *};
 
     const TRANSMIT: Rules = Rules {
         unit: Unit::Percent,
@@ -253,8 +253,8 @@ mod tests {
         thresholds: (60.0, 54.0),
     };
 
-    fn reading(values: &[(Measure, f64)]) -> NodeReading {
-        let mut reading = NodeReading::default();
+    fn reading(values: &[(Measure, f64)]) -> OneNode {
+        let mut reading = OneNode::default();
         for (measure, value) in values {
             let device = (*measure == Measure::TransmitPercent).then(|| "eth0".into());
             reading.put(*measure, Value::One(*value, device));
@@ -262,7 +262,7 @@ mod tests {
         reading
     }
 
-    fn sent(percent: f64, bytes: f64, age: f64) -> NodeReading {
+    fn sent(percent: f64, bytes: f64, age: f64) -> OneNode {
         reading(&[
             (Measure::TransmitPercent, percent),
             (Measure::TransmitBytes, bytes),
@@ -273,10 +273,10 @@ mod tests {
     #[test]
     fn the_link_speed_counts_unless_a_capacity_is_given() {
         let reading = sent(8.0, 1e8, 1.0);
-        let evidence = TRANSMIT.evidence(Some(&reading), Ok(None)).unwrap();
+        let evidence = TRANSMIT.evidence(Some(reading.reading()), Ok(None)).unwrap();
         assert_eq!((evidence.value, evidence.device.as_deref()), (8.0, Some("eth0")));
         // 100 MB/s of 1 Gbit/s.
-        let evidence = TRANSMIT.evidence(Some(&reading), Ok(Some(1e9))).unwrap();
+        let evidence = TRANSMIT.evidence(Some(reading.reading()), Ok(Some(1e9))).unwrap();
         assert_eq!((evidence.value, evidence.device.as_deref()), (80.0, Some("eth0")));
     }
 
@@ -290,7 +290,7 @@ mod tests {
         twice.put(Measure::TransmitPercent, Value::One(8.0, None));
         for (name, reading, capacity, expected) in [
             ("no series", None, Ok(None), No::NoSample),
-            ("empty", Some(NodeReading::default()), Ok(None), No::NoSample),
+            ("empty", Some(OneNode::default()), Ok(None), No::NoSample),
             ("no speed", Some(without_speed.clone()), Ok(None), No::SpeedUnknown),
             ("bad annotation", Some(sent(8.0, 1.0, 1.0)), Err(()), No::InvalidCapacity),
             ("NaN", Some(sent(f64::NAN, 1.0, 1.0)), Ok(None), No::InvalidSample),
@@ -304,19 +304,23 @@ mod tests {
             ("age missing", Some(without_age), Ok(None), No::StaleSample),
             ("age NaN", Some(sent(8.0, 1.0, f64::NAN)), Ok(None), No::InvalidSample),
         ] {
-            assert_eq!(TRANSMIT.evidence(reading.as_ref(), capacity), Err(expected), "{name}");
+            assert_eq!(
+                TRANSMIT.evidence(reading.as_ref().map(OneNode::reading), capacity),
+                Err(expected),
+                "{name}"
+            );
         }
-        assert!(TRANSMIT.evidence(Some(&without_speed), Ok(Some(1e9))).is_ok());
+        assert!(TRANSMIT.evidence(Some(without_speed.reading()), Ok(Some(1e9))).is_ok());
     }
 
     #[test]
     fn busiest_needs_both_directions_and_takes_the_larger() {
         let busiest = Rules { direction: Some(Direction::Busiest), ..TRANSMIT };
         let mut both = sent(8.0, 1.0, 1.0);
-        assert_eq!(busiest.evidence(Some(&both), Ok(None)), Err(NoEvidence::NoSample));
+        assert_eq!(busiest.evidence(Some(both.reading()), Ok(None)), Err(NoEvidence::NoSample));
         both.put(Measure::ReceivePercent, Value::One(70.0, Some("eth1".into())));
         both.put(Measure::ReceiveBytes, Value::One(2.0, None));
-        let evidence = busiest.evidence(Some(&both), Ok(None)).unwrap();
+        let evidence = busiest.evidence(Some(both.reading()), Ok(None)).unwrap();
         assert_eq!((evidence.value, evidence.device.as_deref()), (70.0, Some("eth1")));
     }
 
@@ -326,7 +330,7 @@ mod tests {
         let without_speed = reading(&[(Measure::TransmitBytes, 1e8), (Measure::Age, 1.0)]);
         for (capacity, percent) in [(Ok(None), None), (Ok(Some(1e9)), Some(80.0)), (Err(()), None)]
         {
-            let evidence = absolute.evidence(Some(&without_speed), capacity).unwrap();
+            let evidence = absolute.evidence(Some(without_speed.reading()), capacity).unwrap();
             assert_eq!((evidence.value, evidence.percent), (8e8, percent));
         }
     }
@@ -336,7 +340,7 @@ mod tests {
         let evidence = |percent: f64, bytes: f64, rules: Rules, capacity| {
             let mut reading = sent(percent, bytes, 1.0);
             reading.put(Measure::TransmitWithoutSpeed, Value::One(bytes, None));
-            rules.evidence(Some(&reading), capacity).map(|evidence| evidence.value)
+            rules.evidence(Some(reading.reading()), capacity).map(|evidence| evidence.value)
         };
         let hidden = Err(NoEvidence::SpeedUnknown);
         // 800 Mbit/s on a link of unknown speed beside one at 8 %.
@@ -363,9 +367,9 @@ mod tests {
         both.put(Measure::ReceivePercent, Value::One(1.0, None));
         both.put(Measure::ReceiveBytes, Value::One(1e8, None));
         both.put(Measure::ReceiveWithoutSpeed, Value::One(1e8, None));
-        assert_eq!(busiest.evidence(Some(&both), Ok(None)).map(|e| e.value), Ok(80.0));
+        assert_eq!(busiest.evidence(Some(both.reading()), Ok(None)).map(|e| e.value), Ok(80.0));
         both.put(Measure::ReceiveWithoutSpeed, Value::One(1.0, None));
-        let unusable = busiest.evidence(Some(&both), Ok(None)).unwrap_err();
+        let unusable = busiest.evidence(Some(both.reading()), Ok(None)).unwrap_err();
         assert_eq!(unusable, NoEvidence::InvalidSample);
     }
 
@@ -378,13 +382,14 @@ mod tests {
             max_age: Duration::MAX,
             thresholds: (1.0, 0.9),
         };
-        let evidence = own.evidence(Some(&reading(&[(Measure::Own, 0.02)])), Ok(None)).unwrap();
+        let evidence =
+            own.evidence(Some(reading(&[(Measure::Own, 0.02)]).reading()), Ok(None)).unwrap();
         assert_eq!((evidence.value, evidence.percent, evidence.age), (0.02, None, None));
         for (value, expected) in [(f64::NAN, No::InvalidSample), (-1.0, No::InvalidSample)] {
             let reading = reading(&[(Measure::Own, value)]);
-            assert_eq!(own.evidence(Some(&reading), Ok(None)), Err(expected));
+            assert_eq!(own.evidence(Some(reading.reading()), Ok(None)), Err(expected));
         }
-        assert_eq!(own.evidence(Some(&NodeReading::default()), Ok(None)), Err(No::NoSample));
+        assert_eq!(own.evidence(Some(OneNode::default().reading()), Ok(None)), Err(No::NoSample));
     }
 
     proptest! {
@@ -393,7 +398,7 @@ mod tests {
             percent: f64, bytes: f64, age: f64, capacity in proptest::option::of(1e-3..1e15f64),
         ) {
             let reading = sent(percent, bytes, age);
-            if let Ok(evidence) = TRANSMIT.evidence(Some(&reading), Ok(capacity)) {
+            if let Ok(evidence) = TRANSMIT.evidence(Some(reading.reading()), Ok(capacity)) {
                 prop_assert!(evidence.value.is_finite() && evidence.value >= 0.0);
                 prop_assert!(evidence.age.is_some_and(|age| (0.0..=90.0).contains(&age)));
             }

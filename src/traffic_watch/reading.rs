@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use super::query::Question;
 use crate::{
-    nodes::{Finger, Identity, Resolution, ShortNames},
+    nodes::{Finger, Identity, Resolution, ShortNames, Trail},
     prometheus::{
         QueryError,
-        decode::{self, Series},
+        decode::{self, Labels, Series},
         exporters::note_job,
         shortened,
     },
@@ -17,7 +17,9 @@ mod numbers;
 
 use names::unmapped;
 pub use names::{Devices, Names, Subject};
-pub use numbers::{NodeReading, Value};
+#[cfg(test)]
+pub use numbers::OneNode;
+pub use numbers::{NodeReading, Numbers, Value};
 
 /// Maximum number of unmatched series to name, and of bytes for each.
 const NAMED_UNMAPPED: (usize, usize) = (3, 100);
@@ -27,7 +29,7 @@ const NAMED_UNMAPPED: (usize, usize) = (3, 100);
 pub struct Reading {
     names: Arc<[Arc<str>]>,
     /// In the order of the names.
-    nodes: Box<[NodeReading]>,
+    numbers: Numbers,
     /// Series that belong to no node: how many, and the first of them.
     pub unmapped: (usize, Vec<String>),
     /// The scrapes in the window of `rate`, of the target that has most of them.
@@ -43,23 +45,23 @@ pub struct Reading {
 impl Reading {
     /// The numbers of one node; all absent if nothing is about it.
     #[must_use]
-    pub fn get(&self, node: &str) -> Option<&NodeReading> {
+    pub fn get(&self, node: &str) -> Option<NodeReading<'_>> {
         let place = self.names.binary_search_by(|name| (**name).cmp(node)).ok()?;
-        self.nodes.get(place)
+        self.numbers.node(place)
     }
 
     /// The same for one node after the other, by name.
-    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeReading> {
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<NodeReading<'a>> {
         let mut finger = Finger::default();
-        move |node| self.nodes.get(finger.find(&self.names, |name| name, node)?)
+        move |node| self.numbers.node(finger.find(&self.names, |name| name, node)?)
     }
 
     /// A reading without any number, to be filled by [`Self::take`].
     #[must_use]
     pub fn empty(identity: &Identity) -> Self {
         let names = Arc::clone(identity.names());
-        let nodes = vec![NodeReading::default(); names.len()].into_boxed_slice();
-        Self { names, nodes, ..Self::default() }
+        let numbers = Numbers::of(names.len());
+        Self { names, numbers, ..Self::default() }
     }
 
     /// Sorts an answer by node.
@@ -86,9 +88,9 @@ impl Reading {
             return;
         }
         let mut names = ShortNames::default();
-        let has_numbers = |node: &NodeReading| *node != NodeReading::default();
-        let exact = self.nodes.iter().enumerate().filter(|(_, node)| has_numbers(node));
-        exact.for_each(|(place, _)| names.meet(Resolution::Node(place)));
+        let has_numbers = |place: &usize| self.numbers.node(*place).is_some_and(|n| !n.is_empty());
+        let exact = (0..self.names.len()).filter(has_numbers);
+        exact.for_each(|place| names.meet(Resolution::Node(place)));
         for (subject, ..) in &undecided {
             if let Subject::Short(place, _, host) = subject {
                 names.meet(Resolution::Short(*place, host));
@@ -109,9 +111,7 @@ impl Reading {
         match subject {
             Subject::Node(place, measure) => {
                 let value = value.map_or(Value::Unusable, |value| Value::One(value, device));
-                if let Some(node) = self.nodes.get_mut(*place) {
-                    node.put(*measure, value);
-                }
+                self.numbers.put(*place, *measure, value);
             }
             Subject::Scrapes => self.scrapes = value,
             Subject::OtherJob(job) => note_job(&mut self.other_jobs, job),
@@ -136,13 +136,21 @@ impl Reading {
 pub struct Sorter {
     reading: Reading,
     devices: Devices,
+    trail: Trail,
+    /// The labels that may name the node, by their places in this form of series.
+    naming: (Option<u64>, Vec<usize>),
 }
 
 impl Sorter {
     /// An answer of which nothing was read yet.
     #[must_use]
     pub fn new(identity: &Identity) -> Self {
-        Self { reading: Reading::empty(identity), devices: Devices::default() }
+        Self {
+            reading: Reading::empty(identity),
+            devices: Devices::default(),
+            trail: Trail::default(),
+            naming: (None, Vec::new()),
+        }
     }
 
     /// Takes one series of the answer to `question`.
@@ -155,10 +163,35 @@ impl Sorter {
         names: Names<'_>,
         series: &Series<'_>,
     ) -> Result<(), QueryError> {
-        let subject = names.subject(question, &series.labels)?;
+        let subject = match self.usual(question, names, &series.labels) {
+            Some(subject) => subject,
+            None => names.subject(question, &series.labels)?,
+        };
         let device = series.labels.get("device").map(|device| self.devices.get(device));
         self.reading.take(&subject, series.value, device);
         Ok(())
+    }
+
+    /// The number of a node that the first of its names leads to: nearly every series.
+    fn usual(
+        &mut self,
+        question: &Question,
+        names: Names<'_>,
+        labels: &Labels<'_>,
+    ) -> Option<Subject> {
+        let form = labels.form()?;
+        let measure = names::measure(question, labels)?;
+        let (known, places) = &mut self.naming;
+        if *known != Some(form) {
+            *known = Some(form);
+            places.clear();
+            places.extend(names.all().filter_map(|name| labels.place(name)));
+        }
+        let name = places.iter().find_map(|place| labels.at(*place))?;
+        match self.trail.find(names.identity, name) {
+            Resolution::Node(place) => Some(Subject::Node(place, measure)),
+            _ => None,
+        }
     }
 
     /// The whole answer, and what the server warned of.
@@ -173,9 +206,15 @@ impl Sorter {
 #[cfg(test)]
 impl Reading {
     /// A reading of chosen numbers.
-    pub fn of(nodes: std::collections::BTreeMap<Arc<str>, NodeReading>) -> Self {
+    pub fn of(nodes: std::collections::BTreeMap<Arc<str>, OneNode>) -> Self {
         let names = nodes.keys().cloned().collect();
-        Self { names, nodes: nodes.into_values().collect(), ..Self::default() }
+        let mut numbers = Numbers::of(nodes.len());
+        for (place, node) in nodes.into_values().enumerate() {
+            for measure in super::query::Measure::ALL {
+                numbers.put(place, measure, node.reading().get(measure).clone());
+            }
+        }
+        Self { names, numbers, ..Self::default() }
     }
 }
 
@@ -278,7 +317,7 @@ mod tests {
         let reading = read(&serde_json::json!([job("node"), job("a"), job("")])).unwrap();
         assert_eq!(reading.other_jobs, ["(no label job)", "a", "node"]);
         assert_eq!(reading.unmapped.0, 0);
-        assert_eq!(reading.get("node-1"), Some(&NodeReading::default()));
+        assert!(reading.get("node-1").is_some_and(|node| node.is_empty()));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!   twice.
 //! - [`bgp_model`]: who peers with whom, and which routes arrive where, by BIRD's rules.
 //! - [`election`]: which nodes reflect routes, in which slots, with which cluster ids.
+//! - [`series`], [`identity`]: the elements of an answer of Prometheus, and which node each is
+//!   about.
 //! - [`pinglist`]: whom an agent probes, as the operator serves it; [`budget`]: how many peers at
 //!   most.
 //! - [`acknowledgement`]: how workers sign what they report to the operator.
@@ -17,7 +19,9 @@ pub mod bgp_model;
 pub mod budget;
 pub mod election;
 pub mod handover;
+pub mod identity;
 pub mod natural_sort;
 pub mod pinglist;
 pub mod placement;
 pub mod places;
+pub mod series;

@@ -3,7 +3,9 @@
 //! An answer about 5,000 nodes is three megabytes: read like this none of it is kept, and hardly
 //! anything is left to do when its last byte is there. An answer that does not begin as Prometheus,
 //! Thanos, Mimir and `VictoriaMetrics` begin it is kept and read as a whole.
-use super::{Element, Series, Stop, element, vector};
+use traffic_operator_core::series::{Elements, Stop};
+
+use super::{Element, Series, vector};
 use crate::prometheus::{Class, QueryError};
 
 /// Prefixes of the answers that are read in pieces.
@@ -18,6 +20,7 @@ pub struct Pieces<F> {
     content_type: String,
     take: F,
     place: Place,
+    elements: Elements,
     /// The answer without its elements; all of it where it is read as a whole.
     envelope: Vec<u8>,
     /// The beginning of an element that continues in the next piece, and where it stands.
@@ -61,7 +64,8 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         let json = super::is_json(&content_type);
         let place = if status == 200 && json { Place::Head } else { Place::Whole };
         let (envelope, begun, nesting) = (Vec::new(), Vec::new(), Nesting::default());
-        Self { status, content_type, take, place, envelope, begun, nesting }
+        let elements = Elements::default();
+        Self { status, content_type, take, place, elements, envelope, begun, nesting }
     }
 
     /// Returns the number of stored bytes of the answer.
@@ -173,27 +177,29 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
             (_, Some(b' ' | b'\t' | b'\n' | b'\r')) => Ok(Found::Read(1, next)),
             (Next::First | Next::CommaOrEnd, Some(b']')) => Ok(Found::End(1)),
             (Next::CommaOrEnd, Some(b',')) => Ok(Found::Read(1, Next::Element)),
-            (Next::First | Next::Element, Some(b'{')) => match element::read(bytes) {
-                Ok((series, len)) => {
-                    (self.take)(series)?;
-                    Ok(Found::Read(len, Next::CommaOrEnd))
-                }
-                Err(Stop::Incomplete) => Ok(Found::Incomplete),
-                Err(Stop::Unusual) => {
-                    let Some(len) = Nesting::default().end(bytes) else {
-                        return Ok(Found::Incomplete);
-                    };
-                    self.element(&bytes[..len])?;
-                    Ok(Found::Read(len, Next::CommaOrEnd))
-                }
-            },
+            (Next::First | Next::Element, Some(b'{')) => {
+                let stop = match self.elements.read(bytes) {
+                    Ok((series, len)) => {
+                        (self.take)(series)?;
+                        return Ok(Found::Read(len, Next::CommaOrEnd));
+                    }
+                    Err(stop) => stop,
+                };
+                let end = match stop {
+                    Stop::Incomplete => None,
+                    Stop::Unusual => Nesting::default().end(bytes),
+                };
+                let Some(len) = end else { return Ok(Found::Incomplete) };
+                self.element(&bytes[..len])?;
+                Ok(Found::Read(len, Next::CommaOrEnd))
+            }
             _ => Err(unreadable("vector is not readable: an element or its end is missing")),
         }
     }
 
     /// Reads an element that is in memory as a whole, in any form.
     fn element(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
-        if let Ok((series, len)) = element::read(bytes)
+        if let Ok((series, len)) = self.elements.read(bytes)
             && len == bytes.len()
         {
             return (self.take)(series);

@@ -73,24 +73,35 @@ pub struct Names<'a> {
     pub labels: &'a [String],
 }
 
-impl Names<'_> {
+/// Returns the measure of a series of a node; `None` if it is of no node, or was not asked for.
+pub(super) fn measure(question: &Question, labels: &Labels<'_>) -> Option<Measure> {
+    match question {
+        Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Some(Measure::OwnAge),
+        Question::Own(_) => Some(Measure::Own),
+        Question::BuiltIn { .. } => labels.get(MEASURE).and_then(Measure::from_name),
+    }
+}
+
+impl<'a> Names<'a> {
+    /// The labels that may name a node, in their order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.labels.iter().map(String::as_str).chain(["instance"])
+    }
+
     /// Returns the subject of a series in the answer to `question`.
     ///
     /// # Errors
     /// When it was not requested.
     pub fn subject(&self, question: &Question, labels: &Labels<'_>) -> Result<Subject, QueryError> {
-        let measure = match question {
-            Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Measure::OwnAge,
-            Question::Own(_) => Measure::Own,
-            Question::BuiltIn { .. } => match labels.get(MEASURE) {
-                Some(SCRAPES) => return Ok(Subject::Scrapes),
-                Some(name) if let Some(measure) = Measure::from_name(name) => measure,
-                _ if let Some(job) = job_of(labels) => return Ok(Subject::OtherJob(job.into())),
-                _ => {
-                    let message = format!("answer has a series that was not asked for: {labels}");
-                    return Err(QueryError::new(Class::BadAnswer, message));
-                }
-            },
+        let Some(measure) = measure(question, labels) else {
+            if labels.get(MEASURE) == Some(SCRAPES) {
+                return Ok(Subject::Scrapes);
+            }
+            if let Some(job) = job_of(labels) {
+                return Ok(Subject::OtherJob(job.into()));
+            }
+            let message = format!("answer has a series that was not asked for: {labels}");
+            return Err(QueryError::new(Class::BadAnswer, message));
         };
         Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
             Resolution::Node(place) => Subject::Node(place, measure),

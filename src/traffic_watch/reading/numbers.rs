@@ -1,20 +1,24 @@
-//! The numbers of one node.
+//! The numbers of all nodes.
 use std::sync::Arc;
 
 use super::super::query::Measure;
 
-/// The numbers of one node. Only existing ones take memory: the built-in query returns four of its
-/// eight, and a custom one returns one.
+/// The numbers of all nodes, by measure and then by node: an answer brings them in this order, and
+/// only existing measures take memory. The built-in query returns four of its eight, and a custom
+/// one returns one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeReading {
-    /// The set of existing numbers: a bit for each, by [`Measure::index`].
-    there: u16,
-    /// In the order of the bits.
-    values: Vec<Value>,
+pub struct Numbers {
+    nodes: usize,
+    /// By [`Measure::index`]; empty where no node has that number.
+    columns: [Box<[Value]>; Measure::ALL.len()],
 }
 
-/// Number of values of the built-in query for most nodes: share, rate, total and age.
-const USUAL: usize = 4;
+/// The numbers of one node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeReading<'a> {
+    numbers: &'a Numbers,
+    node: usize,
+}
 
 static ABSENT: Value = Value::Absent;
 
@@ -30,38 +34,66 @@ pub enum Value {
     Unusable,
 }
 
-impl NodeReading {
-    /// One number.
+impl Numbers {
+    /// None of this many nodes.
     #[must_use]
-    pub fn get(&self, measure: Measure) -> &Value {
-        match self.place(measure) {
-            Ok(place) => self.values.get(place).unwrap_or(&ABSENT),
-            Err(_) => &ABSENT,
-        }
+    pub fn of(nodes: usize) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Those of the node at a place.
+    #[must_use]
+    pub fn node(&self, node: usize) -> Option<NodeReading<'_>> {
+        (node < self.nodes).then_some(NodeReading { numbers: self, node })
     }
 
     /// Sets one number; a second one makes it unusable.
-    pub fn put(&mut self, measure: Measure, value: Value) {
-        match self.place(measure) {
-            Ok(place) => self.values[place] = Value::Unusable,
-            Err(_) if value == Value::Absent => {}
-            Err(place) => {
-                let built_in = !matches!(measure, Measure::Own | Measure::OwnAge);
-                if self.there == 0 && built_in {
-                    self.values.reserve_exact(USUAL);
-                } else if self.values.len() == self.values.capacity() {
-                    self.values.reserve_exact(1);
-                }
-                self.values.insert(place, value);
-                self.there |= 1 << measure.index();
-            }
+    pub fn put(&mut self, node: usize, measure: Measure, value: Value) {
+        let column = &mut self.columns[measure.index()];
+        if column.is_empty() {
+            *column = vec![Value::Absent; self.nodes].into_boxed_slice();
+        }
+        if let Some(known) = column.get_mut(node) {
+            *known = if *known == Value::Absent { value } else { Value::Unusable };
         }
     }
+}
 
-    /// Returns the index of a number among the values, or the index at which it would be.
-    fn place(&self, measure: Measure) -> Result<usize, usize> {
-        let bit = 1 << measure.index();
-        let place = (self.there & (bit - 1)).count_ones() as usize;
-        if self.there & bit == 0 { Err(place) } else { Ok(place) }
+impl<'a> NodeReading<'a> {
+    /// One number.
+    #[must_use]
+    pub fn get(&self, measure: Measure) -> &'a Value {
+        self.numbers.columns[measure.index()].get(self.node).unwrap_or(&ABSENT)
+    }
+
+    /// Reports whether there is none at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        Measure::ALL.into_iter().all(|measure| *self.get(measure) == Value::Absent)
+    }
+}
+
+/// The numbers of one node by itself.
+#[cfg(test)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneNode(Numbers);
+
+#[cfg(test)]
+impl Default for OneNode {
+    fn default() -> Self {
+        Self(Numbers::of(1))
+    }
+}
+
+#[cfg(test)]
+impl OneNode {
+    /// Sets one number; a second one makes it unusable.
+    pub fn put(&mut self, measure: Measure, value: Value) {
+        self.0.put(0, measure, value);
+    }
+
+    /// Returns what is read of it.
+    pub fn reading(&self) -> NodeReading<'_> {
+        NodeReading { numbers: &self.0, node: 0 }
     }
 }

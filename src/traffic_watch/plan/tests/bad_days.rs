@@ -266,7 +266,7 @@ fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
         w.tick += 1;
         w.second += 10;
         let of = |value| {
-            let mut node = NodeReading::default();
+            let mut node = OneNode::default();
             node.put(Measure::Own, reading::Value::One(value, None));
             if let Some(age) = age {
                 node.put(Measure::OwnAge, reading::Value::One(age, None));
@@ -301,7 +301,7 @@ fn t14_one_scrape_counts_once_however_often_it_is_judged() {
         w.second += 1;
         let mut nodes = BTreeMap::new();
         for (name, percent) in [("a", 99.0), ("b", 1.0)] {
-            let mut node = NodeReading::default();
+            let mut node = OneNode::default();
             let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
             put(Measure::TransmitPercent, percent);
             put(Measure::TransmitBytes, percent);

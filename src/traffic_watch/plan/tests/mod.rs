@@ -12,7 +12,7 @@ use super::{
         limits::Headroom,
         observed::Stray,
         query::Measure,
-        reading::{self, NodeReading, Reading},
+        reading::{self, OneNode, Reading},
     },
     *,
 };
@@ -155,7 +155,7 @@ impl World {
     fn reading(&self, says: &[Says]) -> Reading {
         let mut nodes = BTreeMap::new();
         for (name, says) in self.labels.keys().zip(says) {
-            let mut node = NodeReading::default();
+            let mut node = OneNode::default();
             let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
             match *says {
                 Says::Nothing => continue,

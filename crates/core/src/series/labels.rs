@@ -6,7 +6,7 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-use super::Text;
+use super::element::Form;
 
 /// Number of labels that need no allocation: our own queries return five at most.
 pub(super) const FEW: usize = 6;
@@ -14,32 +14,43 @@ pub(super) const FEW: usize = 6;
 /// Labels borrowed from the answer's text.
 #[derive(Debug, Default)]
 pub struct Labels<'a> {
-    few: [(&'a str, &'a str); FEW],
-    count: usize,
-    /// Instead of the few, where there are more, or some have escapes.
+    /// The names, where the element is in a usual form.
+    form: Option<&'a Form>,
+    values: [&'a str; FEW],
+    /// Instead of them, where there are more than [`FEW`], or some have escapes.
     many: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Labels<'a> {
-    /// Some labels, [`FEW`] at most.
-    pub(super) fn few(all: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut labels = Self::default();
-        for (place, label) in labels.few.iter_mut().zip(all) {
-            *place = label;
-            labels.count += 1;
-        }
-        labels
+    /// The names of a form, each with its value.
+    pub(super) fn of(form: &'a Form, values: [&'a str; FEW]) -> Self {
+        Self { form: Some(form), values, many: Vec::new() }
+    }
+
+    /// Tells one sequence of names from the others of the same [`super::Elements`]; `None` where it
+    /// is not a usual one. While it stays the same, so do the places of the labels.
+    #[must_use]
+    pub fn form(&self) -> Option<u64> {
+        self.form.map(Form::number)
+    }
+
+    /// The place of a label among those of its form.
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.form?.names().position(|known| known == name)
+    }
+
+    /// The value at a place of the form; absent and empty are the same to Prometheus.
+    #[must_use]
+    pub fn at(&self, place: usize) -> Option<&'a str> {
+        self.values.get(place).copied().filter(|value| !value.is_empty())
     }
 
     /// The value of one label; absent and empty are the same to Prometheus.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        // Every series is searched for some labels that it does not have: lengths exclude most of
-        // them.
-        for (key, value) in &self.few[..self.count] {
-            if key.len() == name.len() && *key == name {
-                return (!value.is_empty()).then_some(value);
-            }
+        if let Some(place) = self.place(name) {
+            return self.at(place);
         }
         let (_, value) = self.many.iter().find(|(key, _)| key == name)?;
         (!value.is_empty()).then_some(value)
@@ -47,7 +58,8 @@ impl<'a> Labels<'a> {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let few = self.few[..self.count].iter().copied();
+        let names = self.form.into_iter().flat_map(Form::names);
+        let few = names.zip(self.values);
         few.chain(self.many.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
     }
 }
@@ -83,3 +95,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
         deserializer.deserialize_map(Map)
     }
 }
+
+/// Borrowed where the JSON string has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -12,6 +12,10 @@ use std::{
     sync::Arc,
 };
 
+mod trail;
+
+pub use trail::Trail;
+
 /// An index from everything a node is called to its place among the names.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
@@ -137,7 +141,9 @@ impl Identity {
         if ambiguous { Resolution::Ambiguous } else { Resolution::Unknown }
     }
 
-    fn lookup<'a>(&self, value: &'a str) -> Resolution<'a> {
+    /// Resolves the value of one label.
+    #[must_use]
+    pub fn lookup<'a>(&self, value: &'a str) -> Resolution<'a> {
         let host = host(value);
         match self.index.get(value).or_else(|| self.index.get(host)) {
             Some(&MANY) => return Resolution::Ambiguous,
