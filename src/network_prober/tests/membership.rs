@@ -1,0 +1,145 @@
+//! Which pods take part, and the reasons of those that do not.
+use super::*;
+use crate::network_prober::members::Members;
+
+#[test]
+fn each_pod_without_an_agent_has_a_reason() {
+    let everywhere = json!({"namespaceSelector": {}});
+    let cases = [
+        ("CreatedBefore", pod("p", None, &json!({}))),
+        ("HostNetwork", pod("p", None, &json!({"spec": {"hostNetwork": true}}))),
+        (
+            "OptedOut",
+            pod(
+                "p",
+                None,
+                &json!({"metadata": {"annotations": {"netprober-container-deployed": "true"}}}),
+            ),
+        ),
+        (
+            "OptedOut",
+            pod(
+                "p",
+                None,
+                &json!({"metadata": {"annotations": {"probes.bigmikes.io/inject": "false"}}}),
+            ),
+        ),
+        (
+            "PortTaken",
+            pod(
+                "p",
+                None,
+                &json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}}),
+            ),
+        ),
+        ("Windows", pod("p", None, &json!({"spec": {"os": {"name": "windows"}}}))),
+        (
+            "MirrorPod",
+            pod(
+                "p",
+                None,
+                &json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
+            ),
+        ),
+        ("NameTaken", pod("p", None, &json!({"spec": {"containers": [{"name": "net-prober"}]}}))),
+        ("OtherProber", pod("p", Some("other/np"), &json!({}))),
+        // What calls itself an agent, at an address that is the node's or by its own word alone.
+        ("HostNetwork", pod("p", Some("team/np"), &json!({"spec": {"hostNetwork": true}}))),
+        ("NameTaken", pod("p", Some("team/np"), &json!({"metadata": {"annotations": null}}))),
+        ("Stripped", pod("p", Some("team/np"), &json!({"spec": {"initContainers": null}}))),
+        (
+            "Stripped",
+            pod(
+                "p",
+                Some("team/np"),
+                &json!({"spec": {"initContainers": [
+            {"name": "net-prober", "ports": [{"name": "np-ping", "containerPort": 8080}]}]}}),
+            ),
+        ),
+    ];
+    for (reason, pod) in cases {
+        let members = view(&everywhere, std::slice::from_ref(&pod)).members;
+        assert_eq!(members.not_injected, [(reason, 1)].into(), "{pod}");
+        assert_eq!((members.selected, members.injected), (1, 0), "{reason}");
+    }
+}
+
+/// The author of a `NetworkProber` may select the namespaces of others, and learns nothing of them.
+#[test]
+fn s10_nothing_is_told_of_namespaces_that_do_not_consent() {
+    let everywhere = json!({"namespaceSelector": {}});
+    for namespace in ["silent", "kube-system"] {
+        for by in [None, Some("team/np")] {
+            // Not even of a pod that stands there as if it were ours, and fails.
+            let change = json!({"metadata": {"namespace": namespace}, "status": {
+                "initContainerStatuses": [
+                    {"name": "net-prober", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
+            let view = view(&everywhere, &[pod("p", by, &change)]);
+            assert_eq!(view.members, Members::default(), "{namespace}");
+            let prober = prober("np", "2026-01-01T00:00:00Z", &everywhere);
+            let decided = plan(&prober, &observed(view)).unwrap();
+            let told = format!("{:?} {:?}", decided.status, decided.conditions);
+            assert!(!told.contains(namespace) && decided.notices.is_empty(), "{told}");
+            assert!(told.contains("probes.bigmikes.io/allow"), "how a namespace consents: {told}");
+        }
+    }
+    // Of their own pods authors learn everything.
+    assert_eq!(view(&everywhere, &[pod("p", None, &json!({}))]).members.selected, 1);
+}
+
+/// An original operator's pods are taken over, as such that need a restart.
+#[test]
+fn agents_of_the_original_operator_are_taken_over() {
+    let original = json!({
+        "metadata": {"annotations": {"netprober-container-deployed": "true"}},
+        "spec": {"containers": [{"name": "app"}, {"name": "net-prober", "image": "old",
+            "ports": [{"name": "np-ping", "containerPort": 9090}]}]},
+        "status": {"containerStatuses": [{"name": "net-prober", "state": {"running": {}}}]},
+    });
+    let members = view(&json!({}), &[pod("p", None, &original)]).members;
+    assert_eq!((members.injected, members.need_restart), (1, 1));
+    assert_eq!(members.members[0].port, 9090, "where it listens, not where the spec says");
+    // By the older of two that select it, and by no other.
+    let setup = setup(Some("operator"));
+    let older = prober("zz", "2025-01-01T00:00:00Z", &json!({}));
+    let mut snapshot = Snapshot::default();
+    let view = view_among(&older, &snapshot, &[], &setup);
+    snapshot.views.insert(("team".into(), "zz".into()), Arc::new(view));
+    let younger = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let members = view_among(&younger, &snapshot, &[pod("p", None, &original)], &setup).members;
+    assert_eq!(members.not_injected, [("OtherProber", 1)].into());
+}
+
+#[test]
+fn one_agent_that_runs_shows_that_the_image_is_right() {
+    let waiting = |reason: &str| {
+        json!({"status": {"phase": "Pending", "conditions": null,
+        "initContainerStatuses": [{"name": "net-prober", "state": {"waiting": {"reason": reason}}}]}})
+    };
+    let hash = view(&json!({}), &[]).recipe.unwrap().hash();
+    let current = json!({"metadata": {"annotations": {"probes.bigmikes.io/injected-hash": hash}}});
+    let stuck = |hash: &str| {
+        let mut change = waiting("ErrImagePull");
+        change["metadata"] = json!({"annotations": {"probes.bigmikes.io/injected-hash": hash}});
+        pod("a", Some("team/np"), &change)
+    };
+    // Failures of an earlier spec do not count: its author has corrected it.
+    assert!(!view(&json!({}), &[stuck("earlier")]).members.is_paused("team"));
+    let stuck = stuck(&hash);
+    let runs = pod("b", Some("team/np"), &current);
+    assert!(view(&json!({}), std::slice::from_ref(&stuck)).members.is_paused("team"));
+    assert!(!view(&json!({}), &[stuck.clone(), runs]).members.is_paused("team"));
+    // One of an earlier spec proves nothing of this one.
+    assert!(
+        view(&json!({}), &[stuck.clone(), pod("c", Some("team/np"), &json!({}))])
+            .members
+            .is_paused("team")
+    );
+    // A pod that is skipped in the meantime has a reason.
+    let failing = view(&json!({}), &[stuck.clone(), pod("d", None, &json!({}))]).members;
+    assert_eq!(failing.not_injected, [("AgentFailing", 1)].into());
+    for starting in ["ContainerCreating", "PodInitializing"] {
+        let pod = pod("a", Some("team/np"), &waiting(starting));
+        assert!(!view(&json!({}), &[pod]).members.is_paused("team"), "{starting}");
+    }
+}
