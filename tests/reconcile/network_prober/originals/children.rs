@@ -1,0 +1,112 @@
+//! Defects in what the operator writes and deletes.
+use k8s_openapi::jiff::Timestamp;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use traffic_operator::api::KINDS;
+
+use super::{
+    super::{agent, selector, with},
+    original,
+};
+use crate::bench::{eventually, run};
+
+/// 9, 10, 11: failed writes were dropped, and nobody saw a child that was changed or deleted.
+#[test]
+fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        bench.prober("np", original()).await;
+        bench.until_listed("default", "np", &[]).await;
+        bench.intercepted("default").await;
+        let map = bench.maps("default").get("np").await.expect("ConfigMap");
+        let owner = &map.owner_references()[0];
+        assert_eq!(
+            (owner.kind.as_str(), owner.name.as_str(), owner.controller),
+            ("NetworkProber", "np", Some(true))
+        );
+        bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        bench.until_listed("default", "np", &[]).await;
+        let spoil = Patch::Merge(json!({"binaryData": {"config.json": "e30="}}));
+        bench.maps("default").patch("np", &PatchParams::default(), &spoil).await.expect("patch");
+        bench.until_listed("default", "np", &[]).await;
+        bench.empty_webhooks().await;
+        eventually("the webhook", async || bench.entry("default", "np").await).await;
+    });
+}
+
+/// 11: a `ConfigMap` of somebody else's was overwritten, and later deleted.
+#[test]
+fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let foreign = json!({"metadata": {"name": "np"}, "data": {"mine": "yes"}});
+        let foreign = serde_json::from_value(foreign).expect("ConfigMap");
+        bench.maps("default").create(&PostParams::default(), &foreign).await.expect("create");
+        bench.prober("np", original()).await;
+        let message = bench.until_told("np", "Ready", "False", "Conflict").await;
+        assert!(message.contains("ConfigMap default/np exists"), "{message}");
+        let since = Timestamp::now();
+        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        let gone =
+            async || bench.probers("default").get_opt("np").await.ok()?.is_none().then_some(());
+        eventually("the object to go", gone).await;
+        let map = bench.maps("default").get("np").await.expect("still there");
+        assert_eq!(map.data.expect("data")["mine"], "yes");
+        assert!(map.binary_data.is_none());
+        let writes = bench.writes_since(since);
+        assert!(writes.iter().all(|write| write.resource != "configmaps"), "{writes:?}");
+        bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
+    });
+}
+
+/// 12: after the object was deleted, injected pods could not be started again.
+#[test]
+fn bug_12_everything_outside_goes_with_the_object_and_pods_can_do_without() {
+    run(async |bench| {
+        let _operator = bench.ready_operator().await;
+        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "*"}});
+        bench.namespace("elsewhere", consent).await;
+        bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
+        bench.intercepted("elsewhere").await;
+        let pod = bench.pod("elsewhere", "a", json!({})).await;
+        let volumes = serde_json::to_value(pod.spec.expect("spec").volumes).expect("volumes");
+        let ours = volumes.as_array().expect("list").iter().find(|v| v["name"] == "net-prober-vol");
+        let sources = &ours.expect("volume")["projected"]["sources"];
+        assert_eq!(sources[0]["configMap"]["optional"], true, "{sources}");
+        assert_eq!(sources[1]["serviceAccountToken"]["audience"], "traffic-operator");
+        eventually("its ConfigMap", async || {
+            bench.maps("elsewhere").get_opt("np").await.ok().flatten()
+        })
+        .await;
+        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        let gone = async || {
+            let prober = bench.probers("default").get_opt("np").await.ok()?;
+            let webhook = bench.entry("default", "np").await;
+            let map = bench.maps("elsewhere").get_opt("np").await.ok()?;
+            (prober.is_none() && webhook.is_none() && map.is_none()).then_some(())
+        };
+        eventually("everything to go", gone).await;
+        let pod = bench.pod("elsewhere", "later", json!({})).await;
+        assert!(agent(&pod).is_none());
+    });
+}
+
+/// 20: the operator could create and delete every pod.
+#[test]
+fn bug_20_pods_are_read_and_never_written() {
+    for kind in KINDS {
+        // A Swarm writes one annotation of a pod; the admission policy leaves it that and nothing
+        // else.
+        let more: &[&str] = match (kind.crd)().spec.names.kind.as_str() {
+            "Swarm" => &["patch"],
+            _ => &[],
+        };
+        for permission in kind.permissions.iter().filter(|p| p.resources.contains(&"pods")) {
+            let read = ["get", "list", "watch"];
+            assert!(permission.verbs.iter().all(|verb| read.contains(verb) || more.contains(verb)));
+        }
+    }
+}
