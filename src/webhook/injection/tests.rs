@@ -2,7 +2,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pods::{AGENT_CONTAINER, AGENT_VOLUME, HASH_ANNOTATION, Qos};
+use crate::pods::{AGENT_CONTAINER, AGENT_VOLUME, HASH_ANNOTATION};
+
+mod reasons;
+mod resources;
+mod users;
 
 pub(super) fn recipe() -> Recipe {
     let amounts = |cpu: Option<&str>, memory: &str| {
@@ -187,229 +191,6 @@ fn original_16_job_pods_end() {
 }
 
 #[test]
-fn every_reason_to_leave_a_pod_alone() {
-    let container = |spec: Value| with("/spec/containers", json!([{"name": "app"}, spec]));
-    for (pod, expected) in [
-        (with("/spec/hostNetwork", json!(true)), SkipReason::HostNetwork),
-        (with("/spec/os", json!({"name": "windows"})), SkipReason::Windows),
-        (with("/spec/nodeSelector", json!({"kubernetes.io/os": "windows"})), SkipReason::Windows),
-        (
-            with("/metadata/annotations/kubernetes.io~1config.mirror", json!("x")),
-            SkipReason::MirrorPod,
-        ),
-        (
-            container(json!({"name": "a", "ports": [{"containerPort": 8080}]})),
-            SkipReason::PortTaken,
-        ),
-        (
-            container(json!({"name": "a", "ports": [{"containerPort": 2112}]})),
-            SkipReason::PortTaken,
-        ),
-        (container(json!({"name": "net-prober", "image": "the author's"})), SkipReason::NameTaken),
-        (
-            with("/spec/volumes", json!([{"name": "net-prober-vol", "emptyDir": {}}])),
-            SkipReason::NameTaken,
-        ),
-        (
-            with("/metadata/annotations/probes.bigmikes.io~1injected-by", json!("a/b")),
-            SkipReason::OtherProber,
-        ),
-    ] {
-        assert_eq!(reason(&pod, &recipe()), Some(expected), "{pod}");
-    }
-    assert_eq!(reason(&plain(), &recipe()), None);
-}
-
-#[test]
-fn opting_out_by_annotation() {
-    let deployed = "/metadata/annotations/netprober-container-deployed";
-    let inject = "/metadata/annotations/probes.bigmikes.io~1inject";
-    for (path, value, out) in [
-        (deployed, "true", true),
-        (deployed, "false", true),
-        (deployed, "", true),
-        (inject, "false", true),
-        (inject, "False", true),
-        (inject, "true", false),
-        (inject, "", false),
-    ] {
-        let expected = out.then_some(SkipReason::OptedOut);
-        assert_eq!(reason(&with(path, json!(value)), &recipe()), expected, "{path} {value}");
-    }
-}
-
-#[test]
-fn qos_is_kept() {
-    let both = json!({"cpu": "1", "memory": "1Gi"});
-    let guaranteed = json!({"requests": both, "limits": both});
-    let init = |resources: &Value| json!([{"name": "init", "resources": resources}]);
-    let main = |resources: &Value| json!([{"name": "app", "resources": resources}]);
-    let burstable = json!({"requests": {"cpu": "1m"}});
-    for (resources, class, expected) in [
-        (&json!({}), Qos::BestEffort, json!({})),
-        (
-            &burstable,
-            Qos::Burstable,
-            json!({"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}),
-        ),
-        (
-            &guaranteed,
-            Qos::Guaranteed,
-            json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "50m", "memory": "64Mi"}}),
-        ),
-    ] {
-        let mut pod = plain();
-        pod["spec"]["containers"] = main(resources);
-        pod["spec"]["initContainers"] = init(resources);
-        assert_eq!(read(&pod).qos(), class);
-        for recipe in [recipe(), Recipe { native_sidecar: false, ..recipe() }] {
-            let injected = inject(&pod, &recipe);
-            assert_eq!(read(&injected).qos(), class);
-            assert_eq!(agent(&injected)["resources"], expected);
-        }
-        pod["spec"]["resources"] = json!({"limits": both});
-        assert_eq!(agent(&inject(&pod, &recipe()))["resources"], json!({}));
-    }
-}
-
-/// A quota refuses a pod with one container that does not say what it counts.
-#[test]
-fn n09_an_agent_states_what_all_containers_of_its_pod_state() {
-    let none = Recipe { resources: Resources::default(), ..recipe() };
-    let both = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
-    let requests = json!({"requests": both("1m", "1Mi")});
-    let limits = json!({"requests": both("1m", "1Mi"), "limits": both("1", "1Gi")});
-    let cpu = json!({"requests": {"cpu": "1m"}, "limits": {"cpu": "1"}});
-    let written = |requests: Value, limits: Value| json!({"requests": requests, "limits": limits});
-    for (first, second, recipe, expected) in [
-        (&requests, &requests, &none, json!({"requests": both("10m", "16Mi")})),
-        (&limits, &limits, &none, json!({"limits": both("100m", "64Mi")})),
-        (&limits, &requests, &none, json!({"requests": both("10m", "16Mi")})),
-        (&limits, &cpu, &none, json!({"limits": {"cpu": "100m"}})),
-        // What the author has written stays.
-        (&limits, &limits, &recipe(), written(both("10m", "32Mi"), both("100m", "64Mi"))),
-        (&requests, &requests, &recipe(), written(both("10m", "32Mi"), json!({"memory": "64Mi"}))),
-    ] {
-        let mut pod = plain();
-        pod["spec"]["containers"][0]["resources"] = first.clone();
-        pod["spec"]["initContainers"][0]["resources"] = second.clone();
-        let injected = inject(&pod, recipe);
-        assert_eq!(agent(&injected)["resources"], expected, "{first} {second}");
-        assert_eq!((read(&pod).qos(), read(&injected).qos()), (Qos::Burstable, Qos::Burstable));
-    }
-    // A request above the usual limit is the limit.
-    let mut large = none.clone();
-    large.resources.requests.insert("cpu".into(), "1".into());
-    let mut pod = plain();
-    pod["spec"]["containers"][0]["resources"] = cpu.clone();
-    pod["spec"]["initContainers"][0]["resources"] = cpu;
-    assert_eq!(agent(&inject(&pod, &large))["resources"]["limits"]["cpu"], "1");
-}
-
-#[test]
-fn a_guaranteed_agent_has_what_was_asked_if_that_is_more() {
-    let both = json!({"cpu": "1", "memory": "1Gi"});
-    let pod = json!({"spec": {"containers": [{"name": "a", "resources": {"limits": both}}]}});
-    let mut recipe = recipe();
-    recipe.resources.requests.insert("cpu".into(), "200m".into());
-    recipe.resources.limits.insert("memory".into(), "128Mi".into());
-    recipe.resources.limits.insert("ephemeral-storage".into(), "1Gi".into());
-    let resources = agent(&inject(&pod, &recipe))["resources"].clone();
-    assert_eq!(
-        resources["limits"],
-        json!({"cpu": "200m", "memory": "128Mi", "ephemeral-storage": "1Gi"})
-    );
-    assert_eq!(resources["requests"], json!({"cpu": "200m", "memory": "128Mi"}));
-}
-
-#[test]
-fn the_user_is_named_where_nothing_else_makes_it_a_number_that_is_not_root() {
-    let user = |pod: &Value, own_image| {
-        let recipe = Recipe { own_image, ..recipe() };
-        let context = agent(&inject(pod, &recipe))["securityContext"].clone();
-        assert_eq!(context["runAsNonRoot"], true);
-        (context["runAsUser"].as_i64(), context["runAsGroup"].as_i64())
-    };
-    let of = |user: i64| with("/spec/securityContext", json!({"runAsUser": user}));
-    let nonroot = (Some(65532), Some(65532));
-    assert_eq!((user(&plain(), true), user(&plain(), false)), ((None, None), nonroot));
-    assert_eq!((user(&of(0), true), user(&of(0), false)), (nonroot, nonroot));
-}
-
-fn in_namespace(mut pod: Value, namespace: &str) -> Value {
-    pod["metadata"]["namespace"] = json!(namespace);
-    pod
-}
-
-/// Through `/proc` a process of the same user reads what the application reads, its token too.
-#[test]
-fn s11_nobody_else_s_agent_comes_where_processes_are_shared() {
-    for field in ["/spec/shareProcessNamespace", "/spec/hostPID"] {
-        let shared = with(field, json!(true));
-        for (namespace, expected) in [
-            ("n", Some(SkipReason::SharedProcesses)),
-            // An object in an unknown namespace counts as foreign.
-            ("", Some(SkipReason::SharedProcesses)),
-            // Who may write a NetworkProber here puts nothing into anybody else's pods.
-            ("probing", None),
-        ] {
-            let pod = in_namespace(shared.clone(), namespace);
-            assert_eq!(reason(&pod, &recipe()), expected, "{field} {namespace:?}");
-        }
-        assert_eq!(reason(&with(field, json!(false)), &recipe()), None);
-        assert_eq!(reason(&with(field, json!(null)), &recipe()), None);
-    }
-}
-
-#[test]
-fn s11_the_agent_is_a_user_of_its_own() {
-    let user = |pod: &Value, own_image| {
-        let context =
-            agent(&inject(pod, &Recipe { own_image, ..recipe() }))["securityContext"].clone();
-        assert_eq!(context["runAsNonRoot"], true);
-        assert_eq!(context["runAsUser"], context["runAsGroup"]);
-        context["runAsUser"].as_i64()
-    };
-    let both = |pod: &Value| (user(pod, true), user(pod, false));
-    let of = |user: i64| with("/spec/securityContext", json!({"runAsUser": user}));
-    assert_eq!(both(&of(1000)), (Some(65532), Some(65532)));
-    assert_eq!(both(&of(65532)), (Some(65533), Some(65533)));
-    // A container's own user is not the pod's.
-    let container = |users: &[i64]| {
-        let containers = users.iter().enumerate().map(
-            |(i, user)| json!({"name": format!("c{i}"), "securityContext": {"runAsUser": user}}),
-        );
-        with("/spec/containers", containers.collect())
-    };
-    assert_eq!(both(&container(&[1000])), (None, Some(65532)));
-    assert_eq!(both(&container(&[65532])), (Some(65533), Some(65533)));
-    assert_eq!(both(&container(&[65533, 65532])), (Some(65534), Some(65534)));
-}
-
-/// `OpenShift` refuses users that are not of the range of the namespace, and assigns one to every
-/// container that names none.
-#[test]
-fn s11_where_the_cluster_assigns_users_none_is_named() {
-    let user = |constraint: &str, mut pod: Value, own_image| {
-        pod["metadata"]["annotations"]["openshift.io/scc"] = json!(constraint);
-        let recipe = Recipe { own_image, ..recipe() };
-        agent(&inject(&pod, &recipe))["securityContext"]["runAsUser"].as_i64()
-    };
-    let of = |user: i64| with("/spec/securityContext", json!({"runAsUser": user}));
-    for constraint in ["restricted", "restricted-v2", "one-of-their-own"] {
-        assert_eq!(user(constraint, of(1_000_680_000), true), None);
-        assert_eq!(user(constraint, of(1_000_680_000), false), None);
-        assert_eq!(user(constraint, plain(), false), None);
-    }
-    // Those let every user in, and assign none.
-    for constraint in ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"] {
-        assert_eq!(user(constraint, of(1000), true), Some(65532));
-        assert_eq!(user(constraint, plain(), false), Some(65532));
-        assert_eq!(user(constraint, of(0), true), Some(65532));
-    }
-}
-
-#[test]
 fn another_image_has_its_own_entry_point_and_every_variable() {
     let recipe = Recipe { own_image: false, delivery: Delivery::ConfigMap, ..recipe() };
     let pod = inject(&plain(), &recipe);
@@ -429,24 +210,6 @@ fn original_1_a_missing_config_map_keeps_no_pod_from_starting() {
     assert_eq!(sources(Delivery::ConfigMap), json!([map]));
     let token = json!({"serviceAccountToken": {"path": "token", "audience": "traffic-operator", "expirationSeconds": 3600}});
     assert_eq!(sources(Delivery::Pull { url: "u".into() }), json!([map, token]));
-}
-
-#[test]
-fn original_15_the_second_prober_leaves_the_first_ones_pod_alone() {
-    let other = Recipe { prober: "other/mesh".into(), ..recipe() };
-    let first = inject(&plain(), &other);
-    assert_eq!(reason(&first, &recipe()), Some(SkipReason::OtherProber));
-    assert_eq!(inject(&first, &recipe()), first);
-}
-
-#[test]
-fn the_original_operators_agent_is_an_agent() {
-    let mut pod = plain();
-    pod["metadata"]["annotations"]["netprober-container-deployed"] = json!("true");
-    let theirs = json!({"name": "net-prober", "image": "bigmikes/kube-net-prober", "ports": [
-        {"name": "np-ping", "containerPort": 9090}, {"name": "np-prometheus", "containerPort": 1222}]});
-    pod["spec"]["containers"].as_array_mut().unwrap().push(theirs);
-    assert_eq!(reason(&pod, &recipe()), Some(SkipReason::AlreadyInjected));
 }
 
 #[test]
@@ -523,21 +286,4 @@ fn what_is_no_pod_gets_no_patch() {
     for pod in [json!({}), json!({"spec": null}), json!({"spec": {"containers": []}})] {
         assert!(patch(&read(&pod), &recipe()).is_empty());
     }
-}
-
-#[test]
-fn every_word_is_there_once() {
-    let words: std::collections::BTreeSet<_> = SkipReason::ALL.iter().map(|r| r.as_str()).collect();
-    assert_eq!(words.len(), SkipReason::ALL.len());
-    assert!(words.iter().all(|word| word.chars().all(char::is_alphanumeric)));
-}
-
-#[test]
-fn huge_pages_are_dropped_with_what_they_need() {
-    let mut recipe = recipe();
-    for (name, amount) in [("hugepages-2Mi", "2Mi"), ("ephemeral-storage", "1Gi")] {
-        recipe.resources.limits.insert(name.into(), amount.into());
-    }
-    let resources = agent(&inject(&plain(), &recipe))["resources"].clone();
-    assert_eq!(resources, json!({"limits": {"ephemeral-storage": "1Gi"}}));
 }
