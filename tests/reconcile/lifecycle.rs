@@ -4,15 +4,10 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, eventually, run},
+    bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, three_nodes},
+    traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
 };
-
-async fn patch_spec(bench: &Bench, name: &str, spec: serde_json::Value) {
-    let patch = Patch::Merge(json!({"spec": spec}));
-    bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
-}
 
 /// Original 1.4 #11: labels stayed after the object was deleted or its label renamed.
 #[test]

@@ -1,6 +1,9 @@
 //! `TrafficWatch`: whole passes, from what Prometheus answers to labels, pods and the status.
-mod bad_days;
+mod deployments;
 mod faults;
 mod fields;
 pub mod judging;
+mod limits;
 mod policies;
+mod refusals;
+mod unreadable;

@@ -17,15 +17,10 @@ use serde_json::{Value, json};
 use crate::{
     bench::{Bench, Operator, eventually, run},
     prometheus::{Prometheus, Sample},
-    traffic_watch::judging::{KEY, deployment, three_nodes},
+    traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
 };
 
 const SLOT: &str = "route-reflectors.traffic.example.com/slot";
-
-async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
-}
 
 #[test]
 fn an_absolute_threshold_marks_by_bits_per_second_without_any_link_speed() {

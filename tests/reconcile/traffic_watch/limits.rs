@@ -1,0 +1,136 @@
+//! How many nodes are marked at most: by one object, and by all of them together.
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    bench::{eventually, run},
+    prometheus::Sample,
+    traffic_watch::judging::{KEY, patch_spec, three_nodes},
+};
+
+/// Three closed control planes that are calm are no room for what runs on three busy workers.
+#[test]
+fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_one_closes() {
+    run(async |bench| {
+        let taint = json!({"spec": {"taints": [
+            {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}});
+        for node in ["cp-1", "cp-2", "cp-3", "worker-1", "worker-2", "worker-3"] {
+            bench.node(node).await;
+            bench.prometheus.set(node, Sample::percent("2"));
+        }
+        let params = PatchParams::default();
+        for node in ["cp-1", "cp-2", "cp-3"] {
+            bench.nodes().patch(node, &params, &Patch::Merge(taint.clone())).await.unwrap();
+        }
+        for (node, percent) in [("worker-1", "80"), ("worker-2", "90"), ("worker-3", "70")] {
+            bench.prometheus.set(node, Sample::percent(percent));
+        }
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator();
+        bench.until_label("worker-2", KEY, Some("true")).await;
+        let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
+        assert!(message.contains("at most 1 of 3 that can take pods"), "{message}");
+        bench.judgements(3).await;
+        for node in ["worker-1", "worker-3"] {
+            assert_eq!(bench.label(node, KEY).await.as_deref(), Some("false"), "{node}");
+        }
+        // One of the others is lost, the last one cordoned: the mark goes.
+        bench.nodes().delete("worker-1", &DeleteParams::default()).await.unwrap();
+        let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+        bench.nodes().patch("worker-3", &params, &cordon).await.unwrap();
+        bench.until_label("worker-2", KEY, Some("false")).await;
+        bench.until("web", &[("/nodes/worker-2/state", json!("Suppressed"))]).await;
+        // There is room again.
+        bench.node("worker-4").await;
+        bench.prometheus.set("worker-4", Sample::percent("2"));
+        bench.until_label("worker-2", KEY, Some("true")).await;
+    });
+}
+
+#[test]
+fn t03_max_unfit_zero_releases_every_mark_in_an_incident() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("99"));
+        bench.watch("web", json!({"taint": "NoSchedule"})).await;
+        let _operator = bench.operator();
+        bench.until_label("node-2", KEY, Some("true")).await;
+        patch_spec(&bench, "web", json!({"maxUnfit": 0})).await;
+        bench.until_label("node-2", KEY, Some("false")).await;
+        let node = bench.nodes().get("node-2").await.unwrap();
+        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        assert!(taints.iter().all(|taint| taint.key != KEY), "{taints:?}");
+    });
+}
+
+/// Ten tenants, each below its own limit, close no more than half of the cluster together.
+#[test]
+fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
+    run(async |bench| {
+        for i in 1..=6 {
+            let node = format!("node-{i}");
+            bench.node(&node).await;
+            bench.prometheus.set(&node, Sample::percent("10"));
+            let alone =
+                Patch::Merge(json!({"metadata": {"labels": {"pool": format!("p{}", i % 3)}}}));
+            bench.nodes().patch(&node, &PatchParams::default(), &alone).await.unwrap();
+            bench.prometheus.set(&node, Sample::percent("99"));
+        }
+        for pool in 0..3 {
+            let selector = json!({"matchLabels": {"pool": format!("p{pool}")}});
+            let spec = json!({"nodeSelector": selector, "maxUnfit": "100%", "minFit": 0});
+            bench.watch(&format!("web-{pool}"), spec).await;
+        }
+        let operator = bench.operator();
+        let marked = async || {
+            let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
+            let unfit = |labels: &std::collections::BTreeMap<String, String>| {
+                labels.iter().any(|(k, v)| k.ends_with("traffic.example.com/unfit") && v == "true")
+            };
+            nodes.iter().filter(|node| unfit(node.labels())).count()
+        };
+        eventually("three of six", async || (marked().await == 3).then_some(())).await;
+        bench.judgements(6).await;
+        assert_eq!(marked().await, 3);
+        let mut reasons = vec![];
+        for pool in 0..3 {
+            let status = bench.status(&format!("web-{pool}")).await;
+            let conditions = status["conditions"].as_array().unwrap().clone();
+            let limited = conditions.into_iter().find(|c| c["type"] == "PlacementLimited").unwrap();
+            reasons.push(limited["reason"].as_str().unwrap().to_owned());
+        }
+        assert!(reasons.contains(&"OperatorLimitReached".to_owned()), "{reasons:?}");
+        for (metric, expected) in [
+            ("traffic_operator_unfit_nodes", 3.0),
+            ("traffic_operator_unfit_nodes_limit", 3.0),
+            ("traffic_operator_trafficwatch_above_ceiling", 3.0),
+        ] {
+            let value = operator.metric(metric, &[]).await;
+            assert!((value - expected).abs() < f64::EPSILON, "{metric} = {value}");
+        }
+        // A place that is free is taken by another.
+        let free = async || {
+            let nodes = bench.nodes().list(&ListParams::default()).await.ok()?;
+            let marked = nodes.iter().find(|node| {
+                node.labels()
+                    .iter()
+                    .any(|(k, v)| k.ends_with("traffic.example.com/unfit") && v == "true")
+            })?;
+            Some(marked.name_any())
+        };
+        let calm = free().await.unwrap();
+        bench.prometheus.set(&calm, Sample::percent("1"));
+        let moved = async || {
+            let nodes = bench.nodes().get(&calm).await.ok()?;
+            let still = nodes
+                .labels()
+                .iter()
+                .any(|(k, v)| k.ends_with("traffic.example.com/unfit") && v == "true");
+            (!still && marked().await == 3).then_some(())
+        };
+        eventually("another node to take the place", moved).await;
+    });
+}

@@ -1,0 +1,229 @@
+//! Requests of the operator that the API server refuses or leaves waiting.
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    admissionregistration::v1::{
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+    },
+    core::v1::ResourceQuota,
+    events::v1::Event,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    bench::{ACCOUNT, Bench, eventually, run},
+    prometheus::Sample,
+    traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
+};
+
+/// What these tests put in the operator's way.
+pub const OBSTACLE: &str = "obstacle";
+
+impl Bench {
+    /// Removes what stands in the operator's way.
+    pub async fn clean_obstacles(&self) {
+        let now = DeleteParams::default();
+        let client = || self.client.clone();
+        // None of them need be there.
+        let _ = Api::<ValidatingAdmissionPolicyBinding>::all(client()).delete(OBSTACLE, &now).await;
+        let _ = Api::<ValidatingAdmissionPolicy>::all(client()).delete(OBSTACLE, &now).await;
+        let _ = Api::<ValidatingWebhookConfiguration>::all(client()).delete(OBSTACLE, &now).await;
+        let quotas = Api::<ResourceQuota>::namespaced(client(), "default");
+        let _ = quotas.delete(OBSTACLE, &now).await;
+    }
+
+    /// Makes the API server refuse requests of the operator.
+    async fn refuse(&self, group: &str, resource: &str, expression: &str) {
+        let metadata = json!({"name": OBSTACLE});
+        let policy = json!({
+            "metadata": metadata,
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [group], "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE"], "resources": [resource],
+                }]},
+                "matchConditions": [
+                    {"name": "operator", "expression": format!("request.userInfo.username == '{ACCOUNT}'")},
+                    {"name": "which", "expression": expression},
+                ],
+                "validations": [{"expression": "false", "message": "not today"}],
+            },
+        });
+        let binding = json!({
+            "metadata": metadata,
+            "spec": {"policyName": OBSTACLE, "validationActions": ["Deny"]},
+        });
+        let params = PostParams::default();
+        let policies = Api::<ValidatingAdmissionPolicy>::all(self.client.clone());
+        let policy = serde_json::from_value(policy).expect("policy");
+        policies.create(&params, &policy).await.expect("policy");
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(self.client.clone());
+        let binding = serde_json::from_value(binding).expect("binding");
+        bindings.create(&params, &binding).await.expect("binding");
+    }
+
+    /// Waits until the API server refuses a node's patch by the operator.
+    async fn until_refused(&self, node: &str) {
+        let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(self.as_operator().await);
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"metadata": {"labels": {KEY: "true"}}}));
+        let refused = async || nodes.patch(node, &params, &patch).await.err();
+        eventually("the policy to hold", refused).await;
+    }
+}
+
+/// A policy of the cluster refuses the Deployment, and is mended: no edit of the TrafficWatch is
+/// needed.
+#[test]
+fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({"deployment": deployment()})).await;
+        let _operator = bench.operator();
+        eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
+        bench.refuse("apps", "deployments", "object.metadata.name == 'web'").await;
+        let mut other = deployment();
+        other["template"]["spec"]["containers"][0]["image"] = "busybox:1.36".into();
+        // The policy holds a moment after it was created.
+        let refused = async || {
+            patch_spec(&bench, "web", json!({"deployment": other})).await;
+            bench.judgements(2).await;
+            let status = bench.status("web").await;
+            let conditions = status["conditions"].as_array()?.clone();
+            let ready = conditions.into_iter().find(|c| c["type"] == "Ready")?;
+            if ready["reason"] == "InvalidSpec" {
+                return Some(ready["message"].as_str()?.to_owned());
+            }
+            patch_spec(&bench, "web", json!({"deployment": deployment()})).await;
+            bench.judgements(2).await;
+            None
+        };
+        let message = eventually("the refusal", refused).await;
+        assert!(message.contains("not today"), "{message}");
+        bench.clean_obstacles().await;
+        let mut replicas = 7;
+        let image = async || {
+            // Until the policy is forgotten everywhere: another number each time, because what is
+            // there already is no change.
+            replicas += 1;
+            let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+            bench.deployments().patch("web", &PatchParams::default(), &scale).await.ok()?;
+            bench.judgements(2).await;
+            let spec = bench.deployments().get("web").await.ok()?.spec?;
+            let image = spec.template.spec?.containers[0].image.clone()?;
+            (image == "busybox:1.36").then_some(())
+        };
+        eventually("the new image", image).await;
+        bench.condition("web", "Ready", "True", "Judged").await;
+    });
+}
+
+#[test]
+fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.refuse("", "nodes", "object.metadata.name == 'node-2'").await;
+        bench.until_refused("node-2").await;
+        bench.prometheus.set("node-1", Sample::percent("99"));
+        bench.watch("web", json!({"deployment": deployment()})).await;
+        let operator = bench.operator();
+        bench.until_label("node-1", KEY, Some("true")).await;
+        bench.until_label("node-3", KEY, Some("false")).await;
+        eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
+        // Status and condition say it, judging goes on at its pace, and no event repeats.
+        bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
+        let message = bench.condition("web", "Ready", "Unknown", "ApiError").await;
+        assert!(message.contains("patch node") && message.contains("not today"), "{message}");
+        assert_eq!(bench.label("node-2", KEY).await, None);
+        let errors = ["controller=\"trafficwatch\""];
+        assert!(operator.metric("traffic_operator_reconcile_errors_total", &errors).await >= 1.0);
+        let since = k8s_openapi::jiff::Timestamp::now();
+        bench.judgements(8).await;
+        let tried = bench.writes_since(since);
+        let tried = tried.iter().filter(|write| write.name == "node-2").count();
+        assert!(tried <= 1, "{tried} tries in 8 judgements: the first pause is ten seconds");
+        bench.prometheus.set("node-1", Sample::percent("1"));
+        bench.until_label("node-1", KEY, Some("false")).await;
+        let told = bench.events("web").await;
+        let told = told.iter().filter(|(reason, _)| reason == "ApiError").count();
+        assert!(told <= 1, "{told} events of one trouble");
+        bench.clean_obstacles().await;
+        bench.until_label("node-2", KEY, Some("false")).await;
+        bench.condition("web", "Ready", "True", "Judged").await;
+    });
+}
+
+/// A server that takes connections and never answers.
+async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("address");
+    let task = tokio::spawn(async move {
+        let mut open = vec![];
+        while let Ok((connection, _)) = listener.accept().await {
+            open.push(connection);
+        }
+    });
+    (address, task)
+}
+
+/// Each event takes five seconds to be refused: decisions do not wait for them.
+#[test]
+fn t12_storage_of_events_that_hangs_delays_no_judgement() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let (address, server) = silent_server().await;
+        let hook = json!({
+            "metadata": {"name": OBSTACLE},
+            "webhooks": [{
+                "name": "events.example.com", "sideEffects": "None", "timeoutSeconds": 5,
+                "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
+                "clientConfig": {"url": format!("https://{address}/")},
+                "rules": [{
+                    "apiGroups": ["events.k8s.io"], "apiVersions": ["*"], "resources": ["events"],
+                    "operations": ["CREATE", "UPDATE"],
+                }],
+                "matchConditions": [
+                    {"name": "operator", "expression": format!("request.userInfo.username == '{ACCOUNT}'")},
+                ],
+            }],
+        });
+        let hooks = Api::<ValidatingWebhookConfiguration>::all(bench.client.clone());
+        let hook = serde_json::from_value(hook).unwrap();
+        hooks.create(&PostParams::default(), &hook).await.expect("webhook");
+        let events = Api::<Event>::namespaced(bench.as_operator().await, "default");
+        let event = json!({
+            "metadata": {"name": OBSTACLE}, "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal",
+            "reason": "Test", "action": "Test", "reportingController": "test", "reportingInstance": "test",
+            "regarding": {"kind": "Node", "name": "node-1", "namespace": "default"},
+        });
+        let event: Event = serde_json::from_value(event).expect("event");
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let hangs = async || events.create(&dry_run, &event).await.err();
+        let error = eventually("events to hang", hangs).await.to_string();
+        assert!(error.contains("events.example.com"), "{error}");
+        bench.watch("web", json!({})).await;
+        let operator = bench.operator();
+        bench.until_label("node-1", KEY, Some("false")).await;
+        for percent in ["99", "1", "99", "1"] {
+            let began = std::time::Instant::now();
+            bench.prometheus.set("node-2", Sample::percent(percent));
+            let unfit = if percent == "99" { "true" } else { "false" };
+            bench.until_label("node-2", KEY, Some(unfit)).await;
+            let status = if percent == "99" { "Unfit" } else { "Fit" };
+            bench.until("web", &[("/nodes/node-2/state", json!(status))]).await;
+            // Two judgements a second apart, and not two events of five seconds each.
+            assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        }
+        let dropped = async || {
+            let dropped = operator.metric("traffic_operator_events_dropped_total", &[]).await;
+            (dropped >= 1.0).then_some(())
+        };
+        eventually("what is lost to be counted", dropped).await;
+        server.abort();
+    });
+}

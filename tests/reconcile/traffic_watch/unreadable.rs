@@ -1,0 +1,62 @@
+//! Objects that the operator cannot read.
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, CustomResourceExt, ResourceExt,
+    api::{Patch, PostParams},
+};
+use serde_json::{Value, json};
+use traffic_operator::api::TrafficWatch;
+
+use crate::{
+    bench::{eventually, run},
+    traffic_watch::judging::three_nodes,
+};
+
+/// Its schema changed, or a version of the operator that wrote more: it must not stay for ever.
+#[test]
+fn t14_an_object_that_cannot_be_read_can_be_deleted() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let crds = Api::<CustomResourceDefinition>::all(bench.client.clone());
+        let name = TrafficWatch::crd().name_any();
+        bench.watch("web", json!({"label": "odd"})).await;
+        let operator = bench.operator();
+        let key = "odd.traffic.example.com/unfit";
+        bench.until_label("node-1", key, Some("false")).await;
+        let replace = async |spec: Value| {
+            let mut now = crds.get(&name).await.expect("definition");
+            now.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema =
+                serde_json::from_value(spec).unwrap();
+            crds.replace(&name, &PostParams::default(), &now).await.expect("replace");
+        };
+        let strict = crds.get(&name).await.unwrap().spec.versions[0].schema.clone();
+        let strict = serde_json::to_value(strict.unwrap().open_api_v3_schema).unwrap();
+        replace(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})).await;
+        let spoil = Patch::Merge(json!({"spec": {"interval": ["never"], "maxUnfit": {"a": 1}}}));
+        let spoilt = async || {
+            // Until the API server serves the new schema.
+            let request = http::Request::patch(
+                "/apis/traffic.example.com/v1alpha1/namespaces/default/trafficwatches/web",
+            );
+            let Patch::Merge(body) = &spoil else { return None };
+            let request = request.header("Content-Type", "application/merge-patch+json");
+            let request = request.body(body.to_string().into_bytes()).unwrap();
+            bench.client.request::<Value>(request).await.ok()
+        };
+        eventually("the object to be spoilt", spoilt).await;
+        let logged = async || operator.log().contains("InvalidSpec").then_some(());
+        eventually("the operator to see it", logged).await;
+        let request = http::Request::delete(
+            "/apis/traffic.example.com/v1alpha1/namespaces/default/trafficwatches/web",
+        );
+        bench.client.request::<Value>(request.body(vec![]).unwrap()).await.expect("delete");
+        bench.until_label("node-1", key, None).await;
+        let gone = async || {
+            let path = "/apis/traffic.example.com/v1alpha1/namespaces/default/trafficwatches/web";
+            let request = http::Request::get(path).body(vec![]).unwrap();
+            bench.client.request::<Value>(request).await.is_err().then_some(())
+        };
+        eventually("the object to go", gone).await;
+        replace(strict).await;
+    });
+}
