@@ -1,39 +1,37 @@
 //! What every test here needs: the control plane, nodes, the operator's process, and waiting.
 use std::{
-    fs::File,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     sync::LazyLock,
     time::{Duration, Instant},
 };
 
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Node},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::GroupVersionKind,
-    discovery::Scope,
 };
 use lab::{AuditEvent, ControlPlane, ControlPlaneOptions};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     runtime::Runtime,
     sync::{Mutex, MutexGuard, OnceCell},
 };
-use traffic_operator::{
-    api::{KINDS, TrafficWatch},
-    manifests,
-};
+use traffic_operator::api::TrafficWatch;
 
-use crate::{
-    prometheus::Prometheus,
-    shipped::{answer_from_outside, policies, webhook},
+use self::installation::{install, is_whole};
+pub use self::{
+    accounts::{ACCOUNT, WEBHOOK_ACCOUNT},
+    installation::define,
+    operator::Operator,
 };
+use crate::prometheus::Prometheus;
+
+mod accounts;
+mod installation;
+mod operator;
 
 /// One runtime for all tests: clients and the control plane outlive the test that made them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
@@ -44,17 +42,6 @@ static TURN: Mutex<()> = Mutex::const_new(());
 /// How long anything may take to come true: only tests that fail wait as long, and a busy machine
 /// is several times slower than a quiet one.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// The name under which the operator writes; one process does all under it, unless a test says
-/// otherwise.
-pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
-
-/// The name under which the webhook alone reads.
-pub const WEBHOOK_ACCOUNT: &str =
-    "system:serviceaccount:traffic-operator-system:traffic-operator-webhook";
-
-/// The groups of every service account.
-const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 
 /// The image of agents where a NetworkProber names none.
 pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
@@ -251,11 +238,6 @@ impl Bench {
         Operator::start_at(free_address(), self.kubeconfig_of(ACCOUNT), &["--identity", pod])
     }
 
-    /// How a service account reaches the API server.
-    pub fn kubeconfig_of(&self, account: &str) -> PathBuf {
-        self.plane.kubeconfig_for(account, &GROUPS).expect("kubeconfig")
-    }
-
     pub async fn status(&self, name: &str) -> Value {
         let watch = self.watches("default").get(name).await.expect("TrafficWatch");
         serde_json::to_value(watch.status).expect("status")
@@ -312,42 +294,6 @@ impl Bench {
             .collect()
     }
 
-    /// A client with the rights of the operator, for what a test itself tries in its name.
-    pub async fn as_operator(&self) -> Client {
-        Client::try_from(self.operators_config().await).expect("client")
-    }
-
-    /// A client for the operator's own code in this process: its requests count as the operator's.
-    pub async fn operators_code(&self) -> Client {
-        let mut config = self.operators_config().await;
-        let agent = traffic_operator::USER_AGENT.parse().expect("header");
-        config.headers.push((http::header::USER_AGENT, agent));
-        // As the operator's own client: a server that cannot answer is told at once.
-        config.default_retry = false;
-        Client::try_from(config).expect("client")
-    }
-
-    /// A client with the rights of the webhook.
-    pub async fn as_webhook(&self) -> Client {
-        self.as_user(WEBHOOK_ACCOUNT, &GROUPS).await
-    }
-
-    /// A client of any user; RBAC decides what it may do.
-    pub async fn as_user(&self, user: &str, groups: &[&str]) -> Client {
-        Client::try_from(self.config_of(user, groups).await).expect("client")
-    }
-
-    async fn operators_config(&self) -> kube::Config {
-        self.config_of(ACCOUNT, &GROUPS).await
-    }
-
-    async fn config_of(&self, user: &str, groups: &[&str]) -> kube::Config {
-        let path = self.plane.kubeconfig_for(user, groups).expect("kubeconfig");
-        let file = kube::config::Kubeconfig::read_from(path).expect("kubeconfig");
-        let options = kube::config::KubeConfigOptions::default();
-        kube::Config::from_custom_kubeconfig(file, &options).await.expect("config")
-    }
-
     pub fn plane(&self) -> &'static ControlPlane {
         self.plane
     }
@@ -372,111 +318,6 @@ impl Bench {
         };
         let otherwise = async || format!("{:?}", self.events(name).await);
         eventually_or(&format!("event {reason} with {text:?}"), found, otherwise).await;
-    }
-}
-
-/// The operator's process.
-pub struct Operator {
-    pub child: Child,
-    pub url: String,
-    /// Where the API server reaches it.
-    pub webhook: String,
-    /// Where agents reach it.
-    pub pinglists: String,
-    log: PathBuf,
-}
-
-impl Operator {
-    /// Starts it with its admin server at this address.
-    pub fn start_at(address: std::net::SocketAddr, kubeconfig: PathBuf, args: &[&str]) -> Self {
-        let [webhook, pinglists, probes, page] = [(); 4].map(|()| free_address());
-        let log =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
-        let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
-            .arg("run")
-            .args(["--admin-address", &address.to_string()])
-            .args(["--webhook-address", &webhook.to_string()])
-            .args(["--pinglist-address", &pinglists.to_string()])
-            .args(["--log", "info,traffic_operator=debug"])
-            .args(args)
-            .env("KUBECONFIG", kubeconfig)
-            // A variable, so that a controller can say where the webhook's process is.
-            .env("TRAFFIC_OPERATOR_WEBHOOK_URL", format!("https://{webhook}"))
-            // Everything in plain HTTP at one address; scraping.rs tries what is deployed.
-            .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
-            .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", probes.to_string())
-            .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", page.to_string())
-            // As in the image, which holds the program and nothing else: no certificates to be
-            // found.
-            .env("SSL_CERT_FILE", "/dev/null")
-            .env("SSL_CERT_DIR", "/nonexistent")
-            .env_remove("POD_NAMESPACE")
-            .env_remove("POD_NAME")
-            .stdin(Stdio::null())
-            .stderr(File::create(&log).expect("log"))
-            .spawn()
-            .expect("operator");
-        let url = format!("http://{address}");
-        let [webhook, pinglists] = [webhook, pinglists].map(|address| format!("https://{address}"));
-        Operator { child, url, webhook, pinglists, log }
-    }
-
-    pub async fn page(&self, path: &str) -> Option<(u16, String)> {
-        let http = reqwest::Client::builder().tls_certs_only([]).build().ok()?;
-        let answer = http.get(format!("{}{path}", self.url)).send().await.ok()?;
-        Some((answer.status().as_u16(), answer.text().await.ok()?))
-    }
-
-    pub async fn ready(&self) {
-        let what = "the operator to be ready";
-        eventually(what, async || {
-            self.page("/readyz").await.filter(|(code, _)| *code == 200).map(drop)
-        })
-        .await;
-    }
-
-    /// The sum of a metric's series that hold all of `labels`.
-    pub async fn metric(&self, name: &str, labels: &[&str]) -> f64 {
-        let (_, page) = self.page("/metrics").await.expect("/metrics");
-        page.lines()
-            .filter(|line| line.split(['{', ' ']).next() == Some(name))
-            .filter(|line| labels.iter().all(|label| line.contains(label)))
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-            .sum()
-    }
-
-    /// What it has logged so far.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).expect("log")
-    }
-
-    pub fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill");
-        assert!(status.success(), "kill -s {signal} {pid}");
-    }
-
-    /// Ends it as the kubelet does, and returns its exit code.
-    pub async fn terminate(mut self) -> Option<i32> {
-        self.signal("TERM");
-        let ended = async || self.child.try_wait().expect("wait");
-        eventually("the operator to end", ended).await.code()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let lines: Vec<_> = log.lines().filter(|line| !line.contains(" DEBUG ")).collect();
-            let last = lines.len().saturating_sub(30);
-            eprintln!("{}:\n{}", self.log.display(), lines[last..].join("\n"));
-        } else {
-            let _ = std::fs::remove_file(&self.log);
-        }
     }
 }
 
@@ -512,72 +353,5 @@ pub async fn eventually_or<T>(
         }
         assert!(Instant::now() <= end, "not within {PATIENCE:?}: {what}\n{}", otherwise().await);
         tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// Installs what `make deploy` installs of definitions, RBAC, policies and webhooks.
-async fn install(client: &Client) {
-    let apply = PatchParams::apply("test").force();
-    let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifests::NAMESPACE}
-    });
-    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
-    namespaces
-        .patch(manifests::NAMESPACE, &apply, &Patch::Apply(namespace))
-        .await
-        .expect("namespace");
-    define(client).await;
-    let files = manifests::files().expect("manifests").into_iter();
-    let rbac = files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text);
-    let documents: Vec<_> = rbac.chain(policies()).chain([webhook()]).collect();
-    let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
-    for document in documents {
-        let mut object = Value::deserialize(document).expect("YAML");
-        if object.is_null() {
-            continue;
-        }
-        answer_from_outside(&mut object);
-        let object: DynamicObject = serde_json::from_value(object).expect("object");
-        let types = object.types.clone().expect("types");
-        let kind = GroupVersionKind::try_from(&types).expect("kind");
-        let (resource, capabilities) =
-            kube::discovery::pinned_kind(client, &kind).await.expect("discovery");
-        let api: Api<DynamicObject> = match capabilities.scope {
-            Scope::Cluster => Api::all_with(client.clone(), &resource),
-            Scope::Namespaced => {
-                Api::namespaced_with(client.clone(), manifests::NAMESPACE, &resource)
-            }
-        };
-        api.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await.expect("rbac");
-    }
-}
-
-/// Whether all definitions are there: a test that takes some away may have failed before it gave
-/// them back.
-async fn is_whole(client: &Client) -> bool {
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    let there = crds.list(&ListParams::default()).await.expect("definitions").items;
-    KINDS.iter().all(|kind| {
-        let name = (kind.crd)().name_any();
-        there.iter().any(|crd| crd.name_any() == name)
-    })
-}
-
-/// Installs the definitions.
-pub async fn define(client: &Client) {
-    let apply = PatchParams::apply("test").force();
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for kind in KINDS {
-        let crd = (kind.crd)();
-        crds.patch(&crd.name_any(), &apply, &Patch::Apply(&crd)).await.expect("CRD");
-    }
-    for kind in KINDS {
-        let name = (kind.crd)().name_any();
-        let established = async || {
-            let crd = crds.get(&name).await.ok()?;
-            let conditions = crd.status?.conditions?;
-            conditions.iter().any(|c| c.type_ == "Established" && c.status == "True").then_some(())
-        };
-        eventually("the definition to be established", established).await;
     }
 }

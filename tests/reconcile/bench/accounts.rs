@@ -1,0 +1,60 @@
+//! The accounts in whose names a test asks the API server.
+use std::path::PathBuf;
+
+use kube::Client;
+
+use super::Bench;
+
+/// The name under which the operator writes; one process does all under it, unless a test says
+/// otherwise.
+pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
+
+/// The name under which the webhook alone reads.
+pub const WEBHOOK_ACCOUNT: &str =
+    "system:serviceaccount:traffic-operator-system:traffic-operator-webhook";
+
+/// The groups of every service account.
+const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
+
+impl Bench {
+    /// How a service account reaches the API server.
+    pub fn kubeconfig_of(&self, account: &str) -> PathBuf {
+        self.plane.kubeconfig_for(account, &GROUPS).expect("kubeconfig")
+    }
+
+    /// A client with the rights of the operator, for what a test itself tries in its name.
+    pub async fn as_operator(&self) -> Client {
+        Client::try_from(self.operators_config().await).expect("client")
+    }
+
+    /// A client for the operator's own code in this process: its requests count as the operator's.
+    pub async fn operators_code(&self) -> Client {
+        let mut config = self.operators_config().await;
+        let agent = traffic_operator::USER_AGENT.parse().expect("header");
+        config.headers.push((http::header::USER_AGENT, agent));
+        // As the operator's own client: a server that cannot answer is told at once.
+        config.default_retry = false;
+        Client::try_from(config).expect("client")
+    }
+
+    /// A client with the rights of the webhook.
+    pub async fn as_webhook(&self) -> Client {
+        self.as_user(WEBHOOK_ACCOUNT, &GROUPS).await
+    }
+
+    /// A client of any user; RBAC decides what it may do.
+    pub async fn as_user(&self, user: &str, groups: &[&str]) -> Client {
+        Client::try_from(self.config_of(user, groups).await).expect("client")
+    }
+
+    async fn operators_config(&self) -> kube::Config {
+        self.config_of(ACCOUNT, &GROUPS).await
+    }
+
+    async fn config_of(&self, user: &str, groups: &[&str]) -> kube::Config {
+        let path = self.plane.kubeconfig_for(user, groups).expect("kubeconfig");
+        let file = kube::config::Kubeconfig::read_from(path).expect("kubeconfig");
+        let options = kube::config::KubeConfigOptions::default();
+        kube::Config::from_custom_kubeconfig(file, &options).await.expect("config")
+    }
+}

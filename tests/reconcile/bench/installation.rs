@@ -1,0 +1,84 @@
+//! What `make deploy` installs, without the operator's own process.
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams, Patch, PatchParams},
+    core::GroupVersionKind,
+    discovery::Scope,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use traffic_operator::{api::KINDS, manifests};
+
+use super::eventually;
+use crate::shipped::{answer_from_outside, policies, webhook};
+
+/// Installs what `make deploy` installs of definitions, RBAC, policies and webhooks.
+pub async fn install(client: &Client) {
+    let apply = PatchParams::apply("test").force();
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifests::NAMESPACE}
+    });
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces
+        .patch(manifests::NAMESPACE, &apply, &Patch::Apply(namespace))
+        .await
+        .expect("namespace");
+    define(client).await;
+    let files = manifests::files().expect("manifests").into_iter();
+    let rbac = files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text);
+    let documents: Vec<_> = rbac.chain(policies()).chain([webhook()]).collect();
+    let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
+    for document in documents {
+        let mut object = Value::deserialize(document).expect("YAML");
+        if object.is_null() {
+            continue;
+        }
+        answer_from_outside(&mut object);
+        let object: DynamicObject = serde_json::from_value(object).expect("object");
+        let types = object.types.clone().expect("types");
+        let kind = GroupVersionKind::try_from(&types).expect("kind");
+        let (resource, capabilities) =
+            kube::discovery::pinned_kind(client, &kind).await.expect("discovery");
+        let api: Api<DynamicObject> = match capabilities.scope {
+            Scope::Cluster => Api::all_with(client.clone(), &resource),
+            Scope::Namespaced => {
+                Api::namespaced_with(client.clone(), manifests::NAMESPACE, &resource)
+            }
+        };
+        api.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await.expect("rbac");
+    }
+}
+
+/// Whether all definitions are there: a test that takes some away may have failed before it gave
+/// them back.
+pub async fn is_whole(client: &Client) -> bool {
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    let there = crds.list(&ListParams::default()).await.expect("definitions").items;
+    KINDS.iter().all(|kind| {
+        let name = (kind.crd)().name_any();
+        there.iter().any(|crd| crd.name_any() == name)
+    })
+}
+
+/// Installs the definitions.
+pub async fn define(client: &Client) {
+    let apply = PatchParams::apply("test").force();
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for kind in KINDS {
+        let crd = (kind.crd)();
+        crds.patch(&crd.name_any(), &apply, &Patch::Apply(&crd)).await.expect("CRD");
+    }
+    for kind in KINDS {
+        let name = (kind.crd)().name_any();
+        let established = async || {
+            let crd = crds.get(&name).await.ok()?;
+            let conditions = crd.status?.conditions?;
+            conditions.iter().any(|c| c.type_ == "Established" && c.status == "True").then_some(())
+        };
+        eventually("the definition to be established", established).await;
+    }
+}
