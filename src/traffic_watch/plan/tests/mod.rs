@@ -23,9 +23,11 @@ use crate::{
 };
 
 mod bad_days;
+mod eviction;
 mod judging;
 mod policies;
 mod properties;
+mod without_evidence;
 
 const KEY: &str = "web.traffic.example.com/unfit";
 

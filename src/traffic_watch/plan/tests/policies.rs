@@ -1,4 +1,4 @@
-//! The policies of a spec: several measures, limits, nodes without evidence, taint, eviction.
+//! The policies of a spec: several measures, limits, taint.
 use serde_json::json;
 
 use super::*;
@@ -221,76 +221,6 @@ fn the_worst_is_who_is_furthest_above_its_threshold() {
     assert_eq!(step.states, [Suppressed, Unfit]);
 }
 
-fn unknown(action: &str) -> World {
-    let spec = json!({"onUnknown": {"after": "1m", "action": action}});
-    let mut w = World::new(&["a", "b", "c"], spec);
-    w.judge(&[Percent(99.0), Percent(1.0), Percent(1.0)]);
-    w.judge(&[Percent(99.0), Percent(1.0), Percent(1.0)]);
-    w
-}
-
-#[test]
-fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
-    for (action, label) in [
-        ("Hold", Some("true")),
-        ("Fit", Some("false")),
-        ("Unfit", Some("true")),
-        ("RemoveLabel", None),
-    ] {
-        let mut w = unknown(action);
-        let gone = [Nothing, Percent(1.0), Percent(1.0)];
-        for i in 1..6 {
-            assert_eq!(w.judge(&gone).writes, [], "{action} after {i}0 s");
-            assert_eq!(w.label("a"), Some("true"));
-        }
-        let step = w.judge(&gone);
-        assert_eq!((w.label("a"), step.states[0]), (label, Unknown), "{action}");
-        assert_eq!(w.node("a").unfit, label == Some("true"), "unfit follows the label");
-        let told = step.notices.contains(&"NodeUnknownExpired");
-        assert_eq!(told, action != "Hold", "{action}: {:?}", step.notices);
-        assert_eq!(w.judge(&gone).notices, <[&str; 0]>::default(), "{action}: told once");
-        // Evidence that comes back is judged as always.
-        w.judge(&[Percent(1.0); 3]);
-        w.judge(&[Percent(1.0); 3]);
-        assert_eq!(w.label("a"), Some("false"), "{action}");
-    }
-}
-
-#[test]
-fn unknown_treated_as_unfit_respects_the_limit_and_comes_last() {
-    let mut w = unknown("Unfit");
-    // a is unfit by measurement and holds the one place there is.
-    let gone = [Percent(99.0), Nothing, Percent(1.0)];
-    for _ in 0..7 {
-        w.judge(&gone);
-    }
-    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
-    for _ in 0..2 {
-        w.judge(&[Percent(1.0), Nothing, Percent(1.0)]);
-    }
-    assert_eq!((w.label("a"), w.label("b")), (Some("false"), Some("true")));
-}
-
-/// Design 4.1: the clock stands still while the request fails or coverage is low.
-#[test]
-fn the_clock_of_unknown_stands_still_while_the_measurement_is_in_trouble() {
-    let mut w = unknown("Fit");
-    let gone = [Nothing, Percent(1.0), Percent(1.0)];
-    for _ in 0..5 {
-        w.judge(&gone);
-    }
-    for _ in 0..50 {
-        w.fail();
-        w.judge(&[Nothing, Nothing, Percent(1.0)]);
-    }
-    assert_eq!(w.label("a"), Some("true"));
-    assert_eq!(w.node("a").unknown_seconds, 50);
-    // A restart does not set it back.
-    w.restart();
-    w.judge(&gone);
-    assert_eq!(w.label("a"), Some("false"));
-}
-
 #[test]
 fn a_taint_follows_the_label() {
     let mut w = World::new(&["a", "b", "c"], json!({"taint": "PreferNoSchedule"}));
@@ -315,71 +245,6 @@ fn a_taint_follows_the_label() {
     w.judge(&[Percent(1.0); 3]);
     w.judge(&[Percent(1.0); 3]);
     assert!(w.taints.is_empty());
-}
-
-fn pod(name: &str, node: &str) -> PodFacts {
-    PodFacts {
-        name: name.into(),
-        uid: name.into(),
-        node: Some(node.into()),
-        created: 0,
-        ready: true,
-        terminating: false,
-    }
-}
-
-#[test]
-fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
-    let deployment = json!({
-        "selector": {"matchLabels": {"a": "b"}},
-        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
-    });
-    let spec = json!({"deployment": deployment, "eviction": {"after": "1m"}, "minFit": 0, "maxUnfit": "100%"});
-    let mut w = World::new(&["a", "b"], spec);
-    w.pods = Some(vec![pod("p", "a"), pod("q", "a")]);
-    w.replicas = Some((2, 2));
-    let busy = [Percent(99.0), Percent(1.0)];
-    w.judge(&busy);
-    w.judge(&busy);
-    for _ in 0..5 {
-        assert!(w.judge(&busy).evicted.is_empty());
-    }
-    assert_eq!(w.judge(&busy).evicted, ["p"], "one at a time");
-    // A budget that refused is not asked again at once.
-    w.memory.refused = Some(Timestamp::from_second(w.second).unwrap());
-    for _ in 0..5 {
-        assert!(w.judge(&busy).evicted.is_empty());
-    }
-    assert_eq!(w.judge(&busy).evicted, ["p"]);
-    // Pods that cannot be listed are reported, once in that time.
-    let pods = w.pods.take();
-    let told: Vec<_> = (0..6).map(|_| w.judge(&busy).notices).collect();
-    assert_eq!(told.concat(), ["EvictionFailed"]);
-    w.pods = pods;
-    assert_eq!(w.judge(&busy).evicted, ["p"]);
-    // Passes of the same tick are one judgement.
-    let reading = w.reading(&busy);
-    assert!(w.pass(vec![Ok(reading)]).evicted.is_empty());
-    // No fit node, no eviction.
-    let all = [Percent(99.0); 2];
-    w.judge(&all);
-    w.judge(&all);
-    assert!(w.judge(&all).evicted.is_empty());
-    // No evidence about the unfit node: its pods stay.
-    let mut blind = World::new(&["a", "b"], serde_json::to_value(&w.watch.spec).unwrap());
-    (blind.pods, blind.replicas) = (w.pods.clone(), w.replicas);
-    for _ in 0..9 {
-        blind.judge(&busy);
-    }
-    assert!(blind.judge(&[Nothing, Percent(1.0)]).evicted.is_empty());
-    assert!(blind.fail().evicted.is_empty());
-    let mut observing = World::new(&["a", "b"], json!({}));
-    observing.watch.spec = w.watch.spec.clone();
-    observing.watch.spec.mode = Mode::Observe;
-    (observing.pods, observing.replicas) = (w.pods.clone(), w.replicas);
-    for _ in 0..12 {
-        assert!(observing.judge(&busy).evicted.is_empty());
-    }
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Nodes without evidence, and the action that the spec names for them.
+use super::*;
+
+fn unknown(action: &str) -> World {
+    let spec = json!({"onUnknown": {"after": "1m", "action": action}});
+    let mut w = World::new(&["a", "b", "c"], spec);
+    w.judge(&[Percent(99.0), Percent(1.0), Percent(1.0)]);
+    w.judge(&[Percent(99.0), Percent(1.0), Percent(1.0)]);
+    w
+}
+
+#[test]
+fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
+    for (action, label) in [
+        ("Hold", Some("true")),
+        ("Fit", Some("false")),
+        ("Unfit", Some("true")),
+        ("RemoveLabel", None),
+    ] {
+        let mut w = unknown(action);
+        let gone = [Nothing, Percent(1.0), Percent(1.0)];
+        for i in 1..6 {
+            assert_eq!(w.judge(&gone).writes, [], "{action} after {i}0 s");
+            assert_eq!(w.label("a"), Some("true"));
+        }
+        let step = w.judge(&gone);
+        assert_eq!((w.label("a"), step.states[0]), (label, Unknown), "{action}");
+        assert_eq!(w.node("a").unfit, label == Some("true"), "unfit follows the label");
+        let told = step.notices.contains(&"NodeUnknownExpired");
+        assert_eq!(told, action != "Hold", "{action}: {:?}", step.notices);
+        assert_eq!(w.judge(&gone).notices, <[&str; 0]>::default(), "{action}: told once");
+        // Evidence that comes back is judged as always.
+        w.judge(&[Percent(1.0); 3]);
+        w.judge(&[Percent(1.0); 3]);
+        assert_eq!(w.label("a"), Some("false"), "{action}");
+    }
+}
+
+#[test]
+fn unknown_treated_as_unfit_respects_the_limit_and_comes_last() {
+    let mut w = unknown("Unfit");
+    // a is unfit by measurement and holds the one place there is.
+    let gone = [Percent(99.0), Nothing, Percent(1.0)];
+    for _ in 0..7 {
+        w.judge(&gone);
+    }
+    assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
+    for _ in 0..2 {
+        w.judge(&[Percent(1.0), Nothing, Percent(1.0)]);
+    }
+    assert_eq!((w.label("a"), w.label("b")), (Some("false"), Some("true")));
+}
+
+/// Design 4.1: the clock stands still while the request fails or coverage is low.
+#[test]
+fn the_clock_of_unknown_stands_still_while_the_measurement_is_in_trouble() {
+    let mut w = unknown("Fit");
+    let gone = [Nothing, Percent(1.0), Percent(1.0)];
+    for _ in 0..5 {
+        w.judge(&gone);
+    }
+    for _ in 0..50 {
+        w.fail();
+        w.judge(&[Nothing, Nothing, Percent(1.0)]);
+    }
+    assert_eq!(w.label("a"), Some("true"));
+    assert_eq!(w.node("a").unknown_seconds, 50);
+    // A restart does not set it back.
+    w.restart();
+    w.judge(&gone);
+    assert_eq!(w.label("a"), Some("false"));
+}
