@@ -6,6 +6,7 @@
 mod agents;
 mod broken;
 mod insight;
+mod monitoring;
 mod prober;
 mod probing;
 mod scenarios;

@@ -4,7 +4,6 @@ use std::{path::Path, process::Command, time::Duration};
 use anyhow::{Context, Result, ensure};
 use futures::future::LocalBoxFuture;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
 
 use crate::{
     agents::{
@@ -16,6 +15,10 @@ use crate::{
         backtest_agrees_with_what_the_operator_did,
         pods_leave_a_node_that_stays_unfit_and_budgets_hold,
         why_a_node_is_unfit_is_answered_by_one_command,
+    },
+    monitoring::{
+        every_panel_of_the_dashboard_has_data, judged_after,
+        the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
     },
     probing::{
         a_job_completes_beside_its_agent,
@@ -305,87 +308,6 @@ async fn killing_and_rolling_the_operator_changes_no_label(stage: &Stage) -> Res
     traffic.stop().await?;
     stage.until_label("node-1", "restart", Some("false")).await?;
     stage.delete("restart")
-}
-
-/// Waits until the decision metrics, as Prometheus scraped them, tell of a judgement after `time`.
-async fn judged_after(stage: &Stage, name: &str, time: Timestamp) -> Result<()> {
-    let query = format!(
-        "max(traffic_operator_trafficwatch_last_success_timestamp_seconds{{name=\"{name}\"}})"
-    );
-    let time = time.as_duration().as_secs_f64();
-    stage
-        .until("a judgement", async || {
-            Ok(stage.cluster.query(&query).await?.first().is_some_and(|s| s.1 > time))
-        })
-        .await
-}
-
-async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
-    // A measure of each unit: percent, bits per second, and one of the author's own.
-    let criterion = "criteria:\n  - {name: load, query: 'node_load1', max: 1k}";
-    stage.watch("panels", criterion).await?;
-    let absolute = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
-         metadata: {name: absolute, namespace: default}\n\
-         spec: {maxBandwidth: 900M, interval: 2s, window: 20s}\n";
-    stage.cluster.apply(absolute).await?;
-    stage.until_ready("panels").await?;
-    stage.until_ready("absolute").await?;
-    judged_after(stage, "panels", Timestamp::now()).await?;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana/trafficwatch.json");
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
-    let panels = dashboard["panels"].as_array().context("panels")?;
-    let mut queries = 0;
-    for panel in panels {
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            let text = target["expr"].as_str().context("expr")?;
-            let query = text
-                .replace("$__rate_interval", "30s")
-                .replace("$__range", "10m")
-                .replace("$namespace", ".*")
-                .replace("$name", ".*")
-                .replace("$node", ".*");
-            let title = &panel["title"];
-            stage
-                .until(&format!("data of panel {title}: {query}"), async || {
-                    Ok(!stage.cluster.query(&query).await?.is_empty())
-                })
-                .await?;
-            queries += 1;
-        }
-    }
-    ensure!(queries > 10, "{queries} queries");
-    stage.delete("absolute")?;
-    stage.delete("panels")
-}
-
-async fn the_shipped_alerts_and_scrapes_are_taken_by_prometheus(stage: &Stage) -> Result<()> {
-    // Two controllers and two webhooks through the ServiceMonitor, which the Role in our namespace
-    // lets Prometheus see.
-    stage
-        .until("all replicas scraped", async || {
-            let up = stage.cluster.query("count(traffic_operator_build_info)").await?;
-            Ok(up.first().is_some_and(|s| (s.1 - 4.0).abs() < 0.5))
-        })
-        .await?;
-    let leaders = stage.cluster.query("sum(traffic_operator_leader)").await?;
-    ensure!(leaders.first().is_some_and(|s| (s.1 - 1.0).abs() < 0.5), "{leaders:?}");
-    let url = format!("{}/api/v1/rules", stage.cluster.prometheus_url().await?);
-    let http = reqwest::Client::builder().tls_certs_only([]).build()?;
-    stage
-        .until("our rules", async || {
-            let rules: Value = serde_json::from_str(&http.get(&url).send().await?.text().await?)?;
-            let groups = rules["data"]["groups"].as_array().context("groups")?;
-            let rules = groups.iter().filter_map(|g| g["rules"].as_array()).flatten();
-            let ours = rules
-                .filter(|r| r["name"].as_str().is_some_and(|n| n.starts_with("TrafficOperator")));
-            let (mut count, mut healthy) = (0, true);
-            for rule in ours {
-                count += 1;
-                healthy &= rule["health"] == "ok";
-            }
-            Ok(count >= 4 && healthy)
-        })
-        .await
 }
 
 async fn undeploy_leaves_no_label_behind(stage: &Stage) -> Result<()> {
