@@ -1,11 +1,10 @@
-//! Who reads the metrics, as the API server says; and what connections without credentials can do:
-//! nothing.
+//! Who reads the metrics, as the API server says.
 use std::{
     fs::File,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Secret;
@@ -17,19 +16,13 @@ use kube::{
 use reqwest::{Certificate, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{
-    io::AsyncWriteExt,
-    net::{TcpSocket, TcpStream},
-};
 use traffic_operator::manifests;
 
-use crate::{
-    bench::{
-        ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
-    },
-    prometheus::Sample,
-    traffic_watch::judging::{KEY, three_nodes},
+use crate::bench::{
+    ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
 };
+
+mod idle_connections;
 
 /// What kube-prometheus installs: the account and its rights are its own, word for word.
 const KUBE_PROMETHEUS: &str =
@@ -337,79 +330,4 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-async fn connect(from: u8, to: SocketAddr) -> Option<TcpStream> {
-    let socket = TcpSocket::new_v4().ok()?;
-    socket.bind((source(from), 0).into()).ok()?;
-    socket.connect(to).await.ok()
-}
-
-#[test]
-fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judging() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.watch("web", json!({})).await;
-        let stage = stage(&bench).await;
-        bench.condition("web", "Ready", "True", "Judged").await;
-        let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
-        assert_eq!(stage.scrape(20, Some(&prometheus)).await.0, StatusCode::OK);
-
-        // One neighbour that comes again as often as it is closed, at both ports, with and without
-        // a byte.
-        let mut attack = tokio::task::JoinSet::new();
-        for address in [stage.metrics, stage.probes] {
-            for number in 0..20 {
-                attack.spawn(async move {
-                    let mut held = Vec::new();
-                    for _ in 0..50 {
-                        // At the probes as a pod on the host network, at the metrics as another
-                        // one.
-                        let from = if address == stage.probes { 1 } else { 2 };
-                        let Some(mut stream) = connect(from, address).await else { continue };
-                        if number % 2 == 0 {
-                            // Of a handshake, or of a head: it may be closed already.
-                            let _ = stream.write_all(b"\x16\x03\x01").await;
-                        }
-                        held.push(stream);
-                    }
-                    held
-                });
-            }
-        }
-        let held: Vec<_> = attack.join_all().await.into_iter().flatten().collect();
-        assert_eq!(held.len(), 2_000);
-
-        let started = Instant::now();
-        let live = client(1).get(format!("http://{}/livez", stage.probes)).send().await;
-        assert_eq!(live.expect("an answer").status(), StatusCode::OK);
-        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
-        let (status, page) = stage.scrape(20, Some(&prometheus)).await;
-        assert_eq!(status, StatusCode::OK);
-        let refused = |server: &str| {
-            let name = "traffic_operator_connections_refused_total";
-            let start = format!("{name}{{server=\"{server}\"}} ");
-            let line = page.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or("0");
-            line.parse::<u64>().expect("a count")
-        };
-        // Half of those at the probes are answered with 400, for what they sent.
-        assert!(refused("metrics") > 900 && refused("probes") > 300, "{page}");
-        // Objects are judged as ever.
-        bench.prometheus.set("node-2", Sample::percent("71.5"));
-        bench.until_label("node-2", KEY, Some("true")).await;
-        let peak = stage.peak();
-        println!("VmHWM {peak} MiB");
-        assert!(peak < limit(), "{peak} MiB");
-        drop(held);
-    });
-}
-
-/// The memory limit of the Deployment, in MiB.
-fn limit() -> u64 {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/base/deployment.yaml");
-    let text = std::fs::read_to_string(path).expect("deployment");
-    let deployment: Value = serde_yaml::from_str(&text).expect("YAML");
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let limit = container["resources"]["limits"]["memory"].as_str().expect("limit");
-    limit.strip_suffix("Mi").expect("Mi").parse().expect("MiB")
 }

@@ -1,0 +1,89 @@
+//! Bad input that the API server takes: the operator refuses it in the condition Ready.
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::{
+    bench::run,
+    traffic_watch::judging::{KEY, deployment, three_nodes},
+};
+
+#[test]
+fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let mut mismatch = deployment();
+        mismatch["selector"] = json!({"matchLabels": {"app": "other"}});
+        bench.watch("mismatch", json!({"deployment": mismatch})).await;
+        let bad = json!({"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]});
+        bench.watch("selector", json!({"nodeSelector": bad})).await;
+        let mut misspelt = deployment();
+        misspelt["template"]["spec"]["containers"][0]["imagePullPolice"] = "Never".into();
+        bench.watch("misspelt", json!({"deployment": misspelt})).await;
+        let endpoint = json!({"prometheus": "nowhere"});
+        bench.watch("endpoint", endpoint).await;
+        let own = |query: &str| json!({"query": query, "window": null});
+        bench.watch("syntax", own("sum by (node) (loss[1m]")).await;
+        bench.watch("lines", own("sum(\n  rate(x[1m]) +* 2)")).await;
+        bench.watch("scalar", own("1 + 1")).await;
+        bench.watch("comment", own("# nothing")).await;
+        let criteria = |query: &str| {
+            json!({"criteria": [{"name": "good", "query": "x", "max": 1},
+                                {"name": "bad", "query": query, "max": 1}]})
+        };
+        bench.watch("criterion", criteria("rate(x)")).await;
+        bench.watch("range", criteria("x[5m]")).await;
+        bench.watch("web", json!({})).await;
+        let _operator = bench.operator();
+        for (name, texts) in [
+            ("endpoint", ["spec.prometheus: ", "\"nowhere\" is configured (there is default)"]),
+            ("syntax", ["spec.query: column 23: ", "unclosed left parenthesis"]),
+            ("lines", ["spec.query: line 2, column ", "is no PromQL from here on"]),
+            ("scalar", ["spec.query: gives a scalar", "one value per node"]),
+            ("comment", ["spec.query: ", "is only a comment"]),
+            ("criterion", ["spec.criteria[1].query: ", "rate"]),
+            ("range", ["spec.criteria[1].query: gives a range", "one value per node"]),
+            ("mismatch", ["spec.deployment.selector", "add app: other to the template"]),
+            ("selector", ["spec.nodeSelector.matchExpressions[0].operator", "In, NotIn"]),
+            ("misspelt", ["spec.deployment", "imagePullPolice"]),
+        ] {
+            let message = bench.condition(name, "Ready", "False", "InvalidSpec").await;
+            for text in texts {
+                assert!(message.contains(text), "{name}: {message}");
+            }
+        }
+        // Nobody else is disturbed, and a refused Deployment stops no judgement.
+        bench.until_label("node-1", KEY, Some("false")).await;
+        bench.until_label("node-1", "misspelt.traffic.example.com/unfit", Some("false")).await;
+        // A mended spec is served at once.
+        let patch = Patch::Merge(json!({"spec": {"deployment": deployment()}}));
+        let api = bench.watches("default");
+        api.patch("misspelt", &PatchParams::default(), &patch).await.unwrap();
+        let fixed = Patch::Merge(json!({"spec": {"deployment": {"template": {"spec":
+            {"containers": [{"name": "c", "image": "busybox:1.35"}]}}}}}));
+        api.patch("misspelt", &PatchParams::default(), &fixed).await.unwrap();
+        bench.condition("misspelt", "Ready", "True", "Judged").await;
+    });
+}
+
+#[test]
+fn queries_of_authors_can_be_switched_off_and_the_flag_is_named() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("query", json!({"query": "x", "window": null})).await;
+        let criteria = json!([{"name": "loss", "query": "loss", "max": 1}]);
+        bench.watch("criteria", json!({"criteria": criteria})).await;
+        bench.watch("web", json!({})).await;
+        let prometheus = ["--prometheus-url", &bench.prometheus.url];
+        let flags = ["--own-queries=false", "--lease-duration", "5s"];
+        let operator = bench.operator_args(&prometheus, &flags);
+        for name in ["query", "criteria"] {
+            let message = bench.condition(name, "Ready", "False", "InvalidSpec").await;
+            assert!(message.starts_with(&format!("spec.{name}: ")), "{message}");
+            assert!(message.contains("--own-queries=false"), "{message}");
+        }
+        bench.condition("web", "Ready", "True", "Judged").await;
+        let requests = bench.prometheus.requests();
+        assert!(requests.iter().all(|query| query.contains("node_network")), "{requests:?}");
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
