@@ -1,0 +1,221 @@
+//! The commands of the `lab` program and their flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::{image, impair};
+
+/// The test ground of traffic-operator: real control planes and clusters, without Docker.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Find or build every program, and install the packages nodes are made of.
+    Tools {
+        /// Print where each program is.
+        #[arg(long)]
+        print: bool,
+    },
+    /// Start a control plane without nodes, print its kubeconfig and wait for Ctrl-C.
+    ControlPlane,
+    /// Start a cluster with Prometheus and the operator, and leave it running.
+    Up {
+        /// Link capacity to write on the nodes (bits per second, as 1G).
+        #[arg(long)]
+        capacity: Option<String>,
+        /// Further image archives to import on every node.
+        #[arg(long = "image", value_name = "FILE")]
+        images: Vec<PathBuf>,
+        /// Leave the operator out.
+        #[arg(long)]
+        bare: bool,
+    },
+    /// Play the product's main job on a cluster, and say PASS or FAIL.
+    Demo {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Play the network prober on a cluster, and say PASS or FAIL.
+    DemoProber {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Play the swarm on a cluster, and say PASS or FAIL.
+    DemoSwarm {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
+    /// Play route reflectors on nodes with real BGP, and say PASS or FAIL.
+    DemoReflectors {
+        /// Leave the nodes running until Ctrl-C.
+        #[arg(long)]
+        keep: bool,
+        /// Only from the mesh to reflectors and back, with one of them replaced on the way.
+        #[arg(long)]
+        short: bool,
+        /// Only the part in four zones.
+        #[arg(long, conflicts_with_all = ["keep", "short"])]
+        four_zones: bool,
+        /// The operator's program.
+        #[arg(long, default_value = "target/debug/traffic-operator")]
+        operator: PathBuf,
+    },
+    /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground
+    /// see them?
+    BgpCheck {
+        /// Scenarios to measure: static, order, change, kill; all if none is named.
+        scenarios: Vec<String>,
+    },
+    /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is
+    /// predicted?
+    BgpPaths,
+    /// Take down the cluster, and whatever killed runs have left.
+    Down,
+    /// Say what runs or is left on this machine.
+    Status,
+    /// Print shell variables for the cluster that is up.
+    Env,
+    /// Send traffic from a node to a sink outside of all nodes.
+    Traffic {
+        /// The node, as node-2.
+        node: String,
+        /// Bits per second, as 400M or 1G.
+        rate: String,
+        /// For how long.
+        seconds: u64,
+    },
+    /// Make the link of a node slow and lossy for its pods.
+    Impair {
+        /// The node, as node-2.
+        node: String,
+        /// For how long.
+        seconds: u64,
+        /// Share of the packets that are lost in each direction.
+        #[arg(long, default_value = "0%")]
+        loss: String,
+        /// Delay added to each round trip.
+        #[arg(long, default_value = "0ms")]
+        delay: String,
+    },
+    /// Run kubectl on the cluster that is up.
+    #[command(disable_help_flag = true)]
+    Kubectl {
+        /// Arguments of kubectl.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Draw a Grafana dashboard as SVG, from the data of any Prometheus.
+    ///
+    /// Fails if a panel has no data, and names it.
+    Draw {
+        /// The dashboard's JSON.
+        file: PathBuf,
+        /// URL of Prometheus, such as `http://127.0.0.1:9090`.
+        #[arg(long, value_name = "URL")]
+        prometheus: String,
+        /// The picture to write.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Start of the picture, before now, as -15m, -6h or -2d.
+        #[arg(long, default_value = "-15m", value_parser = parse_ago, allow_hyphen_values = true)]
+        from: Duration,
+        /// Value of `$__rate_interval`: four scrape intervals, such as 8s or 1m.
+        #[arg(long, default_value = "1m", value_parser = parse_ago)]
+        rate_interval: Duration,
+        /// Panels without data are no failure.
+        #[arg(long)]
+        allow_empty: bool,
+    },
+    /// Put the static binaries of the operator and of its agent into an OCI image archive, and
+    /// beside it into one under the name of the original prober's agent, which runs as the agent.
+    Image {
+        /// The binary of the operator.
+        #[arg(long)]
+        binary: PathBuf,
+        /// The binary of the agent.
+        #[arg(long)]
+        agent: PathBuf,
+        /// The image's full name.
+        #[arg(long = "ref", default_value = image::PRODUCT_REFERENCE)]
+        reference: String,
+        /// The archive to write.
+        #[arg(long, default_value_os_t = image::product_archive())]
+        out: PathBuf,
+    },
+    /// Relay connections into a network namespace.
+    #[command(hide = true)]
+    Relay {
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        network: String,
+        #[arg(long)]
+        target: String,
+    },
+    /// Throw away what is received.
+    #[command(hide = true)]
+    Sink {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+    /// Hold and lose packets of a node's pods.
+    #[command(hide = true)]
+    ImpairLine(impair::Config),
+    /// Be the first process of a node.
+    #[command(hide = true)]
+    NodeInit { config: PathBuf },
+    /// Take a cluster down when standard input ends.
+    #[command(hide = true)]
+    Guard { id: String },
+    /// Take a BGP ground down when standard input ends.
+    #[command(hide = true)]
+    BgpGuard { id: String },
+}
+
+/// Reads a time before now, or any duration: a number and s, m, h or d; a minus before it changes
+/// nothing.
+fn parse_ago(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration: a whole number and s, m, h or d, as 15m");
+    let positive = text.strip_prefix('-').unwrap_or(text);
+    let unit = positive.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let digits = &positive[..positive.len() - 1];
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(wrong)?;
+    Ok(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_now_are_read_with_and_without_minus() {
+        for (text, seconds) in [("-15m", 900), ("6h", 21_600), ("-2d", 172_800), ("8s", 8)] {
+            assert_eq!(parse_ago(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "-", "15", "m", "-0m", "1.5h", "--1m", "999999999999999999d", "5µ"] {
+            assert!(parse_ago(text).unwrap_err().contains("is no duration"), "{text}");
+        }
+    }
+}
