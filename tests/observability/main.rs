@@ -18,5 +18,6 @@ mod objects;
 mod processes;
 mod reading;
 mod roles;
+mod samples;
 mod shape;
 mod supply;

@@ -1,15 +1,9 @@
 //! The rendered manifests, as `kubectl kustomize` gives them.
-use crate::files::{
-    NAMESPACE, OPERATOR, OVERLAYS, Scratch, documents_of, files_in, promtool, read, root,
-};
+use crate::files::{NAMESPACE, OPERATOR, OVERLAYS, Scratch, promtool, read, root};
 use crate::objects::{contains, kind, name, namespace, passages, render, selects};
 use crate::processes::PROCESSES;
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use traffic_operator::api::{NetworkProber, RouteReflectorSet};
 use traffic_operator::manifests::WEBHOOK;
-use traffic_operator::network_prober::{settings::Settings, tenancy::Tenancy};
-use traffic_operator::route_reflector::settings;
 
 /// Where a pod has the token of its service account.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -334,82 +328,4 @@ fn prometheus_finds_agents_in_every_namespace() {
 
 fn name_of(reference: &serde_json::Value) -> &str {
     reference["name"].as_str().unwrap_or_default()
-}
-
-#[test]
-fn samples_are_trafficwatches_that_can_stand_together() {
-    let mut keys = BTreeMap::new();
-    for file in files_in("deploy/samples", "yaml") {
-        for document in documents_of(&read(&file)) {
-            if kind(&document) != "TrafficWatch" {
-                continue;
-            }
-            let name = name(&document).to_owned();
-            let watch: traffic_operator::api::TrafficWatch = serde_json::from_value(document)
-                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-            // The same key only as another form of the same object.
-            let previous = keys.insert(watch.label_key(), name.clone());
-            assert!(previous.is_none_or(|previous| previous == name), "{}", file.display());
-        }
-    }
-    assert!(keys.contains_key("trafficwatch-sample.traffic.example.com/unfit"));
-}
-
-/// Both kinds have samples, and what is in them is read as what it is said to be.
-#[test]
-fn samples_of_probers_are_read_as_the_operator_reads_them() {
-    let tenancy = Tenancy::of(NAMESPACE);
-    let mut names = BTreeSet::new();
-    for file in files_in("deploy/samples", "yaml") {
-        for document in documents_of(&read(&file)) {
-            if kind(&document) != "NetworkProber" {
-                continue;
-            }
-            let place = file.display();
-            names.insert(name(&document).to_owned());
-            // A field that is not known would be dropped in silence.
-            let mut read_back = document.clone();
-            let prober: NetworkProber =
-                serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
-            let written = serde_json::to_value(&prober).expect("JSON");
-            strip(&mut read_back, &written);
-            assert_eq!(read_back, serde_json::json!({}), "{place}: unknown fields");
-            Settings::of(&prober, &tenancy).unwrap_or_else(|error| panic!("{place}: {error}"));
-        }
-    }
-    assert!(names.contains("networkprober-sample"), "{names:?}");
-}
-
-#[test]
-fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
-    let mut count = 0;
-    for file in files_in("deploy/samples", "yaml") {
-        for document in documents_of(&read(&file)) {
-            if kind(&document) != "RouteReflectorSet" {
-                continue;
-            }
-            let place = file.display();
-            count += 1;
-            // One is served in a cluster: they are forms of the same object.
-            assert_eq!(name(&document), "route-reflectors", "{place}");
-            let mut read_back = document.clone();
-            let set: RouteReflectorSet =
-                serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
-            let written = serde_json::to_value(&set).expect("JSON");
-            strip(&mut read_back, &written);
-            assert_eq!(read_back, serde_json::json!({}), "{place}: unknown fields");
-            settings::rules(&set.spec).unwrap_or_else(|error| panic!("{place}: {error}"));
-        }
-    }
-    assert!(count >= 2, "{count} samples");
-}
-
-/// Takes from `value` every field that `known` has too.
-fn strip(value: &mut serde_json::Value, known: &serde_json::Value) {
-    let Some(object) = value.as_object_mut() else { return };
-    object.retain(|key, field| {
-        let Some(there) = known.get(key) else { return true };
-        strip(field, there);
-        field.as_object().is_some_and(|left| !left.is_empty())
-    });
 }

@@ -1,0 +1,178 @@
+//! The samples: those that the pages show, and how the operator reads them.
+use crate::files::{NAMESPACE, documents_of, files_in, read, root};
+use crate::objects::{kind, name};
+use serde_json::{Value, json};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use traffic_operator::api::{NetworkProber, RouteReflectorSet, Swarm, TrafficWatch};
+use traffic_operator::network_prober::{settings::Settings, tenancy::Tenancy};
+use traffic_operator::placement::assignment::{Item, Policy, Rules, Standing, Worker, assign};
+use traffic_operator::route_reflector::settings;
+
+/// What the pages show as the samples are the samples.
+#[test]
+fn the_samples_of_the_pages_are_those_of_the_repository() {
+    for (page, sample) in [
+        ("networkprober", "networkprober"),
+        ("networkprober", "networkprober-original"),
+        ("swarm", "swarm"),
+        ("routereflectorset", "routereflectorset-migrate"),
+    ] {
+        let page = read(&root().join(format!("docs/{page}.md")));
+        let text = read(&root().join(format!("deploy/samples/{sample}.yaml")));
+        let first = text.split("\n---\n").next().expect("a document");
+        let lines: Vec<_> = first.lines().filter(|line| !line.starts_with('#')).collect();
+        let shown = format!("```yaml\n{}\n```", lines.join("\n"));
+        // In a list it is indented.
+        let indented = shown.replace('\n', "\n   ");
+        let found = page.contains(&shown) || page.contains(&indented);
+        assert!(found, "{sample} is not on the page as it is:\n{shown}");
+    }
+}
+
+/// A worker looks for its part at one path, and for the key of its answers beside the parts.
+#[test]
+fn the_sample_of_several_files_mounts_every_part_where_its_workers_look() {
+    let sample = documents_of(&read(&root().join("deploy/samples/swarm-files.yaml")));
+    let swarm: Swarm = serde_json::from_value(sample[0].clone()).expect("a Swarm");
+    let files = swarm.spec.config_map.files;
+    let pod = &sample[1]["spec"]["template"]["spec"];
+    let argument = format!("--config-files={files}");
+    assert_eq!(pod["containers"][0]["args"], json!(["agent", "worker", argument]));
+    let item = |name: &str, key: &str, path: String| json!({"configMap": {"name": name, "items": [{"key": key, "path": path}]}});
+    let key = "acknowledge.key";
+    let mut sources = vec![item(&swarm.config_map(), key, key.into())];
+    for (i, part) in swarm.parts().iter().enumerate() {
+        sources.push(item(part, "config.yml", format!("part-{i}/config.yml")));
+    }
+    assert_eq!(pod["volumes"][0]["projected"]["sources"], json!(sources));
+    assert!(files > 1 && sample[1]["metadata"]["name"] == *swarm.spec.workload.name);
+}
+
+/// When the Swarm of the page was created.
+const BEGAN: u64 = 1_790_000_000;
+
+/// The files that the page shows: with three workers, and with four.
+#[test]
+fn the_files_of_the_page_are_those_that_the_sample_gives() {
+    let page = read(&root().join("docs/swarm.md"));
+    let sample = documents_of(&read(&root().join("deploy/samples/swarm.yaml")));
+    let swarm: Swarm = serde_json::from_value(sample[0].clone()).expect("a Swarm");
+    let jobs = swarm.spec.jobs.expect("jobs");
+    let items: Vec<_> =
+        jobs.iter().map(|id| Item { id, weight: 1, pin: None, dedicated: false }).collect();
+    let names: Vec<_> = (0..4).map(|n| format!("{}-{n}", swarm.spec.workload.name)).collect();
+    let workers: Vec<_> = names.iter().map(|id| Worker { id, standing: Standing::Full }).collect();
+    let rules =
+        Rules { policy: Policy::Sticky, max_per_worker: None, max_moves: None, balance: true };
+    let three = assign(&items, &workers[..3], &vec![None; jobs.len()], &rules).owners;
+    let four = assign(&items, &workers, &three, &rules).owners;
+    let list = |owners: &[Option<usize>], worker: usize| -> Vec<&str> {
+        let own = jobs.iter().zip(owners).filter(|(_, owner)| **owner == Some(worker));
+        own.map(|(id, _)| id.as_str()).collect()
+    };
+    let file = |owners: &[Option<usize>], version: u64, count: usize| {
+        let share = |worker: usize| {
+            let streams = list(owners, worker);
+            // The first file, the one that takes, the one that gives.
+            let version = BEGAN
+                + match streams.len().cmp(&list(&three, worker).len()) {
+                    Ordering::Equal => 1,
+                    Ordering::Less => 3,
+                    Ordering::Greater => 4,
+                };
+            (names[worker].clone(), json!({"jobs": streams, "version": version}))
+        };
+        let workloads: serde_json::Map<_, _> = (0..count).map(share).collect();
+        json!({"workloads": workloads, "version": version})
+    };
+    let shown: Vec<Value> = page
+        .split("config\\.yml}'\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .map(|text| serde_yaml::from_str(text).expect("YAML"))
+        .collect();
+    assert_eq!(shown, [file(&three, BEGAN + 1, 3), file(&four, BEGAN + 4, 4)]);
+    let gets: Vec<_> = list(&four, 3).into_iter().map(|id| format!("\"{id}\"")).collect();
+    let (jobs, version) = (gets.join(","), BEGAN + 4);
+    let answer = format!(r#"{{"jobs":[{jobs}],"version":{version},"worker":"{}"}}"#, names[3]);
+    assert!(page.contains(&answer), "not on the page: {answer}");
+}
+
+#[test]
+fn samples_are_trafficwatches_that_can_stand_together() {
+    let mut keys = BTreeMap::new();
+    for file in files_in("deploy/samples", "yaml") {
+        for document in documents_of(&read(&file)) {
+            if kind(&document) != "TrafficWatch" {
+                continue;
+            }
+            let name = name(&document).to_owned();
+            let watch: TrafficWatch = serde_json::from_value(document)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            // The same key only as another form of the same object.
+            let previous = keys.insert(watch.label_key(), name.clone());
+            assert!(previous.is_none_or(|previous| previous == name), "{}", file.display());
+        }
+    }
+    assert!(keys.contains_key("trafficwatch-sample.traffic.example.com/unfit"));
+}
+
+/// Both kinds have samples, and what is in them is read as what it is said to be.
+#[test]
+fn samples_of_probers_are_read_as_the_operator_reads_them() {
+    let tenancy = Tenancy::of(NAMESPACE);
+    let mut names = BTreeSet::new();
+    for file in files_in("deploy/samples", "yaml") {
+        for document in documents_of(&read(&file)) {
+            if kind(&document) != "NetworkProber" {
+                continue;
+            }
+            let place = file.display();
+            names.insert(name(&document).to_owned());
+            // A field that is not known would be dropped in silence.
+            let mut read_back = document.clone();
+            let prober: NetworkProber =
+                serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let written = serde_json::to_value(&prober).expect("JSON");
+            strip(&mut read_back, &written);
+            assert_eq!(read_back, json!({}), "{place}: unknown fields");
+            Settings::of(&prober, &tenancy).unwrap_or_else(|error| panic!("{place}: {error}"));
+        }
+    }
+    assert!(names.contains("networkprober-sample"), "{names:?}");
+}
+
+#[test]
+fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
+    let mut count = 0;
+    for file in files_in("deploy/samples", "yaml") {
+        for document in documents_of(&read(&file)) {
+            if kind(&document) != "RouteReflectorSet" {
+                continue;
+            }
+            let place = file.display();
+            count += 1;
+            // One is served in a cluster: they are forms of the same object.
+            assert_eq!(name(&document), "route-reflectors", "{place}");
+            let mut read_back = document.clone();
+            let set: RouteReflectorSet =
+                serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
+            let written = serde_json::to_value(&set).expect("JSON");
+            strip(&mut read_back, &written);
+            assert_eq!(read_back, json!({}), "{place}: unknown fields");
+            settings::rules(&set.spec).unwrap_or_else(|error| panic!("{place}: {error}"));
+        }
+    }
+    assert!(count >= 2, "{count} samples");
+}
+
+/// Takes from `value` every field that `known` has too.
+fn strip(value: &mut Value, known: &Value) {
+    let Some(object) = value.as_object_mut() else { return };
+    object.retain(|key, field| {
+        let Some(there) = known.get(key) else { return true };
+        strip(field, there);
+        field.as_object().is_some_and(|left| !left.is_empty())
+    });
+}
