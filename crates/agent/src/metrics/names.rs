@@ -1,0 +1,118 @@
+//! Names, help texts and buckets of what an agent exports.
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        histogram::{Histogram, NativeHistogramConfig, exponential_buckets},
+        info::Info,
+    },
+};
+
+use super::Inner;
+use crate::process::Process;
+
+/// Every metric of an agent, as it is queried, without the suffixes of histograms.
+pub const NAMES: &[&str] = &[
+    "netprober_rtt_seconds",
+    "netprober_probes_total",
+    "netprober_udp_duplicates_total",
+    "netprober_udp_reordered_total",
+    "netprober_tcp_srtt_seconds",
+    "netprober_scheduling_delay_seconds",
+    "netprober_skipped_probes_total",
+    "netprober_peers",
+    "netprober_incoming_peers",
+    "netprober_pinglist_age_seconds",
+    "netprober_pinglist_refreshes_total",
+    "netprober_build_info",
+    "netprober_interpod_latency_s",
+    "netprober_process_cpu_seconds_total",
+    "netprober_process_open_fds",
+    "netprober_process_resident_memory_bytes",
+    "netprober_process_start_time_seconds",
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+];
+
+/// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one
+/// node) to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Limits must be bounds:
+/// buckets do not show whether a percentile is above any other value. 0.25 is one because people
+/// write it.
+pub const RTT_BOUNDS: [f64; 17] = [
+    0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5,
+    1.0, 2.0, 5.0,
+];
+
+/// Scheduling delays: from what the timer's resolution (1 ms) gives anyway to the longest that is
+/// still probed (a timeout of some seconds).
+pub(super) const DELAYS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Why {
+    reason: &'static str,
+}
+
+/// A resolution of 10 % is finer than round-trip times repeat themselves; 160 buckets hold six
+/// decades of it, and an outburst is forgotten after an hour instead of coarsening everything.
+pub(super) fn native() -> NativeHistogramConfig {
+    NativeHistogramConfig::new(1.1).max_buckets(160).min_reset_duration(Duration::from_hours(1))
+}
+
+pub(super) fn rtt_histogram() -> Histogram {
+    Histogram::new_classic_and_native(RTT_BOUNDS, native())
+}
+
+/// The original's buckets, and no others beside them: its dashboards ask for `_bucket`.
+pub(super) fn interpod_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(1e-5, 2.0, 25))
+}
+
+impl Inner {
+    /// The library appends `_total` to counters and `_info` to infos.
+    pub(super) fn register(&mut self) {
+        self.registry.register_collector(Box::new(Process));
+        let r = self.registry.sub_registry_with_prefix("netprober");
+        // Again under the prefix: of what a pod says, the PodMonitor keeps nothing else.
+        r.register_collector(Box::new(Process));
+        r.register("rtt_seconds", "Round-trip time of answered probes", self.rtt.clone());
+        r.register("probes", "Probes by result; each ends in exactly one", self.probes.clone());
+        r.register(
+            "udp_duplicates",
+            "UDP echoes that arrived more than once",
+            self.duplicates.clone(),
+        );
+        r.register(
+            "udp_reordered",
+            "UDP echoes that arrived after a later one",
+            self.reordered.clone(),
+        );
+        let help = "The kernel's smoothed round-trip time of the last answered TCP probe";
+        r.register("tcp_srtt_seconds", help, self.srtt.clone());
+        let help = "Delay between the scheduled and the actual start of a probe";
+        r.register("scheduling_delay_seconds", help, self.delay.clone());
+        let skipped = Family::<Why, Counter>::default();
+        self.starved = skipped.get_or_create_owned(&Why { reason: "starved" });
+        self.busy = skipped.get_or_create_owned(&Why { reason: "busy" });
+        self.local = skipped.get_or_create_owned(&Why { reason: "local" });
+        r.register("skipped_probes", "Scheduled probes that were skipped, by reason", skipped);
+        r.register("peers", "Peers that are probed", self.peers.clone());
+        let help = "Addresses that probed this agent within the last three periods";
+        r.register("incoming_peers", help, self.incoming.clone());
+        let help = "Time since the list of peers was last confirmed";
+        r.register("pinglist_age_seconds", help, self.age.clone());
+        r.register(
+            "pinglist_refreshes",
+            "Refreshes of the list of peers by result",
+            self.refreshes.clone(),
+        );
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        r.register("build", "The version of this agent", version);
+        let help = "Histogram of inter-Pod HTTP probe latencies";
+        r.register("interpod_latency_s", help, self.interpod.clone());
+    }
+}
