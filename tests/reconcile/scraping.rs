@@ -1,4 +1,4 @@
-//! Who reads the metrics, as the API server says.
+//! Scrapes of the metrics, for those whom the API server allows.
 use std::{
     fs::File,
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -1,4 +1,4 @@
-//! What one may use of the cluster, and what is said where that is reached.
+//! Limits of the cluster, and the conditions that report them.
 use super::*;
 use crate::network_prober::{
     conflict::{WEBHOOK_BYTES, WEBHOOKS},

@@ -1,4 +1,4 @@
-//! Which pods take part, and the reasons of those that do not.
+//! Pods that take part, and the reasons of those that do not.
 use super::*;
 use crate::network_prober::members::Members;
 

@@ -1,4 +1,4 @@
-//! Whom each agent probes, and the file that says so.
+//! Peers that each agent probes, and the file that lists them.
 use std::ops::Range;
 
 use proptest::prelude::*;

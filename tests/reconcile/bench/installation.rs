@@ -1,4 +1,4 @@
-//! What `make deploy` installs, without the operator's own process.
+//! Installation of what `make deploy` installs, without the operator's own process.
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,

@@ -1,4 +1,4 @@
-//! How many nodes are marked at most: by one object, and by all of them together.
+//! Limits on the number of marked nodes: those of one object, and of all together.
 use kube::{
     ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},

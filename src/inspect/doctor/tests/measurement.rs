@@ -1,4 +1,4 @@
-//! What Prometheus lacks, and series that it has twice or from jobs that are not believed.
+//! Series that Prometheus lacks, has twice, or has from jobs that are not believed.
 use super::*;
 use crate::{api::CAPACITY_ANNOTATION, prometheus::Class};
 

@@ -1,4 +1,4 @@
-//! What an agent asks for, beside what its pod asks for.
+//! Resources of an agent, beside those of its pod.
 use super::*;
 use crate::pods::Qos;
 
