@@ -20,17 +20,14 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use nix::ifaddrs::getifaddrs;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
-    task::JoinSet,
-};
+use tokio::sync::mpsc;
 
 use self::{
     members::Identity,
     metrics::Metrics,
     prober::Prober,
     source::pull::{self, Pull},
+    tasks::{Signals, Tasks},
 };
 
 pub mod cli;
@@ -51,6 +48,7 @@ pub mod schedule;
 pub mod server;
 pub mod source;
 pub mod target;
+mod tasks;
 pub mod worker;
 
 pub use traffic_operator_core::{budget, pinglist};
@@ -90,8 +88,7 @@ pub enum Source {
 /// # Errors
 /// When a port is taken, or any of its tasks ends.
 pub async fn run(mut config: Config) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let mut signals = Signals::listen()?;
     let port = config.who.port;
     if port == config.metrics_port {
         bail!("HTTP_PORT and HTTP_PROMETHEUS_PORT are both {port}: they must differ");
@@ -113,38 +110,28 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
 
     // One is enough: a list that nobody took yet makes the next one wait.
     let (lists, taken) = mpsc::channel(1);
-    let mut tasks = JoinSet::new();
-    let mut part = |name: &'static str, task: futures::future::BoxFuture<'static, _>| {
-        tasks.spawn(async move { (name, task.await) });
-    };
+    let mut tasks = Tasks::default();
     let pings = server::PINGS.within(descriptors);
-    part("ping server", Box::pin(server::serve(tcp, server::Ping(metrics.clone()), pings)));
-    part("UDP echo", Box::pin(server::echo::serve(udp, metrics.clone())));
+    tasks.start("ping server", server::serve(tcp, server::Ping(metrics.clone()), pings));
+    tasks.start("UDP echo", server::echo::serve(udp, metrics.clone()));
     let serving = server::serve(scrapes, server::Scrape(metrics.clone()), server::SCRAPES);
-    part("metrics server", Box::pin(serving));
+    tasks.start("metrics server", serving);
     let prober = Prober::new(config.who.clone(), metrics, config.ttl);
-    part("prober", Box::pin(prober.run(taken)));
+    tasks.start("prober", prober.run(taken));
     match config.source {
         Source::File { path, prober } => {
             let watching = source::file::watch(path, config.who, prober, lists);
-            part("configuration file", Box::pin(watching));
+            tasks.start("configuration file", watching)
         }
-        Source::Pull(pull) => part("pinglist", Box::pin(pull::watch(pull, lists))),
-    }
+        Source::Pull(pull) => tasks.start("pinglist", pull::watch(pull, lists)),
+    };
 
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        ended = tasks.join_next() => match ended {
-            Some(Ok((name, Ok(())))) => bail!("{name} ended"),
-            Some(Ok((name, Err(error)))) => return Err(error).context(name),
-            Some(Err(error)) => return Err(error).context("a task died"),
-            None => bail!("there is nothing to do"),
-        },
+        () = signals.stop() => {}
+        error = tasks.ended() => return Err(error),
     }
     // Nothing is kept that would have to be written: what is under way is dropped.
     tracing::info!("told to stop");
-    tasks.abort_all();
     Ok(())
 }
 

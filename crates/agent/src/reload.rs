@@ -1,25 +1,19 @@
 //! The sidecar of an application that reads its share of a Swarm by itself but cannot say which
 //! file it has come up to: it reloads the application when the share changed, and says it for it.
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
 use futures::future::BoxFuture;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use self::application::Application;
 use super::{
-    file::{self, Found},
-    server,
+    file::Found,
+    tasks::Signals,
     worker::{
-        CONNECTIONS, INTERVAL,
         metrics::{Looked, Metrics, Role},
-        share::{self, Newest, Share},
-        status::{Signer, Status},
+        place::{Place, Taken},
+        share::{Newest, Share},
+        status::Status,
     },
 };
 
@@ -35,16 +29,8 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// The settings of the sidecar at startup.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file, the same as the application's.
-    pub file: PathBuf,
-    /// The name of the application's entry in the file.
-    pub worker: String,
-    /// The number of the part of a divided file, and the number of parts.
-    pub part: Option<(u32, u32)>,
-    /// Port on which it reports what the application runs.
-    pub port: u16,
-    /// Signs the reports.
-    pub signer: Signer,
+    /// The file, the same as the application's, and the port of the reports.
+    pub place: Place,
     /// The way to reload the application.
     pub how: application::How,
 }
@@ -54,46 +40,20 @@ pub struct Config {
 /// # Errors
 /// When the port is taken, or any of its tasks ends.
 pub async fn run(config: Config) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    let metrics = Metrics::new(Role::Reload);
-    let worker: Arc<str> = config.worker.into();
-    let status = Status::new(worker.clone(), config.signer, metrics.clone());
-    let port = config.port;
-    let listener = server::listen(port)
-        .await
-        .with_context(|| format!("HTTP_PORT: cannot listen on TCP port {port}"))?;
-    tracing::info!(
-        %worker, file = %config.file.display(), http = %listener.local_addr()?, how = %config.how,
-        "reload"
-    );
-
-    let mut tasks = JoinSet::new();
-    let mut part = |name: &'static str, task: BoxFuture<'static, _>| {
-        tasks.spawn(async move { (name, task.await) });
-    };
-    part("server", Box::pin(server::serve(listener, status.clone(), CONNECTIONS)));
-    // One is enough: a file that nobody took yet makes the next one wait.
-    let (files, mut found) = mpsc::channel(1);
-    let of = config.part;
-    let parse = move |text: &[u8]| share::parse(text, &worker, of);
-    part("configuration file", Box::pin(file::watch(config.file, INTERVAL, parse, files)));
+    let mut signals = Signals::listen()?;
+    let Taken { status, metrics, mut found, mut tasks, .. } =
+        config.place.take(Role::Reload).await?;
+    tracing::info!(how = %config.how, "reload");
 
     let application = Application::new(config.how)?;
     let mut follower = Follower::new(application, status, metrics);
     loop {
         follower.begin();
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = signals.stop() => break,
             Some(found) = found.recv() => follower.look(found),
             () = follower.goes_on() => {}
-            ended = tasks.join_next() => return Err(match ended {
-                Some(Ok((name, Ok(())))) => anyhow::anyhow!("{name} ended"),
-                Some(Ok((name, Err(error)))) => error.context(name),
-                Some(Err(error)) => anyhow::Error::new(error).context("a task died"),
-                None => anyhow::anyhow!("there is nothing to do"),
-            }),
+            error = tasks.ended() => return Err(error),
         }
     }
     // The application ends by itself: there is nothing to write, and nothing to revert.

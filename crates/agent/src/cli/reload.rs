@@ -55,14 +55,7 @@ impl ReloadArgs {
                 return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what));
             }
         };
-        Ok(Config {
-            file: self.share.file(),
-            signer: self.share.signer(),
-            part: self.share.part(),
-            worker: self.share.hostname,
-            port: self.share.http_port,
-            how,
-        })
+        Ok(Config { place: self.share.place(), how })
     }
 }
 

@@ -7,7 +7,7 @@ use traffic_operator_core::{acknowledgement::KEY_FILE, placement::part};
 
 use crate::{
     log::{self, LogFormat},
-    worker::status::Signer,
+    worker::{place::Place, status::Signer},
 };
 
 /// Flags that `agent worker` and `agent reload` share.
@@ -32,17 +32,17 @@ pub(super) struct ShareArgs {
     /// Name of this worker in the file, which is the name of the pod.
     #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "swarm-worker-0")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
-    pub(super) hostname: String,
+    hostname: String,
 
     /// Port of GET /internal/version, /internal/health, /healthz and /metrics.
     #[arg(long, env = "HTTP_PORT", value_name = "PORT", default_value_t = 9090)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) http_port: u16,
+    http_port: u16,
 
     /// UID of this pod (`metadata.uid`), for which its answers are signed [default: unknown,
     /// answers are not signed].
     #[arg(long, env = "POD_UID", value_name = "UID")]
-    pub(super) pod_uid: Option<String>,
+    pod_uid: Option<String>,
 
     /// Format of log lines.
     #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
@@ -55,22 +55,21 @@ pub(super) struct ShareArgs {
 }
 
 impl ShareArgs {
-    pub(super) fn file(&self) -> PathBuf {
-        match self.part() {
-            None => self.config_path.join(&self.config_key),
-            Some((part, _)) => self.config_path.join(format!("part-{part}")).join(&self.config_key),
-        }
-    }
-
-    /// The index of this worker's part of a divided file, and the number of parts.
-    pub(super) fn part(&self) -> Option<(u32, u32)> {
+    pub(super) fn place(self) -> Place {
         let files = self.config_files;
-        (files > 1).then(|| (part::of(&self.hostname, files), files))
-    }
-
-    pub(super) fn signer(&self) -> Signer {
-        let uid = self.pod_uid.clone().filter(|uid| !uid.is_empty());
-        Signer { key: self.config_path.join(KEY_FILE), uid }
+        let part = (files > 1).then(|| (part::of(&self.hostname, files), files));
+        let directory = match part {
+            None => self.config_path.clone(),
+            Some((part, _)) => self.config_path.join(format!("part-{part}")),
+        };
+        let uid = self.pod_uid.filter(|uid| !uid.is_empty());
+        Place {
+            file: directory.join(self.config_key),
+            worker: self.hostname,
+            part,
+            port: self.http_port,
+            signer: Signer { key: self.config_path.join(KEY_FILE), uid },
+        }
     }
 
     pub(super) fn log(&self) -> anyhow::Result<()> {

@@ -42,25 +42,17 @@ pub(in crate::cli) struct WorkerArgs {
 
 impl WorkerArgs {
     pub(super) fn config(self) -> Config {
-        let signer = self.share.signer();
+        let place = self.share.place();
         let kind = match self.report {
             _ if !self.command.is_empty() => Kind::Command(self.command),
             Some(url) => Kind::Report(Report {
                 url,
                 interval: self.report_interval,
-                pod: signer.uid.clone().unwrap_or_else(some_id),
+                pod: place.signer.uid.clone().unwrap_or_else(some_id),
             }),
             None => Kind::Nothing,
         };
-        Config {
-            file: self.share.file(),
-            part: self.share.part(),
-            worker: self.share.hostname,
-            port: self.share.http_port,
-            signer,
-            kind,
-            stop_timeout: self.stop_timeout,
-        }
+        Config { place, kind, stop_timeout: self.stop_timeout }
     }
 }
 

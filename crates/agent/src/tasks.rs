@@ -1,0 +1,54 @@
+//! The tasks of a process, and the signals that end it.
+use anyhow::{Context, anyhow};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::{AbortHandle, JoinSet},
+};
+
+/// The tasks of a process, each of which runs for as long as the process does.
+#[derive(Default)]
+pub(crate) struct Tasks(JoinSet<(&'static str, anyhow::Result<()>)>);
+
+impl Tasks {
+    /// Starts a task under a name.
+    pub(crate) fn start<F>(&mut self, name: &'static str, task: F) -> AbortHandle
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.0.spawn(async move { (name, task.await) })
+    }
+
+    /// Waits for the first task that ends, which none should, and says why it did.
+    pub(crate) async fn ended(&mut self) -> anyhow::Error {
+        match self.0.join_next().await {
+            Some(Ok((name, Ok(())))) => anyhow!("{name} ended"),
+            Some(Ok((name, Err(error)))) => error.context(name),
+            Some(Err(error)) => anyhow::Error::new(error).context("a task died"),
+            None => anyhow!("there is nothing to do"),
+        }
+    }
+}
+
+/// The signals that end a process.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens to them from now on.
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("SIGINT")?,
+        })
+    }
+
+    /// Waits for either of them.
+    pub(crate) async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
