@@ -72,7 +72,7 @@ async fn perform(
 }
 
 /// Prints the checks; returns whether all passed.
-fn conclude(checks: &[Check], started: Instant) -> bool {
+pub(crate) fn conclude(checks: &[Check], started: Instant) -> bool {
     let failed = checks.iter().filter(|check| !check.pass).count();
     println!("\n{}", table(checks));
     println!(

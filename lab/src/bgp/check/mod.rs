@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::demo::{Check, table};
+use crate::demo::{Check, conclude};
 use stage::Stage;
 
 /// Nodes, in three zones: those of the figures that are known.
@@ -33,15 +33,5 @@ pub async fn run(wanted: &[String]) -> Result<bool> {
             format!("{error:#}"),
         ));
     }
-    let checks = stage.end()?;
-    let failed = checks.iter().filter(|check| !check.pass).count();
-    println!("\n{}", table(&checks));
-    println!(
-        "{}: {} of {} checks passed in {:.0} s",
-        if failed == 0 { "PASS" } else { "FAIL" },
-        checks.len() - failed,
-        checks.len(),
-        started.elapsed().as_secs_f64()
-    );
-    Ok(failed == 0)
+    Ok(conclude(&stage.end()?, started))
 }
