@@ -2,7 +2,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
+use super::output;
 use crate::{
     inspect::{cluster::Access, leader::Place},
     manifests,
@@ -65,6 +67,20 @@ pub enum TextOrJson {
     Text,
     /// For programs.
     Json,
+}
+
+impl TextOrJson {
+    /// Writes a value, in prose by `text`.
+    pub(super) fn print<T: Serialize>(
+        self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Text => output::text(&text(value)),
+            Self::Json => output::json(value),
+        }
+    }
 }
 
 /// Format of output that is a table.

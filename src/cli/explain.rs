@@ -203,10 +203,7 @@ fn stream(StreamArgs { id, of }: &StreamArgs) -> anyhow::Result<()> {
         let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
         let facts = streams::gather_stream(&client, &place, of.scope(), id).await?;
         let explanation = streams::explain_stream(&facts, id);
-        match of.output {
-            TextOrJson::Text => output::text(&streams::stream_text(&explanation)),
-            TextOrJson::Json => output::json(&explanation),
-        }
+        of.output.print(&explanation, streams::stream_text)
     })
     .with_context(|| format!("explain stream {id}"))
 }
@@ -217,10 +214,7 @@ fn worker(WorkerArgs { name, of }: &WorkerArgs) -> anyhow::Result<()> {
         let facts = streams::gather_worker(&client, &place, of.scope(), name).await?;
         let explanation = streams::explain_worker(&facts, name)
             .ok_or_else(|| anyhow::anyhow!(streams::no_such_worker(&facts, name)))?;
-        match of.output {
-            TextOrJson::Text => output::text(&streams::worker_text(&explanation)),
-            TextOrJson::Json => output::json(&explanation),
-        }
+        of.output.print(&explanation, streams::worker_text)
     })
     .with_context(|| format!("explain worker {name}"))
 }
@@ -233,10 +227,7 @@ fn prober(args: &ProbingArgs) -> anyhow::Result<()> {
         let of = (namespace.as_str(), args.name.as_str());
         let facts = probing::gather(&client, &place, of, &args.asked()?).await?;
         let explanation = probing::explain(&facts);
-        match args.output {
-            TextOrJson::Text => output::text(&probing::text(&explanation)),
-            TextOrJson::Json => output::json(&explanation),
-        }
+        args.output.print(&explanation, probing::text)
     })
     .with_context(|| format!("explain prober {}", args.name))
 }
@@ -249,10 +240,7 @@ fn pod(args: &ProbingArgs) -> anyhow::Result<()> {
         let of = (namespace.as_str(), args.name.as_str());
         let facts = probing::gather_pod(&client, &place, of, &args.asked()?).await?;
         let explanation = probing::explain_pod(&facts);
-        match args.output {
-            TextOrJson::Text => output::text(&probing::pod_text(&explanation)),
-            TextOrJson::Json => output::json(&explanation),
-        }
+        args.output.print(&explanation, probing::pod_text)
     })
     .with_context(|| format!("explain pod {}", args.name))
 }
@@ -264,10 +252,7 @@ fn node(args: &NodeArgs) -> anyhow::Result<()> {
         let place = args.operator.place();
         let facts = explain::gather(&client, &place, &args.name, only).await?;
         let explanation = explain::explain(&facts);
-        match args.output {
-            TextOrJson::Text => output::text(&explain::text(&explanation)),
-            TextOrJson::Json => output::json(&explanation),
-        }
+        args.output.print(&explanation, explain::text)
     })
     .with_context(|| format!("explain node {}", args.name))
 }

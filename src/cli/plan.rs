@@ -102,13 +102,8 @@ fn swarms(args: &SwarmArgs) -> anyhow::Result<()> {
         }
         anyhow::Ok(runs)
     })?;
-    match args.output {
-        TextOrJson::Text => {
-            let texts: Vec<_> = runs.iter().map(dry_run::text).collect();
-            output::text(&texts.join("\n"))?;
-        }
-        TextOrJson::Json => output::json(&runs)?,
-    }
+    args.output
+        .print(&runs, |runs| runs.iter().map(dry_run::text).collect::<Vec<_>>().join("\n"))?;
     let refused = runs.iter().find_map(|run| {
         let why = run.refused.as_ref()?;
         Some(anyhow::anyhow!("Swarm {}/{}: {why}", run.namespace, run.name))
@@ -133,13 +128,9 @@ fn reflectors(args: &ReflectorArgs) -> anyhow::Result<()> {
         }
         Ok(runs)
     })?;
-    match args.output {
-        TextOrJson::Text => {
-            let texts: Vec<_> = runs.iter().map(reflector_dry_run::text).collect();
-            output::text(&texts.join("\n"))?;
-        }
-        TextOrJson::Json => output::json(&runs)?,
-    }
+    args.output.print(&runs, |runs| {
+        runs.iter().map(reflector_dry_run::text).collect::<Vec<_>>().join("\n")
+    })?;
     let refused = runs.iter().find_map(|run| {
         run.refused.as_ref().map(|why| format!("RouteReflectorSet {}: {why}", run.name))
     });
