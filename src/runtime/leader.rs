@@ -10,7 +10,7 @@ use super::{
     kinds::Definitions,
     lease::{Candidate, Fence},
     shutdown::Shutdown,
-    start::{Controller, Start},
+    start::{Controller, Needs, Start},
     status_page::Live,
     webhook::{Prober, WebhookConfig},
 };
@@ -87,13 +87,13 @@ impl Leader {
     /// Starts a configured kind: now, or as soon as its dependencies exist.
     fn spawn<R: Start>(self: &Arc<Self>, tasks: &mut Tasks) {
         let Some(definition) = self.definitions.of::<R::Kind>() else { return };
-        if let Some(needs) = R::needs_now(self, &definition) {
+        if let Some(needs) = R::Needs::now(self, &definition) {
             R::expect(&self.readiness);
             return self.control(R::build(self, needs, tasks), tasks);
         }
         let leader = Arc::clone(self);
         tasks.spawn(async move {
-            let needs = R::needs_later(&leader, &definition).await?;
+            let needs = R::Needs::later(&leader, &definition).await?;
             let mut tasks = Tasks::new();
             let controller = R::build(&leader, needs, &mut tasks);
             leader.control(controller, &mut tasks);

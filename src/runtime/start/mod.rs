@@ -11,21 +11,37 @@ mod route_reflector;
 mod swarm;
 mod traffic_watch;
 
+/// Facts that a kind needs before it starts.
+pub(super) trait Needs: Sized + Send + 'static {
+    /// Facts that already exist; `None` if the kind must wait for them.
+    fn now(leader: &Leader, definition: &Definition) -> Option<Self>;
+    /// Waits for them.
+    fn later(
+        leader: &Leader,
+        definition: &Definition,
+    ) -> impl Future<Output = anyhow::Result<Self>> + Send;
+}
+
+/// The definition is enough.
+impl Needs for () {
+    fn now(_: &Leader, definition: &Definition) -> Option<Self> {
+        definition.is_served().then_some(())
+    }
+
+    async fn later(_: &Leader, definition: &Definition) -> anyhow::Result<Self> {
+        definition.served().await;
+        Ok(())
+    }
+}
+
 /// A kind that the leader can start.
 pub(super) trait Start: Reconciler + Sized {
     /// Facts that have to be there first; `()` if the definition is enough.
-    type Needs: Send + 'static;
+    type Needs: Needs;
     /// The name of the controller's task, for the error with which the process ends if the task
     /// does.
     const TASK: &'static str;
 
-    /// Facts that already exist; `None` if the kind must wait for them.
-    fn needs_now(leader: &Leader, definition: &Definition) -> Option<Self::Needs>;
-    /// Waits for them.
-    fn needs_later(
-        leader: &Leader,
-        definition: &Definition,
-    ) -> impl Future<Output = anyhow::Result<Self::Needs>> + Send;
     /// Registers what the process waits for before it is ready, if the kind starts at once.
     fn expect(_: &Readiness) {}
     /// Builds the reconciler, registers its metrics, and starts what it follows.

@@ -5,7 +5,7 @@ use anyhow::Context;
 use futures::{FutureExt, Stream};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
-use super::{Controller, Definition, Leader, Schedule, Start, Tasks, follow};
+use super::{Controller, Definition, Leader, Needs, Schedule, Start, Tasks, follow};
 use crate::{
     api::NetworkProber,
     network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, state::ClusterState},
@@ -16,20 +16,22 @@ use crate::{
 /// server's calls.
 const CERTIFICATE: Duration = Duration::from_secs(10);
 
-impl Start for NetworkProberReconciler {
-    /// The cluster as the webhook of this replica knows it.
-    type Needs = ClusterState;
-    const TASK: &'static str = "controller of networkprobers";
-
-    fn needs_now(leader: &Leader, _: &Definition) -> Option<ClusterState> {
+/// The cluster as the webhook of this replica knows it.
+impl Needs for ClusterState {
+    fn now(leader: &Leader, _: &Definition) -> Option<Self> {
         leader.prober.borrow().clone()
     }
 
-    async fn needs_later(leader: &Leader, _: &Definition) -> anyhow::Result<ClusterState> {
+    async fn later(leader: &Leader, _: &Definition) -> anyhow::Result<Self> {
         let mut prober = leader.prober.clone();
         let known = prober.wait_for(Option::is_some).await.context("webhook")?.clone();
         known.context("webhook")
     }
+}
+
+impl Start for NetworkProberReconciler {
+    type Needs = ClusterState;
+    const TASK: &'static str = "controller of networkprobers";
 
     fn build(leader: &Leader, state: ClusterState, tasks: &mut Tasks) -> Controller<Self> {
         let (client, metrics) = (leader.client.clone(), leader.metrics.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures::{FutureExt, Stream};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
-use super::{Controller, Definition, Leader, Schedule, Start, Tasks};
+use super::{Controller, Leader, Schedule, Start, Tasks};
 use crate::{
     api::RouteReflectorSet,
     prometheus::Shared,
@@ -19,15 +19,6 @@ use crate::{
 impl Start for RouteReflectorReconciler {
     type Needs = ();
     const TASK: &'static str = "controller of routereflectorsets";
-
-    fn needs_now(_: &Leader, definition: &Definition) -> Option<()> {
-        definition.is_served().then_some(())
-    }
-
-    async fn needs_later(_: &Leader, definition: &Definition) -> anyhow::Result<()> {
-        definition.served().await;
-        Ok(())
-    }
 
     fn build(leader: &Leader, (): (), _: &mut Tasks) -> Controller<Self> {
         let memories = Memories::default();

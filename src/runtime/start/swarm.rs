@@ -2,7 +2,7 @@
 use futures::{FutureExt, Stream};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
-use super::{Controller, Definition, Leader, Schedule, Start, Tasks, follow};
+use super::{Controller, Leader, Schedule, Start, Tasks, follow};
 use crate::{
     api::Swarm,
     prometheus::Shared,
@@ -12,15 +12,6 @@ use crate::{
 impl Start for SwarmReconciler {
     type Needs = ();
     const TASK: &'static str = "controller of swarms";
-
-    fn needs_now(_: &Leader, definition: &Definition) -> Option<()> {
-        definition.is_served().then_some(())
-    }
-
-    async fn needs_later(_: &Leader, definition: &Definition) -> anyhow::Result<()> {
-        definition.served().await;
-        Ok(())
-    }
 
     fn build(leader: &Leader, (): (), tasks: &mut Tasks) -> Controller<Self> {
         leader.metrics.register(Box::new(Gauges(leader.memories.clone())));

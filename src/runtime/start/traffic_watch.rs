@@ -3,7 +3,7 @@ use futures::{FutureExt, Stream};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 use tokio::sync::Semaphore;
 
-use super::{Controller, Definition, Leader, Readiness, Schedule, Start, Tasks, follow};
+use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
     api::TrafficWatch,
     prometheus::Shared,
@@ -13,15 +13,6 @@ use crate::{
 impl Start for TrafficWatchReconciler {
     type Needs = ();
     const TASK: &'static str = "controller of trafficwatches";
-
-    fn needs_now(_: &Leader, definition: &Definition) -> Option<()> {
-        definition.is_served().then_some(())
-    }
-
-    async fn needs_later(_: &Leader, definition: &Definition) -> anyhow::Result<()> {
-        definition.served().await;
-        Ok(())
-    }
 
     fn expect(readiness: &Readiness) {
         for what in ["nodes", "deployments", "trafficwatches"] {
