@@ -4,6 +4,8 @@
 //! consent, unless the object is in the operator's namespace, where only administrators write.
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube::core::ObjectMeta;
+
 use super::{settings::Settings, tenancy::Tenancy};
 
 /// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in:
@@ -25,6 +27,20 @@ pub struct NamespaceFacts {
     pub allow: Option<String>,
     /// True if [`INJECT`] is `false`.
     pub opted_out: bool,
+}
+
+impl NamespaceFacts {
+    /// Reads them from the metadata of a namespace.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            allow: annotation(ALLOW).cloned(),
+            opted_out: annotation(INJECT).is_some_and(|v| v.trim().eq_ignore_ascii_case("false")),
+        }
+    }
 }
 
 /// The standing of a namespace for one `NetworkProber` that selects it.

@@ -30,7 +30,7 @@ use tokio::{
 use super::{
     constraints::{ByNamespace, reading},
     members::Nodes,
-    scope::{ALLOW, INJECT, NamespaceFacts},
+    scope::NamespaceFacts,
     settings::Settings,
     snapshot::{Key, Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
     watches::{self, PodQuery, PodWatches, budget::Demand},
@@ -292,7 +292,8 @@ impl Follower {
         let namespaces = self.namespaces.state();
         // In one that is going nothing can be made any more.
         let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
-        let namespaces: Vec<_> = stay.map(|namespace| facts(namespace)).collect();
+        let namespaces: Vec<_> =
+            stay.map(|namespace| NamespaceFacts::of(&namespace.metadata)).collect();
         let reaches = read
             .iter()
             .map(|prober| Reach::of(Settings::of(prober, &setup.tenancy), &setup, &namespaces));
@@ -361,15 +362,5 @@ impl Follower {
             objects.push(events.map(each).boxed());
             stop
         });
-    }
-}
-
-fn facts(namespace: &PartialObjectMeta<Namespace>) -> NamespaceFacts {
-    let annotation = |key: &str| namespace.annotations().get(key).cloned();
-    NamespaceFacts {
-        name: namespace.name_any(),
-        labels: namespace.labels().clone(),
-        allow: annotation(ALLOW),
-        opted_out: annotation(INJECT).is_some_and(|v| v.trim().eq_ignore_ascii_case("false")),
     }
 }

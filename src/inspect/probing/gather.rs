@@ -12,7 +12,7 @@ use crate::{
     network_prober::{
         measurement::{self, Asker, Subject},
         overview::{Measured, Overview, PodView},
-        scope::{ALLOW, INJECT, NamespaceFacts},
+        scope::NamespaceFacts,
     },
     pods::{INJECTED_BY_ANNOTATION, PodObject},
     prometheus,
@@ -96,7 +96,9 @@ pub async fn gather_pod(
         }
     }
     let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await;
-    let of_namespace = of_namespace.map(|n| facts(&n)).map_err(|e| describe("get Namespace", e));
+    let of_namespace = of_namespace
+        .map(|n| NamespaceFacts::of(&n.metadata))
+        .map_err(|e| describe("get Namespace", e));
     // Any namespace that has it; the operator may know better.
     let by = pod.annotation(INJECTED_BY_ANNOTATION).map(str::to_owned);
     let live = match live(client, place, None).await {
@@ -153,14 +155,4 @@ async fn measure(client: &prometheus::Client, prober: &NetworkProber) -> Measure
         Err(error) => (None, Some(error.message)),
     };
     Measured { endpoint: client.name().to_owned(), problem, figures }
-}
-
-fn facts(namespace: &Namespace) -> NamespaceFacts {
-    let annotation = |key: &str| namespace.annotations().get(key).cloned();
-    NamespaceFacts {
-        name: namespace.name_any(),
-        labels: namespace.labels().clone(),
-        allow: annotation(ALLOW),
-        opted_out: annotation(INJECT).is_some_and(|v| v.trim().eq_ignore_ascii_case("false")),
-    }
 }
