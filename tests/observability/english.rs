@@ -1,7 +1,7 @@
 //! What users and newcomers read is plain English: none of these phrases stands in it.
-use crate::files::{files_in, read, root};
+use crate::files::{below, files_in, name, read, root};
 use clap::CommandFactory;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use traffic_operator::cli::Cli;
 
 /// Phrases that read as if translated, in lower case. Each has a plain equivalent: "is reported",
@@ -101,25 +101,6 @@ fn assert_plain<'a>(
         wrong.extend(places.iter().map(|(line, phrase)| format!("{name}:{line}: \"{phrase}\"")));
     }
     assert!(wrong.is_empty(), "phrases to put into plain English:\n{}", wrong.join("\n"));
-}
-
-/// The files below a directory with one of these extensions.
-fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    let mut all = Vec::new();
-    for path in entries.map(|entry| entry.expect("a directory entry").path()) {
-        if path.is_dir() {
-            all.extend(below(&path, extensions));
-        } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
-            all.push(path);
-        }
-    }
-    all.sort();
-    all
-}
-
-fn name(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 #[test]

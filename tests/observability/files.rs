@@ -46,6 +46,26 @@ pub fn files_in(dir: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
+/// The files below a directory with one of these extensions.
+pub fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let mut all = Vec::new();
+    for path in entries.map(|entry| entry.expect("a directory entry").path()) {
+        if path.is_dir() {
+            all.extend(below(&path, extensions));
+        } else if path.extension().is_some_and(|e| extensions.iter().any(|known| e == *known)) {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The path of a file inside the repository.
+pub fn name(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
 /// A directory of one test's own below the build's, empty at first.
 pub struct Scratch(pub PathBuf);
 

@@ -12,6 +12,7 @@ mod features;
 mod files;
 mod images;
 mod kinds;
+mod lengths;
 mod manifests;
 mod names;
 mod objects;
