@@ -246,23 +246,14 @@ impl Bench {
     /// Waits until the status of a TrafficWatch has, at each pointer, the value.
     pub async fn until(&self, name: &str, expected: &[(&str, Value)]) -> Value {
         let what = format!("{name}: {expected:?}");
-        let holds = async || {
-            let status = self.status(name).await;
-            expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
-        };
+        let holds = async || with_values(self.status(name).await, expected);
         eventually_or(&what, holds, async || self.status(name).await.to_string()).await
     }
 
     /// Waits until a condition has a status and reason; returns its message.
     pub async fn condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
         let what = format!("{name}: {type_}={status} {reason}");
-        let holds = async || {
-            let all = self.status(name).await;
-            let conditions = all["conditions"].as_array()?;
-            let c = conditions.iter().find(|c| c["type"] == type_)?;
-            (c["status"] == status && c["reason"] == reason)
-                .then(|| c["message"].as_str().unwrap_or_default().to_owned())
-        };
+        let holds = async || message(&self.status(name).await, type_, status, reason);
         eventually_or(&what, holds, async || self.status(name).await.to_string()).await
     }
 
@@ -319,6 +310,18 @@ impl Bench {
         let otherwise = async || format!("{:?}", self.events(name).await);
         eventually_or(&format!("event {reason} with {text:?}"), found, otherwise).await;
     }
+}
+
+/// A status that has, at each pointer, the value.
+pub fn with_values(status: Value, expected: &[(&str, Value)]) -> Option<Value> {
+    expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
+}
+
+/// The message of a condition, if its status and reason are these.
+pub fn message(all: &Value, type_: &str, status: &str, reason: &str) -> Option<String> {
+    let c = all["conditions"].as_array()?.iter().find(|c| c["type"] == type_)?;
+    (c["status"] == status && c["reason"] == reason)
+        .then(|| c["message"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Keeps the audit log of this process' control plane where `tests/rights` looks for it. A link: it

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::api::NetworkProber;
 
-use crate::bench::{Bench, Operator, eventually, eventually_or};
+use crate::bench::{Bench, Operator, eventually, eventually_or, message, with_values};
 
 mod accounts;
 mod admission;
@@ -190,10 +190,7 @@ impl Bench {
     pub async fn until_prober(&self, name: &str, expected: &[(&str, Value)]) -> Value {
         let what = format!("{name}: {expected:?}");
         let status = async || self.prober_status("default", name).await;
-        let holds = async || {
-            let status = status().await;
-            expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
-        };
+        let holds = async || with_values(status().await, expected);
         eventually_or(&what, holds, async || status().await.to_string()).await
     }
 
@@ -201,13 +198,7 @@ impl Bench {
     pub async fn until_told(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
         let what = format!("{name}: {type_}={status} {reason}");
         let all = async || self.prober_status("default", name).await;
-        let holds = async || {
-            let all = all().await;
-            let conditions = all["conditions"].as_array()?;
-            let c = conditions.iter().find(|c| c["type"] == type_)?;
-            (c["status"] == status && c["reason"] == reason)
-                .then(|| c["message"].as_str().unwrap_or_default().to_owned())
-        };
+        let holds = async || message(&all().await, type_, status, reason);
         eventually_or(&what, holds, async || all().await.to_string()).await
     }
 

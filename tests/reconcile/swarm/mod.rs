@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use traffic_operator::api::Swarm;
 
 use crate::{
-    bench::{Bench, Operator, eventually, eventually_or},
+    bench::{Bench, Operator, eventually, eventually_or, message, with_values},
     network_prober::with,
 };
 use fake_kubelet::Puppet;
@@ -142,23 +142,14 @@ impl Stage {
     /// Waits until the status has, at each pointer, the value.
     pub async fn until(&self, name: &str, expected: &[(&str, Value)]) -> Value {
         let what = format!("{name}: {expected:?}");
-        let holds = async || {
-            let status = self.status(name).await;
-            expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
-        };
+        let holds = async || with_values(self.status(name).await, expected);
         eventually_or(&what, holds, async || self.state(name).await).await
     }
 
     /// Waits until a condition has a status and reason; returns its message.
     pub async fn condition(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
         let what = format!("{name}: {type_}={status} {reason}");
-        let holds = async || {
-            let all = self.status(name).await;
-            let conditions = all["conditions"].as_array()?;
-            let c = conditions.iter().find(|c| c["type"] == type_)?;
-            (c["status"] == status && c["reason"] == reason)
-                .then(|| c["message"].as_str().unwrap_or_default().to_owned())
-        };
+        let holds = async || message(&self.status(name).await, type_, status, reason);
         eventually_or(&what, holds, async || self.state(name).await).await
     }
 
