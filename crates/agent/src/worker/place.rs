@@ -45,7 +45,7 @@ pub(crate) struct Taken {
     pub(crate) worker: Arc<str>,
     pub(crate) status: Status,
     pub(crate) metrics: Metrics,
-    /// What each look at the file found.
+    /// Results of the checks of the file.
     pub(crate) found: mpsc::Receiver<Found<Share>>,
     pub(crate) tasks: Tasks,
 }
