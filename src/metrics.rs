@@ -12,13 +12,18 @@ use std::{
 use prometheus_client::{
     collector::Collector,
     encoding::{EncodeLabelSet, text},
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 use traffic_operator_agent::process;
 
+mod families;
 mod names;
+mod page;
+
 pub use names::NAMES;
+pub use page::CHUNK;
+use page::Chunks;
 
 /// Prefix of every metric but the standard `process_*`.
 pub const PREFIX: &str = "traffic_operator";
@@ -335,130 +340,5 @@ impl Metrics {
     }
 }
 
-impl Inner {
-    /// The library appends `_total` to counters and `_info` to infos.
-    fn register(&self, r: &mut Registry) {
-        r.register("reconcile", "Reconciliations by controller and result", self.reconcile.clone());
-        r.register(
-            "reconcile_errors",
-            "Failed reconciliations by controller and reason",
-            self.reconcile_errors.clone(),
-        );
-        r.register(
-            "reconcile_duration_seconds",
-            "Duration of a reconciliation",
-            self.reconcile_duration.clone(),
-        );
-        r.register(
-            "prometheus_requests",
-            "Requests to Prometheus by endpoint and result",
-            self.prometheus_requests.clone(),
-        );
-        r.register(
-            "prometheus_request_duration_seconds",
-            "Duration of a request to Prometheus",
-            self.prometheus_duration.clone(),
-        );
-        r.register(
-            "samples_rejected",
-            "Rejected series of a response by reason",
-            self.samples_rejected.clone(),
-        );
-        r.register(
-            "api_requests",
-            "Requests to the Kubernetes API; code 0 means no response",
-            self.api_requests.clone(),
-        );
-        r.register(
-            "events_dropped",
-            "Events that were dropped because they could not be written in time",
-            self.events_dropped.clone(),
-        );
-        r.register(
-            "watch_restarts",
-            "Watches that failed and were restarted",
-            self.watch_restarts.clone(),
-        );
-        r.register("store_objects", "Objects kept in memory", self.store_objects.clone());
-        r.register(
-            "injector_requests",
-            "Admission requests for pods by result and reason",
-            self.injections.clone(),
-        );
-        r.register(
-            "injector_request_duration_seconds",
-            "Duration of an admission request",
-            self.injection_duration.clone(),
-        );
-        r.register(
-            "injector_cert_not_after_seconds",
-            "Expiry of the webhook's certificates, in Unix seconds",
-            self.certificates.clone(),
-        );
-        r.register(
-            "networkprober_pinglist_agents",
-            "Agents that wait for a change of their list of peers at this replica",
-            self.pinglist_agents.clone(),
-        );
-        r.register(
-            "networkprober_pinglist_requests",
-            "Responses to requests for lists of peers",
-            self.pinglist_requests.clone(),
-        );
-        r.register("scrapes", "Requests for /metrics by status code", self.scrapes.clone());
-        r.register(
-            "connections_refused",
-            "Connections closed because a server reached its limit, in total or for one address",
-            self.refused_connections.clone(),
-        );
-        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        r.register("build", "The version of this process", version);
-    }
-}
-
-mod page;
-
-pub use page::CHUNK;
-use page::Chunks;
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_family_of_the_process_is_listed() {
-        let metrics = Metrics::new();
-        metrics.reconciled("x", Duration::ZERO, Some("ApiError"));
-        metrics.prometheus_request("default", "success", Duration::ZERO);
-        metrics.samples_rejected("unmapped", 1);
-        metrics.api_request("get", "nodes", 200);
-        metrics.watch_restarted("nodes");
-        metrics.stored("nodes", 1);
-        metrics.injection("skipped", "HostNetwork", Duration::ZERO);
-        metrics.certificate_ends("ca", 1);
-        metrics.pinglist_agents(1);
-        metrics.pinglist_request(200);
-        metrics.scraped(200);
-        metrics.refused_connections("metrics").inc();
-        assert!(!metrics.encode().unwrap().contains("leader"));
-        metrics.set_leader(false);
-        let page = metrics.encode().unwrap();
-        let families: Vec<_> = page
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-            .map(|(name, kind)| match kind {
-                "counter" => format!("{name}_total"),
-                "info" => format!("{name}_info"),
-                _ => name.to_owned(),
-            })
-            .collect();
-        assert!(!families.is_empty());
-        for family in families {
-            assert!(NAMES.contains(&family.as_str()), "{family} is not in NAMES");
-        }
-        let requests =
-            r#"traffic_operator_prometheus_requests_total{endpoint="default",result="success"} 1"#;
-        assert!(page.contains(requests), "{page}");
-        assert!(page.ends_with("# EOF\n"), "{page}");
-    }
-}
+mod tests;

@@ -1,0 +1,37 @@
+//! Reasons why there is no evidence about a node.
+
+/// Why there is no evidence about a node. The words appear in status and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NoEvidence {
+    /// The request failed.
+    MetricsUnavailable,
+    /// Fewer than half of the nodes have data: the measurement is broken, not the nodes.
+    LowCoverage,
+    /// Nothing in the answer is about this node, or its exporter does not answer.
+    NoSample,
+    /// No link speed is known, or that of a link that may be the fullest is not, and no capacity is
+    /// configured.
+    SpeedUnknown,
+    /// The capacity annotation is no quantity.
+    InvalidCapacity,
+    /// `NaN`, infinite, negative, or two values.
+    InvalidSample,
+    /// Older than `maxSampleAge`.
+    StaleSample,
+}
+
+impl NoEvidence {
+    /// The reason in status and metrics.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::MetricsUnavailable => "MetricsUnavailable",
+            Self::LowCoverage => "LowCoverage",
+            Self::NoSample => "NoSample",
+            Self::SpeedUnknown => "SpeedUnknown",
+            Self::InvalidCapacity => "InvalidCapacity",
+            Self::InvalidSample => "InvalidSample",
+            Self::StaleSample => "StaleSample",
+        }
+    }
+}

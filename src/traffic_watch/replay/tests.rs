@@ -1,0 +1,73 @@
+//! Recordings replayed under several thresholds.
+use serde_json::json;
+
+use super::*;
+
+fn watch() -> TrafficWatch {
+    serde_json::from_value(json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+        "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+        "spec": {"maxBandwidthPercent": "60", "paused": true}
+    }))
+    .unwrap()
+}
+
+fn range(percents: &[&str]) -> Answer {
+    let series = |measure: &str, value: &dyn Fn(usize) -> String| {
+        let values: Vec<_> =
+            (0..percents.len()).map(|i| json!([1000 + 10 * i, value(i)])).collect();
+        json!({"metric": {"instance": "a:9100", "measure": measure, "device": "eth0"}, "values": values})
+    };
+    let result = json!([
+        series("transmit_percent", &|i| percents[i].to_owned()),
+        series("transmit_bytes", &|_| "1".into()),
+        series("age", &|_| "1".into()),
+    ]);
+    let body = json!({"status": "success", "data": {"resultType": "matrix", "result": result}});
+    Answer {
+        status: 200,
+        content_type: "application/json".into(),
+        body: body.to_string().into_bytes(),
+    }
+}
+
+fn facts() -> Vec<NodeFacts> {
+    ["a", "b"].map(|name| NodeFacts::named(name.into())).into()
+}
+
+#[test]
+fn steps_make_the_states_that_the_operator_would_make() {
+    use NodeState::{Fit, Unfit};
+    let inquiry = Inquiry::of(&watch(), &Exporters::default()).unwrap();
+    let identity = Identity::new(vec![("a".into(), &[]), ("b".into(), &[])]);
+    let grid = Grid { start: 1_000_000, step: 10_000, len: 6 };
+    let answer = range(&["70", "70", "58", "50", "50", "50"]);
+    let recording = inquiry.record(0, &answer, &identity, grid).unwrap();
+    let mut replay = Replay::new(&watch(), true);
+    let states: Vec<_> = (0..grid.len)
+        .map(|place| {
+            let now = Timestamp::from_millisecond(grid.at(place)).unwrap();
+            let reading = Ok(Arc::new(recording.at(place, &identity)));
+            let step = replay.step(now, facts(), &[reading]).unwrap();
+            // One of two nodes has data: that is enough.
+            assert_eq!(step.evaluation, Evaluation::Ok);
+            replay.states().next().unwrap().1
+        })
+        .collect();
+    assert_eq!(states, [Fit, Unfit, Unfit, Unfit, Fit, Fit]);
+    assert_eq!(replay.value("a"), Some(50.0));
+    let nodes = replay.nodes();
+    assert_eq!(
+        (nodes[1].state, nodes[1].reason.as_deref()),
+        (NodeState::Unknown, Some("NoSample"))
+    );
+}
+
+#[test]
+fn moments_between_the_steps_are_not_recorded() {
+    let grid = Grid { start: 1_000_000, step: 10_000, len: 2 };
+    assert_eq!(
+        [1000.0, 1010.0, 1020.0, 1005.0, 990.0].map(|t| grid.place(t)),
+        [Some(0), Some(1), None, None, None]
+    );
+}
