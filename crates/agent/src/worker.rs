@@ -5,9 +5,9 @@
 //!
 //! - [`place`]: its file, and the port of its reports; [`share`]: the file, as one worker reads it.
 //! - [`status`]: what it says of itself; [`metrics`].
-//! - `streams`: which streams are to stop, which to start, and when a version has been reached.
-//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which is
-//!   to tell what ran from when to when.
+//! - `streams`: the streams to stop and to start, and when a version has been reached.
+//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which
+//!   reports the intervals in which streams ran.
 use std::time::Duration;
 
 use anyhow::bail;
