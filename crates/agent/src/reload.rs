@@ -185,6 +185,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::worker::status::Signer;
 
     /// An application that is reloaded by URL, and its sidecar.
     async fn sidecar() -> (tokio::net::TcpListener, Follower) {
