@@ -38,7 +38,7 @@ endpoints:
     assert!(matches!(&default.auth, Auth::Bearer(path) if path == Path::new("/token")));
     assert_eq!(default.tls.server_name.as_deref(), Some("thanos.example.com"));
     assert_eq!(default.headers.len(), 2);
-    assert_eq!(default.parameters, [("partial_response".into(), "false".into())]);
+    assert_eq!(default.parameters, [("partial_response", "false".to_owned())]);
     let allowed = default.allowed_namespaces.as_deref();
     assert_eq!(allowed, Some(&["monitoring".to_owned(), "*".to_owned()][..]));
     assert_eq!(endpoints["other"].allowed_namespaces, None);

@@ -17,7 +17,7 @@ fn standing(
     phase.clone_into(&mut status.phase);
     status.plan = vec![];
     let reports = memory.as_mut().map(|memory| Reports::next(memory, vec![])).unwrap_or_default();
-    let desired = Desired { memory, reports, ..Desired::default() };
+    let desired = Desired { reports, memory, ..Desired::default() };
     Plan { desired, status, conditions, notices: vec![], period: PERIOD }
 }
 

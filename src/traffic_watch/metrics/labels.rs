@@ -13,7 +13,7 @@ pub(super) struct NodeLabels<'a> {
     pub before: &'a str,
     /// The node.
     pub node: &'a str,
-    /// What comes before the last value, likewise, and that value.
+    /// The text before the last value, likewise, and that value.
     pub last: (&'a str, &'a str),
 }
 

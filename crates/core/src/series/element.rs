@@ -284,7 +284,7 @@ mod tests {
             element("x", "y", "1.6", "8"),
             usual.replace("bb", "cc"),
             usual.replace(r#","bb":"""#, ""),
-            usual.replace("}", r#","c":"z"}"#),
+            usual.replace('}', r#","c":"z"}"#),
             usual.replace(r#""a":"x","bb":"""#, ""),
             element("x", "\\n", "1.5", "8"),
             element("x", "y", "1.5", "eight"),
