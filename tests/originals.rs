@@ -15,7 +15,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         2,
         "exporters were looked up by a name that never exists",
-        "src/nodes/identity.rs",
+        "crates/core/src/identity/mod.rs",
         "finds_the_node_by_everything_it_is_called",
     ),
     (
