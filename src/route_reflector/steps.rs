@@ -4,7 +4,7 @@
 //! they keep routes, and takes the first that is *admissible*. A step is admissible if the sessions
 //! that exist before and after it, unchanged on both ends, alone carry every route between living
 //! nodes that it does not change, and if afterwards the loss of one reflector costs no more than it
-//! did. BIRD's rule decides (see [`Rule`](super::bgp_model::Rule)). So it does not matter where the
+//! did. BIRD's rule decides (see [`Rule`]). So it does not matter where the
 //! last process died, nor what others changed meanwhile.
 //!
 //! Repair comes first and is never refused nor gated: a node that takes a slot whose holder is down

@@ -12,7 +12,7 @@
 //! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the
 //!   packets.
 //!
-//! - [`client`]: how it asks others; [`cli`]: its flags, with the help text.
+//! - `client`: how it asks others; [`cli`]: its flags, with the help text.
 //!
 //! Beside it stand [`worker`], which runs the streams of a Swarm, and [`reload`], which does that
 //! for an application that cannot say what it runs.
