@@ -27,7 +27,7 @@ fn start(program: &str, arguments: &[String]) -> Ended {
     Ended(command.unwrap_or_else(|error| panic!("{program}: {error}")))
 }
 
-/// The flags of the page, as they stand there, and what a comment says is to be there instead for
+/// The flags in the page, word for word, and those that a comment gives instead for
 /// both families.
 fn flags() -> (Vec<String>, Vec<String>) {
     let (_, yaml) = PAGE.split_once("  - name: bird-exporter").expect("the container");

@@ -52,8 +52,8 @@ impl Series {
         self.add("netprober_rtt_seconds_count", &path, all.as_str());
     }
 
-    /// What an agent says of itself: from one scrape on, for so many, with so many peers and a list
-    /// of this age.
+    /// The series of an agent: the first scrape, the number of scrapes, the number of
+    /// peers, and a list of this age.
     fn agent(&mut self, pod: &str, (first, scrapes): (u32, u32), peers: &str, age: u32) {
         let labels = format!(r#",pod="{pod}""#);
         let mut add = |name: &str, value: &str| {

@@ -162,7 +162,7 @@ fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
 }
 
 /// Else a program that is missing in one image would stop the whole Swarm: nobody could be given
-/// what this worker was told to give up.
+/// the streams that this worker has to give up.
 #[test]
 fn a_command_that_cannot_be_started_is_tried_again_and_does_not_hold_up_the_version() {
     let missing = crate::stage::Directory::new();

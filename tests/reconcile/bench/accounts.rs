@@ -32,7 +32,7 @@ impl Bench {
         let mut config = self.operators_config().await;
         let agent = traffic_operator::USER_AGENT.parse().expect("header");
         config.headers.push((http::header::USER_AGENT, agent));
-        // As the operator's own client: a server that cannot answer is told at once.
+        // As the operator's own client: a server that cannot answer fails at once.
         config.default_retry = false;
         Client::try_from(config).expect("client")
     }
