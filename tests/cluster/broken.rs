@@ -20,6 +20,9 @@ const PROBER: &str = r#"prober="default/broken""#;
 /// measurements still come through.
 const LOSS: f64 = 0.6;
 
+/// Below this a dead node's loss has fallen: the window may still hold a last reply from before its death.
+const LOST: f64 = 0.9;
+
 /// The longest that an impairment lasts, should nobody lift it.
 const IMPAIRED: Duration = Duration::from_mins(15);
 
@@ -97,7 +100,7 @@ async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
     loop {
         let loss = loss_of(stage, bad).await?;
         ensure!(
-            loss.is_some_and(|loss| loss > 0.99),
+            loss.is_some_and(|loss| loss > LOST),
             "loss {loss:?} after {} s: the evidence is gone before the alert",
             began.elapsed().as_secs()
         );
