@@ -43,13 +43,13 @@ impl Member {
     }
 
     fn trouble(&self, rules: &Rules) -> Option<Leave> {
-        if !self.suitable {
+        // First: who is down serves nobody, whatever else is the matter with it.
+        if !self.ready && self.not_ready_for.is_some_and(|time| time >= rules.replace_after) {
+            Some(Leave::NotReady)
+        } else if !self.suitable {
             Some(Leave::NotSuitable)
         } else if self.closed {
             Some(Leave::Cordoned)
-        } else if !self.ready && self.not_ready_for.is_some_and(|time| time >= rules.replace_after)
-        {
-            Some(Leave::NotReady)
         } else if self.unfit && self.unfit_for.is_some_and(|time| time >= rules.demote_after) {
             Some(Leave::Unfit)
         } else {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Previous, Roll, Rules, Slot, peers};
+use super::{Leave, Previous, Roll, Rules, Slot, peers};
 use crate::{election::Topology, placement::hash};
 
 mod even;
@@ -23,6 +23,8 @@ const KEPT: usize = 40;
 pub(super) struct Groups {
     pub of_node: BTreeMap<Arc<str>, Arc<str>>,
     pub slots: BTreeMap<Arc<str>, BTreeSet<u32>>,
+    /// Zones with clients of another zone's reflectors.
+    pub guests: BTreeSet<Arc<str>>,
 }
 
 /// The group of a zone: its name, if that can be the end of an object's name and is not taken by
@@ -67,23 +69,32 @@ fn clients<'a>(roll: &Roll<'a>, slots: &[Slot]) -> Vec<&'a super::Member> {
     roll.members.iter().copied().filter(|member| !reflectors.contains(&member.name)).collect()
 }
 
-/// A group for each zone; the first has the nodes of guests and of no zone.
+/// A group for each zone. Nodes of guests, of no zone, and of a zone whose reflectors are all down
+/// stay in the group they are in, or go to the first one, of those with a living reflector.
 fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
-    let mut groups = Groups::default();
+    let mut groups = Groups { guests: guests.iter().cloned().collect(), ..Groups::default() };
+    let mut living = BTreeSet::new();
     for slot in slots {
         let group = name(slot.zone.as_deref());
+        if slot.trouble != Some(Leave::NotReady) {
+            living.insert(group.clone());
+        }
         groups.slots.entry(group).or_default().insert(slot.id);
     }
-    let Some(first) = groups.slots.keys().next().cloned() else { return groups };
-    let of_zone = |zone: &Arc<str>| {
-        let group = name(Some(zone));
-        let own = !guests.contains(zone) && groups.slots.contains_key(&group);
-        if own { group } else { first.clone() }
-    };
+    if living.is_empty() {
+        living = groups.slots.keys().cloned().collect();
+    }
+    let Some(first) = living.first() else { return groups };
+    let own = |zone: &Arc<str>| Some(name(Some(zone))).filter(|_| !guests.contains(zone));
     let of_zones: BTreeMap<_, _> =
-        roll.zones().into_keys().map(|zone| (zone, zone.map_or(first.clone(), of_zone))).collect();
+        roll.zones().into_keys().flatten().map(|zone| (zone, own(zone))).collect();
     for member in clients(roll, slots) {
-        let group = of_zones.get(&member.zone()).unwrap_or(&first);
+        let of_zone = member.zone().and_then(|zone| of_zones.get(zone)?.as_ref());
+        let mut choices = of_zone.into_iter().chain(&member.group);
+        let group = choices.find(|group| living.contains(*group)).unwrap_or(first);
+        if of_zone.is_some_and(|own| own != group) {
+            groups.guests.extend(member.zone().cloned());
+        }
         groups.of_node.insert(member.name.clone(), group.clone());
     }
     groups
@@ -119,7 +130,7 @@ fn multi(peers: usize, roll: &Roll, slots: &[Slot], previous: &Previous) -> Grou
     }
     divide(&all, &strays, &mut of_node);
     let slots = even::deal(&all, slots, peers, &previous.groups);
-    Groups { of_node, slots }
+    Groups { of_node, slots, guests: BTreeSet::new() }
 }
 
 /// A group of topology Multi.

@@ -134,7 +134,7 @@ pub struct Target {
     pub peers: Vec<PeerSpec>,
     /// Reflectors that should not be reflectors, by name.
     pub leaving: Vec<Leaving>,
-    /// Zones too small for reflectors of their own, whose nodes are clients of the first group.
+    /// Zones whose clients use another zone's reflectors: too small for their own, or all are down.
     pub guests: Vec<Arc<str>>,
     /// In what all this differs from the spec, in sentences.
     pub notes: Vec<String>,
@@ -204,7 +204,7 @@ impl Leave {
 /// Why nothing may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freeze {
-    /// No node could be a reflector now.
+    /// No node could be a reflector now, or none that the topology has a place for.
     NoCandidates,
 }
 
@@ -230,6 +230,10 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     }
     let mut layout = layout::choose(rules, &roll, previous)?;
     let chosen = choice::choose(rules, &roll, &layout, previous);
+    // The topology may have no place for those that could be reflectors.
+    if chosen.seats.iter().all(|seat| seat.trouble == Some(Leave::NotReady)) {
+        return frozen(rules, &roll, previous);
+    }
     if let Some(Fitted { wanted, ids }) = chosen.fitted {
         let (topology, most) = (layout.topology, chosen.desired);
         // A new choice is requested explicitly; a running one is kept and repaired.
@@ -245,9 +249,6 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
              no room to replace one; for more use topology Simple with clusterID.per Set",
             topology.as_str()
         ));
-    }
-    if chosen.seats.is_empty() {
-        return frozen(rules, &roll, previous);
     }
     let ids = cluster_ids::assign(rules, layout.topology, &roll, &chosen, previous)?;
     let slots: Vec<_> =
@@ -268,7 +269,7 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
         groups: groups.of_node,
         group_slots: groups.slots,
         leaving: chosen.leaving(&roll),
-        guests: layout.guests,
+        guests: groups.guests.into_iter().collect(),
         notes: layout.notes,
         crowded,
         freeze: None,

@@ -153,3 +153,58 @@ fn slots_get_the_smallest_free_numbers() {
     cluster.members.iter_mut().for_each(|member| member.workloads = 0);
     assert_eq!(cluster.count(7).target().shown(), "0=n00 1=n01 2=n02 3=n03 4=n04 5=n05 6=n06");
 }
+
+/// Two of two, and nobody there to replace them: who depended on them had no routes at all.
+#[test]
+fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
+    // Guests: nodes of no zone.
+    let mut cluster = Cluster::new("a:2 b:6 :2").count(8);
+    let target = cluster.settle();
+    assert_eq!((target.topology, &*target.groups["n00"]), (Topology::Zonal, "a"));
+    cluster.dead("a00");
+    assert_eq!(&*cluster.target().groups["n00"], "a", "one is enough");
+    cluster.dead("a01");
+    let target = cluster.settle();
+    assert_eq!((&*target.groups["n00"], &*target.groups["n01"]), ("b", "b"));
+    // They stay when it returns: nothing is better by another change.
+    for node in ["a00", "a01"] {
+        (cluster.node(node).ready, cluster.node(node).not_ready_for) = (true, None);
+    }
+    assert_eq!(&*cluster.settle().groups["n00"], "b");
+
+    // Clients of the zone itself, of which none can be a reflector.
+    let mut cluster = Cluster::new("a:3 b:6").topology(Topology::Zonal).count(4);
+    cluster.node("a02").suitable = false;
+    assert_eq!(&*cluster.settle().groups["a02"], "a");
+    for node in ["a00", "a01"] {
+        cluster.dead(node);
+    }
+    let target = cluster.settle();
+    assert_eq!((&*target.groups["a02"], &*target.guests), ("b", &["a".into()][..]));
+    // Back home as soon as there is a reflector.
+    (cluster.node("a00").ready, cluster.node("a00").not_ready_for) = (true, None);
+    assert_eq!(&*cluster.settle().groups["a02"], "a");
+    // Everything is dead: nothing is better anywhere.
+    for node in ["a00", "b00", "b01", "b02", "b03", "b04", "b05"] {
+        cluster.dead(node);
+    }
+    assert_eq!(&*cluster.target().groups["a02"], "a");
+}
+
+/// The only zone is dead, and nodes of no zone are nothing in topology Zonal: it looked done.
+#[test]
+fn r20_reflectors_that_are_all_down_and_cannot_be_replaced_freeze_the_set() {
+    let mut cluster = Cluster::new("a:3 :2").topology(Topology::Zonal).count(2);
+    cluster.node("a02").closed = true;
+    cluster.settle();
+    cluster.dead("a00");
+    assert_eq!(cluster.target().freeze, None, "one is left");
+    cluster.remove("a01");
+    let target = cluster.target();
+    assert_eq!((target.freeze, target.shown().as_str()), (Some(Freeze::NoCandidates), "0=a00!"));
+    // Down counts before anything else that is the matter with a node.
+    cluster.node("a00").closed = true;
+    assert_eq!(cluster.target().freeze, Some(Freeze::NoCandidates));
+    cluster.node("a02").closed = false;
+    assert_eq!(cluster.target().shown(), "0=a00! 1=a02");
+}
