@@ -1,4 +1,4 @@
-//! What users and newcomers read is plain English: none of these phrases stands in it.
+//! Texts for users and newcomers are plain English: none of these phrases stands in them.
 use crate::files::{below, files_in, name, read, root};
 use clap::CommandFactory;
 use std::path::PathBuf;
