@@ -20,8 +20,8 @@ const PROBER: &str = r#"prober="default/broken""#;
 /// measurements still come through.
 const LOSS: f64 = 0.6;
 
-/// The loss of a dead node stays above this once it has risen to 1: the window may still hold a last
-/// reply from before its death.
+/// The loss of a dead node stays above this once it has risen to 1: the window may still hold a
+/// last reply from before its death.
 const LOST: f64 = 0.9;
 
 /// The longest duration of an impairment, should the test not lift it.
