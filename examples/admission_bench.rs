@@ -1,9 +1,9 @@
-//! What an admission costs: 1,000 requests per second with Pods of 50 kB, over TLS, to one thread.
+//! Measures an admission: 1,000 requests per second with Pods of 50 kB, over TLS, to one thread.
 //!
-//! `make bench`. The server is the real one, in this process but with a thread and a runtime of its
-//! own, so that its processor time is told apart. Times run from when a request was to be sent, not
-//! from when it was: a server that falls behind shows it. Build with `--release`: without it the
-//! figures are several times worse.
+//! `make bench`. The server is the real one, in this process but with its own thread and runtime,
+//! so that its processor time can be measured separately. Latency counts from the scheduled time of
+//! a request, not from the time of sending, so a server that falls behind shows it. Build with
+//! `--release`: without it the figures are several times worse.
 use std::{
     net::SocketAddr,
     sync::{Arc, mpsc},
@@ -36,7 +36,7 @@ use traffic_operator::{
 /// Requests per second: as many pods as the largest clusters create in a storm, times ten.
 const RATE: u32 = 1000;
 
-/// How long each row takes.
+/// Duration of each row, in seconds.
 const SECONDS: u32 = 10;
 
 /// The size of a Pod: the largest that is usual, with managed fields and much environment.
@@ -45,11 +45,12 @@ const POD_BYTES: usize = 50_000;
 /// Requests under way at a time, at most; over HTTP/1.1 also the connections.
 const LANES: u32 = 16;
 
-/// What the API server speaks, and what the agents speak.
+/// The protocols of the API server and of the agents, with their numbers of connections.
 const VERSIONS: [&str; 2] = ["1 x HTTP/2", "16 x HTTP/1.1"];
 
-/// The last two tell whether the machine was free: what the client was woken late (its clock goes in
-/// steps of 1 ms) is in the times, and so is what the server waited for a processor.
+/// The last two columns show whether the machine was free: latency includes the time by which the
+/// client woke late (its clock goes in steps of 1 ms) and the time for which the server waited for
+/// a processor.
 const HEADER: [&str; 9] = [
     "connections",
     "p50 ms",
@@ -165,8 +166,8 @@ async fn measure(server: &Serving, bundle: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One after the other on each lane, by the clock: how long each took, and how much of that this client
-/// was woken late.
+/// Sends requests one after the other on each lane, by the clock. Returns how long each took, and
+/// how much of that is because this client woke late.
 async fn run(lanes: Vec<Lane>, body: &Bytes) -> anyhow::Result<Vec<(Duration, Duration)>> {
     let start = Instant::now();
     let mut tasks = JoinSet::new();
@@ -279,7 +280,8 @@ fn review() -> Value {
     })
 }
 
-/// What the kernel says of a thread: how long it ran, and how long it waited for a processor.
+/// Reads the kernel's statistics of a thread: how long it ran, and how long it waited for a
+/// processor.
 fn scheduled(thread: &str) -> anyhow::Result<(Duration, Duration)> {
     let text = std::fs::read_to_string(format!("{thread}/schedstat"))?;
     let mut nanoseconds = text.split_whitespace().map(str::parse);
@@ -289,7 +291,7 @@ fn scheduled(thread: &str) -> anyhow::Result<(Duration, Duration)> {
     Ok((next()?, next()?))
 }
 
-/// Milliseconds, each for so many thousandths of the times.
+/// Percentiles in milliseconds, each given in thousandths of the times.
 fn spread(mut times: Vec<Duration>, parts: &[usize]) -> String {
     times.sort_unstable();
     let at = |part: &usize| {

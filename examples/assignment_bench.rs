@@ -1,5 +1,5 @@
-//! What it costs to distribute 100,000 streams over 1,000 workers, and how many move when there is a worker more
-//! or less.
+//! Measures the distribution of 100,000 streams over 1,000 workers, and counts the moves when a
+//! worker is added or removed.
 //!
 //! `make bench`. Build with `--release`: without it the figures are some twenty times worse.
 use std::{
@@ -12,12 +12,12 @@ use traffic_operator::placement::assignment::{
     Assignment, Item, Policy, Rules, Standing, Worker, assign,
 };
 
-/// Streams and workers whose times are measured: Kafka's own test of its sticky assignor has so many of each
-/// within a factor of ten.
+/// Streams and workers whose times are measured: Kafka's own test of its sticky assignor has
+/// numbers within a factor of ten of these.
 const STREAMS: usize = 100_000;
 const WORKERS: usize = 1000;
 
-/// What each call must stay below: it is made under the eyes of a user who scales a workload.
+/// The limit of each call: a user who scales a workload waits for it.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Streams and workers whose moves are counted.
@@ -25,7 +25,7 @@ const MOVES: [(usize, usize); 2] = [(1000, 10), (1000, 50)];
 
 const POLICIES: [Policy; 3] = [Policy::Sticky, Policy::Stateless, Policy::Contiguous];
 
-/// Ids are drawn anew so many times: the moves of one trial are chance, but for Sticky.
+/// Number of trials, each with new ids: the moves of one trial are chance, except with Sticky.
 const TRIALS: usize = 20;
 
 fn main() -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ impl Ids {
         }
     }
 
-    /// The first so many of each. A weight is one of nine.
+    /// Assigns the first `streams` streams to the first `workers` workers. A weight is one of nine.
     fn run(
         &self,
         (streams, workers): (usize, usize),
@@ -71,7 +71,8 @@ impl Ids {
     }
 }
 
-/// How many have another worker than before; and how many workers, of those that are there, have other streams.
+/// Counts the streams that have another worker than before, and the remaining workers that have
+/// other streams.
 fn moved(before: &Assignment, after: &Assignment, workers: usize) -> (usize, usize) {
     let mut touched = BTreeSet::new();
     let mut moves = 0;

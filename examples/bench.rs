@@ -1,9 +1,10 @@
-//! What the operator costs: memory, processor time, requests, writes and latency, at 100 to 5,000 nodes.
+//! Measures the operator: memory, processor time, requests, writes and latency, at 100 to 5,000
+//! nodes.
 //!
 //! `make bench`. A real API server with real Node objects; the answers of Prometheus are prepared,
 //! so that its own work does not count. `/metrics` is scraped all the time. Figures of one run are
-//! comparable with each other only: `BENCH_PEER=path` measures another binary in turn with ours, started
-//! with the same arguments. Fails above [`LIMITS`].
+//! comparable with each other only: `BENCH_PEER=path` measures another binary alternately with
+//! ours, started with the same arguments. Fails above [`LIMITS`].
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -45,7 +46,7 @@ const CONSECUTIVE: usize = 2;
 /// The label of the object that writes labels.
 const LABEL: &str = "w0.traffic.example.com/unfit";
 
-/// What a row of 5,000 nodes and one object must not exceed, by name of its column.
+/// Limits of a row of 5,000 nodes and one object, by name of the column.
 const LIMITS: [(&str, f64); 7] = [
     ("peak MiB", 24.0),
     ("CPU ms/judgement", 10.0),
@@ -119,7 +120,7 @@ fn rows() -> Vec<(usize, usize)> {
     }
 }
 
-/// What of a row is above its limit: the column, the figure and the limit.
+/// Returns the figures of a row that are above their limits: the column, the figure and the limit.
 fn above(figures: &[Option<f64>; 13]) -> Vec<(&'static str, f64, f64)> {
     let columns = || HEADER[3..].iter().zip(figures);
     let exceeded = LIMITS.iter().filter_map(|(name, limit)| {
@@ -154,7 +155,7 @@ async fn measure(
     wait("all labels", async || (labels.count(false) == count).then_some(())).await?;
     let first = started.elapsed();
 
-    // What follows the first labels is over.
+    // Wait until the work that follows the first labels is over.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let (cpu, requests, since) = (operator.cpu()?, prometheus.requests(), Timestamp::now());
     tokio::time::sleep(Duration::from_secs(2) * JUDGEMENTS).await;
@@ -210,8 +211,8 @@ async fn create_watches(client: &Client, watches: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One node more with each answer: milliseconds from the last byte of the answer that decides to the
-/// watch event of the label, of the median and of the second slowest of a hundred.
+/// Flips one more node with each answer. Returns the median and the second slowest of a hundred, in
+/// milliseconds from the last byte of the deciding answer to the watch event of the label.
 async fn single_flips(
     client: &Client,
     prometheus: &Prometheus,
@@ -246,7 +247,8 @@ async fn single_flips(
     Ok((took[FLIPS / 2], took[FLIPS * 99 / 100 - 1]))
 }
 
-/// Half of the nodes at once: from the last byte of the answer that decides to the last watch event.
+/// Flips half of the nodes at once: milliseconds from the last byte of the deciding answer to the
+/// last watch event.
 async fn half_flip(
     prometheus: &Prometheus,
     labels: &Labels,

@@ -1,9 +1,9 @@
-//! What pods and agents notice while somebody floods the operator's ports.
+//! Measures the effect on pods and agents while clients flood the operator's ports.
 //!
-//! `make bench`. A real API server creates 20 pods a second, and a known agent asks for its list beside
-//! them; hostile clients on addresses of their own do all they can meanwhile, on the same processors.
-//! The first row creates pods that nobody selects: what the API server and this machine take without
-//! the webhook. Figures of one run are comparable with each other only.
+//! `make bench`. A real API server creates 20 pods a second, and a known agent asks for its list at
+//! the same time; hostile clients with their own addresses do all they can meanwhile, on the same
+//! processors. The first row creates pods that no object selects: the cost of the API server and of
+//! this machine without the webhook. Figures of one run are comparable with each other only.
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::{Duration, Instant},
@@ -25,16 +25,16 @@ mod member;
 #[path = "ground/prober.rs"]
 mod prober;
 
-/// Pods of each row: the 99th percentile is that of three.
+/// Pods of each row: the 99th percentile rests on three of them.
 const PODS: u32 = 300;
 
-/// How far apart they are created: 20 a second.
+/// Time between two creations: 20 a second.
 const PACE: Duration = Duration::from_millis(50);
 
-/// How long an attack goes on before the first pod: by then it holds what it can get.
+/// Duration of an attack before the first pod: by then the attack holds all that it can get.
 const BEGUN: Duration = Duration::from_secs(3);
 
-/// Where agents ask, without waiting.
+/// The path that agents ask, without waiting.
 const LIST: &str = "/pinglist?prober=default/mesh";
 
 const HEADER: [&str; 12] = [
@@ -117,7 +117,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Asks as the known agent; how long it took.
+    /// Asks as the known agent; returns how long it took.
     async fn list(&self) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let url = format!("https://{}{LIST}", self.serving.pinglists);

@@ -1,8 +1,9 @@
-//! What a `NetworkProber` costs: series, pinglists, memory, processor time and writes, at 250 to 2,000 pods.
+//! Measures a `NetworkProber`: series, pinglists, memory, processor time and writes, at 250 to
+//! 2,000 pods.
 //!
-//! `make bench`. A real API server; pods come through the webhook, and the bench says of them what a
-//! kubelet would. Every agent is a connection over TLS that waits for its list, with the token of its
-//! own pod. Figures of one run are comparable with each other only.
+//! `make bench`. A real API server; pods come through the webhook, and the bench sets their status
+//! in place of a kubelet. Every agent is a connection over TLS that waits for its list, with the
+//! token of its own pod. Figures of one run are comparable with each other only.
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -38,21 +39,21 @@ mod prober;
 /// Nodes, in three zones: 40 pods on each where there are 2,000.
 const NODES: usize = 50;
 
-/// Zones: what regions of cloud providers have.
+/// Zones, as many as regions of cloud providers have.
 const ZONES: usize = 3;
 
-/// Who probes each pod by default: eight of its zone and two of each other one.
+/// Number of agents that probe each pod by default: eight of its zone and two of each other one.
 const PROBERS: usize = 8 + 2 * (ZONES - 1);
 
 /// Single changes that one figure is the mean or the worst of.
 const CHANGES: u32 = 8;
 
-/// How long nothing happens before and after a measurement: the collection of changes, the pass of the
+/// Time without a change before and after a measurement: the collection of changes, the pass of the
 /// controller and the minute's other work are over by then.
 const CALM: Duration = Duration::from_secs(3);
 
-/// How long the processor time without changes is measured: half of the time after which each agent comes
-/// back, for the kernel counts in steps of 10 ms.
+/// Time for which processor time is measured without changes: half of the time after which each
+/// agent comes back, because the kernel counts in steps of 10 ms.
 const IDLE: Duration = Duration::from_secs(25);
 
 const HEADER: [&str; 19] = [
@@ -104,7 +105,7 @@ async fn main() -> anyhow::Result<()> {
     bench.plane.stop().await
 }
 
-/// Pods of each row; `PROBER_BENCH_ROWS=500,4000` asks for other ones. Each row adds to the one before.
+/// Pods of each row; `PROBER_BENCH_ROWS=500,4000` replaces them. Each row adds to the one before.
 fn rows() -> Vec<usize> {
     let asked = std::env::var("PROBER_BENCH_ROWS").unwrap_or_default();
     let asked: Vec<_> = asked.split(',').filter_map(|row| row.parse().ok()).collect();
@@ -147,7 +148,7 @@ impl Bench {
         Member::of(&self.client, &pod).await
     }
 
-    /// Says what the kubelet says of a pod that runs.
+    /// Sets the status that the kubelet sets of a running pod.
     async fn starts(&self, i: usize) -> anyhow::Result<()> {
         let ip = format!("10.1.{}.{}", i / 250, i % 250 + 1);
         let status = json!({"status": {
@@ -168,7 +169,7 @@ impl Bench {
         let injected = i64::try_from(pods)?;
         wait("the status", async || {
             let status = probers.get(NAME).await.ok()?.status?;
-            // Each pod is probed by somebody only once all are known.
+            // Pods have probers only once all pods are known.
             (status.injected == injected && status.estimated_series > 0)
                 .then_some(status.estimated_series)
         })
@@ -189,7 +190,7 @@ impl Bench {
             .await?;
         self.members.extend(new);
         drop(builder);
-        // A new process: what building the row took is not its memory.
+        // A new process, so that its memory does not include what building the row took.
         let serving = self.operator(&format!("row-{count}")).await?;
         let operator = &serving.operator;
         self.series(count).await?;
@@ -228,8 +229,8 @@ impl Bench {
             (bytes / 1000).to_string(),
             (bytes / count).to_string(),
             format!("{:.1}", all.as_secs_f64()),
-            // A handshake takes at most 5 s, and here thousands begin at once, in one process; who is
-            // cut off comes again.
+            // A handshake takes at most 5 s, and here thousands begin at once, in one process; an
+            // agent that is cut off comes again.
             agents.failures().to_string(),
             format!("{alone:.1}"),
             format!("{waiting:.1}"),
@@ -243,8 +244,8 @@ impl Bench {
         ])
     }
 
-    /// One more pod: how long it takes from its readiness until all of its probers know it, and until it
-    /// knows whom to probe.
+    /// Adds one pod. Returns the time from its readiness until all of its probers know it, and
+    /// until it knows its own peers.
     async fn change(&mut self, agents: &mut Agents) -> anyhow::Result<(Duration, Duration)> {
         let i = self.members.len();
         let (member, name) = (self.create(i).await?, name(i));

@@ -1,8 +1,9 @@
-//! What a `RouteReflectorSet` costs: memory, processor time, requests and writes, at 1,000 and 5,000 nodes.
+//! Measures a `RouteReflectorSet`: memory, processor time, requests and writes, at 1,000 and 5,000
+//! nodes.
 //!
-//! `make bench`. A real API server with real Node objects and Calico's kinds; Prometheus says of every node
-//! that all its sessions are established, so that only the operator's own time counts. Figures of one run are comparable
-//! with each other only.
+//! `make bench`. A real API server with real Node objects and Calico's kinds; Prometheus reports
+//! every session of every node as established, so that only the operator's own time counts. Figures
+//! of one run are comparable with each other only.
 use std::{
     path::Path,
     sync::{
@@ -30,7 +31,7 @@ mod ground;
 #[path = "ground/nodes.rs"]
 mod nodes;
 
-/// For how long nothing is to happen.
+/// Time during which nothing should happen.
 const IDLE: Duration = Duration::from_mins(2);
 
 const HEADER: [&str; 10] = [
@@ -89,7 +90,7 @@ fn speaker(i: usize) -> Value {
     node
 }
 
-/// All sessions that are asked for, seen just now.
+/// Answers with all requested sessions as established, sampled just now.
 fn answer(count: usize, query: &str) -> String {
     let measures = query.split("\"measure\", \"").skip(1).filter_map(|rest| rest.split_once('"'));
     let sets: Vec<&str> =
@@ -105,7 +106,7 @@ fn answer(count: usize, query: &str) -> String {
     json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
 }
 
-/// Serves it; returns where, and how often it was asked.
+/// Serves the answers; returns the URL and the count of requests.
 async fn prometheus(count: usize) -> anyhow::Result<(String, Arc<AtomicU32>)> {
     let asked = Arc::new(AtomicU32::new(0));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

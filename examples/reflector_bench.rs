@@ -1,5 +1,5 @@
-//! What it costs to think a fabric of 5,000 nodes through; and how many sessions a change of one node resets under the
-//! original operator's choice of reflectors.
+//! Measures the analysis of a fabric of 5,000 nodes, and the number of sessions that a change of
+//! one node resets under the original operator's choice of reflectors.
 //!
 //! `make bench`. Build with `--release`: without it the figures are some thirty times worse.
 use std::{
@@ -22,7 +22,7 @@ use traffic_operator::{
     },
 };
 
-/// The original's choice, with its vectors.
+/// The original's choice, with its test vectors.
 #[path = "../crates/core/src/bgp_model/tests/original.rs"]
 mod original;
 #[path = "ground/trial.rs"]
@@ -31,7 +31,8 @@ mod trial;
 use original::{Assignment, disturbance};
 use trial::Trial;
 
-/// The largest that Calico itself is tested with; and what the formula gives for so many at 0.005.
+/// The largest cluster that Calico itself is tested with, and the formula's number of reflectors
+/// for it at 0.005.
 const NODES: usize = 5000;
 const REFLECTORS: usize = 25;
 
@@ -75,7 +76,8 @@ fn main() -> anyhow::Result<()> {
     ways()
 }
 
-/// The whole way from the mesh, decided anew at each step, and one decision in the end.
+/// Measures the whole transition from the mesh, with a new decision at each step, and one decision
+/// at its end.
 fn ways() -> anyhow::Result<()> {
     println!("{NODES} nodes, from the mesh | steps | ms in all | ms for one decision in the end");
     println!("--- | --- | --- | ---");
@@ -131,7 +133,7 @@ fn stage() -> Stage {
     Stage { speakers: speakers.collect(), snapshot }
 }
 
-/// Who peers with which nodes.
+/// Returns the peers of each client.
 fn assignment(target: &Target) -> Assignment {
     let holder = |slot: &u32| {
         let slot = target.slots.iter().find(|held| held.id == *slot)?;
@@ -144,14 +146,14 @@ fn assignment(target: &Target) -> Assignment {
     clients.collect()
 }
 
-/// Who peers with which reflectors.
+/// The peers of each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topology {
-    /// All with all; one id.
+    /// All reflectors; one cluster id.
     Simple,
-    /// With those of the own zone; an id per zone.
+    /// The reflectors of its own zone; a cluster id per zone.
     Zonal,
-    /// With three by groups; an id per zone.
+    /// Three reflectors by group; a cluster id per zone.
     Multi,
 }
 
@@ -164,7 +166,7 @@ fn peer(name: &str, local: &str, remote: &str) -> anyhow::Result<Peer> {
     })
 }
 
-/// Nodes with as many labels as nodes of a cloud have. The first are reflectors.
+/// Nodes with as many labels as nodes of a cloud provider have. The first are reflectors.
 fn fabric(
     topology: Topology,
     nodes: usize,
@@ -202,7 +204,7 @@ fn fabric(
         let slots = format!("{SLOT} in {{{}}}", slots.join(", "));
         peer(&format!("peer-to-rrs-{name}"), &format!("{GROUP} == '{name}'"), &slots)
     };
-    // Slots go round the zones as nodes do, so a step of three stays in the zone.
+    // Slots alternate between the zones as nodes do, so a step of three stays in the zone.
     match topology {
         Topology::Simple => peers.push(peer("peer-to-rrs-1", &format!("!{has}"), &has)?),
         Topology::Zonal => {

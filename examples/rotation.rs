@@ -1,8 +1,9 @@
-//! Whether a rotation of the webhook's certificates ever costs a pod its agent.
+//! Verifies that a rotation of the webhook's certificates never costs a pod its agent.
 //!
-//! `make bench-rotation`. Authority and certificate change every minute at least, while pods are created
-//! through a real API server that calls the operator's webhook. Beside that, handshakes with what an
-//! agent would trust at that moment: the API server keeps its connections, and would not notice.
+//! `make bench-rotation`. Authority and certificate change every minute at least, while pods are
+//! created through a real API server that calls the operator's webhook. At the same time the bench
+//! opens new connections with the trust that an agent has at that moment: the API server keeps its
+//! connections, and does not notice.
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
@@ -36,7 +37,7 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Time between two handshakes: some in the shortest of the steps of a rotation, which is 10 s.
 const HANDSHAKE: Duration = Duration::from_millis(250);
 
-/// How long it goes on, unless `ROTATION_MINUTES` says otherwise.
+/// Duration in minutes, unless `ROTATION_MINUTES` sets another.
 const MINUTES: u64 = 10;
 
 #[tokio::main]
@@ -112,7 +113,7 @@ async fn main() -> anyhow::Result<()> {
     plane.stop().await
 }
 
-/// What the API server counts of our webhook.
+/// The API server's counts of requests to our webhook.
 struct Page {
     failed_open: f64,
     good: f64,
@@ -142,7 +143,7 @@ struct Pods {
     times: Vec<Duration>,
 }
 
-/// Creates pods by the clock, and looks at what came back.
+/// Creates pods by the clock, and checks the results.
 async fn pods(client: &Client, end: Instant) -> anyhow::Result<Pods> {
     let api = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
     let body: Arc<Pod> = Arc::new(serde_json::from_value(pod("loaded", None))?);
@@ -192,7 +193,7 @@ struct Handshakes {
     bundles: usize,
 }
 
-/// New connections, each with the `ca.crt` that agents are given at that moment.
+/// Opens new connections, each with the `ca.crt` that agents get at that moment.
 async fn handshakes(
     client: Client,
     pinglists: SocketAddr,
@@ -227,7 +228,7 @@ struct Rotations {
     leaves: usize,
 }
 
-/// Counts what the Secret held in the course of time.
+/// Counts the authorities and certificates that the Secret held over time.
 async fn rotations(client: Client, end: Instant) -> anyhow::Result<Rotations> {
     let secrets = Api::<Secret>::namespaced(client, manifests::NAMESPACE);
     let (mut authorities, mut leaves) = (BTreeSet::new(), BTreeSet::new());

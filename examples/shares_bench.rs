@@ -1,5 +1,6 @@
-//! What it costs to publish the lists of 100,000 streams on 1,000 workers in several `ConfigMap`s: how many and how
-//! many bytes are written when one stream moves and when a worker is lost, and the processor time of a pass.
+//! Measures the publication of the lists of 100,000 streams on 1,000 workers in several
+//! `ConfigMap`s: the number and size of writes when one stream moves and when a worker is lost, and
+//! the processor time of a pass.
 //!
 //! `make bench`. Build with `--release`: without it the times are some twenty times worse.
 use std::{
@@ -26,8 +27,8 @@ const WORKERS: usize = 1000;
 /// The most bytes in one `ConfigMap`: the API server's limit.
 const LARGEST: usize = 1 << 20;
 
-/// What a pass must stay below: it begins four times a second while something moves, and blocks nobody else for
-/// longer than people notice.
+/// The limit of a pass: it begins four times a second while something moves, and must not block
+/// other work for longer than people notice.
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn main() -> anyhow::Result<()> {
@@ -45,7 +46,7 @@ fn main() -> anyhow::Result<()> {
     println!("{:>24} {:>8} {:>6} {:>10} {:>10}", "", "version", "writes", "bytes", "time");
     bench.write("first file", next, Duration::ZERO, files as usize + 1)?;
 
-    // One stream moves: its worker lets go of it, and the next file gives it to the other.
+    // One stream moves: its worker releases it, and the next file gives it to the other.
     let mut target = first.clone();
     let from = target[0].1.clone().context("an owner")?;
     let to = bench.names.iter().find(|name| **name != from).context("another")?.clone();
@@ -79,7 +80,7 @@ struct Bench {
 type Target = Vec<(Name, Option<Name>)>;
 
 impl Bench {
-    /// Where every stream belongs, without these workers.
+    /// The target of every stream, without these workers.
     fn target(&self, lost: &[Name]) -> Target {
         let names: Vec<_> = self.names.iter().filter(|name| !lost.contains(name)).collect();
         let owners: BTreeMap<_, _> = self.published.owners().collect();
@@ -131,7 +132,7 @@ impl Bench {
         handover::step(&self.published, target, workers, 0, &rules)
     }
 
-    /// One pass: decides and writes.
+    /// Runs one pass: decides and writes.
     fn turn(
         &mut self,
         what: &str,
@@ -141,7 +142,7 @@ impl Bench {
     ) -> anyhow::Result<()> {
         let workers = self.workers(self.published.epoch, lost);
         let start = Instant::now();
-        // Where it stands is computed in each pass.
+        // The target is computed in each pass.
         std::hint::black_box(self.target(lost));
         let step = self.step(target, &workers);
         let next = step.publish.context("another file")?;
@@ -176,7 +177,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a new process reads.
+    /// Reads the files as a new process does.
     fn read(&self) -> anyhow::Result<()> {
         let parts = self.there.iter().flatten();
         let texts: Vec<_> =

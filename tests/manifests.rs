@@ -1,4 +1,4 @@
-//! The house rules over all kinds, and: what is committed is what the code generates.
+//! The house rules over all kinds; and the committed manifests are those that the code generates.
 use std::{fs, path::Path};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
@@ -47,7 +47,7 @@ fn every_kind_has_what_users_of_kubectl_expect() {
     }
 }
 
-/// Embedded Kubernetes types are described where they come from.
+/// Embedded Kubernetes types have their descriptions in Kubernetes.
 fn undescribed(path: &str, schema: &JSONSchemaProps, report: &mut dyn FnMut(&str)) {
     for (name, property) in schema.properties.iter().flatten() {
         let path = format!("{path}.{name}");

@@ -16,17 +16,17 @@ use crate::{
     prober::{NAME, NAMESPACE},
 };
 
-/// How long an agent waits for a change, in seconds.
+/// Time for which an agent waits for a change, in seconds.
 const WAIT: u64 = 50;
 
-/// What all agents have heard.
+/// Everything that the agents have received.
 #[derive(Default)]
 struct Board {
-    /// By agent: whom it probes, and the bytes of the list.
+    /// By agent: the peers that it probes, and the bytes of the list.
     lists: HashMap<String, (Vec<String>, usize)>,
-    /// By pod: when an agent first heard of it, for each that did.
+    /// By pod: the time at which each agent first received it in a list.
     named: HashMap<String, Vec<Instant>>,
-    /// When an agent was first told to probe anybody.
+    /// By agent: the time of its first list that is not empty.
     probes: HashMap<String, Instant>,
     failures: usize,
 }
@@ -40,7 +40,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// None yet; with what the operator has its agents trust.
+    /// Starts without agents, with a client that trusts the operator's authority.
     pub async fn new(client: &Client, pinglists: SocketAddr) -> anyhow::Result<Self> {
         let roots = reqwest::Certificate::from_pem_bundle(authority(client).await?.as_bytes())?;
         // One connection for each request under way, as that many processes have.
@@ -49,9 +49,9 @@ impl Agents {
         Ok(Self { http, url, board: Arc::default(), tasks: JoinSet::new() })
     }
 
-    /// Starts one more.
+    /// Starts one more agent.
     pub fn add(&mut self, member: Member) {
-        // They come back by turns, not all at once.
+        // Requests are spread over time, so that they do not all come back at once.
         let first = WAIT / 5 + self.tasks.len() as u64 % (WAIT - WAIT / 5);
         let (http, url, board) = (self.http.clone(), self.url.clone(), Arc::clone(&self.board));
         self.tasks.spawn(async move {
@@ -71,12 +71,12 @@ impl Agents {
         });
     }
 
-    /// How many have a list.
+    /// Returns the number of agents that have a list.
     pub fn told(&self) -> usize {
         lock(&self.board).lists.len()
     }
 
-    /// Whether this one has a list.
+    /// Reports whether this agent has a list.
     pub fn is_told(&self, name: &str) -> bool {
         lock(&self.board).lists.contains_key(name)
     }
@@ -88,13 +88,13 @@ impl Agents {
         each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// When the last of this many probers of a pod heard of it.
+    /// Returns when this many probers of a pod had received it in their lists.
     pub fn named(&self, name: &str, probers: usize) -> Option<Instant> {
         let board = lock(&self.board);
         board.named.get(name).filter(|all| all.len() >= probers)?.iter().max().copied()
     }
 
-    /// When an agent was told whom to probe.
+    /// Returns when an agent received its first list that is not empty.
     pub fn probes(&self, name: &str) -> Option<Instant> {
         lock(&self.board).probes.get(name).copied()
     }
@@ -109,7 +109,7 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One request; returns whether the time was waited out.
+/// Sends one request; returns true if it waited in full without a change.
 async fn ask(
     mut request: reqwest::RequestBuilder,
     member: &Member,

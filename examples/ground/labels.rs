@@ -1,4 +1,4 @@
-//! When labels of nodes change, as anybody who watches them sees it.
+//! Times at which labels of nodes change, as a watch sees them.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 
 use crate::nodes;
 
-/// How many nodes the operator patches at once, and so does the bare loop.
+/// Number of nodes that the operator patches at once; the bare loop uses the same.
 const AT_ONCE: usize = 8;
 
-/// The values of one label, since when, by node.
+/// The value of one label by node, and the time since it has had it.
 type Seen = HashMap<String, (bool, Instant)>;
 
 /// Follows a label until it is dropped.
@@ -51,12 +51,12 @@ impl Labels {
         Self { seen, task }
     }
 
-    /// How many nodes carry the label with this value.
+    /// Returns the number of nodes that carry the label with this value.
     pub fn count(&self, unfit: bool) -> usize {
         lock(&self.seen).values().filter(|(value, _)| *value == unfit).count()
     }
 
-    /// When a node was marked.
+    /// Returns the time at which a node was marked.
     pub fn marked(&self, node: usize) -> Option<Instant> {
         let seen = lock(&self.seen);
         seen.get(&nodes::name(node)).filter(|(unfit, _)| *unfit).map(|(_, at)| *at)
@@ -73,8 +73,8 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Measures nothing but the patches: a label on each of `count` nodes, with as many requests at once as
-/// the operator makes.
+/// Measures nothing but the patches: a label on each of `count` nodes, with as many concurrent
+/// requests as the operator makes.
 pub async fn bare_loop(client: &Client, count: usize, value: &str) -> anyhow::Result<Duration> {
     let nodes = &Api::<Node>::all(client.clone());
     let patch = &Patch::Merge(json!({"metadata": {"labels": {"bench.example.com/bare": value}}}));

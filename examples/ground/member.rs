@@ -1,4 +1,4 @@
-//! A pod of a `NetworkProber` as its agent is known: by the token of its own pod.
+//! A pod of a `NetworkProber` with the identity of its agent: the token of its own pod.
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{Api, Client, ResourceExt};
@@ -19,7 +19,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// With a token as the kubelet projects it.
+    /// Creates a token for the pod, as the kubelet projects it.
     pub async fn of(client: &Client, pod: &Pod) -> anyhow::Result<Self> {
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",

@@ -1,4 +1,5 @@
-//! What the benches on a real API server share: what `make deploy` installs, and the operator's process.
+//! Shared by the benches on a real API server: the installation of `make deploy`, and the
+//! operator's process.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -15,10 +16,10 @@ use kube::{Api, Client, ResourceExt, api::PostParams};
 use serde_json::json;
 use traffic_operator::{api::KINDS, manifests};
 
-/// How long anything may take to come true: the first pass over 5,000 nodes is the longest.
+/// The longest wait for any condition: the first pass over 5,000 nodes takes the longest.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The operator's binary: the first argument, else what `make image` builds.
+/// Returns the operator's binary: the first argument, else the result of `make image`.
 pub fn binary() -> anyhow::Result<PathBuf> {
     let root = env!("CARGO_MANIFEST_DIR");
     let target = format!("target/image/{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -49,7 +50,7 @@ pub async fn install(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until there is something.
+/// Waits until `check` returns a value.
 pub async fn wait<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> anyhow::Result<T> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -73,8 +74,8 @@ impl Drop for Operator {
 }
 
 impl Operator {
-    /// Starts `run` with these arguments, with the environment of `deploy/base`. One that was killed
-    /// keeps its Lease: the next one needs another.
+    /// Starts `run` with these arguments and the environment of `deploy/base`. A killed operator
+    /// keeps its Lease, so the next one needs another.
     pub fn start(
         binary: &Path,
         kubeconfig: &Path,
@@ -85,7 +86,7 @@ impl Operator {
             .args(["run", "--log", "warn", "--lease-name", lease])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
-            // Scraped in plain HTTP: what TLS and reviews cost is the API server's and not ours.
+            // Scraped in plain HTTP: TLS and reviews are a cost of the API server and not ours.
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
@@ -107,7 +108,7 @@ impl Operator {
         Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
     }
 
-    /// How much of the resident memory are pages of the binary, in MiB.
+    /// Returns how much of the resident memory belongs to pages of the binary, in MiB.
     #[allow(dead_code, reason = "each bench reads what it prints")]
     pub fn binary_pages(&self) -> anyhow::Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::json;
 
-/// What it is called.
+/// Returns the name of a node.
 pub fn name(i: usize) -> String {
     format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256)
 }
@@ -33,7 +33,7 @@ pub fn node(i: usize) -> serde_json::Value {
     })
 }
 
-/// Creates them, with their status.
+/// Creates nodes with their status.
 pub async fn create(
     client: &Client,
     nodes: impl Iterator<Item = serde_json::Value>,

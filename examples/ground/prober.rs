@@ -1,4 +1,5 @@
-//! An operator whose webhook the API server calls, and what a `NetworkProber` needs beside it.
+//! An operator whose webhook the API server calls, and the other objects that a `NetworkProber`
+//! needs.
 use std::{net::SocketAddr, path::Path};
 
 use anyhow::Context;
@@ -26,14 +27,14 @@ pub const NAME: &str = "mesh";
 pub struct Serving {
     /// Its process.
     pub operator: Operator,
-    /// Where its pages are.
+    /// The address of its pages.
     pub admin: String,
-    /// Where agents ask.
+    /// The address that agents ask.
     pub pinglists: SocketAddr,
 }
 
 impl Serving {
-    /// Starts it and waits until it is ready. The webhook's address is that of an operator before it.
+    /// Starts it and waits until it is ready. The webhook's address is that of an earlier operator.
     pub async fn start(
         (binary, plane): (&Path, &ControlPlane),
         lease: &str,
@@ -46,7 +47,7 @@ impl Serving {
         let mut args = vec!["--admin-address", &admin, "--webhook-address", &webhook];
         args.extend(["--webhook-url", &url, "--pinglist-address", &lists]);
         args.extend(["--agent-image", "registry.example.com/agent:1"]);
-        // Nobody asks Prometheus anything here.
+        // No query goes to Prometheus here.
         args.extend(["--prometheus-url", "http://127.0.0.1:9"]);
         args.extend(further);
         let operator = Operator::start(binary, plane.kubeconfig(), lease, &args)?;
@@ -75,15 +76,15 @@ pub fn sum(page: &str, name: &str, label: &str) -> f64 {
         .sum()
 }
 
-/// A port that nobody listens on and that no connection takes meanwhile.
+/// A port without a listener, which no connection takes meanwhile.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }
 
-/// Creates the `NetworkProber` and what pods need, and waits until they get agents.
+/// Creates the `NetworkProber` and the objects that pods need, and waits until pods get agents.
 pub async fn install(client: &Client) -> anyhow::Result<()> {
     let post = PostParams::default();
-    // There is no controller manager that would make one.
+    // There is no controller manager that creates one.
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}}))?;
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
     accounts.create(&post, &account).await?;
@@ -113,7 +114,7 @@ pub fn pod(name: &str, node: Option<&str>) -> Value {
     })
 }
 
-/// Whether it has an agent.
+/// Reports whether a pod has an agent.
 pub fn has_agent(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
     let native = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();

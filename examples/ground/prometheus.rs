@@ -14,14 +14,14 @@ use axum::{
 };
 use futures::stream;
 
-/// The bytes that are handed over at once: what Prometheus' own server writes.
+/// The bytes written at once, as by Prometheus' own server.
 const PIECE: usize = 32 << 10;
 
 /// Share of the link of a node that is fit, and of one that is not; of the same length.
 const SHARES: [&[u8; 2]; 2] = [b"10", b"90"];
 
-/// The measures of the built-in query with what each says of a node, in the order of the query: all
-/// series of one, then all of the next.
+/// The measures of the built-in query with the value of each for a node, in the order of the query:
+/// all series of one, then all of the next.
 const MEASURES: [(&str, &str); 4] = [
     ("transmit_percent", "10"),
     ("transmit_bytes", "100000000.5"),
@@ -35,13 +35,13 @@ pub struct Prometheus(Arc<Mutex<Inner>>);
 
 struct Inner {
     body: Vec<u8>,
-    /// Where the share of each node is in the body.
+    /// The position of each node's share in the body.
     shares: Vec<usize>,
-    /// How many nodes are unfit: the first ones.
+    /// Number of unfit nodes, which are the first ones.
     unfit: usize,
-    /// How many more are with each answer.
+    /// Number of nodes that become unfit with each answer.
     step: usize,
-    /// How many were in each answer, and when its last byte was handed over.
+    /// For each answer, the number of unfit nodes and the time of its last byte.
     answers: Vec<(usize, Instant)>,
 }
 
@@ -58,19 +58,19 @@ impl Prometheus {
         Ok((prometheus, url))
     }
 
-    /// From the next answer on `unfit` nodes are unfit, and with each answer after it `step` more.
+    /// Sets the number of unfit nodes from the next answer on; each later answer adds `step`.
     pub fn set(&self, unfit: usize, step: usize) {
         let mut inner = self.lock();
         inner.paint(unfit);
         inner.step = step;
     }
 
-    /// Every answer so far: how many nodes were unfit in it, and when its last byte was handed over.
+    /// Returns, for each answer so far, the number of unfit nodes and the time of its last byte.
     pub fn answers(&self) -> Vec<(usize, Instant)> {
         self.lock().answers.clone()
     }
 
-    /// How many answers there were.
+    /// Returns the number of answers so far.
     pub fn requests(&self) -> u32 {
         u32::try_from(self.lock().answers.len()).unwrap_or(u32::MAX)
     }
@@ -89,7 +89,7 @@ impl Inner {
     }
 }
 
-/// The answer, and where the share of each node is in it.
+/// Builds the answer, with the position of each node's share in it.
 fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>) {
     let mut body = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
     let mut shares = vec![];

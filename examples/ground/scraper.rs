@@ -14,7 +14,7 @@ use tokio::{task::JoinHandle, time::MissedTickBehavior};
 /// The interval of `monitoring/servicemonitor.yaml`.
 const INTERVAL: Duration = Duration::from_secs(15);
 
-/// Scrapes until it is asked for the end.
+/// Scrapes until `end` is called.
 pub struct Scraper {
     largest: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -55,7 +55,7 @@ async fn scrape(url: &str) -> anyhow::Result<usize> {
     Ok(page.len())
 }
 
-/// A port that nobody listens on and that no connection takes meanwhile.
+/// A port without a listener, which no connection takes meanwhile.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }

@@ -1,4 +1,4 @@
-//! A cluster, and what happens to it, for which both choices of reflectors are compared.
+//! A cluster, and the events in it, for which both choices of reflectors are compared.
 use traffic_operator::route_reflector::{
     election::{Member, Previous, PreviousSlot, Target, target},
     settings,
@@ -9,7 +9,7 @@ use super::{
     original::{self, Assignment},
 };
 
-/// What happens to the clusters that both choices are compared on.
+/// Events in the clusters on which both choices are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     OldestClientRemoved,
@@ -19,7 +19,7 @@ pub enum Event {
     ReflectorAdded,
 }
 
-/// 1,000 nodes in three zones by chance, oldest first; the four oldest of each zone are reflectors.
+/// 1,000 nodes in three zones at random, oldest first; the four oldest of each zone are reflectors.
 pub struct Trial {
     pub reflectors: Vec<original::Node>,
     pub clients: Vec<original::Node>,
@@ -36,11 +36,11 @@ impl Trial {
         Event::ReflectorAdded,
     ];
 
-    /// As it is, or after something happened.
+    /// Builds the cluster as it is, or after an event.
     pub fn new(event: Option<Event>) -> Self {
         let node = |place: usize| {
             let uid = format!("uid-{place:04}");
-            // Chance, but the same chance each time.
+            // Random, but the same in each run.
             let zone = ZONES[original::fnv1a32(&format!("zone-of-{uid}")) as usize % ZONES.len()];
             original::Node { uid, zone: zone.into() }
         };
@@ -65,7 +65,7 @@ impl Trial {
         trial
     }
 
-    /// What we make of it, after what we made of it before.
+    /// Returns our choice, given our choice before.
     pub fn ours(&self, before: Option<&Target>) -> anyhow::Result<Target> {
         let count = self.reflectors.len();
         let spec = serde_json::json!({"topology": "Multi", "count": {"min": count, "max": count}});
@@ -105,7 +105,7 @@ impl Trial {
         Ok(target(&rules, &members, &previous)?)
     }
 
-    /// What the original makes of it.
+    /// Returns the choice of the original.
     pub fn original(&self) -> Assignment {
         let names = |chosen: Vec<usize>| {
             chosen.into_iter().map(|place| self.reflectors[place].uid.clone()).collect()

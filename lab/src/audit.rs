@@ -19,7 +19,8 @@ rules:
 /// One request to the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEvent {
-    /// When the answer was complete (for a watch: when it was opened), to the microsecond.
+    /// The time at which the answer was complete (for a watch: at which it was opened), to the
+    /// microsecond.
     pub time: Timestamp,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths
     /// that are no resource the HTTP method in lower case.

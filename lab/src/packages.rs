@@ -88,7 +88,8 @@ pub(crate) fn ensure_installed() -> Result<()> {
 ///
 /// # Errors
 ///
-/// If packages are missing and cannot be installed, or if it is another BIRD than the lab writes configurations for.
+/// If packages are missing and cannot be installed, or if it is another BIRD than the lab writes
+/// configurations for.
 pub fn ensure_routers() -> Result<String> {
     ensure_all(&ROUTERS)?;
     let said = said(BIRD, "--version")?;

@@ -27,7 +27,7 @@ pub enum Error {
         notices: Vec<Notice>,
         /// The failures, in the order of the attempts; never empty.
         errors: Vec<Error>,
-        /// When to look again.
+        /// The time after which to look again.
         again: Duration,
     },
     /// It cannot be done yet and is tried again: the reason, and in words.
@@ -125,7 +125,8 @@ impl Error {
         text
     }
 
-    /// When to try again after `failures` failures in a row; `None` waits for the object to change.
+    /// The time after which to try again, given `failures` failures in a row; `None` waits for the
+    /// object to change.
     ///
     /// A claim is checked again every 10 s, because the holder may go away without touching the
     /// claimant. After a refusal the rest continues, and the same is not tried again. API errors

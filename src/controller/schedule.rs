@@ -1,4 +1,4 @@
-//! When passes happen: ticks that objects with the same period share.
+//! The times of passes: ticks that objects with the same period share.
 use std::time::{Duration, Instant};
 
 /// A clock whose ticks are aligned: everything with a period of 10 s happens at 0, 10, 20, … s
@@ -16,7 +16,7 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// When the current tick of `period` began.
+    /// The time at which the current tick of `period` began.
     #[must_use]
     pub fn tick_start(&self, now: Instant, period: Duration) -> Instant {
         now.checked_sub(self.elapsed_in_tick(now, period)).unwrap_or(self.epoch)

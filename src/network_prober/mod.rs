@@ -4,13 +4,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `state`, `snapshot` | the cluster as every replica knows it: objects, namespaces, pods |
-//! | `settings`, `tenancy`, `scope`, `members`, `pinglists` | the spec read; which namespaces and pods; who probes whom |
+//! | `settings`, `tenancy`, `scope`, `members`, `pinglists` | the spec; namespaces; pods; peers |
 //! | `observe`, `observed` | reads the snapshot and the objects that exist; the facts they become |
 //! | `plan`, `children`, `rules` | what to write: agents, lists, webhooks, recording rules |
 //! | `apply`, `entries`, `cleanup` | the writes |
-//! | `conflict`, `constraints`, `watches` | other objects; what namespaces demand of pods; the budget of pods |
+//! | `conflict`, `constraints`, `watches` | other objects; demands of namespaces; budget of pods |
 //! | `memory`, `refusals` | what this process has applied, and what was refused |
-//! | `report`, `reasons`, `metrics`, `overview`, `live` | status, conditions and events; metrics; the status page |
+//! | `report`, `reasons`, `metrics`, `overview`, `live` | status and events; metrics; status page |
 //! | `injector`, `serving` | the answers to the webhook and to the agents |
 //! | `measurement` | what Prometheus says of the agents |
 use std::{collections::BTreeSet, sync::Mutex, time::Instant};

@@ -30,7 +30,7 @@ pub(super) fn waiting() -> Verdict {
     verdict("Ready", None, "Starting", "the selected pods are not listed yet".into())
 }
 
-/// When its pods are not watched.
+/// The verdict when its pods are not watched.
 pub(super) fn over_budget(over: &Over) -> Verdict {
     verdict("Ready", Some(false), "OverBudget", over.to_string())
 }

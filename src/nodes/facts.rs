@@ -34,7 +34,7 @@ pub struct NodeFacts {
 pub struct Incarnation {
     /// A hash of its UID; 0 where nodes have none.
     pub uid: u64,
-    /// When it was created, in seconds since 1970; 0 where that is not known.
+    /// The time at which it was created, in seconds since 1970; 0 where that is not known.
     pub created: i64,
 }
 
@@ -99,7 +99,7 @@ pub type Texts = Arc<[(Arc<str>, Arc<str>)]>;
 pub struct Speaker {
     /// The node's name.
     pub name: Arc<str>,
-    /// When it was made, in seconds since 1970.
+    /// The time at which it was created, in seconds since 1970.
     pub created: i64,
     /// Its labels, by key.
     pub labels: Texts,

@@ -31,7 +31,7 @@ pub const SETTLE_SECONDS: f64 = 5.0;
 pub struct Counted {
     /// Number of established sessions, by a custom query.
     pub established: Option<u32>,
-    /// When that was seen, in seconds since 1970 by our clock, if it is known.
+    /// The time of that observation, in seconds since 1970 by our clock, if it is known.
     pub sampled: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ pub struct Measured {
     pub names: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// The addresses that some node has an established session with, as names have them.
     pub seen: BTreeSet<Box<str>>,
-    /// When each report was written, by its node's clock.
+    /// The time at which each report was written, by its node's clock.
     written: BTreeMap<Arc<str>, Timestamp>,
     /// The time at which reports were last read, by our clock.
     looked: Option<f64>,

@@ -15,10 +15,10 @@ pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
 /// The memory of one set.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// When the last step was taken, as far as this process knows: the status may not have it yet.
+    /// The time of the last step, as far as this process knows: the status may not have it yet.
     pub last_step: Option<Timestamp>,
-    /// When this process began to look: the one before it may have taken a step that it could not
-    /// note any more, so gates and waits count from here too.
+    /// The time at which this process began to look: the process before it may have taken a step
+    /// without recording it, so gates and waits count from here too.
     pub began: Option<Timestamp>,
     /// Since when the gate has been shut for the step that is next.
     pub shut_since: Option<Timestamp>,

@@ -50,7 +50,8 @@ pub struct Evidence<'a> {
     pub memory: &'a Memory,
     /// The version in the status.
     pub told: Epoch,
-    /// When the `Swarm` was made ([`made`]): without a record no version is below that.
+    /// The creation time of the `Swarm` as a version ([`made`]): without a record no version is
+    /// below it.
     pub made: Epoch,
     /// True if a pod may run streams of an unknown file: it has started, and has not reported that
     /// it runs nothing.

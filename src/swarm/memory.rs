@@ -26,7 +26,7 @@ const ASKED: u32 = 3;
 /// The last that a pod said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// When it was asked last.
+    /// The time of the last request.
     pub asked: Instant,
     /// Number of consecutive requests without an answer.
     pub failures: u32,
@@ -60,7 +60,7 @@ pub struct Memory {
     /// By UID: pods that were created after the API server had listed all of them, with a lower
     /// bound of the version published then.
     pub heirs: BTreeMap<Arc<str>, u64>,
-    /// When an eviction of a worker was refused.
+    /// The time at which an eviction of each worker was refused.
     pub refused: BTreeMap<Arc<str>, Instant>,
     /// The last action on the pod of a worker, with its time.
     pub refreshed: BTreeMap<Arc<str>, (&'static str, Instant)>,

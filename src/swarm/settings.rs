@@ -37,7 +37,7 @@ pub struct Settings {
     pub strategy: Strategy,
     /// The number of workers that may be unavailable.
     pub max_unavailable: usize,
-    /// When a worker counts as stuck.
+    /// The time after which a worker counts as stuck.
     pub timeout: Duration,
     /// Capacity of a worker.
     pub max_per_worker: Option<usize>,

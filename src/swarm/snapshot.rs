@@ -47,7 +47,7 @@ pub struct Worker {
     pub jobs: Vec<Arc<str>>,
     /// Their total weight.
     pub weight: f64,
-    /// When its list last changed.
+    /// The version at which its list last changed.
     pub wanted: u64,
     /// The version that it has acknowledged.
     pub loaded: Option<u64>,

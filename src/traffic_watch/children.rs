@@ -43,7 +43,7 @@ pub enum Outcome {
     Refused {
         /// Why, in the API server's words.
         text: String,
-        /// When.
+        /// The time of the attempt.
         at: Timestamp,
         /// The Deployment that was there, by UID and generation.
         there: Option<(String, i64)>,

@@ -13,7 +13,7 @@ pub struct PodFacts {
     pub uid: String,
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
-    /// When it was created, in Unix seconds.
+    /// The time at which it was created, in Unix seconds.
     pub created: i64,
     /// True if it is Ready.
     pub ready: bool,

@@ -24,7 +24,7 @@ const SAME_SCRAPE: Duration = Duration::from_millis(500);
 /// A node entered a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Transition {
-    /// When, in Unix seconds.
+    /// The time of the judgement, in Unix seconds.
     pub at: i64,
     /// Name of the node.
     pub node: Arc<str>,

@@ -10,7 +10,7 @@
 //! | `apply`, `cleanup` | the writes |
 //! | `conflict`, `ceiling` | other objects: who holds a label key, how many nodes all may mark |
 //! | `memory`, `retries` | what is kept between two passes |
-//! | `report`, `metrics`, `overview`, `live` | status, conditions and events; metrics; the status page |
+//! | `report`, `metrics`, `overview`, `live` | conditions and events; metrics; the status page |
 //! | `replay` | the same decisions over a history |
 use std::sync::Arc;
 

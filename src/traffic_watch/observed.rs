@@ -15,7 +15,7 @@ use crate::{
 /// The facts that a judgement rests on.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// When.
+    /// The time of the pass.
     pub now: Timestamp,
     /// Number of the tick of the interval: one tick is one judgement, however many passes it has.
     pub tick: u64,

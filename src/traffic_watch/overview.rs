@@ -17,7 +17,7 @@ pub struct Overview {
     pub version: String,
     /// Its clock, for comparison with all other times.
     pub now: Timestamp,
-    /// When the process started.
+    /// The time at which the process started.
     pub started: Timestamp,
     /// By namespace and name.
     pub watches: Vec<WatchView>,
@@ -47,7 +47,7 @@ pub struct WatchView {
     /// The number of nodes that can take the pods in question: what the limit is of.
     #[serde(default)]
     pub room: u32,
-    /// When nodes were last judged.
+    /// The time of the last judgement.
     pub last_success: Option<Timestamp>,
     /// The measures, in the order of the spec.
     pub measures: Vec<MeasureView>,
@@ -94,7 +94,7 @@ pub struct NodeView {
     pub state: NodeState,
     /// Why it is in this state.
     pub reason: Option<String>,
-    /// When the state was entered.
+    /// The time at which the state was entered.
     pub since: Timestamp,
     /// The value of the label, or the one it would have in mode Observe.
     pub unfit: bool,
@@ -128,7 +128,7 @@ pub struct ValueView {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct TransitionView {
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
     /// The node's name.
     pub node: String,

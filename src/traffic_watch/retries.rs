@@ -23,7 +23,7 @@ const SCOUT: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FailedWrites {
     nodes: BTreeMap<Arc<str>, Failed>,
-    /// When a write failed last.
+    /// The time of the last failed write.
     last: Option<Timestamp>,
     /// The reason of the last failure in the condition Ready: it stays until the next attempt.
     why: Option<Verdict>,

@@ -1,4 +1,4 @@
-//! Peers do not influence each other, and an agent that was not run blames nobody.
+//! Peers do not influence each other, and an agent that did not run blames no peer.
 use crate::stage::{ALL, Agent, BlackHole, config, entry};
 
 #[test]
@@ -9,7 +9,7 @@ fn twenty_dead_peers_neither_slow_nor_bias_a_healthy_one() {
     for i in 0..20 {
         entries.push(entry(&format!("dead-{i}"), &format!("127.0.1.{i}"), hole.port));
     }
-    // With the original's metric they would be more than an agent probes at a time.
+    // With the original's metric these are more than an agent probes at a time.
     let few = config(500, 400, ALL, &entries);
     agent.publish(&few.replacen('{', r#"{"originalMetrics":false,"#, 1));
     let page = agent.page_with("twenty of each", |page| {
@@ -27,7 +27,7 @@ fn twenty_dead_peers_neither_slow_nor_bias_a_healthy_one() {
     assert_eq!(page.sum("netprober_rtt_seconds_count", &[]), measured);
 }
 
-/// Stopped for several periods: the answers wait in our sockets, and the timers have all run out.
+/// A stop of several periods: the answers wait in our sockets, and the timers have all run out.
 #[test]
 fn an_agent_that_was_not_run_skips_and_blames_nobody() {
     let (agent, peer, clock) = (Agent::start(), Agent::start(), Agent::start());
@@ -48,7 +48,7 @@ fn an_agent_that_was_not_run_skips_and_blames_nobody() {
     agent.page_with("it goes on", |page| page.successes("b") >= before + 6);
 }
 
-/// Whoever is probed sees by whom.
+/// Each probed agent counts its probers by address.
 #[test]
 fn incoming_peers_are_counted_by_address() {
     let (agent, peer) = (Agent::start(), Agent::start());

@@ -1,4 +1,4 @@
-//! How an agent begins and ends.
+//! Start and end of an agent.
 use std::process::Stdio;
 
 use crate::stage::{Agent, command, config, entry, free_port, get};

@@ -1,4 +1,4 @@
-//! What an agent costs at most, whatever it is given to probe, and what others can do to it.
+//! Limits of an agent's cost, whatever its list says, and its defence against other clients.
 use std::{
     fmt::Write as _,
     fs,
@@ -44,7 +44,7 @@ fn crowd(count: usize, probes: &str) -> String {
     )
 }
 
-/// The only member of its zone beside 3,000: before, 3,000 peers, 218,000 series and 107 MB.
+/// The only member of its zone beside 3,000: formerly 3,000 peers, 218,000 series and 107 MB.
 #[test]
 fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
     let name = "shop-frontend-7c9f8d6b5-00000";
@@ -74,8 +74,8 @@ fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
 /// processor from the agent on a busy machine, where idle connections are what the test is about.
 const REOPENED: usize = 100;
 
-/// Holds connections that say nothing, from an address of its own, and replaces those that are
-/// closed. Ends with the test.
+/// Holds connections that send nothing, from an address of its own, and replaces those that the
+/// agent closes. Ends with the test.
 struct Idle {
     over: Arc<AtomicBool>,
     open: Arc<AtomicUsize>,
@@ -105,7 +105,7 @@ impl Idle {
         Self { over, open, thread: Some(thread) }
     }
 
-    /// How many there were so far.
+    /// Returns the number of connections opened so far.
     fn opened(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ fn connect_from(from: [u8; 4], to: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether the page came within a second.
+/// Reports whether the page arrives within a second.
 fn scraped_in_time(port: u16) -> bool {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -141,7 +141,7 @@ fn scraped_in_time(port: u16) -> bool {
     ask().is_ok_and(|page| page.ends_with("# EOF\n"))
 }
 
-/// For the sockets of this test.
+/// Raises the limit of descriptors for the sockets of this test.
 fn allow_many_descriptors() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
@@ -175,7 +175,7 @@ fn n04_idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
     );
 }
 
-/// An agent that is started with a limit of the shell.
+/// Starts an agent under a limit of the shell.
 fn limited(limit: &str, port: u16, metrics_port: u16) -> Command {
     let agent = command(port, metrics_port);
     let variables = agent.get_envs().filter_map(|(name, value)| Some((name, value?)));
@@ -191,7 +191,7 @@ fn limited(limit: &str, port: u16, metrics_port: u16) -> Command {
     command
 }
 
-/// An agent that has no descriptors left says so, and blames no peer.
+/// An agent without descriptors reports that, and blames no peer.
 #[test]
 fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
     let (peer, hole) = (Agent::start(), BlackHole::new());
@@ -221,7 +221,7 @@ fn n04_an_agent_may_open_as_many_files_as_the_node_allows() {
     assert_eq!(soft, hard, "{line}");
 }
 
-/// The standard library lets 128 connections wait, of which one stranger can take all.
+/// The standard library queues 128 connections, and a single client can take all of these places.
 #[test]
 fn n09_connections_wait_while_the_agent_is_not_run() {
     let agent = Agent::start();

@@ -1,9 +1,9 @@
-//! What a network does to packets, done by an echo server of the test.
+//! Effects of a network on packets, played by an echo server of the test.
 use std::{net::UdpSocket, thread};
 
 use crate::stage::{Agent, config, entry, free_port};
 
-/// Gives each request to `answer` with the requests before it; what that returns is sent back.
+/// Gives each request to `answer` with the requests before it, and sends back the result.
 fn echo(answer: impl Fn(&[[u8; 64]]) -> Vec<[u8; 64]> + Send + 'static) -> u16 {
     let port = free_port();
     let socket = UdpSocket::bind(("0.0.0.0", port)).unwrap();

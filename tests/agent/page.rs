@@ -1,4 +1,5 @@
-//! What `docs/worker.md` says is so: its flags, its metrics, and its worker of a dozen lines.
+//! The statements of `docs/worker.md` hold: its flags, its metrics, and its worker of a dozen
+//! lines.
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
@@ -40,13 +41,13 @@ fn it_names_every_flag_every_variable_and_every_metric() {
     }
 }
 
-/// What the page shows between ```` ```sh ```` and the end of that block.
+/// Returns the text of the page between ```` ```sh ```` and the end of that block.
 fn script() -> &'static str {
     let (_, rest) = PAGE.split_once("```sh\n#!/bin/sh\n").expect("a script");
     rest.split_once("```").expect("its end").0
 }
 
-/// The script of the page, with nothing but what is in the image of busybox.
+/// The script of the page, which uses nothing but the programs in the image of busybox.
 fn shell_worker(directory: &Directory, port: u16) -> Option<Command> {
     let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| {
         let applets = Command::new(path).arg("--list").output();

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::stage::{ALL, Agent, Directory, Page};
 
-/// How long the server holds a request whose list did not change.
+/// Time for which the server holds a request whose list has not changed.
 const HELD: Duration = Duration::from_secs(2);
 
 /// One request, as the server saw it.
@@ -39,7 +39,7 @@ struct State {
     token: String,
     list: String,
     version: u32,
-    /// Answer everything with this.
+    /// Status of every answer, if set.
     broken: Option<u16>,
     seen: Vec<Seen>,
 }

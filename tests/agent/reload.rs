@@ -1,4 +1,4 @@
-//! The sidecar that reloads an application, and says for it which file it has come up to.
+//! The sidecar that reloads an application and reports which file the application has loaded.
 use std::{
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
@@ -16,7 +16,7 @@ use crate::{
     worker::stage::{Mood, Said, Sink, Worker, command, file},
 };
 
-/// For a worker of the name `w0`.
+/// Starts a sidecar for a worker of the name `w0`.
 pub fn sidecar(flags: &[&str]) -> Worker {
     let (port, directory) = (free_port(), Directory::new());
     let mut command = command("reload", port, &directory.path(""));
@@ -101,7 +101,7 @@ fn told_to_end_it_does_not_wait_for_the_application() {
 struct Application(Child);
 
 impl Application {
-    /// With what it does until it is killed; `$HERE` is the directory.
+    /// Starts it with a script that runs until it is killed; `$HERE` is the directory.
     fn start(directory: &Directory, name: &str, script: &str) -> Self {
         let (new, path) = (directory.path("new"), directory.path(name));
         fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -21,10 +21,10 @@ use nix::sys::socket::{
 /// Longer than anything takes on a busy machine; nothing is asserted about it.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
-/// How often a condition is looked at.
+/// Interval between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Waits until `look` has something to say.
+/// Waits until `look` returns a value.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + DEADLINE;
     loop {
@@ -36,8 +36,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A port that nobody has, by TCP and by UDP: below the range from which the kernel takes ports for
-/// connections, and not given to anybody else in this process.
+/// Returns a port that is free for TCP and UDP: below the range from which the kernel takes ports
+/// for connections, and not given to another test of this process.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -73,7 +73,8 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// As the kubelet does it: a new directory, and a symlink that is turned to it at once.
+    /// Publishes a file as the kubelet does: a new directory, and a symlink that is switched to it
+    /// atomically.
     pub fn publish(&self, name: &str, text: &str) {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let data = format!("..data-{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -101,7 +102,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it; what it says goes to a file in the directory.
+    /// Starts it; its output goes to a file in the directory.
     pub fn start(command: &mut Command, directory: Directory) -> Self {
         let log = File::create(directory.path("log")).unwrap();
         let child = command.stderr(log).spawn().expect("the binary runs");
@@ -161,12 +162,12 @@ impl DerefMut for Agent {
 }
 
 impl Agent {
-    /// With the three variables of the original, and no list yet.
+    /// Starts an agent with the three variables of the original, and no list yet.
     pub fn start() -> Self {
         Self::with(&[], &[])
     }
 
-    /// With more variables and flags.
+    /// Starts an agent with more variables and flags.
     pub fn with(variables: &[(&str, &str)], flags: &[&str]) -> Self {
         Self::of(|port, metrics_port| {
             let mut command = command(port, metrics_port);
@@ -175,7 +176,7 @@ impl Agent {
         })
     }
 
-    /// By a command of its own.
+    /// Starts an agent by another command.
     pub fn of(how: impl FnOnce(u16, u16) -> Command) -> Self {
         let (port, metrics_port) = (free_port(), free_port());
         let directory = Directory::new();
@@ -201,7 +202,7 @@ impl Agent {
         eventually("the agent answers", || self.scrape())
     }
 
-    /// Its page as soon as that satisfies.
+    /// Returns its page as soon as the page satisfies `enough`.
     pub fn page_with(&self, what: &str, enough: impl Fn(&Page) -> bool) -> Page {
         eventually(what, || self.scrape().filter(&enough))
     }
@@ -211,8 +212,8 @@ impl Agent {
     }
 }
 
-/// The agent's own program if `AGENT` names it, else the operator's command `agent`: the same to
-/// whoever runs it.
+/// Returns the agent's own program if `AGENT` names it, else the operator's command `agent`; both
+/// behave the same.
 pub fn program() -> Command {
     if let Some(program) = std::env::var_os("AGENT") {
         Command::new(program)

@@ -118,7 +118,7 @@ pub async fn a_peer_that_does_not_answer_costs_the_others_nothing(stage: &Stage)
 
 pub async fn series_of_a_dead_peer_vanish(stage: &Stage) -> Result<()> {
     create(stage, "dead", "pollingPeriod: 500ms").await?;
-    // Pods of their own: nothing takes a dead one's place.
+    // Pods without a controller, so that a dead one is not replaced.
     let names = ["dead-1", "dead-2", "dead-3"];
     let pinned = |number: usize| format!("nodeName: node-{number}");
     try_join_all((1..=3).map(|number| {
@@ -182,7 +182,7 @@ pub async fn a_prober_at_rest_writes_nothing(stage: &Stage) -> Result<()> {
         &format!("{} writes in 40 s (3 agents waiting; {reviews} reviews)", writes.len()),
     );
     ensure!(writes.is_empty(), "{writes:?}");
-    // No agent may write at all, whoever's account its pod has.
+    // No agent may write at all, whatever the account of its pod.
     let agents =
         events.iter().filter(|event| event.user.starts_with("system:serviceaccount:default:"));
     ensure!(agents.count() == 0, "agents speak with the API server");

@@ -1,4 +1,4 @@
-//! A network that breaks: what measures it must not go quiet exactly then.
+//! A network that breaks: the measurement must not fall silent exactly then.
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -13,25 +13,26 @@ use crate::{
 /// The prober's name, and its pods' label.
 const NAME: &str = "broken";
 
-/// What the rules say of it.
+/// The label that the rules set for it.
 const PROBER: &str = r#"prober="default/broken""#;
 
 /// More than every second packet, each way: the path is bad enough for applications to give up, and
 /// measurements still come through.
 const LOSS: f64 = 0.6;
 
-/// Below this a dead node's loss has fallen: the window may still hold a last reply from before its death.
+/// The loss of a dead node stays above this once it has risen to 1: the window may still hold a
+/// last reply from before its death.
 const LOST: f64 = 0.9;
 
-/// The longest that an impairment lasts, should nobody lift it.
+/// The longest duration of an impairment, should the test not lift it.
 const IMPAIRED: Duration = Duration::from_mins(15);
 
-/// Until an alert has fired: its window and its `for:` are five minutes each, and Prometheus
+/// Time until an alert has fired: its window and its `for:` are five minutes each, and Prometheus
 /// evaluates rules every half minute.
 const FIRES: Duration = Duration::from_mins(8);
 
-/// What goes wrong: a node's network loses packets, the application there depends on that path and
-/// turns NotReady, and then the node dies. None of that takes the evidence away.
+/// A node's network loses packets, the application there depends on that path and turns NotReady,
+/// and then the node dies. None of that removes the evidence.
 pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage: &Stage,
 ) -> Result<()> {
@@ -88,8 +89,8 @@ pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     delete(stage, NAME).await
 }
 
-/// Loss rises to 1 and stays there until the alert about this node, and no other, has fired.
-/// Returns after how many seconds each was so.
+/// Waits until loss rises to 1 and stays there until the alert about this node, and no other, has
+/// fired. Returns the seconds until each.
 async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
     stage
         .until("a loss of 1", async || {
@@ -139,8 +140,8 @@ async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// A node whose loss takes neither Prometheus with it nor the way to it from the one that judges:
-/// who cannot ask holds what is.
+/// Returns a node whose loss cuts off neither Prometheus nor the path from the judging operator to
+/// it: an operator that cannot query keeps the labels as they are.
 async fn victim(stage: &Stage) -> Result<String> {
     let node_of = |pod: &str, namespace: &str| {
         let pod = stage.json(&["pod", pod, "-n", namespace])?;
@@ -198,7 +199,7 @@ async fn all_measured(stage: &Stage) -> Result<()> {
         .await
 }
 
-/// Whether the application on a node is Ready.
+/// Reports whether the application on a node is Ready.
 fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
     let pods = stage.json(&["pods", "-l", &format!("app={NAME}")])?;
     let pods = pods["items"].as_array().context("pods")?;
@@ -210,7 +211,7 @@ fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
     }))
 }
 
-/// What Prometheus has of a node now.
+/// Returns the loss of a node that Prometheus has now.
 async fn loss_of(stage: &Stage, node: &str) -> Result<Option<f64>> {
     let query = format!("netprober:node_loss:ratio1m{{{PROBER}, node=\"{node}\"}}");
     Ok(stage.cluster.query(&query).await?.first().map(|sample| sample.1))

@@ -1,4 +1,4 @@
-//! Policies that move pods, and the commands that say why: on the cluster, against the real
+//! Policies that move pods, and the commands that explain why: on the cluster, against the real
 //! history.
 use std::{path::Path, process::Command, time::Duration};
 
@@ -99,8 +99,8 @@ pub async fn why_a_node_is_unfit_is_answered_by_one_command(stage: &Stage) -> Re
     stage.delete("why")
 }
 
-/// Two bursts and an exporter that is away: what the operator did, and what the replay of the same
-/// time says it would have done, are the same transitions in the same order.
+/// Two bursts and an exporter that is away: the transitions of the operator and those that the
+/// replay of the same time predicts are the same, in the same order.
 pub async fn backtest_agrees_with_what_the_operator_did(stage: &Stage) -> Result<()> {
     stage.watch("history", "maxSampleAge: 10s").await?;
     stage.until_ready("history").await?;

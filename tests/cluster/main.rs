@@ -1,8 +1,8 @@
 //! Scenarios on real nodes: kubelets, packets, a Prometheus run by prometheus-operator, and the
 //! operator as a pod from its image.
 //!
-//! All of them share one cluster, one after the other. It is started for the first that runs, and
-//! taken down at the end, whatever became of them.
+//! All of them share one cluster, one after the other. The first test starts it, and it is taken
+//! down at the end, whatever the results.
 mod agents;
 mod broken;
 mod insight;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     });
     let of_reflectors = {
         let runtime = Arc::clone(&runtime);
-        // Real BGP is between nodes that are nothing else.
+        // Real BGP runs between nodes that have no other purpose.
         Trial::test("route_reflectors_replace_the_mesh_and_go_again", move || {
             let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
             let passed = runtime.block_on(lab::demo::reflectors::run_short(operator));
@@ -76,7 +76,7 @@ fn failed(error: anyhow::Error) -> Failed {
     format!("{error:#}").into()
 }
 
-/// Namespaces, links and mounts are root's.
+/// Namespaces, links and mounts need root.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::stage::Stage;
 
-/// Waits until the decision metrics, as Prometheus scraped them, tell of a judgement after `time`.
+/// Waits until the decision metrics, as scraped by Prometheus, show a judgement after `time`.
 pub async fn judged_after(stage: &Stage, name: &str, time: Timestamp) -> Result<()> {
     let query = format!(
         "max(traffic_operator_trafficwatch_last_success_timestamp_seconds{{name=\"{name}\"}})"

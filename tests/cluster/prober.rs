@@ -1,4 +1,4 @@
-//! What the scenarios of the network prober ask the cluster.
+//! Queries of the network prober's scenarios to the cluster.
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +11,8 @@ const OPERATOR: &str = "traffic-operator-system";
 /// The agents' metrics port in all scenarios, as in the original's sample.
 const METRICS_PORT: &str = "1222";
 
-/// Prints what was seen beside what the original does (measured on the same kind of cluster).
+/// Prints the observation next to the behaviour of the original (measured on the same kind of
+/// cluster).
 pub fn compare(original: &str, here: &str) {
     eprintln!("    original: {original}\n    here:     {here}");
 }
@@ -22,7 +23,7 @@ pub async fn create(stage: &Stage, name: &str, more: &str) -> Result<()> {
     create_selecting(stage, name, &selector).await
 }
 
-/// The same with a selector of the scenario's own.
+/// The same with a selector that the scenario chooses.
 pub async fn create_selecting(stage: &Stage, name: &str, spec: &str) -> Result<()> {
     let spec = spec.trim_end().replace('\n', "\n  ");
     let yaml = format!(
@@ -76,7 +77,7 @@ pub async fn pod(stage: &Stage, namespace: &str, name: &str, app: &str, more: &s
     stage.cluster.apply(&yaml).await
 }
 
-/// Waits until this many pods of a scenario are ready; returns them, and after how many seconds.
+/// Waits until this many pods of a scenario are ready; returns them, and the seconds that took.
 pub async fn ready(stage: &Stage, app: &str, count: usize) -> Result<(Vec<Value>, f64)> {
     let (began, label) = (Instant::now(), format!("app={app}"));
     let mut found = Vec::new();
@@ -101,7 +102,7 @@ pub fn name_of(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Where a pod's agent is: a native sidecar, a plain container, or nowhere.
+/// Returns the form of a pod's agent: a native sidecar, a plain container, or none.
 pub fn agent_in(pod: &Value) -> Option<&'static str> {
     let has = |list: &str| {
         let mut containers = pod["spec"][list].as_array().into_iter().flatten();
@@ -114,7 +115,7 @@ pub fn status(stage: &Stage, name: &str) -> Result<Value> {
     Ok(stage.json(&["networkprober", name])?["status"].clone())
 }
 
-/// How many selected pods have no agent for this reason.
+/// Returns the number of selected pods without an agent for this reason.
 pub fn not_injected(status: &Value, reason: &str) -> i64 {
     let mut listed = status["notInjected"].as_array().into_iter().flatten();
     listed
@@ -145,7 +146,7 @@ pub fn sum(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     samples.sum()
 }
 
-/// How often containers of the operator were restarted.
+/// Returns the number of restarts of the operator's containers.
 pub fn operator_restarts(stage: &Stage) -> Result<i64> {
     let label = "app.kubernetes.io/part-of=traffic-operator";
     let pods = stage.json(&["pods", "-n", OPERATOR, "-l", label])?;

@@ -1,4 +1,4 @@
-//! What users were promised, played on the cluster.
+//! Promises to users, played on the cluster.
 use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, ensure};
@@ -159,7 +159,7 @@ async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stag
     ensure!(agrees, "{seen:?}");
     let receiver = stage.label("node-1", "load")?;
     ensure!(receiver.as_deref() == Some("false"), "node-1 is {receiver:?}");
-    // Pods that come now go elsewhere; those that run stay where they are.
+    // Pods that are created now go elsewhere; running ones stay where they are.
     stage.cluster.kubectl(&["delete", "pods", "-l", "app=load", "--wait=false"])?;
     stage
         .until("the pods off the loaded node", async || {
@@ -254,7 +254,7 @@ async fn a_silent_exporter_makes_its_node_unknown_and_only_that(stage: &Stage) -
     stage.watch("silent", "maxSampleAge: 10s").await?;
     stage.until_ready("silent").await?;
     let since = Timestamp::now();
-    // It accepts connections and answers none: what hung the original for 251 s.
+    // It accepts connections and does not answer: this hung the original for 251 s.
     stage.cluster.in_node("node-3", "pkill", &["-STOP", "-x", "node_exporter"])?;
     let outcome = stage
         .until("node-3 Unknown", async || {

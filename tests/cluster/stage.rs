@@ -1,4 +1,4 @@
-//! The cluster, and the questions every scenario asks it.
+//! The cluster, and the queries of every scenario to it.
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -9,10 +9,10 @@ use k8s_openapi::jiff::Timestamp;
 use lab::{AuditEvent, Cluster, ClusterOptions};
 use serde_json::Value;
 
-/// The longest that anything here takes to come true: rates, scrapes and roll-outs.
+/// The longest wait for any condition here: rates, scrapes and roll-outs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Who the operator is for the API server.
+/// The operator's account at the API server.
 pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
 /// A cluster with the operator deployed.
@@ -95,7 +95,7 @@ impl Stage {
         .await
     }
 
-    /// Polls until it holds.
+    /// Polls until the condition holds.
     pub async fn until(
         &self,
         what: &str,

@@ -11,9 +11,10 @@ const NAMESPACE: &str = "swarm";
 const WORKERS: &str = "swarm-worker";
 /// The streams of the original's sample.
 const STREAMS: usize = 27;
-/// Milliseconds: workers report every 200 ms, and the machine is busy.
+/// The longest delay of a report, in milliseconds: workers report every 200 ms, and the machine is
+/// busy.
 const LATEST: u64 = 2000;
-/// Has the cluster's own services, and the way of the tests to all others.
+/// The node with the cluster's own services, and the route of the tests to all others.
 const SERVICES: &str = "node-1";
 
 /// The shares of the workers that the file names.
@@ -36,7 +37,7 @@ fn scale(stage: &Stage, replicas: usize) -> Result<()> {
     stage.cluster.kubectl(&["scale", "-n", NAMESPACE, &workers, &replicas]).map(drop)
 }
 
-/// Waits until the Swarm has so many workers and every one runs exactly its list.
+/// Waits until the Swarm has this many workers and each runs exactly its list.
 async fn converged(stage: &Stage, workers: usize) -> Result<()> {
     let what = format!("{workers} workers, each with exactly its list");
     let holds = async || {
@@ -49,7 +50,7 @@ async fn converged(stage: &Stage, workers: usize) -> Result<()> {
     stage.until(&what, holds).await
 }
 
-/// What a worker says that it runs.
+/// Returns the streams that a worker reports as running.
 fn runs(stage: &Stage, worker: &str) -> Result<BTreeSet<String>> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{worker}:9090/proxy/internal/version");
     Ok(jobs(&serde_json::from_str(&stage.cluster.kubectl(&["get", "--raw", &path])?)?))
@@ -87,8 +88,8 @@ pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<
     delete(stage)
 }
 
-/// A worker that nobody reaches goes on with what it has, so nobody else gets it: also not what it
-/// is to give up, until it can be asked again.
+/// An unreachable worker goes on with its streams, so no other worker gets them: not even those
+/// that it must give up, until it answers again.
 pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Stage) -> Result<()> {
     let sink = stage.cluster.stream_sink().await?;
     let layout = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/demo/swarm");
@@ -137,7 +138,7 @@ pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Sta
     let overlaps = ledger.overlaps(Stretch::ALWAYS);
     ensure!(overlaps.is_empty(), "{overlaps:?}");
     ensure!(ledger.regressions().is_empty(), "{:?}", ledger.regressions());
-    // Those that stayed have run all the time, though nobody saw it.
+    // The streams that stayed have run all the time, even while the worker was unreachable.
     let gaps = ledger.gap_times(Stretch::new(0, ledger.end().saturating_sub(LATEST)));
     let known: Vec<_> = before.intersection(&stay).filter_map(|s| gaps.get_key_value(s)).collect();
     ensure!(known.is_empty(), "streams of the node that was cut off did not run: {known:?}");
@@ -146,7 +147,7 @@ pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Sta
     delete(stage)
 }
 
-/// A node with workers, and they; the operator's leader is elsewhere.
+/// Returns a node with workers, and these; the operator's leader is elsewhere.
 async fn to_be_cut_off(stage: &Stage) -> Result<(String, BTreeSet<String>)> {
     let leader = stage.cluster.operator_leader().await?;
     let leader = stage.json(&["pod", &leader, "-n", "traffic-operator-system"])?;

@@ -1,5 +1,5 @@
-//! `explain` through an API server that a test plays: the leader is asked by a port-forward to its
-//! pod.
+//! `explain` through an API server that a test plays: the command asks the leader through a
+//! port-forward to its pod.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -28,7 +28,7 @@ const SYSTEM: &str = "traffic-operator-system";
 #[derive(Clone, Default)]
 pub struct ApiServer {
     answers: Arc<Mutex<BTreeMap<String, (u16, Value)>>>,
-    /// Methods and addresses.
+    /// Methods and addresses of requests.
     asked: Arc<Mutex<Vec<(String, String)>>>,
     pub url: String,
 }
@@ -58,17 +58,17 @@ impl ApiServer {
         self.explain_what(name, &[&["node", "node-2"], more].concat())
     }
 
-    /// What was asked for so far: methods and addresses.
+    /// Returns the requests so far: methods and addresses.
     pub fn asked(&self) -> Vec<(String, String)> {
         self.asked.lock().expect("lock").clone()
     }
 
-    /// `explain` of anything.
+    /// Runs `explain` of anything.
     pub fn explain_what(&self, name: &str, what: &[&str]) -> Outcome {
         self.run(name, &[&["explain"], what].concat())
     }
 
-    /// Any command. Kubeconfigs have names, for tests that run at the same time.
+    /// Runs any command. Kubeconfigs have names, for tests that run at the same time.
     pub fn run(&self, name: &str, what: &[&str]) -> Outcome {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({

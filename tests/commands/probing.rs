@@ -44,7 +44,7 @@ fn cluster() -> ApiServer {
     server
 }
 
-/// What the rules of `probing/mesh` have recorded: node-2 is bad.
+/// The values that the rules of `probing/mesh` have recorded: node-2 is bad.
 fn prometheus() -> Prometheus {
     let prometheus = Prometheus::start();
     let node = |figure: &str, node: &str| json!({"figure": figure, "node": node});
@@ -103,7 +103,7 @@ fn a_prober_is_explained_by_its_status_and_a_prometheus() {
     assert_eq!(json["notInjected"][0]["reason"], "SharedProcesses");
 }
 
-/// The operator answers for all of it; Prometheus is asked by it alone.
+/// The operator answers for all of it, and is the only one that queries Prometheus.
 #[test]
 fn a_pod_is_explained_by_the_operator() {
     let server = cluster();

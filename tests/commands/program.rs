@@ -1,11 +1,11 @@
-//! The binary, and what it printed.
+//! The binary and its output.
 use std::{
     io::Write,
     path::Path,
     process::{Command, Stdio},
 };
 
-/// What one call came to.
+/// The result of one call.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,

@@ -14,13 +14,13 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// Where the history begins, in Unix seconds.
+/// The beginning of the history, in Unix seconds.
 pub const START: i64 = 1_790_000_000;
 
-/// Seconds between two of its samples.
+/// Seconds between two samples of the history.
 pub const STEP: i64 = 10;
 
-/// More points of a series are refused, as by the real one.
+/// The largest number of points of a series: more are refused, as by the real one.
 const MAX_POINTS: i64 = 11_000;
 
 #[derive(Default)]

@@ -246,7 +246,7 @@ fn streams_and_workers_are_explained_by_the_operator() {
     assert_eq!((&json["loaded"], &json["streams"]), (&json!(3), &json!(["c", "d"])));
     let asked = server.asked();
     assert!(asked.iter().all(|(method, _)| method == "GET"), "{asked:?}");
-    // Without it the file and the status tell.
+    // Without it the command uses the file and the status.
     let outcome = server.explain_what("stream-alone", &["stream", "c", "-n", "shop"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     expect(

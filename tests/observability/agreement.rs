@@ -47,7 +47,7 @@ fn names_end_where_they_should() {
     assert_eq!(names, expected);
 }
 
-/// Where the fields of each kind are told.
+/// Pages that document the fields of each kind.
 const PAGES: &[(&str, &[&str])] = &[
     ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
     ("NetworkProber", &["docs/networkprober.md"]),
@@ -55,7 +55,7 @@ const PAGES: &[(&str, &[&str])] = &[
     ("RouteReflectorSet", &["docs/routereflectorset.md"]),
 ];
 
-/// What is embedded and described where it comes from.
+/// Embedded types, which are documented elsewhere.
 const EMBEDDED: [&str; 11] = [
     ".spec.deployment",
     ".spec.nodeSelector",
@@ -89,8 +89,8 @@ fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a page tells of a field: of the spec in a row of a table that begins with its path, of
-/// the status there or in a sample, by its name.
+/// Reports whether a page documents a field: a field of the spec in a row of a table that begins
+/// with its path, a field of the status there or in a sample, by its name.
 fn is_told(pages: &str, path: &str) -> bool {
     let mut rows = pages.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
     if let Some(path) = path.strip_prefix(".spec.") {
@@ -120,7 +120,7 @@ fn every_field_is_documented() {
     }
 }
 
-/// A pod without an agent has a reason, and the reader a row that says what to do.
+/// A pod without an agent has a reason, and the page a row with the remedy for it.
 #[test]
 fn every_reason_to_have_no_agent_is_documented() {
     let page = read(&root().join("docs/networkprober.md"));
@@ -154,7 +154,7 @@ fn every_reason_to_have_no_agent_is_documented() {
     }
 }
 
-/// What the page gives as a default is the default.
+/// The defaults on the page are the defaults.
 #[test]
 fn the_defaults_of_a_swarm_are_those_of_the_page() {
     let page = read(&root().join("docs/swarm.md"));

@@ -1,4 +1,4 @@
-//! Alerts: what they say, and that promtool has seen each fire, stay silent and resolve.
+//! Alerts: their texts, and promtool's tests that each fires, stays silent and resolves.
 use crate::files::{Scratch, files_in, promtool, read, root, to_yaml};
 use crate::reading::{
     alert_tests, alerts, operator_alerts, operator_rules, prober_alerts, prober_rules,
@@ -36,7 +36,7 @@ fn every_runbook_belongs_to_an_alert() {
     }
 }
 
-/// What can go wrong, and what says so: an alert that is renamed or dropped leaves a gap.
+/// Faults and the alerts that report them: an alert that is renamed or dropped leaves a gap.
 const GAPS: &[(&str, &str)] = &[
     ("nobody leads, or there is no operator", "TrafficOperatorAbsent"),
     ("no query succeeds", "TrafficOperatorMetricsUnavailable"),

@@ -1,4 +1,4 @@
-//! What users and newcomers read is plain English: none of these phrases stands in it.
+//! Texts for users and newcomers are plain English: none of these phrases stands in them.
 use crate::files::{below, files_in, name, read, root};
 use clap::CommandFactory;
 use std::path::PathBuf;
@@ -60,7 +60,10 @@ const BANNED: [&str; 48] = [
 ];
 
 /// Words that no doc comment begins with: a noun or a verb says at once what the item is.
-const BEGINNINGS: [&str; 4] = ["What", "Whether", "Who", "How"];
+const BEGINNINGS: [&str; 8] = ["What", "Whether", "Who", "Which", "How", "That", "Where", "When"];
+
+/// The most columns of a line of a comment; rustfmt keeps code within the same, but not comments.
+const COLUMNS: usize = 100;
 
 /// The lines with a phrase, which may begin on one line and end on the next: their number, the
 /// phrase.
@@ -145,12 +148,12 @@ fn help_is_in_plain_english() {
     assert_plain(lines, &BANNED);
 }
 
-/// The Rust files of the operator, its crates and the lab, with their text.
+/// The Rust files of the operator, its crates, the lab, tests and benches, with their text.
 fn code() -> Vec<(PathBuf, String)> {
-    let mut files = below(&root().join("src"), &["rs"]);
-    files.extend(below(&root().join("crates"), &["rs"]));
-    files.extend(below(&root().join("lab/src"), &["rs"]));
-    assert!(files.len() > 400, "{}", files.len());
+    let folders = ["src", "crates", "lab/src", "tests", "examples"];
+    let files: Vec<_> =
+        folders.iter().flat_map(|folder| below(&root().join(folder), &["rs"])).collect();
+    assert!(files.len() > 600, "{}", files.len());
     files.into_iter().map(|file| (file.clone(), read(&file))).collect()
 }
 
@@ -205,4 +208,28 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
         wrong.extend(places.iter().map(|(line, word)| format!("{}:{line}: {word}", name(&file))));
     }
     assert!(wrong.is_empty(), "doc comments to begin with a noun or a verb:\n{}", wrong.join("\n"));
+}
+
+/// The numbers of the lines that begin with a comment and are too long.
+fn too_long(text: &str) -> Vec<usize> {
+    let lines = (1..).zip(text.lines());
+    let long = lines
+        .filter(|(_, line)| line.trim_start().starts_with("//") && line.chars().count() > COLUMNS);
+    long.map(|(number, _)| number).collect()
+}
+
+#[test]
+fn a_long_comment_is_found_by_its_columns_and_long_code_is_not() {
+    let text = |columns: usize| format!("// {}\n\"{}\"", "ä".repeat(columns - 3), "x".repeat(200));
+    assert_eq!(too_long(&text(COLUMNS + 1)), [1]);
+    assert!(too_long(&text(COLUMNS)).is_empty());
+}
+
+#[test]
+fn lines_of_comments_fit_into_the_columns() {
+    let mut wrong = Vec::new();
+    for (file, text) in code() {
+        wrong.extend(too_long(&text).iter().map(|line| format!("{}:{line}", name(&file))));
+    }
+    assert!(wrong.is_empty(), "comments above {COLUMNS} columns:\n{}", wrong.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! What the documentation shows can be applied.
+//! Examples in the documentation can be applied.
 use crate::files::read;
 use crate::reading::documents;
 
@@ -8,7 +8,7 @@ fn examples(page: &str) -> Vec<&str> {
     blocks.filter_map(|rest| rest.split_once("\n```").map(|(text, _)| text)).collect()
 }
 
-/// An example as a whole object; `None` if it is of something else.
+/// Returns an example as a whole object; `None` if it is part of something else.
 fn whole(example: &str) -> Option<String> {
     if example.contains("kind: TrafficWatch") {
         return Some(example.to_owned());

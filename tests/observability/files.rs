@@ -66,7 +66,7 @@ pub fn name(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// A directory of one test's own below the build's, empty at first.
+/// A directory below the build's for one test, empty at first.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -94,7 +94,7 @@ pub fn promtool(args: &[&str]) {
     run(&tool("promtool"), args);
 }
 
-/// Runs a program that has to succeed and returns what it printed.
+/// Runs a program that must succeed and returns its output.
 pub fn run(program: &Path, args: &[&str]) -> String {
     let output = Command::new(program)
         .args(args)

@@ -1,4 +1,4 @@
-//! Which images the repository names: none that somebody else may own, or come to own.
+//! Images that the repository names: none that another party may own, now or later.
 use std::{collections::BTreeSet, path::Path};
 
 use crate::{
@@ -6,10 +6,11 @@ use crate::{
     objects::{kind, render},
 };
 
-/// What we name ourselves. `.invalid` is reserved (RFC 2606): no registry can be reached under it.
+/// The name of our own images. `.invalid` is reserved (RFC 2606): no registry can be reached under
+/// it.
 const OURS: &str = "registry.invalid/traffic-operator:";
 
-/// Others' images that we name: each with its registry, from publishers whose names are theirs.
+/// Other images that we name: each with its registry, from publishers that own their names.
 const OTHERS: [&str; 5] = [
     "docker.io/library/busybox:",
     "docker.io/library/nginx:",
@@ -18,7 +19,7 @@ const OTHERS: [&str; 5] = [
     "quay.io/prometheus/prometheus:",
 ];
 
-/// Examples of what a user names: reserved names too (RFC 2606).
+/// Examples of names that a user chooses: reserved names too (RFC 2606).
 const EXAMPLES: [&str; 2] = ["registry.example.com/", "example.com/"];
 
 /// The agent of the original's sample, which applies here as it was published.
@@ -66,7 +67,7 @@ fn s06_no_image_has_a_name_that_somebody_else_may_own() {
     assert!(ours >= 4, "{ours}: the search finds nothing");
 }
 
-/// The old default: on Docker Hub, for whoever registers that name.
+/// The former default was on Docker Hub, free for anyone to register.
 #[test]
 fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
     for file in ["Makefile", "Dockerfile", "lab/src/image/product.rs", "README.md"] {

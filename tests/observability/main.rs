@@ -1,5 +1,5 @@
-//! What users install beside the operator fits the operator: alerts and dashboards ask only for
-//! metrics that exist, every metric is documented, the rendered manifests hold what the
+//! Everything that is installed beside the operator fits the operator: alerts and dashboards query
+//! only metrics that exist, every metric is documented, the rendered manifests hold what the
 //! documentation promises.
 //!
 //! Needs promtool and kubectl (no cluster); `cargo run --bin lab -- tools` builds them beforehand.

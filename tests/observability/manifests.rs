@@ -1,11 +1,11 @@
-//! The rendered manifests, as `kubectl kustomize` gives them.
+//! The rendered manifests, as `kubectl kustomize` prints them.
 use crate::files::{NAMESPACE, OPERATOR, OVERLAYS, Scratch, promtool, read, root};
 use crate::objects::{contains, kind, name, namespace, passages, render, selects};
 use crate::processes::PROCESSES;
 use std::collections::BTreeSet;
 use traffic_operator::manifests::WEBHOOK;
 
-/// Where a pod has the token of its service account.
+/// Path of a pod's service account token.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 #[test]
@@ -198,7 +198,7 @@ fn nothing_passes_but_what_is_listed() {
         }
         let scrape = format!("TCP/8080 namespace={monitoring}");
         assert_eq!(passages(&controller, "ingress", "from"), [&*scrape], "{overlay}");
-        // The API server has no label, agents are anywhere: both show who they are.
+        // The API server has no label, and agents are anywhere: both authenticate themselves.
         let anywhere = [9443, 9444].map(|port| format!("TCP/{port} anywhere"));
         let ingress = passages(&webhook, "ingress", "from");
         assert_eq!(ingress, [&[scrape][..], &anywhere].concat(), "{overlay}");
@@ -240,8 +240,8 @@ fn prometheus_lets_the_operator_in() {
             "{overlay}"
         );
     }
-    // kube-prometheus' own pods, on which its own policy lies already: on pods without any policy
-    // ours would shut out everybody else.
+    // kube-prometheus' own pods, which its own policy selects already: on pods without any policy
+    // ours would shut out every other client.
     let rendered = render(OVERLAYS[0]);
     let policy = rendered.one("NetworkPolicy", "prometheus-k8s-from-traffic-operator");
     let selector = &policy["spec"]["podSelector"]["matchLabels"];

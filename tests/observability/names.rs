@@ -1,8 +1,7 @@
-//! The names of everything that rules, panels and documents may ask for.
+//! The names of all metrics that rules, panels and documents may query.
 use traffic_operator::{agent, metrics, network_prober::rules};
 
-/// Every name, each as it is queried: exported by the operator, by an agent or by a worker, or
-/// recorded.
+/// Every name as it is queried: exported by the operator, by an agent or by a worker, or recorded.
 pub fn all() -> impl Iterator<Item = &'static str> {
     [metrics::NAMES, agent::metrics::NAMES, agent::worker::metrics::NAMES, rules::NAMES]
         .into_iter()
@@ -10,7 +9,7 @@ pub fn all() -> impl Iterator<Item = &'static str> {
         .copied()
 }
 
-/// Whether there is such a series; of a histogram also its parts.
+/// Reports whether such a series exists; of a histogram also its parts.
 pub fn is_known(name: &str) -> bool {
     let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
     // Units stand at the end of a family's name; the original agent wrote its seconds like this.

@@ -3,7 +3,7 @@ use crate::files::{NAMESPACE, documents_of, root, run, tool};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What `kubectl kustomize` makes of a directory.
+/// Output of `kubectl kustomize` for a directory.
 pub struct Rendered(pub Vec<Value>);
 
 pub fn render(dir: &str) -> Rendered {
@@ -19,7 +19,7 @@ impl Rendered {
     pub fn one(&self, kind_: &str, name_: &str) -> &Value {
         let mut found = self.all(kind_);
         found.retain(|object| name(object) == name_);
-        // A Role of one name may stand in two namespaces; ours is the one that is meant.
+        // A Role of one name may exist in two namespaces; the caller means ours.
         if found.len() > 1 {
             found.retain(|object| namespace(object) == NAMESPACE);
         }
@@ -48,7 +48,7 @@ pub fn has_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// Whether a set of matchLabels selects these labels. An empty one would select everything.
+/// Reports whether a set of matchLabels selects these labels. An empty one selects everything.
 pub fn selects(selector: &Value, labels: &Value) -> bool {
     selector
         .as_object()

@@ -15,7 +15,7 @@ pub const PROCESSES: [Process; 2] = [
     (WEBHOOK, "webhook", &[("webhook", 9443), ("pinglists", 9444)]),
 ];
 
-/// What listens has a Service, and nobody is sent to who does not listen.
+/// Every listening port has a Service, and no Service leads to a pod that does not listen.
 #[test]
 fn s15_services_lead_to_the_processes_that_listen() {
     for overlay in OVERLAYS {
@@ -41,7 +41,8 @@ fn s15_services_lead_to_the_processes_that_listen() {
     }
 }
 
-/// The account of what every pod can talk to has one role of its own in each scope, and no other.
+/// The account of the process that every pod can reach has one role of its own in each scope, and
+/// no other.
 #[test]
 fn s15_the_accounts_share_no_role() {
     for overlay in OVERLAYS {

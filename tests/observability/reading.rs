@@ -124,7 +124,7 @@ pub fn expressions() -> Vec<(String, String)> {
     all
 }
 
-/// How the names of our own metrics begin, and of what we record.
+/// Beginnings of the names of our own metrics, and of our recorded series.
 const OURS: [&str; 5] =
     ["traffic_operator_", "process_", "netprober_", "netprober:", "swarm_worker_"];
 

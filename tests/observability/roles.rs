@@ -1,4 +1,4 @@
-//! Who gets which rights by what is rendered.
+//! Rights in the rendered manifests, by account.
 use std::collections::BTreeSet;
 
 use serde_json::Value;

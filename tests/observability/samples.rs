@@ -9,7 +9,7 @@ use traffic_operator::network_prober::{settings::Settings, tenancy::Tenancy};
 use traffic_operator::placement::assignment::{Item, Policy, Rules, Standing, Worker, assign};
 use traffic_operator::route_reflector::settings;
 
-/// What the pages show as the samples are the samples.
+/// The samples on the pages are those of the repository.
 #[test]
 fn the_samples_of_the_pages_are_those_of_the_repository() {
     for (page, sample) in [
@@ -30,7 +30,7 @@ fn the_samples_of_the_pages_are_those_of_the_repository() {
     }
 }
 
-/// A worker looks for its part at one path, and for the key of its answers beside the parts.
+/// A worker looks for its part at one path, and for the key of its answers next to the parts.
 #[test]
 fn the_sample_of_several_files_mounts_every_part_where_its_workers_look() {
     let sample = documents_of(&read(&root().join("deploy/samples/swarm-files.yaml")));
@@ -49,7 +49,7 @@ fn the_sample_of_several_files_mounts_every_part_where_its_workers_look() {
     assert!(files > 1 && sample[1]["metadata"]["name"] == *swarm.spec.workload.name);
 }
 
-/// When the Swarm of the page was created.
+/// The time at which the Swarm of the page was created.
 const BEGAN: u64 = 1_790_000_000;
 
 /// The files that the page shows: with three workers, and with four.
@@ -118,7 +118,7 @@ fn samples_are_trafficwatches_that_can_stand_together() {
     assert!(keys.contains_key("trafficwatch-sample.traffic.example.com/unfit"));
 }
 
-/// Both kinds have samples, and what is in them is read as what it is said to be.
+/// Both kinds have samples, and the operator reads them as intended.
 #[test]
 fn samples_of_probers_are_read_as_the_operator_reads_them() {
     let tenancy = Tenancy::of(NAMESPACE);
@@ -130,7 +130,7 @@ fn samples_of_probers_are_read_as_the_operator_reads_them() {
             }
             let place = file.display();
             names.insert(name(&document).to_owned());
-            // A field that is not known would be dropped in silence.
+            // A field that is not known is dropped without an error.
             let mut read_back = document.clone();
             let prober: NetworkProber =
                 serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));

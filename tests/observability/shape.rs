@@ -3,15 +3,15 @@ use traffic_operator::api::{KINDS, KindInfo};
 
 use crate::files::{files_in, read, root};
 
-/// One part of a kind, and the files of which one has to exist.
+/// One part of a kind, and its files, at least one of which must exist.
 struct Role {
     name: &'static str,
     files: &'static [&'static str],
-    /// Something that one of the files, or one beside it in a folder of that name, has to hold.
+    /// Texts that one of the files, or one in a folder of that name, must contain.
     holds: &'static [&'static str],
 }
 
-/// The parts that every kind has, in the order in which one reads them.
+/// The parts that every kind has, in reading order.
 const ROLES: &[Role] = &[
     Role { name: "observe", files: &["observe.rs"], holds: &["async fn"] },
     Role {
@@ -26,7 +26,7 @@ const ROLES: &[Role] = &[
     Role { name: "report", files: &["report.rs", "report/mod.rs"], holds: &[] },
 ];
 
-/// What a kind has beside it if its objects carry a finalizer.
+/// The additional part of a kind whose objects carry a finalizer.
 const CLEANUP: Role = Role { name: "cleanup", files: &["cleanup.rs"], holds: &["async fn"] };
 
 /// The folder of a kind below `src`.

@@ -1,4 +1,4 @@
-//! What guards the dependencies, and how somebody reports what they let through.
+//! Guards of the dependencies, and the way to report a vulnerability that they miss.
 use std::{
     os::unix::fs::PermissionsExt,
     process::{Command, Output},

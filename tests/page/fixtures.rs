@@ -1,4 +1,4 @@
-//! What the page is shown: made-up states of made-up clusters, at a fixed time.
+//! Data for the page: made-up states of made-up clusters, at a fixed time.
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use traffic_operator::{
     },
 };
 
-/// A name as bad as names can be made elsewhere: the API server's rules are not the page's defence.
+/// A name as bad as any source may produce: the page does not rely on the API server's rules.
 pub const SCRIPT: &str = "<script>document.title='injected'</script><img src=x onerror=alert(1)>";
 
 pub fn now() -> Timestamp {
@@ -39,7 +39,7 @@ pub fn follower() -> Overview {
     }
 }
 
-/// What the source does with a filter: the page relies on nothing but that.
+/// Filters a view as the source does: the page relies on nothing but that.
 pub fn filtered(mut view: Overview, filter: &Filter) -> Overview {
     view.watches.retain(|watch| filter.admits_watch(&watch.namespace, &watch.name));
     for watch in &mut view.watches {
@@ -159,7 +159,7 @@ pub fn watch(
     }
 }
 
-/// A night like any other: what the pictures of the documentation show.
+/// A night like any other: the view in the pictures of the documentation.
 pub fn night() -> Overview {
     use NodeState::{Fit, Suppressed, Unfit, Unknown};
     let bandwidth = |percent, unfit| on("eth0", value("bandwidth", percent, unfit));
@@ -230,7 +230,7 @@ pub fn night() -> Overview {
     view(vec![backup, web])
 }
 
-/// Everything that may break a page: names, sizes, absent things.
+/// Everything that may break a page: names, sizes, missing values.
 pub fn hard() -> Overview {
     use NodeState::{Fit, Suppressed, Unfit, Unknown};
     let long = "n".repeat(253);

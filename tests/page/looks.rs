@@ -1,4 +1,4 @@
-//! What people see: the page in a real browser.
+//! The page in a real browser, as people see it.
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ use crate::{
 /// The width of small phones, of large ones, of a tablet and of a desktop.
 const WIDTHS: [u32; 4] = [360, 390, 768, 1280];
 
-/// Dark instead of light, as the system's setting would say.
+/// Dark instead of light, as the system's setting selects it.
 const DARK: &[&str] = &["--blink-settings=preferredColorScheme=0"];
 
 fn watch<'a>(seen: &'a Value, name: &str) -> Result<&'a Value> {
@@ -160,7 +160,7 @@ pub async fn names_are_never_markup_and_never_too_long(browser: PathBuf) -> Resu
     Ok(())
 }
 
-/// WCAG AA: 4.5 to 1 for text, controls with names, and not too small to be hit.
+/// WCAG AA: 4.5 to 1 for text, controls with names, and large enough to be hit.
 pub async fn everybody_can_read_and_reach_everything(browser: PathBuf) -> Result<()> {
     for (flags, ground) in [(&[][..], "rgb(246, 247, 249)"), (DARK, "rgb(17, 20, 24)")] {
         let stage = Stage::set(&browser, vec![night()], None).await?;
@@ -283,7 +283,7 @@ pub async fn a_leader_without_watches_says_so(browser: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Later answers change the rows that are there, and leave nothing of what is gone.
+/// Later answers change the existing rows, and leave nothing of rows that have gone.
 pub async fn the_page_follows_the_state(browser: PathBuf) -> Result<()> {
     let mut later = night();
     later.watches[1].nodes.retain(|node| node.name != "node-5");
@@ -301,7 +301,7 @@ pub async fn the_page_follows_the_state(browser: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// And so it is when the replica stops leading.
+/// The same holds when the replica stops leading.
 pub async fn a_leader_that_becomes_a_follower_shows_no_old_state(browser: PathBuf) -> Result<()> {
     let stage = Stage::set(&browser, vec![night(), follower()], None).await?;
     let seen = stage.measure_after(7000, "", 1280, "", &[]).await?;
@@ -335,7 +335,7 @@ pub async fn without_an_answer_the_last_one_stays_and_the_page_says_so(
     Ok(())
 }
 
-/// The pictures of docs/status-page.md, written anew with `UPDATE_IMAGES=1`.
+/// Renders the pictures of docs/status-page.md; `UPDATE_IMAGES=1` replaces them.
 pub async fn pictures_for_the_documentation(browser: PathBuf) -> Result<()> {
     let update = std::env::var_os("UPDATE_IMAGES").is_some_and(|value| value == "1");
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images");

@@ -1,5 +1,5 @@
-//! The status page, looked at with a real browser: what it shows, that it holds on a phone and in
-//! the dark, and that nothing which comes from the API server becomes markup.
+//! The status page in a real browser: its content, its layout on a phone and in the dark, and that
+//! no text from the API server becomes markup.
 //!
 //! Needs Chromium; as root it is installed with apt-get. Pictures for the documentation:
 //! `UPDATE_IMAGES=1 cargo test --test page`.
@@ -15,7 +15,7 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use libtest_mimic::{Arguments, Trial};
 
-/// Pages that are looked at at once: a browser is many processes.
+/// Number of pages in a browser at once: a browser is many processes.
 const AT_ONCE: usize = 2;
 
 type Look = fn(PathBuf) -> BoxFuture<'static, Result<()>>;
@@ -125,7 +125,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// The browser; none where it is missing and cannot be installed.
+/// Returns the browser; `None` where it is missing and cannot be installed.
 fn browser() -> Result<Option<PathBuf>> {
     use std::os::unix::fs::MetadataExt;
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0);

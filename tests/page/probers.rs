@@ -1,4 +1,4 @@
-//! The page of the `NetworkProber`s: its answers, and what people see.
+//! The page of the `NetworkProber`s: its answers, and its look in a browser.
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
@@ -26,7 +26,7 @@ use crate::{
     stage::Stage,
 };
 
-/// Always the same.
+/// A source that always returns the same.
 pub struct Known(pub Vec<ProberView>);
 
 impl ProberSource for Known {
@@ -79,7 +79,7 @@ fn prober(namespace: &str, name: &str, figures: Option<Measurement>) -> ProberVi
     }
 }
 
-/// So many nodes, of which one is bad.
+/// Figures of these nodes; the node with the index `bad` is bad.
 fn figures(names: &[String], bad: usize) -> Measurement {
     let value = |from: usize, to: usize, good: f64, worse: f64| {
         let is_bad = from == bad || to == bad;
@@ -248,7 +248,7 @@ pub async fn what_is_missing_is_said_in_words(browser: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// What the documentation shows.
+/// Renders the pictures of the documentation.
 pub async fn pictures(stage: &Stage, directory: &std::path::Path) -> Result<()> {
     let file = directory.join("networkprobers.png");
     stage.picture("networkprobers?prober=monitoring/mesh", (1280, 1000), &file).await?;

@@ -62,7 +62,7 @@ impl Drop for Stage {
 }
 
 impl Stage {
-    /// Serves the views one after the other; after `answers` questions the API fails, if that is
+    /// Serves the views one after the other; after `answers` requests the API fails, if that is
     /// given.
     pub async fn set(browser: &Path, views: Vec<Overview>, answers: Option<usize>) -> Result<Self> {
         Self::set_with(browser, views, answers, Known(vec![])).await
@@ -91,18 +91,18 @@ impl Stage {
         Ok(Self { source, url, browser: browser.into(), server })
     }
 
-    /// Looks at the page in a frame of a width, and returns what `measure.html` writes down.
+    /// Loads the page in a frame of this width, and returns the result of `measure.html`.
     pub async fn measure(&self, width: u32, page: &str, flags: &[&str]) -> Result<Value> {
         self.measure_after(1500, "", width, page, flags).await
     }
 
-    /// How often the state was asked for.
+    /// Returns the number of requests for the state.
     pub fn asked(&self) -> usize {
         self.source.asked.load(Ordering::Relaxed)
     }
 
-    /// The same after some milliseconds of the page's time, and after what a person does (`hide`,
-    /// `press=SELECTOR`, `type=TEXT`).
+    /// The same after some milliseconds of the page's time, and after an action of a person
+    /// (`hide`, `press=SELECTOR`, `type=TEXT`).
     pub async fn measure_after(
         &self,
         after: u32,
@@ -170,7 +170,7 @@ impl Stage {
         let output = output.with_context(|| format!("{url}: the browser does not end"))??;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{url}: {}: {said}", output.status);
-        // What the page itself complains of: a refused script or style, an exception.
+        // Complaints of the page itself: a refused script or style, an exception.
         let complaint = said.lines().find(|line| {
             line.contains("CONSOLE") && !line.contains("the server responded with a status of 503")
         });

@@ -1,4 +1,4 @@
-//! `bird_exporter` with the very flags that the page shows, beside a real BIRD.
+//! `bird_exporter` with exactly the flags of the page, next to a real BIRD.
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
@@ -75,7 +75,7 @@ fn r05_the_exporter_as_the_page_runs_it_exports_the_sessions() {
     assert!(plain.iter().any(|flag| flag == "-bird.ipv6=false"), "{plain:?}");
     for (flags, families) in [(plain, 1), (both, 2)] {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, lab::free_port().expect("a port")));
-        // Where the sockets are, and where it listens, is the page's; all else is what is tested.
+        // The paths of sockets and the address are the page's; all other flags are tested.
         let flags: Vec<String> = flags
             .iter()
             .map(|flag| match flag.split_once('=').map_or("", |(name, _)| name) {

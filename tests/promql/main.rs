@@ -1,4 +1,4 @@
-//! The text of the built-in request, asked by promtool of series whose answer is known.
+//! The text of the built-in request, evaluated by promtool on series with a known answer.
 //!
 //! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
 //! resets, duplicates. Prometheus itself computes the answers.
@@ -122,7 +122,7 @@ impl Case {
                 let samples: Vec<_> = samples
                     .iter()
                     .map(|sample| {
-                        // What is about no node has no label but its name.
+                        // An element that belongs to no node has no label but its name.
                         let comma = if sample.labels.is_empty() { "" } else { "," };
                         let labels = format!("answer{{{}{comma}{selector}}}", sample.labels);
                         json!({"labels": labels, "value": sample.value})

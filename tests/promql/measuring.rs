@@ -1,5 +1,5 @@
-//! What the page and `explain prober` show, of agents whose network is known: a real Prometheus
-//! scrapes them, evaluates the rules of their `NetworkProber` and answers the questions.
+//! Results of the page and of `explain prober` for agents whose network is known: a real Prometheus
+//! scrapes them, evaluates the rules of their `NetworkProber` and answers the queries.
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
@@ -31,12 +31,12 @@ use crate::{
 struct Probes {
     lost: u32,
     of: u32,
-    /// How long an answer takes.
+    /// Round-trip time of an answer.
     rtt: Duration,
 }
 
 const GOOD: Probes = Probes { lost: 0, of: 20, rtt: Duration::from_micros(1500) };
-/// Loses a quarter, and what arrives is late.
+/// Loses a quarter of the probes, and the rest arrive late.
 const BAD: Probes = Probes { lost: 5, of: 20, rtt: Duration::from_millis(300) };
 
 /// An agent that counts and exposes as agents do.
@@ -73,7 +73,7 @@ impl Agent {
         self
     }
 
-    /// One scrape, and what happened since the last.
+    /// Counts the probes since the last scrape, and returns the page.
     fn scraped(&self) -> String {
         for (series, probes) in &self.series {
             (0..probes.lost).for_each(|_| series.failure(Reason::Timeout));
@@ -100,7 +100,7 @@ impl Agent {
     }
 }
 
-/// A Prometheus that scrapes these agents, and who asks it.
+/// A Prometheus that scrapes these agents, and the client that queries it.
 struct Stage {
     _prometheus: Prometheus,
     asker: Asker,
@@ -170,14 +170,14 @@ impl Stage {
     }
 }
 
-/// Whether a percentile lies in the bucket of this time.
+/// Reports whether a percentile lies in the bucket of this time.
 fn in_bucket_of(rtt: Duration, p99: Option<f64>) -> bool {
     let rtt = rtt.as_secs_f64();
     let above = RTT_BOUNDS.iter().position(|bound| rtt <= *bound).expect("a bucket");
     p99.is_some_and(|p99| p99 > RTT_BOUNDS[above - 1] && p99 <= RTT_BOUNDS[above])
 }
 
-/// About this share.
+/// Reports whether a loss is about this share.
 fn is(share: f64, loss: Option<f64>) -> bool {
     loss.is_some_and(|loss| (loss - share).abs() < 0.01)
 }
@@ -236,7 +236,7 @@ fn the_page_of_a_small_cluster_shows_its_matrix_its_bad_node_and_its_silent_agen
         ("c.example", "b_1", true, Blame::From),
     ];
     assert_eq!(bad, expected);
-    // Good ones follow: who loses nothing is among the slowest of a few.
+    // Good ones follow: even lossless paths are among the slowest of a few.
     assert_eq!(worst.len(), 6, "{worst:?}");
     assert!(found.worst.iter().all(|path| path.p99.is_some()), "{:#?}", found.worst);
     assert!(is(0.25, found.worst[0].loss) && found.worst[0].from_zone.starts_with('z'));
@@ -260,15 +260,15 @@ fn the_page_of_a_small_cluster_shows_its_matrix_its_bad_node_and_its_silent_agen
     assert!(lost > 0.0 && (lost / (lost + answered) - 0.25).abs() < 0.01, "{one:?}");
     assert!(count("tcp", "success", "") > 0.0 && count("tcp", "failure", "timeout") == 0.0);
     assert!(one.skipped.keys().eq(["local"]), "{one:?}");
-    // Whom nobody scrapes has no figures, and is no error.
+    // An agent that is not scraped has no figures, and that is not an error.
     assert_eq!(stage.agent(&web, "on-nothing"), AgentFigures::default());
 }
 
 #[test]
 fn the_page_of_a_large_cluster_shows_its_worst_nodes_and_asks_for_their_paths_only() {
     let nodes: Vec<_> = (0..LARGEST_MATRIX + 6).map(|i| format!("n.{i:02}-x_y")).collect();
-    // Three, of which no other node probes two, and no two of which probe one node: nobody else is
-    // to blame.
+    // Three, of which no other node probes two, and no two of which probe one node: no other node
+    // can be blamed.
     let bad = |node: &str| [5, 40, 66].into_iter().any(|bad| nodes[bad] == node);
     let agents = nodes.iter().enumerate().map(|(i, from)| {
         [1, 11, 29].into_iter().fold(Agent::of(from, 3), |agent, step| {
@@ -300,7 +300,7 @@ fn the_page_of_a_large_cluster_shows_its_worst_nodes_and_asks_for_their_paths_on
     assert!(good.iter().all(|path| !path.bad), "{good:#?}");
 }
 
-/// An agent may write into its series what it likes about zones.
+/// An agent may write any zones into its series.
 #[test]
 fn an_agent_that_names_many_zones_has_one_of_the_worst_paths() {
     let zones: Vec<_> = (0..2 * WORST).map(|i| format!("z{i}")).collect();

@@ -12,13 +12,13 @@ use traffic_operator::{
 pub struct Target {
     pub address: SocketAddr,
     pub pod: String,
-    /// Where Kubernetes runs it.
+    /// The node that Kubernetes runs it on.
     pub node: String,
-    /// Its annotation.
+    /// The value of its annotation.
     pub injected_by: Option<String>,
 }
 
-/// One of this name in the namespace `shop`, with a scrape each second.
+/// A prober of this name in the namespace `shop`, with a scrape each second.
 pub fn prober(name: &str) -> NetworkProber {
     serde_json::from_value(json!({
         "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
@@ -61,7 +61,7 @@ fn snake(rules: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// What the prometheus-operator makes of it, but that the pods are found in a list.
+/// Builds the scrape configuration as the prometheus-operator does, but with a static list of pods.
 pub fn scrape(prober: &NetworkProber, pods: &[Target]) -> Value {
     let name = prober.metadata.name.as_deref().expect("a name");
     let spec = monitor(prober);

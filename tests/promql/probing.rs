@@ -1,4 +1,4 @@
-//! The rules of a `NetworkProber`, asked by promtool of agents whose network is known.
+//! The rules of a `NetworkProber`, evaluated by promtool on agents whose network is known.
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use traffic_operator::{
 const PROBER: &str = "shop/web";
 const JOB: &str = r#"job="shop/web",namespace="shop""#;
 
-/// A scrape every 30 seconds, a probe every 10, as the defaults are.
+/// A scrape every 30 seconds and a probe every 10, as by default.
 const PACE: Pace = Pace {
     period: Duration::from_secs(10),
     timeout: Duration::from_secs(1),
     interval: Duration::from_secs(30),
 };
-/// So many probes from one scrape to the next.
+/// Number of probes from one scrape to the next.
 const PROBES: u32 = 3;
 
 /// Series by name, and their values as promtool writes them: one a scrape.
@@ -39,7 +39,7 @@ impl Series {
         self.add("netprober_probes_total", &bad_labels, bad);
     }
 
-    /// Answers of one path that each take so many seconds.
+    /// Answers of one path that each take this many seconds.
     fn answers(&mut self, (from, to): (&str, &str), seconds: f64) {
         let path = format!(r#",pod="on-{from}",src_node="{from}",dst_node="{to}",protocol="udp""#);
         let all = format!("0+{PROBES}x80");
@@ -67,7 +67,7 @@ impl Series {
     }
 }
 
-/// When which alerts fire: minutes, and what they are about (the node, or nothing).
+/// Expected alerts: minutes, the alert, and its subjects (nodes, or none).
 type Fires<'a> = (u32, &'a str, &'a [&'a str]);
 
 /// Has promtool evaluate the rules over these series and compare.
@@ -150,7 +150,7 @@ fn n06_an_alert_on_latency_never_fires_below_its_limit_and_always_above() {
     }
 }
 
-/// What people copy: a threshold on a percentile stands on the bound of a bucket.
+/// Thresholds that people copy: a limit on a percentile is the bound of a bucket.
 #[test]
 fn n06_samples_and_documentation_have_limits_on_bounds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -180,7 +180,7 @@ fn n06_samples_and_documentation_have_limits_on_bounds() {
     assert!(found >= 3, "{found} thresholds");
 }
 
-/// The lists of all agents are empty: each is told that it is alone.
+/// The lists of all agents are empty: by its list each agent is alone.
 #[test]
 fn n02_many_agents_without_peers_are_no_lone_agents() {
     let silent = "NetworkProberSilent";
@@ -202,13 +202,13 @@ fn n02_many_agents_without_peers_are_no_lone_agents() {
     let mut alone = Series::default();
     alone.agent("a", (0, 100), "0", 5);
     checked("n02-alone", PACE, &alone, &[(17, silent, &[]), (40, silent, &[])]);
-    // Who is on no circle while others probe is right to be silent.
+    // An agent without peers may be silent while others probe.
     let mut idle = Series::default();
     idle.agent("a", (0, 100), "0", 5);
     idle.agent("b", (0, 100), "1", 5);
     idle.add("netprober_probes_total", r#",pod="b",result="success""#, "0+3x100");
     checked("n02-idle", PACE, &idle, &[(17, silent, &[]), (40, silent, &[])]);
-    // Of two the other comes late, and has probed nobody yet.
+    // One of two agents starts late, and has probed nothing yet.
     let mut late = Series::default();
     late.agent("a", (0, 100), "0", 5);
     late.agent("b", (60, 9), "0", 5);
@@ -280,7 +280,7 @@ fn n02_a_rollout_of_all_agents_fires_nothing() {
     checked("n02-rollout", PACE, &series, &never);
 }
 
-/// In a large cluster there is somebody all the time who has just started and has no rate yet.
+/// In a large cluster some agent has always just started and has no rate yet.
 #[test]
 fn n02_a_long_rollout_fires_nothing() {
     let mut series = Series::default();
@@ -296,7 +296,7 @@ fn n02_a_long_rollout_fires_nothing() {
     checked("n02-long-rollout", PACE, &series, &never);
 }
 
-/// An agent that names many zones has one voice all the same.
+/// An agent that names many zones still counts once.
 #[test]
 fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
     let mut series = Series::default();
@@ -310,8 +310,7 @@ fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
     checked("s04-zones", PACE, &series, &[(20, "NetworkProberLossHigh", &["a"])]);
 }
 
-/// Of `a`, whose host has no port left; of `b`, which is not run in time; and of `c`, which is
-/// well.
+/// `a`, whose host has no port left; `b`, which does not run in time; and `c`, which is healthy.
 #[test]
 fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
     let mut series = Series::default();

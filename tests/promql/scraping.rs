@@ -1,5 +1,5 @@
 //! A real Prometheus scrapes pods by the `PodMonitor` of a `NetworkProber`, as the
-//! prometheus-operator has it do, and the pods serve what they like.
+//! prometheus-operator configures it, and the pods serve any text.
 use serde_json::{Value, json};
 
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     server::{Prometheus, eventually, serve},
 };
 
-/// What a pod serves whose owner wants to be believed about others.
+/// The page of a pod whose owner forges series about other nodes.
 const FORGED: &str = r#"netprober_peers 3
 netprober_probes_total{src_node="victim",dst_node="b",job="node-exporter",node="victim",result="success"} 5
 node_network_transmit_bytes_total{device="eth0",node="victim",job="node-exporter"} 1e12
@@ -18,7 +18,7 @@ up{job="node-exporter",instance="victim"} 0
 process_start_time_seconds 1
 "#;
 
-/// Who may be scraped: served text, and the annotation of the pod.
+/// A pod that may be scraped: the text that it serves, and its annotation.
 struct Pod {
     name: &'static str,
     injected_by: Option<&'static str>,
@@ -58,7 +58,8 @@ fn s04_a_forged_exporter_in_a_selected_pod_says_nothing_but_probes_of_its_own_no
         .map(|one| (one["metric"]["pod"].as_str().expect("pod"), one["value"][1] == "1"))
         .collect();
     up.sort_unstable();
-    // Who breaks a limit is not believed at all; who names nobody, or another, is not asked.
+    // A target that breaks a limit is dropped as a whole; a pod without the annotation, or with
+    // another, is not scraped.
     assert_eq!(up, [("forged", true), ("long", false), ("many", false)]);
     let series = prometheus.ask(r#"{pod!=""}"#).expect("series");
     let own = |one: &&Value| {

@@ -1,4 +1,4 @@
-//! A real Prometheus, what it scrapes, and what it answers.
+//! A real Prometheus, its targets, and its answers.
 use std::{
     fs::{self, File},
     io::{Read, Write},
@@ -28,7 +28,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes each second, with these `scrape_configs` and rule files.
+    /// Starts a Prometheus that scrapes each second, with these `scrape_configs` and rule files.
     pub fn start(name: &str, scrapes: &[Value], rules: &[Value]) -> Self {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus").join(name);
         let _ = fs::remove_dir_all(&dir);
@@ -59,7 +59,7 @@ impl Prometheus {
         Self { address, _process: Ended(process) }
     }
 
-    /// One request to Prometheus; nothing while it does not answer.
+    /// Sends one query to Prometheus; `None` while it does not answer.
     pub fn ask(&self, query: &str) -> Option<Vec<Value>> {
         let mut stream = std::net::TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
@@ -78,7 +78,7 @@ impl Prometheus {
     }
 }
 
-/// The body that a server answers with; nothing while it does not.
+/// Returns the body of a server's answer; `None` while there is no answer.
 pub fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = std::net::TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
@@ -89,7 +89,7 @@ pub fn get(address: SocketAddr, path: &str) -> Option<String> {
     Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }
 
-/// Serves the text of each moment to whoever asks, until the test's process ends.
+/// Serves the current text to every client, until the test's process ends.
 pub fn serve(text: impl Fn() -> String + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -120,7 +120,7 @@ fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02X}"))
 }
 
-/// What `look` finds, within a minute.
+/// Waits until `look` returns a value, for at most a minute.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_mins(1);
     loop {

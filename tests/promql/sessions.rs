@@ -1,5 +1,5 @@
-//! Which sessions open the gate: a real Prometheus scrapes exporters whose answers hold more than
-//! is meant.
+//! Sessions that open the gate: a real Prometheus scrapes exporters whose answers hold more than
+//! intended.
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::{
     trusting::{asker, job, session},
 };
 
-/// What a reflector reports that lacks one of its two sessions, `Node_10_0_0_3`, or none.
+/// Reports of a reflector that lacks one of its two sessions, `Node_10_0_0_3`, or none.
 const CASES: [(&str, &[(&str, bool)]); 9] = [
     ("healthy", &[("Node_10_0_0_2", true), ("Node_10_0_0_3", true)]),
     ("down", &[("Node_10_0_0_2", true), ("Node_10_0_0_3", false)]),
@@ -29,7 +29,7 @@ const CASES: [(&str, &[(&str, bool)]); 9] = [
     ("stale", &[("Node_10_0_0_2", true), ("Node_10_0_0_4", true), ("Node_10_0_0_5", true)]),
 ];
 
-/// Every case is a node that is to have sessions with two others, `b` and `c`.
+/// Every case is a node that must have sessions with two others, `b` and `c`.
 fn wanted() -> Wanted {
     let mut wanted = Wanted::default();
     let nodes: Vec<Arc<str>> = CASES.iter().map(|(node, _)| (*node).into()).collect();
@@ -51,7 +51,7 @@ fn r03_only_the_sessions_that_are_meant_open_the_gate_whatever_the_clock_says() 
             (serve(move || text.clone()), json!({"instance": node}))
         })
         .collect();
-    // Two scrape jobs of the same exporters: both are believed, and say everything twice.
+    // Two scrape jobs of the same exporters: both count, and report everything twice.
     let jobs = ["bird-exporter", "bird-exporter-pods"].map(|name| job(name, &targets));
     let prometheus = Prometheus::start("r03-sessions", &jobs, &[]);
     let (endpoints, runtime) = asker(&prometheus);

@@ -1,5 +1,5 @@
-//! Whose series count: a real Prometheus scrapes the exporters of the cluster, and what somebody
-//! else has it scrape.
+//! Series that count: a real Prometheus scrapes the exporters of the cluster, and also targets of
+//! other tenants.
 use std::{
     net::SocketAddr,
     sync::{
@@ -41,8 +41,8 @@ fn link(labels: &str, bytes: u64, speed: u64) -> SocketAddr {
     })
 }
 
-/// A job of static targets, each with its labels. A monitor may relabel as it likes, `instance`
-/// too.
+/// A job of static targets, each with its labels. A monitor may relabel freely, `instance`
+/// included.
 pub fn job(name: &str, targets: &[(SocketAddr, Value)]) -> Value {
     let targets: Vec<_> = targets
         .iter()
@@ -86,7 +86,7 @@ fn states(evaluation: &Evaluation) -> Vec<(&str, NodeState)> {
     all
 }
 
-/// Somebody has his own exporters scraped, under a job of his own.
+/// A tenant has other exporters scraped, under another job.
 #[test]
 fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
     use NodeState::{Fit, Unfit};
@@ -96,7 +96,7 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
         (link(device, SPEED / 10 * 8, SPEED), json!({"instance": "node-2"})),
     ];
     let forged = [
-        // A node that looks full, one that looks idle, and one of whom two stories are told.
+        // A node that looks full, one that looks idle, and one with contradictory series.
         (link(device, 100 * SPEED, SPEED), json!({"instance": "node-1"})),
         (link(device, 1, 1000 * SPEED), json!({"instance": "node-2"})),
         (link(r#"device="eth0",node="node-2""#, 1, SPEED), json!({})),
@@ -117,15 +117,15 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
     assert_eq!(states(&found), right, "{found:#?}");
     let device = found.nodes[0].values[0].device.as_deref();
     assert_eq!(device, Some("eth0"), "{found:#?}");
-    // What it would do if it were believed, which also says that the forgery is a good one.
+    // Its effect if it counted, which also shows that the forgery is effective.
     let found = judge(&Exporters::any(&["node"]));
     assert!(states(&found).iter().all(|state| !right.contains(state)), "{found:#?}");
-    // Who names another job has that one, whatever it says.
+    // A selector that names another job gets that job, whatever the series say.
     let found = judge(&believed(r#"job="team-a/forged""#));
     assert!(states(&found).contains(&("node-1", Unfit)), "{found:#?}");
 }
 
-/// Nobody is left without a word who has another job than the default, or mistypes his own.
+/// A user whose job has another name than the default, or who mistypes it, gets an explanation.
 #[test]
 fn s04_where_no_series_is_believed_the_jobs_that_have_some_are_named() {
     let own = [(link(r#"device="eth0""#, SPEED / 10, SPEED), json!({"instance": "node-1"}))];
@@ -173,7 +173,7 @@ fn s04_sessions_of_another_job_do_not_open_the_gate() {
         (of_a, json!({"instance": "a", "node": "a"})),
         (of_b, json!({"instance": "b", "node": "b"})),
     ];
-    // A monitor can say of its target that it is that of the node.
+    // A monitor can relabel its target as that of the node.
     let forged = [(forged, json!({"instance": "a"}))];
     let jobs = [job("bird-exporter", &own), job("team-a/forged", &forged)];
     let prometheus = Prometheus::start("s04-gate", &jobs, &[]);
@@ -202,12 +202,12 @@ fn s04_sessions_of_another_job_do_not_open_the_gate() {
     let trusted = believed(NODE_EXPORTER);
     let missing = Shut::Missing(vec![("a".into(), 1, 2)]);
     assert_eq!(judge(&trusted), Err(missing.clone()));
-    // What it would do if it were believed.
+    // Its effect if it counted.
     assert_eq!(judge(&Exporters::any(&["node"])), Ok(()));
     // The real one opens it.
     second.store(true, Ordering::Relaxed);
     eventually("the second session", || judge(&trusted).ok());
-    // Whose exporter has another name hears of it.
+    // A user whose exporter has another name gets an explanation.
     let other = Exporters {
         bird_exporter: r#"job="bird""#.parse().expect("matchers"),
         ..Exporters::any(&["node"])

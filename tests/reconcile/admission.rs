@@ -17,7 +17,7 @@ pub fn object(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// What the API server says to a spec that it refuses.
+/// Returns the API server's message for a spec that it refuses.
 async fn refusal(bench: &Bench, spec: &Value) -> String {
     match bench.dry_run(object("bad", spec)).await {
         Err(kube::Error::Api(status)) => {
@@ -29,7 +29,7 @@ async fn refusal(bench: &Bench, spec: &Value) -> String {
     }
 }
 
-/// Each field's bad values, in a spec that is good without them, and what is said of them.
+/// Checks bad values of each field, in a spec that is good without them, and the message for each.
 async fn refused(bench: &Bench, good: &Value, table: &[(&str, Value, &str)]) {
     for (path, value, fix) in table {
         let mut spec = good.clone();

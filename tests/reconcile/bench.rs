@@ -1,4 +1,4 @@
-//! What every test here needs: the control plane, nodes, the operator's process, and waiting.
+//! Shared by all tests here: the control plane, nodes, the operator's process, and waiting.
 use std::{
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -39,8 +39,8 @@ static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 /// One test at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// How long anything may take to come true: only tests that fail wait as long, and a busy machine
-/// is several times slower than a quiet one.
+/// The longest wait for any condition: only tests that fail wait as long, and a busy machine is
+/// several times slower than a quiet one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The image of agents where a NetworkProber names none.
@@ -59,7 +59,8 @@ pub struct Bench {
     pub client: Client,
     pub prometheus: Prometheus,
     plane: &'static ControlPlane,
-    /// When this test began: what is older is about another test's objects of the same name.
+    /// The time at which this test began: older entries are about another test's objects of the
+    /// same name.
     began: Timestamp,
     _turn: MutexGuard<'static, ()>,
 }
@@ -194,7 +195,7 @@ impl Bench {
         self.post(object, "").await
     }
 
-    /// What the API server would say to the creation of a TrafficWatch.
+    /// Creates a TrafficWatch as a dry run; returns the API server's answer.
     pub async fn dry_run(&self, object: Value) -> kube::Result<DynamicObject> {
         self.post(object, "&dryRun=All").await
     }
@@ -269,14 +270,14 @@ impl Bench {
         eventually(&what, holds).await;
     }
 
-    /// Waits until `count` more requests reached Prometheus: that many judgements went by.
+    /// Waits until `count` more requests have reached Prometheus, which means that many judgements.
     pub async fn judgements(&self, count: usize) {
         let before = self.prometheus.requests().len();
         let holds = async || (self.prometheus.requests().len() >= before + count).then_some(());
         eventually(&format!("{count} judgements"), holds).await;
     }
 
-    /// What the operator wrote since then, leases apart.
+    /// Returns the operator's writes since then, except to leases.
     pub fn writes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
         let events = self.plane.audit_since(since).expect("audit log");
         events
@@ -333,17 +334,17 @@ fn keep_record(plane: &ControlPlane) {
         .unwrap_or_else(|error| panic!("{}: {error}", record.display()));
 }
 
-/// A port that nobody listens on and that no connection takes meanwhile.
+/// A port without a listener, which no connection takes meanwhile.
 pub fn free_address() -> std::net::SocketAddr {
     ([127, 0, 0, 1], lab::free_port().expect("a port")).into()
 }
 
-/// Polls until there is something; panics with what was waited for.
+/// Polls until `check` returns a value; panics with the name of the condition.
 pub async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> T {
     eventually_or(what, check, async || String::new()).await
 }
 
-/// The same; what is said at the end also has the state of things.
+/// The same; the panic also shows the state.
 pub async fn eventually_or<T>(
     what: &str,
     mut check: impl AsyncFnMut() -> Option<T>,

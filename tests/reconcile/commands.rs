@@ -1,4 +1,4 @@
-//! The commands of a person, against a real API server and the operator's own process.
+//! The commands of a user, against a real API server and the operator's own process.
 use std::path::PathBuf;
 
 use kube::api::{Patch, PatchParams};
@@ -108,7 +108,7 @@ fn explain_answers_why_a_node_is_unfit() {
             (status["nodes"]["node-2"]["state"] == "Unfit").then_some(())
         })
         .await;
-        // The leader is a process here and no pod: the status tells.
+        // The leader is a process here and no pod: the command uses the status.
         let outcome = command(&bench, ADMIN, &["explain", "node", "node-2"]).await;
         assert_eq!(outcome.code, Some(0), "{}", outcome.err);
         for expected in [
@@ -159,7 +159,7 @@ fn explain_asks_the_leader_where_it_can() {
         ] {
             assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
         }
-        // Whoever answers something else is no leader; the status tells then.
+        // A server with another answer is no leader; the command then uses the status.
         let args = ["explain", "node", "node-2", "--operator-url", &bench.prometheus.url];
         let outcome = command(&bench, ADMIN, &args).await;
         let expected = "answers what this version cannot read";

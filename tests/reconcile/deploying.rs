@@ -14,7 +14,8 @@ use crate::bench::{Bench, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What `make` says to a target, against the test's API server.
+/// Runs a target of `make` against the test's API server; returns whether it succeeded, and its
+/// output.
 async fn make(bench: &Bench, arguments: &[&str]) -> (bool, String) {
     let kubectl = tokio::task::spawn_blocking(|| lab::tools::ensure("kubectl"));
     let kubectl = kubectl.await.expect("task").expect("kubectl: cargo run --bin lab -- tools");
@@ -33,7 +34,7 @@ async fn make(bench: &Bench, arguments: &[&str]) -> (bool, String) {
     (status.success(), text(&stdout) + &text(&stderr))
 }
 
-/// What a kubelet says of the images on its node.
+/// Sets the images in a node's status, as its kubelet does.
 async fn has_image(bench: &Bench, node: &str, image: &str) {
     let status = json!({"status": {"images": [
         {"names": ["docker.io/library/other:1"], "sizeBytes": 2},
@@ -47,7 +48,7 @@ async fn has_image(bench: &Bench, node: &str, image: &str) {
 fn s06_make_deploy_without_an_image_on_a_cluster_that_lacks_it_stops_with_a_sentence() {
     run(async |bench| {
         let image = format!("registry.invalid/traffic-operator:{}", env!("CARGO_PKG_VERSION"));
-        // Something of a definition that only `make install` writes.
+        // A field of a definition that only `make install` writes.
         let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let resource = ApiResource::from_gvk(&kind);
         let definitions = Api::<DynamicObject>::all_with(bench.client.clone(), &resource);
@@ -67,7 +68,7 @@ fn s06_make_deploy_without_an_image_on_a_cluster_that_lacks_it_stops_with_a_sent
         );
         assert!(deployments.get_opt(manifests::NAME).await.expect("get").is_none());
 
-        // Whoever names an image knows where it is; and one that was loaded is there.
+        // An explicit image is the user's responsibility; and a loaded image is found on the node.
         let (went_on, text) = make(&bench, &["image-there", "IMG=registry.example.com/x:1"]).await;
         assert!(went_on, "{text}");
         let (went_on, text) = make(&bench, &["image-there", &format!("IMG={image}")]).await;

@@ -1,4 +1,4 @@
-//! A Prometheus that means harm, and a namespace that asks it: nobody else notices.
+//! A hostile Prometheus, and a namespace that queries it: no other object is affected.
 use std::{
     path::Path,
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     traffic_watch::judging::{KEY, three_nodes},
 };
 
-/// What the Deployment allows the controllers' container.
+/// The memory limit of the controllers' container in the Deployment.
 const LIMIT: u64 = 384 << 20;
 
 /// Serves one of these in turn: 32 MiB at once, and 3 MiB that never end.
@@ -109,7 +109,7 @@ fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
             (count.load(Ordering::SeqCst) > 8).then_some(())
         })
         .await;
-        // Somebody else's objects, with the built-in query and with one of their own, judge.
+        // Objects of other namespaces, with the built-in query and with their own, are judged.
         for (node, loss) in [("node-1", "0"), ("node-2", "0"), ("node-3", "9")] {
             bench.prometheus.own("probe_loss", node, loss);
         }
@@ -225,7 +225,7 @@ fn s07_an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
         assert!(message.contains(&format!("spec.weights.prometheus: {words}")), "{message}");
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(edge.requests(), Vec::<String>::new(), "nothing is asked");
-        // Where it is allowed, it is asked.
+        // Where it is allowed, it is queried.
         bench.watch_in("greedy", "allowed", json!({"prometheus": "edge"})).await.expect("it");
         bench.until_label("node-1", "allowed.traffic.example.com/unfit", Some("false")).await;
         assert!(!edge.requests().is_empty());

@@ -34,7 +34,7 @@ impl<'b> Only<'b> {
         let mut bindings = all.list(&ListParams::default()).await.expect("bindings").items;
         bindings.retain(|binding| {
             let name = binding.name_any();
-            // One process does all here, under the controller's account.
+            // One process does everything here, under the controller's account.
             Account::of_role(&name) == Some(Account::Controller)
                 && name != manifests::NAME
                 && !name.ends_with(&format!("-{kept}"))
@@ -138,7 +138,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
         bench.watch("web", json!({})).await;
         let since = Timestamp::now();
         let operator = bench.operator();
-        // Readiness does not wait for what cannot come.
+        // Readiness does not wait for definitions that are not installed.
         operator.ready().await;
         bench.until("web", &[("/ready", json!(true))]).await;
         bench.judgements(3).await;
@@ -164,7 +164,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
     });
 }
 
-/// Nobody is sent to a webhook that does not answer: it is alive, and not ready.
+/// A webhook that does not answer gets no traffic: it is alive, and not ready.
 #[test]
 fn s15_a_webhook_whose_definition_is_not_installed_is_not_ready() {
     run(async |bench| {

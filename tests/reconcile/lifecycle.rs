@@ -1,4 +1,4 @@
-//! What is ours is removed with its object; what is not ours is never touched.
+//! Our objects are removed with their owner; objects of others are never touched.
 use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -147,7 +147,7 @@ fn edits_of_the_deployment_are_repaired_and_what_the_author_left_open_is_left_al
         let child = async || bench.deployments().get("web").await.ok();
         eventually("the Deployment", child).await;
         let params = PatchParams::default();
-        // Somebody else scales: an autoscaler, say. The author said nothing about it.
+        // Another client scales, for example an autoscaler. The author has not set the field.
         let scale = Patch::Merge(json!({"spec": {"replicas": 4}}));
         bench.deployments().patch("web", &params, &scale).await.unwrap();
         let image = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [

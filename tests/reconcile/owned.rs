@@ -1,4 +1,4 @@
-//! The operator's account writes only what is its own: what a stolen token of it cannot do.
+//! The operator's account writes only its own objects: limits of a stolen token.
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{
     Api, Client,
@@ -49,13 +49,13 @@ impl Pair {
         serde_json::from_value(object).expect("object")
     }
 
-    /// As the administrator; what is there of that name goes first.
+    /// Creates the object as the administrator, in place of an existing one of that name.
     pub async fn given(&self, name: &str, body: &Value) {
         self.gone(name).await;
         self.admin.create(&PostParams::default(), &self.object(name, body)).await.expect("create");
     }
 
-    /// As the administrator.
+    /// Deletes the object as the administrator.
     pub async fn gone(&self, name: &str) {
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         // It may not be there.
@@ -65,13 +65,13 @@ impl Pair {
         eventually("the object to go", gone).await;
     }
 
-    /// What the operator's account is answered; nothing is carried out.
+    /// Tries a creation as the operator's account, as a dry run.
     pub async fn create(&self, name: &str, body: &Value) -> Result<(), String> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
         said(self.operator.create(&params, &self.object(name, body)).await)
     }
 
-    /// The same, for a strategic patch where the kind knows it, else a merge patch.
+    /// The same for a patch: a strategic one where the kind supports it, else a merge patch.
     pub async fn patch(&self, name: &str, patch: &Value) -> Result<(), String> {
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let built_in =
@@ -127,15 +127,15 @@ pub async fn without_the_guard_of_owners(
     bindings.delete(NAME, &DeleteParams::default()).await.expect("delete the binding");
 }
 
-/// A refusal by one of the policies, which says this.
+/// Asserts a refusal by one of the policies, with this text.
 #[track_caller]
 pub fn refused(answer: Result<(), String>, what: &Value, text: &str) {
     let message = answer.expect_err(&what.to_string());
     assert!(message.contains(text), "{what}: {message}");
 }
 
-/// An owner reference to an object of ours, which is there: the garbage collector would delete what
-/// has an owner that is not.
+/// An owner reference to an existing object of ours: the garbage collector deletes objects whose
+/// owner is missing.
 pub async fn owner(bench: &Bench, kind: &str, name: &str) -> Value {
     let (group, plural, spec) = match kind {
         "NetworkProber" => (
@@ -162,8 +162,8 @@ pub async fn owner(bench: &Bench, kind: &str, name: &str) -> Value {
         "controller": true})
 }
 
-/// A reference to an owner that is none of ours, and does not exist: the garbage collector would
-/// delete what has it.
+/// A reference to a foreign owner that does not exist: the garbage collector deletes its
+/// dependents.
 pub fn stranger() -> Value {
     json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x",
         "uid": "6c5a1c1e-0000-4000-8000-000000000002"}])

@@ -1,5 +1,4 @@
-//! A Prometheus that answers what a test tells it: for the faults that a real one cannot be brought
-//! to on purpose.
+//! A Prometheus that answers as a test sets it: for faults that a real one cannot be made to show.
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -9,7 +8,7 @@ use std::{
 use axum::{Router, body::Bytes, extract::State, http::header, response::IntoResponse};
 use serde_json::{Value, json};
 
-/// What is said about one node.
+/// Samples about one node.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub percent: Option<&'static str>,
@@ -24,27 +23,27 @@ impl Sample {
     }
 }
 
-/// How it answers.
+/// Ways in which it answers.
 #[derive(Clone, Debug, Default)]
 pub enum Mode {
-    /// With the samples.
+    /// Answers with the samples.
     #[default]
     Samples,
-    /// With this, whatever was asked.
+    /// Answers with this status, content type and body, whatever the query is.
     Raw(u16, &'static str, String),
-    /// Not at all.
+    /// Does not answer.
     Hang,
 }
 
-/// What a test computes from a query.
+/// A function that computes the answer to a query.
 type Script = Arc<dyn Fn(&str) -> Value + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
-    /// Who answers queries that hold this text.
+    /// The script for queries that contain this text.
     script: Option<(&'static str, Script)>,
     samples: BTreeMap<String, Sample>,
-    /// By the query's text, what it says of each node.
+    /// By the query's text, the value of each node.
     own: BTreeMap<String, BTreeMap<String, &'static str>>,
     /// Percent of the link that each node receives.
     received: BTreeMap<String, &'static str>,
@@ -74,7 +73,7 @@ impl Prometheus {
         self.inner.lock().expect("lock").samples.insert(instance.to_owned(), sample);
     }
 
-    /// Sets what a query of an author's own says of one node.
+    /// Sets the value of one node for an author's own query.
     pub fn own(&self, query: &str, instance: &str, value: &'static str) {
         let mut inner = self.inner.lock().expect("lock");
         inner.own.entry(query.to_owned()).or_default().insert(instance.to_owned(), value);
@@ -141,8 +140,8 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
     (status, [(header::CONTENT_TYPE, content_type)], body)
 }
 
-/// What an author asked: of a selector the age of its samples is asked for too, which these do not
-/// have.
+/// Returns the author's query: a selector is sent with a query for the age of its samples, which
+/// are absent here.
 fn selected(query: &str) -> &str {
     query.split_once("\nor label_replace(time() - timestamp(").map_or(query, |(own, _)| own)
 }
@@ -155,10 +154,10 @@ fn own(values: &BTreeMap<String, &'static str>) -> Value {
     json!({"status": "success", "data": {"resultType": "vector", "result": result}})
 }
 
-/// What was asked for of what is known.
+/// Returns the samples of the measures that the query names.
 fn vector(inner: &Inner, query: &str) -> Value {
     let mut result = Vec::new();
-    // Other queries than the built-in request name no measure, and get what there is.
+    // Queries other than the built-in request name no measure, and get all samples.
     let all = !query.contains("\"measure\"");
     let mut add = |measure: &str, instance: &str, value: Option<&str>| {
         let asked = all || query.contains(&format!("\"{measure}\""));

@@ -1,4 +1,4 @@
-//! Who may do what, as the real API server decides by the installed roles.
+//! Rights of users, as the real API server decides by the installed roles.
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
     rbac::v1::RoleBinding,
@@ -12,7 +12,7 @@ use traffic_operator::api::KINDS;
 
 use crate::bench::{Bench, eventually, run};
 
-/// A client of a person.
+/// A client for a user.
 async fn person(bench: &Bench, name: &str) -> Client {
     let config = bench.plane().config_for(name, &[]).await.expect("config");
     Client::try_from(config).expect("client")
@@ -37,7 +37,7 @@ async fn may(client: &Client, verb: &str, group: &str, plural: &str) -> bool {
     answer.status.is_some_and(|status| status.allowed)
 }
 
-/// Gives a person a `ClusterRole` in `default`.
+/// Binds a `ClusterRole` to a user in `default`.
 async fn bind(bench: &Bench, role: &str, user: &str) {
     let name = format!("{user}-{role}");
     let binding = json!({
@@ -71,7 +71,7 @@ fn s01_edit_and_admin_of_a_namespace_read_our_kinds_and_write_none() {
                     assert!(!allowed, "{role} may {verb} {plural}");
                 }
             }
-            // Who is to write them is given the role for it.
+            // Users who must write these kinds get the role for it.
             bind(&bench, "trafficwatch-editor", &user).await;
             let group = traffic_operator::api::GROUP;
             eventually("the role to count", async || {

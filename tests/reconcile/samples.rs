@@ -1,4 +1,4 @@
-//! The samples work as they are.
+//! The samples work unchanged.
 use std::fs;
 
 use kube::{
@@ -35,7 +35,8 @@ fn samples(kind: &str) -> Vec<(String, Value)> {
     samples
 }
 
-/// As `kubectl apply --server-side` does it, which refuses what the definition does not know.
+/// Applies as `kubectl apply --server-side` does, which refuses fields that the definition does not
+/// know.
 async fn apply(client: &Client, sample: &Value) -> kube::Result<DynamicObject> {
     let word = |key: &str| sample[key].as_str().expect("text");
     let (group, version) = word("apiVersion").split_once('/').expect("group and version");

@@ -1,5 +1,5 @@
-//! Specs made of the CRD's own schema: what it allows is accepted and served, what it does not is
-//! refused with the path; and one object walks through all of them.
+//! Specs made of the CRD's own schema: allowed ones are accepted and served, others are refused
+//! with the path; and one object walks through all of them.
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use traffic_operator::api::TrafficWatch;
@@ -21,7 +21,7 @@ use generator::{Node, RULES, installed, understand};
 /// Any number will do; another one is another test.
 const SEED: u64 = 20_261_120;
 
-/// How many good specs are tried.
+/// Number of good specs to try.
 const GOOD: u64 = 150;
 
 /// Requests at a time.

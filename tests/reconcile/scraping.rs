@@ -1,4 +1,4 @@
-//! Scrapes of the metrics, for those whom the API server allows.
+//! Scrapes of the metrics, for clients that the API server allows.
 use std::{
     fs::File,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -24,7 +24,7 @@ use crate::bench::{
 
 mod idle_connections;
 
-/// What kube-prometheus installs: the account and its rights are its own, word for word.
+/// The manifest of kube-prometheus, unchanged: its account and its rights.
 const KUBE_PROMETHEUS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/lab/manifests/prometheus-access.yaml");
 
@@ -85,7 +85,7 @@ impl Stage {
         (answer.status(), answer.text().await.expect("text"))
     }
 
-    /// The most memory it ever took, in MiB.
+    /// Returns the most memory that it ever took, in MiB.
     fn peak(&self) -> u64 {
         let path = format!("/proc/{}/status", self.operator.child.id());
         let status = std::fs::read_to_string(path).expect("status");
@@ -109,7 +109,7 @@ fn client(from: u8) -> reqwest::Client {
     client.build().expect("client")
 }
 
-/// What kube-prometheus installs, and a token of an account.
+/// Applies the manifest of kube-prometheus, and returns a token of an account.
 async fn token(bench: &Bench, namespace: &str, account: &str) -> String {
     let text = std::fs::read_to_string(KUBE_PROMETHEUS).expect("manifest");
     let monitoring =
@@ -185,7 +185,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
         let reviews = asked.iter().filter(|event| event.resource.contains("reviews."));
         assert_eq!(reviews.filter(|event| event.user == ACCOUNT).count(), 0);
 
-        // Nothing else is there, for nobody; and nothing in plain text.
+        // Nothing else is served, to any client; and nothing in plain text.
         for path in ["/", "/swarms", "/api/v1/trafficwatches", "/livez"] {
             let request = client(16).get(format!("https://{}{path}", stage.metrics));
             let answer = request.bearer_auth(&prometheus).send().await.expect("an answer");
@@ -215,8 +215,8 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
     });
 }
 
-/// The webhook asks the API server who scrapes it as the controller does, and shows nothing else to
-/// anybody.
+/// The webhook reviews its scrapers with the API server as the controller does, and serves nothing
+/// else.
 #[test]
 fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page() {
     run(async |bench| {
@@ -245,7 +245,7 @@ fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page
     });
 }
 
-/// Whoever verifies can: the certificate is the webhook's own, whose authority is in its Secret.
+/// A client can verify the certificate: it is the webhook's own, whose authority is in its Secret.
 #[test]
 fn s14_the_certificate_of_the_metrics_can_be_verified() {
     run(async |bench| {
@@ -273,8 +273,8 @@ fn s14_the_certificate_of_the_metrics_can_be_verified() {
     });
 }
 
-/// Prometheus itself, configured as `deploy/overlays/standalone` configures it, but for where the
-/// targets are.
+/// Prometheus itself, configured as in `deploy/overlays/standalone`, except for the addresses of
+/// the targets.
 #[test]
 fn s14_prometheus_scrapes_by_the_configuration_that_we_ship() {
     run(async |bench| {

@@ -22,8 +22,8 @@ pub fn webhook() -> String {
     std::fs::read_to_string(base.join("webhook.yaml")).expect("webhook.yaml")
 }
 
-/// What `ownedpolicy.yaml` says of an operator outside of the cluster, as this one is: the policy
-/// has to name the URL of its webhook.
+/// Changes `ownedpolicy.yaml` as it describes for an operator outside of the cluster, like this
+/// one: the policy has to name the URL of its webhook.
 pub fn answer_from_outside(policy: &mut Value) {
     if policy["kind"] == "ValidatingAdmissionPolicy"
         && policy["metadata"]["name"] == "traffic-operator-webhooks"

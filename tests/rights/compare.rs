@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, fmt};
 use lab::AuditEvent;
 use traffic_operator::inspect::doctor::Right;
 
-/// What every account may read: the role `system:discovery` of Kubernetes.
+/// Paths that every account may read: the role `system:discovery` of Kubernetes.
 const DISCOVERY: [&str; 4] = ["/api", "/apis", "/version", "/openapi"];
 
-/// Answers to a request that was not let in.
+/// Status codes of a request that was refused.
 const REFUSED: [u16; 2] = [401, 403];
 
 /// One request of the operator.
@@ -19,7 +19,7 @@ pub struct Request {
     subresource: String,
     namespace: String,
     name: String,
-    /// The path, of what is no resource.
+    /// The path of a request that is not about a resource.
     path: Option<String>,
     code: u16,
 }
@@ -57,7 +57,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Whether a rule lets this verb on the request's resource in.
+/// Reports whether a rule allows this verb on the request's resource.
 fn covers(right: &Right, request: &Request, verb: &str) -> bool {
     right.verb == verb
         && right.group == request.group
@@ -67,7 +67,8 @@ fn covers(right: &Right, request: &Request, verb: &str) -> bool {
         && right.name.as_ref().is_none_or(|name| *name == request.name)
 }
 
-/// What the API server asks RBAC for a request: to apply what is not there needs create too.
+/// Returns the verbs that the API server checks for a request: applying an absent object needs
+/// create too.
 fn verbs(request: &Request) -> Vec<&str> {
     let creates = request.code == 201 && matches!(request.verb.as_str(), "patch" | "update");
     let mut verbs = vec![request.verb.as_str()];

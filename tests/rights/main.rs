@@ -1,5 +1,5 @@
-//! Granted is what is used, and used is what is granted: the audit logs of the whole suite of
-//! passes, against the rendered roles.
+//! Every granted right is used, and every used right is granted: the audit logs of the whole suite
+//! of passes, against the rendered roles.
 //!
 //! `hack/test` has the passes (`tests/reconcile`) keep their audit logs in `AUDIT_RECORDS`, and
 //! runs this after them. Missing or partial records fail it, because each right needs a request
@@ -53,8 +53,8 @@ fn given_by_hand() -> Vec<Right> {
     ["calico-etcd-secrets", "calico-etcd", "other"].map(secret).into()
 }
 
-/// What the operator itself asked under this account, of all logs; tests that act as it are
-/// somebody else.
+/// Reads the operator's own requests under this account from all logs; tests that use its account
+/// have another user agent.
 fn read(dir: &Path, account: Account) -> Vec<Request> {
     let account = account.user(NAMESPACE);
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));

@@ -21,7 +21,7 @@ impl Clock {
         self.epoch + self.started.elapsed()
     }
 
-    /// When that is; what is before the start is the start.
+    /// The instant of that time; a time before the start counts as the start.
     pub(super) fn instant(&self, due: Duration) -> Instant {
         self.started + due.saturating_sub(self.epoch)
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// mesh is thinkable in, and a bound on what strangers can make us keep (some 100 kB).
 const MOST: usize = 4096;
 
-/// When each address was heard last.
+/// The time at which each address was last heard.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     last: HashMap<IpAddr, Instant>,

@@ -116,7 +116,7 @@ impl Prober {
         }
     }
 
-    /// When the list stops being good; `None` without one that is.
+    /// The time at which the list expires; `None` without a valid one.
     fn expires(&self) -> Option<Instant> {
         let list = self.list.as_ref().filter(|_| !self.expired)?;
         self.confirmed.checked_add(self.ttl.max(list.period.saturating_mul(PERIODS)))

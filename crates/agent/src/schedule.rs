@@ -1,4 +1,4 @@
-//! When a probe is due: a pure function of who probes whom and of the number of the slot.
+//! The times of probes: a pure function of who probes whom and of the number of the slot.
 //!
 //! Slots come at a fixed rate, whatever the probes take: a schedule that waits *after* each probe
 //! asks less often exactly when the network is slow (coordinated omission). Each target has a phase
@@ -37,7 +37,7 @@ impl Schedule {
         Self { seed: hash::of(identity), period: period.max(Duration::from_nanos(1)) }
     }
 
-    /// When slot `number` is due, since the epoch that slots are counted from.
+    /// The time at which slot `number` is due, since the epoch that slots are counted from.
     #[must_use]
     pub fn due(&self, number: u64) -> Duration {
         let whole = nanoseconds(self.period).saturating_mul(u128::from(number));

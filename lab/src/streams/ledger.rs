@@ -12,7 +12,7 @@ pub struct Run {
     pub worker: String,
     /// The pod's UID.
     pub pod: String,
-    /// When.
+    /// The interval in which it ran.
     pub time: Stretch,
     /// The fencing token at its beginning.
     pub first_epoch: u64,
@@ -25,7 +25,7 @@ pub struct Run {
 pub struct Overlap {
     /// Id of the stream.
     pub stream: String,
-    /// When.
+    /// The interval of the overlap.
     pub time: Stretch,
     /// The names of the pods that ran it then.
     pub workers: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Overlap {
 pub struct Gap {
     /// Id of the stream.
     pub stream: String,
-    /// When.
+    /// The interval of the gap.
     pub time: Stretch,
 }
 

@@ -131,7 +131,7 @@ impl TaintEffect {
     }
 }
 
-/// When pods of the Deployment leave a node that stays unfit.
+/// Conditions on which pods of the Deployment leave a node that stays unfit.
 #[derive(Clone, Copy, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Eviction {

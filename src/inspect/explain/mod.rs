@@ -98,7 +98,7 @@ pub struct NodeJudgement {
     pub seconds: Option<i64>,
     /// The age of the judged sample.
     pub sample_age_seconds: Option<f64>,
-    /// When the shown values were taken, if that was not just now.
+    /// The time of the shown values, if that was not just now.
     pub taken: Option<Timestamp>,
     /// Each measure.
     pub measures: Vec<Measured>,

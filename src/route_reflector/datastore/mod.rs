@@ -114,8 +114,8 @@ pub struct Snapshot {
 /// it: the pods of Calico's API server may need the very route that a repair restores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// When it was read; `None` if it is what Calico's API server keeps its objects in, and
-    /// current.
+    /// The time at which it was read; `None` if it is what Calico's API server keeps its objects
+    /// in, and current.
     pub since: Option<Timestamp>,
     /// The error of the read.
     pub why: String,

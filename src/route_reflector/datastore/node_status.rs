@@ -29,8 +29,8 @@ const KIND: &str = "CalicoNodeStatus";
 pub struct Report {
     /// The names of established BGP sessions, IPv4 and IPv6, as BIRD has them.
     pub established: BTreeSet<String>,
-    /// When Calico wrote it, by the node's clock: it tells two reports apart, and is no time of
-    /// ours.
+    /// The time at which Calico wrote it, by the node's clock: it distinguishes two reports, and is
+    /// not comparable with our clock.
     pub updated: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! When Calico's objects in the Kubernetes API change, in whatever group they are.
+//! Changes of Calico's objects in the Kubernetes API, in either group.
 use std::{sync::Arc, time::Duration};
 
 use futures::{

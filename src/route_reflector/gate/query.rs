@@ -65,7 +65,7 @@ pub(super) fn address(name: &str) -> Option<&str> {
 pub struct Asked {
     /// The sessions; `None` with a query of an author's.
     pub wanted: Option<Arc<Wanted>>,
-    /// When, in seconds since 1970 by our clock.
+    /// The time of the query, in seconds since 1970 by our clock.
     pub at: f64,
 }
 

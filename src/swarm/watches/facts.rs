@@ -90,7 +90,7 @@ pub struct PodFacts {
     pub name: Arc<str>,
     /// UID of the pod.
     pub uid: Arc<str>,
-    /// When it was created.
+    /// The time at which it was created.
     pub created: Option<Timestamp>,
     /// Kind and name of its controller.
     pub controller: Option<(Box<str>, Box<str>)>,

@@ -44,15 +44,15 @@ pub struct Memory {
     pub short_window: u32,
     /// The number of nodes in each state.
     pub summary: Summary,
-    /// When a measurement last succeeded.
+    /// The time of the last successful measurement.
     pub last_success: Option<Timestamp>,
     /// The Deployment as it was last applied.
     pub applied: Option<Applied>,
-    /// When the values in the status were last refreshed.
+    /// The time at which the values in the status were last refreshed.
     pub refreshed: Option<Timestamp>,
-    /// When the text of a condition last changed, and nothing else of it.
+    /// The time at which only the text of a condition last changed.
     pub reworded: Option<Timestamp>,
-    /// When an eviction was last refused.
+    /// The time at which an eviction was last refused.
     pub refused: Option<Timestamp>,
 }
 
@@ -126,7 +126,7 @@ pub struct Side {
     pub missing: Option<NoEvidence>,
     /// Age of the sample, if this judgement had one of known age.
     pub age: Option<f64>,
-    /// When the sample that was judged last was scraped, in Unix seconds, if that is known.
+    /// The time at which the sample that was judged last was scraped, in Unix seconds, if known.
     pub scraped: Option<f64>,
 }
 
@@ -245,7 +245,7 @@ pub struct Sample {
     pub percent: f64,
     /// Bytes sent since the counters began.
     pub total: i64,
-    /// When, in Unix seconds.
+    /// The time of the sample, in Unix seconds.
     pub time: i64,
     /// The busiest link.
     pub device: Option<Arc<str>>,

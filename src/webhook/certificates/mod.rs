@@ -126,7 +126,7 @@ impl State {
         self.authorities.iter().map(|authority| authority.certificate.as_str()).collect()
     }
 
-    /// When [`next`] has something to do, if nobody touches the state before.
+    /// The time at which [`next`] next has something to do, if the state does not change before.
     #[must_use]
     pub fn due_at(&self) -> UnixSeconds {
         let signer = self.authorities.iter().find(|a| a.name == self.leaf.authority);

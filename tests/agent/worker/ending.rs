@@ -1,4 +1,4 @@
-//! How a worker begins and ends.
+//! Start and end of a worker.
 use std::{
     process::Stdio,
     time::{Duration, Instant},

@@ -1,4 +1,4 @@
-//! The file: what is followed, and what is not.
+//! The file: versions that a worker follows, and versions that it ignores.
 use super::stage::{Worker, file};
 use crate::stage::{Page, eventually, get};
 
@@ -29,7 +29,7 @@ fn the_originals_file_is_followed_and_its_pages_are_there() {
     assert!(get(worker.port, "/other", "").unwrap().0.starts_with("http/1.1 404"));
 }
 
-/// What the original's worker could not do: no entry is an empty share, and it is followed.
+/// No entry is an empty share, and the worker follows it; the original's worker could not.
 #[test]
 fn without_an_entry_the_share_is_empty() {
     let worker = Worker::start(&[]);
@@ -55,7 +55,7 @@ fn nothing_goes_backwards() {
     worker.reached(7);
     worker.give(6, &["b"]);
     stale(1);
-    // The same version with other streams: nobody who counts files up writes that.
+    // The same version with other streams: no writer that increments versions produces that.
     worker.give(7, &["a", "b"]);
     stale(2);
     // A file without a version, such as an empty one.

@@ -1,4 +1,5 @@
-//! The worker of a Swarm as a process: what it runs, when it says so, and what it survives.
+//! The worker of a Swarm as a process: the streams that it runs, the time at which it reports them,
+//! and the faults that it survives.
 mod ending;
 mod following;
 mod processes;

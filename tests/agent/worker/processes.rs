@@ -137,7 +137,8 @@ fn a_process_that_is_killed_runs_again_alone_and_with_its_token() {
     assert_eq!(worker.version().unwrap().jobs, ["a"]);
 }
 
-/// A stream is gone when all that it started is, whatever the first process says.
+/// A stream has ended only when all that it started has ended, even if its first process has
+/// exited.
 #[test]
 fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
     for script in [
@@ -161,8 +162,8 @@ fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
     }
 }
 
-/// Else a program that is missing in one image would stop the whole Swarm: nobody could be given
-/// the streams that this worker has to give up.
+/// Otherwise a program that is missing in one image stops the whole Swarm: the streams that this
+/// worker has to give up stay without a worker.
 #[test]
 fn a_command_that_cannot_be_started_is_tried_again_and_does_not_hold_up_the_version() {
     let missing = crate::stage::Directory::new();

@@ -1,4 +1,4 @@
-//! What is told of what ran when.
+//! Reports to the sink: which stream ran, and when.
 use std::{
     thread,
     time::{Duration, Instant, SystemTime},
@@ -56,7 +56,7 @@ fn what_ran_while_nobody_took_reports_is_told_later() {
         eventually("reports", || (sink.reports().len() > 2).then_some(()));
         sink.mood(mood);
         worker.give(2, &["b"]);
-        // That nobody takes the report does not matter: the stream does not run.
+        // It does not matter that the report is refused: the stream does not run.
         worker.reached(2);
         worker.give(3, &["a", "b"]);
         worker.reached(3);
@@ -66,7 +66,7 @@ fn what_ran_while_nobody_took_reports_is_told_later() {
         sink.mood(Mood::Good);
         eventually("reports", || (sink.reports().len() > many + 2).then_some(()));
         let runs = sink.runs();
-        // Nothing is missing and nothing was told twice: a ran twice, b all the time.
+        // No interval is missing or reported twice: a ran twice, b all the time.
         let [(_, 1, _, to), (_, 3, from, _)] = runs["a"][..] else { panic!("{runs:?}") };
         assert!(to < from, "{runs:?}");
         let [(_, 1, ..)] = runs["b"][..] else { panic!("{runs:?}") };

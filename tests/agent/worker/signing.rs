@@ -1,4 +1,4 @@
-//! Answers that are signed, by real processes, and what the operator makes of them.
+//! Answers signed by real processes, and the operator's verdict on them.
 use std::{fs, net::IpAddr, process::Command};
 
 use serde::Deserialize;
@@ -20,7 +20,7 @@ struct Said {
     mac: Option<String>,
 }
 
-/// A worker or sidecar of the name `w0` in a pod of this UID.
+/// Starts a worker or sidecar of the name `w0` in a pod of this UID.
 fn start(subcommand: &str, flags: &[&str], uid: &str, key: Option<&str>) -> Worker {
     let (port, directory) = (free_port(), Directory::new());
     if let Some(key) = key {
@@ -62,7 +62,7 @@ fn s12_a_worker_signs_for_its_own_pod_and_for_no_other() {
     let (jobs, version) = (&said.jobs, said.version);
     let statement = Statement { question: &question, worker: &said.worker, version, jobs };
     assert!(statement.is_signed(&Key::read(&key).unwrap(), said.mac.as_deref().unwrap()));
-    // For the pod that had this name before it signs nothing, and says who it is.
+    // It signs nothing for the former pod of this name, and reports its own UID.
     let said = ask(&worker, "pod-1", "n-1");
     assert_eq!((said.uid.as_deref(), said.nonce, said.mac), (Some("pod-2"), None, None));
     let answer = Answer { version: Some(3), jobs: vec!["a".into(), "b".into()] };
@@ -75,7 +75,7 @@ fn s12_a_worker_signs_for_its_own_pod_and_for_no_other() {
     assert!(error.contains("another key than acknowledge.key"), "{error}");
     fs::write(worker.directory().path(KEY_FILE), &newer).unwrap();
     assert_eq!(operator(&worker, "pod-2", &newer), Ok(answer));
-    // Whoever asks for no signature gets the answer of ever.
+    // A client that requests no signature gets the same answer as always.
     let (_, body) = get(worker.port, "/internal/version", "").unwrap();
     assert_eq!(body, r#"{"jobs":["a","b"],"version":3,"worker":"w0"}"#);
 }

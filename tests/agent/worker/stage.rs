@@ -17,12 +17,12 @@ use serde::Deserialize;
 
 use crate::stage::{Directory, Page, Program, eventually, free_port, get, program};
 
-/// What a worker says of itself.
+/// The answer of a worker about itself.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Said {
     pub jobs: Vec<String>,
     pub version: u64,
-    /// Not said by who has no need to.
+    /// Empty where the worker does not report it.
     #[serde(default)]
     pub worker: String,
 }
@@ -62,7 +62,7 @@ impl DerefMut for Worker {
 }
 
 impl Worker {
-    /// With these flags, in a directory of its own and without a file yet.
+    /// Starts a worker with these flags, in a directory of its own and without a file yet.
     pub fn start(flags: &[&str]) -> Self {
         let directory = Directory::new();
         let port = free_port();
@@ -72,19 +72,19 @@ impl Worker {
         Self::of(&mut command, port, directory)
     }
 
-    /// A command that is ready, and its port.
+    /// Starts a command, and waits until it answers at its port.
     pub fn of(command: &mut Command, port: u16, directory: Directory) -> Self {
         let worker = Self::spawn(command, port, directory);
         eventually("the worker serves", || worker.version());
         worker
     }
 
-    /// One that nobody waits for.
+    /// Starts a worker without waiting for it.
     pub fn spawn(command: &mut Command, port: u16, directory: Directory) -> Self {
         Self { port, program: Program::start(command, directory) }
     }
 
-    /// One that runs a script for each stream.
+    /// Starts a worker that runs a script for each stream.
     pub fn running(flags: &[&str], script: &str) -> Self {
         Self::start(&[flags, &["--", "sh", "-c", script]].concat())
     }
@@ -104,7 +104,8 @@ impl Worker {
         Some(serde_json::from_str(&body).expect("a version"))
     }
 
-    /// What it says as soon as it reports that version; until then it reports older ones.
+    /// Waits until it reports that version, and returns the answer; until then it reports older
+    /// ones.
     pub fn reached(&self, version: u64) -> Said {
         let said = eventually("the version is reached", || {
             self.version().filter(|said| said.version >= version)
@@ -117,12 +118,12 @@ impl Worker {
         Page::parse(&get(self.port, "/metrics", "").expect("a page").1)
     }
 
-    /// Its page as soon as that satisfies.
+    /// Returns its page as soon as the page satisfies `enough`.
     pub fn page_with(&self, what: &str, enough: impl Fn(&Page) -> bool) -> Page {
         eventually(what, || Some(self.page()).filter(&enough))
     }
 
-    /// The lines that its streams wrote, in words.
+    /// The lines that its streams wrote, split into words.
     pub fn journal(&self) -> Vec<Vec<String>> {
         let text = fs::read_to_string(self.directory().path("journal")).unwrap_or_default();
         text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
@@ -133,7 +134,7 @@ impl Worker {
         self.journal().into_iter().rfind(|line| line.starts_with(&owned(words)))?.pop()
     }
 
-    /// As above, waited for.
+    /// The same, but waits for the line.
     pub fn wait_for(&self, words: &[&str]) -> String {
         eventually(&words.join(" "), || self.last(words))
     }
@@ -161,7 +162,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Whether a process runs; one that nobody waited for yet does not.
+/// Reports whether a process runs; a zombie does not.
 pub fn is_there(id: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(id).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
@@ -181,13 +182,13 @@ pub fn file(version: u64, shares: &[(&str, u64, &[&str])]) -> String {
     text
 }
 
-/// Writes down when it begins and, told to stop, when it has ended: half a second later.
+/// Writes a line when it begins and, after SIGTERM, when it has ended: half a second later.
 pub const SLOW: &str = r#"
     echo "begin $STREAM $SWARM_EPOCH $$" >> "$HERE/journal"
     trap 'sleep 0.5; echo "end $STREAM $$" >> "$HERE/journal"; exit 0' TERM
     while :; do sleep 0.05; done"#;
 
-/// What a sink was told.
+/// A report that a sink has received.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Report {
     pub worker: String,
@@ -203,13 +204,13 @@ pub struct Interval {
     pub to: u64,
 }
 
-/// How a sink answers.
+/// Ways in which a sink answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     Good,
-    /// With an error, without having taken anything.
+    /// Answers with an error and takes nothing.
     Failing,
-    /// Not at all.
+    /// Does not answer.
     Silent,
 }
 
@@ -219,7 +220,7 @@ struct State {
     reports: Vec<Report>,
 }
 
-/// Takes reports, and requests without any.
+/// Takes reports, and counts requests.
 pub struct Sink {
     pub port: u16,
     state: Arc<Mutex<State>>,
@@ -267,7 +268,7 @@ impl Sink {
         self.state.lock().unwrap().mood = mood;
     }
 
-    /// How many came, whatever they were answered.
+    /// Returns the number of requests so far, whatever the answers were.
     pub fn requests(&self) -> usize {
         self.state.lock().unwrap().requests
     }
@@ -276,7 +277,7 @@ impl Sink {
         self.state.lock().unwrap().reports.clone()
     }
 
-    /// Each stream's intervals as (worker, epoch, from, to), those that follow each other made one.
+    /// Returns each stream's intervals as (worker, epoch, from, to), with adjacent ones merged.
     pub fn runs(&self) -> BTreeMap<String, Vec<(String, u64, u64, u64)>> {
         let mut runs: BTreeMap<_, Vec<(String, u64, u64, u64)>> = BTreeMap::new();
         for report in self.reports() {

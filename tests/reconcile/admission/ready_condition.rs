@@ -1,4 +1,4 @@
-//! Bad input that the API server takes: the operator refuses it in the condition Ready.
+//! Bad input that the API server accepts: the operator refuses it in the condition Ready.
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -51,7 +51,7 @@ fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
                 assert!(message.contains(text), "{name}: {message}");
             }
         }
-        // Nobody else is disturbed, and a refused Deployment stops no judgement.
+        // No other object is affected, and a refused Deployment stops no judgement.
         bench.until_label("node-1", KEY, Some("false")).await;
         bench.until_label("node-1", "misspelt.traffic.example.com/unfit", Some("false")).await;
         // A mended spec is served at once.

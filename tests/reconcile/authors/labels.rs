@@ -69,7 +69,7 @@ fn s13_who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
     });
 }
 
-/// What an administrator has claimed stays claimed when a tenant edits the rest.
+/// A label that an administrator has claimed stays claimed when a tenant edits the rest.
 #[test]
 fn s13_a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object() {
     run(async |bench| {

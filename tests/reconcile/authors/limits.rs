@@ -79,7 +79,8 @@ fn s01_from_observe_to_enforce_is_a_change_of_all_that_is_written_then() {
     });
 }
 
-/// Who may not taint a node decides neither which nodes an administrator's object taints.
+/// A user who may not taint nodes cannot choose which nodes an administrator's object taints
+/// either.
 #[test]
 fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
     run(async |bench| {
@@ -99,7 +100,7 @@ fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
         ] {
             refused(jane.change("web", spec).await, &[&format!("spec.{field}: "), "patch nodes"]);
         }
-        // What decides over nothing but the tenant's own.
+        // Fields that affect nothing but the tenant's own.
         for spec in [
             json!({"interval": "5s"}),
             json!({"paused": true}),
@@ -116,7 +117,7 @@ fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
         root.change("web", json!({"mode": "Enforce", "maxBandwidthPercent": "70"}))
             .await
             .expect("web");
-        // Without the taint it is one like the others.
+        // Without the taint the object is like any other.
         jane.change("web", json!({"taint": null, "maxBandwidthPercent": "10"}))
             .await
             .expect("less");

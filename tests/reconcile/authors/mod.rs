@@ -1,4 +1,4 @@
-//! An object gives its author no right that the author does not have: what the API server says to
+//! An object gives its author no right that the author does not have: the API server's answers to
 //! tenants, to administrators and to a pipeline.
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::{
@@ -54,7 +54,7 @@ pub const SET: Kind = Kind {
 pub const PROBER: Kind =
     Kind { group: PROBES, name: "NetworkProber", plural: "networkprobers", namespaced: true };
 
-/// Whoever writes objects.
+/// A user who writes objects.
 pub struct Author {
     pub client: Client,
     pub user: String,
@@ -72,7 +72,7 @@ pub fn kinds() -> Value {
 }
 
 impl Author {
-    /// Who has edit in the namespace, and our kinds there.
+    /// A user with the role edit in the namespace, and all rights to our kinds there.
     pub async fn tenant(bench: &Bench, user: &str) -> Self {
         let edit = json!({"kind": "ClusterRole", "name": "edit"});
         let author = Self::with_rules(bench, user, &[kinds()]).await;
@@ -82,14 +82,14 @@ impl Author {
         author
     }
 
-    /// Who has only this in the namespace.
+    /// A user with only these rights in the namespace.
     pub async fn with_rules(bench: &Bench, user: &str, rules: &[Value]) -> Self {
         bench.namespace(TENANT, json!({})).await;
         let author = Self::of(bench, user).await;
         role(bench, user, rules).await;
         bind(bench, user, user, json!({"kind": "Role", "name": user})).await;
-        // What anybody may write who has the kind, and what only some may: rights and policies take
-        // a moment to be in force.
+        // A write that needs only the kind, and one that needs more: rights and policies take a
+        // moment to be in force.
         let observe = json!({"mode": "Observe"});
         let allowed = async || author.offer(WATCH, observe.clone()).await.ok();
         eventually("the rights of the author", allowed).await;
@@ -98,7 +98,7 @@ impl Author {
         author
     }
 
-    /// Who may do everything, by RBAC and not by group.
+    /// A user with all rights, by RBAC and not by group.
     pub async fn administrator(bench: &Bench, user: &str) -> Self {
         bench.namespace(TENANT, json!({})).await;
         let author = Self::of(bench, user).await;
@@ -112,7 +112,7 @@ impl Author {
         Self { client: bench.as_user(user, &[]).await, user: user.to_owned() }
     }
 
-    /// Waits until the API server knows of a right of this author in the namespace.
+    /// Waits until the API server grants a right of this author in the namespace.
     pub async fn has(&self, bench: &Bench, rule: &Value) {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
@@ -144,7 +144,7 @@ impl Author {
         }
     }
 
-    /// What the API server says to a creation with this in the spec, which it does not carry out.
+    /// Tries a creation with this in the spec as a dry run; returns the API server's refusal.
     pub async fn offer(&self, kind: Kind, spec: Value) -> Result<(), String> {
         self.post(kind, "offered", spec, "&dryRun=All").await
     }
@@ -186,13 +186,13 @@ impl Author {
     }
 }
 
-/// An object with the least that its kind needs, a label of the namespace's own, and this.
+/// An object with the least that its kind needs, the namespace's own label, and this.
 pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let least = match kind.name {
         "TrafficWatch" => {
             json!({"maxBandwidthPercent": "60", "interval": "1s", "window": "4s", "label": LABEL})
         }
-        // What needs no right.
+        // Fields that need no right.
         "NetworkProber" => json!({
             "podSelector": {"matchLabels": {"app": "web"}},
             "monitoring": {"podMonitor": false, "prometheusRule": false},
@@ -218,7 +218,7 @@ fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
     }
 }
 
-/// A refusal has to say all of this.
+/// Asserts that the answer is a refusal with all of these texts.
 pub fn refused(answer: Result<(), String>, texts: &[&str]) -> String {
     let message = answer.expect_err(&format!("{texts:?}"));
     for text in texts {

@@ -1,4 +1,5 @@
-//! What a NetworkProber has created beside its agents: only for who may create it there.
+//! Objects that a NetworkProber creates beside its agents: only for authors who may create them
+//! there.
 use serde_json::json;
 
 use super::{Author, PROBER, kinds, refused, rule};
@@ -32,7 +33,7 @@ fn s04_who_may_create_no_monitor_has_none_created() {
         let on = json!({"spec": {"monitoring": {"podMonitor": true}}});
         refused(clerk.patch(PROBER, "quiet", on).await, &scraped);
 
-        // What is there stays, and what does not concern it may change.
+        // Existing settings stay, and unrelated fields may change.
         let create = rule("monitoring.coreos.com", "podmonitors", &["create"]);
         let rules = rule("monitoring.coreos.com", "prometheusrules", &["create"]);
         let all = [kinds(), create.clone(), rules.clone()];
@@ -77,7 +78,7 @@ fn s09_who_may_create_no_daemon_set_has_none_created() {
         let maker = Author::with_rules(&bench, "maker-daemons", &[kinds(), create.clone()]).await;
         maker.has(&bench, &create).await;
         maker.create(PROBER, "nodes", everywhere).await.expect("the right is enough");
-        // Which image runs on each node is not the clerk's to say.
+        // The clerk may not choose which image runs on each node.
         let image = json!({"spec": {"agentImage": "registry.example/other:1"}});
         refused(clerk.patch(PROBER, "nodes", image).await, &[right]);
         let sidecar = json!({"spec": {"mode": "Sidecar"}});

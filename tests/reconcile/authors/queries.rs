@@ -1,10 +1,10 @@
-//! PromQL of an author's own: only for who may use the endpoint.
+//! An author's own PromQL: only for authors who may use the endpoint.
 use serde_json::{Value, json};
 
 use super::{Author, Kind, SET, SWARM, WATCH, bind_everywhere, cluster_role, kinds, refused, rule};
 use crate::bench::{Bench, eventually, run};
 
-/// The right to ask one endpoint.
+/// The right to query one endpoint.
 fn endpoint(name: &str) -> Value {
     json!({"apiGroups": ["traffic.example.com"], "resources": ["prometheusendpoints"],
         "resourceNames": [name], "verbs": ["use"]})
@@ -110,7 +110,7 @@ fn s07_route_reflector_sets_ask_with_a_right_of_the_cluster() {
             --clusterrole=traffic-operator-own-queries --user='net'";
         refused(net.offer(SET, own.clone()).await, &[right]);
         net.offer(SET, json!({"transition": {"prometheus": "thanos"}})).await.expect("built in");
-        // Only what changes is asked about.
+        // Only changes are checked.
         let root = Author::administrator(&bench, "root-sets").await;
         root.create(SET, "main", with_mode(own.clone())).await.expect("main");
         net.patch(SET, "main", json!({"spec": {"count": {"max": 9}}}))

@@ -1,4 +1,4 @@
-//! Only a field that changes is asked about.
+//! Only a field that changes is checked.
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_o
         let mut whole = everything();
         whole["taint"] = "NoSchedule".into();
         refused(flux.apply(WATCH, "web", whole).await, &["spec.taint: ", "patch nodes"]);
-        // What it may do itself.
+        // A change that it may make itself.
         let replicas = json!({"deployment": {"replicas": 3}});
         flux.change("web", replicas).await.expect("its own right");
         flux.change("web", json!({"taint": null})).await.expect("less");
@@ -64,20 +64,20 @@ fn s01_finalizers_and_status_pass_whoever_writes_them() {
         let status = Patch::Merge(json!({"status": {"ready": true}}));
         let api = operator.api(WATCH);
         api.patch_status("web", &PatchParams::default(), &status).await.expect("the status");
-        // It goes while it is being deleted, too.
+        // It is removed while the object is being deleted, too.
         clerk.delete(WATCH, "web").await.expect("delete");
         let there = clerk.api(WATCH).get("web").await.expect("waits for the finalizer");
         assert!(there.metadata.deletion_timestamp.is_some());
         operator.patch(WATCH, "web", finalizers(Value::Null)).await.expect("its finalizer");
         assert!(clerk.api(WATCH).get_opt("web").await.expect("get").is_none());
-        // Anybody with the kind may free an object of its finalizer.
+        // A user with the kind may remove the finalizer of an object.
         root.create(WATCH, "web", everything()).await.expect("web");
         clerk.patch(WATCH, "web", finalizers(json!(["example.com/a"]))).await.expect("add");
         clerk.patch(WATCH, "web", finalizers(Value::Null)).await.expect("remove");
     });
 }
 
-/// The API server gives an expression so much time and no more.
+/// The API server limits the cost of an expression.
 #[test]
 fn s01_the_largest_object_is_judged_within_the_limits_of_cost() {
     run(async |bench| {

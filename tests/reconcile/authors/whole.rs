@@ -1,4 +1,4 @@
-//! What a tenant may have, from admission to the nodes and back to rest.
+//! A tenant's permitted objects, from admission to the nodes and back to rest.
 use std::time::Duration;
 
 use k8s_openapi::{api::apps::v1::Deployment, jiff::Timestamp};
@@ -12,8 +12,8 @@ use crate::{
     traffic_watch::judging::{deployment, three_nodes},
 };
 
-/// For so long nothing is written: many judgements, and less than the minute between two refreshes
-/// of a status.
+/// Time without a write: many judgements, and less than the minute between two refreshes of a
+/// status.
 const QUIET: Duration = Duration::from_secs(20);
 
 #[test]
@@ -57,7 +57,7 @@ fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
         let writes = bench.writes_since(since);
         assert!(writes.is_empty(), "{writes:?}");
 
-        // Whatever was refused, nothing of it was tried by the operator.
+        // The operator tried nothing of the refused objects.
         let log = operator.log();
         assert!(!log.contains("is forbidden"), "{log}");
         jane.delete(WATCH, "web").await.expect("delete");

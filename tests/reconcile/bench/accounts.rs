@@ -1,4 +1,4 @@
-//! The accounts in whose names a test asks the API server.
+//! The accounts with which a test calls the API server.
 use std::path::PathBuf;
 
 use kube::Client;
@@ -17,12 +17,12 @@ pub const WEBHOOK_ACCOUNT: &str =
 const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 
 impl Bench {
-    /// How a service account reaches the API server.
+    /// Writes a kubeconfig for a service account.
     pub fn kubeconfig_of(&self, account: &str) -> PathBuf {
         self.plane.kubeconfig_for(account, &GROUPS).expect("kubeconfig")
     }
 
-    /// A client with the rights of the operator, for what a test itself tries in its name.
+    /// A client with the rights of the operator, for a test's own requests under its name.
     pub async fn as_operator(&self) -> Client {
         Client::try_from(self.operators_config().await).expect("client")
     }

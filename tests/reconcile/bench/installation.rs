@@ -16,7 +16,7 @@ use traffic_operator::{api::KINDS, manifests};
 use super::eventually;
 use crate::shipped::{answer_from_outside, policies, webhook};
 
-/// Installs what `make deploy` installs of definitions, RBAC, policies and webhooks.
+/// Installs the definitions, RBAC, policies and webhooks of `make deploy`.
 pub async fn install(client: &Client) {
     let apply = PatchParams::apply("test").force();
     let namespace = json!({
@@ -53,8 +53,8 @@ pub async fn install(client: &Client) {
     }
 }
 
-/// Whether all definitions are there: a test that takes some away may have failed before it gave
-/// them back.
+/// Reports whether all definitions exist: a test that removes some may have failed before it
+/// restored them.
 pub async fn is_whole(client: &Client) -> bool {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     let there = crds.list(&ListParams::default()).await.expect("definitions").items;

@@ -1,4 +1,4 @@
-//! The operator's process: started, asked and ended.
+//! The operator's process: start, requests and end.
 use std::{
     fs::File,
     net::SocketAddr,
@@ -12,9 +12,9 @@ use super::{eventually, free_address};
 pub struct Operator {
     pub child: Child,
     pub url: String,
-    /// Where the API server reaches it.
+    /// The URL that the API server uses for the webhook.
     pub webhook: String,
-    /// Where agents reach it.
+    /// The address that agents use.
     pub pinglists: String,
     log: PathBuf,
 }
@@ -78,7 +78,7 @@ impl Operator {
             .sum()
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("log")
     }

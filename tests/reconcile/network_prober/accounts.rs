@@ -28,13 +28,13 @@ use crate::bench::{
 /// The pod whose image agents get.
 const POD: &str = "webhook-pod";
 
-/// The process that answers.
+/// Starts the process that answers.
 fn webhook(bench: &Bench) -> Operator {
     let args = ["--component=webhook", "--identity", POD];
     Operator::start_at(free_address(), bench.kubeconfig_of(WEBHOOK_ACCOUNT), &args)
 }
 
-/// The process that writes, and tells the API server where the other one is.
+/// Starts the process that writes, and tells the API server the other one's address.
 fn controller(bench: &Bench, webhook: &Operator) -> Operator {
     let args = [
         "--component=controller",
@@ -56,7 +56,7 @@ fn secrets(bench: &Bench) -> Api<Secret> {
     Api::namespaced(bench.client.clone(), NAMESPACE)
 }
 
-/// The pod that the webhook says it is.
+/// Creates the pod that `--identity` names as the webhook's own.
 async fn own_pod(bench: &Bench) {
     let account = Api::<ServiceAccount>::namespaced(bench.client.clone(), NAMESPACE);
     let there = async || account.get_opt("default").await.ok().flatten();
@@ -70,7 +70,7 @@ fn listens(url: &str) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// What the webhook asked of the API server since then that stores something.
+/// Returns the webhook's requests to the API server since then that store something.
 fn writes(bench: &Bench, since: Timestamp) -> Vec<AuditEvent> {
     let events = bench.plane().audit_since(since).expect("audit log").into_iter();
     let of_webhook = events.filter(|event| event.user == WEBHOOK_ACCOUNT);
@@ -92,7 +92,7 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
         let since = Timestamp::now();
         own_pod(&bench).await;
         bench.node("node-1").await;
-        // Nobody has made a certificate yet, and the webhook must not.
+        // No certificate exists yet, and the webhook must not create one.
         let _ = secrets(&bench).delete(WEBHOOK, &DeleteParams::default()).await;
         let webhook = webhook(&bench);
         let waiting = async || {
@@ -176,7 +176,7 @@ fn s15_without_the_webhook_pods_are_created_and_the_controller_goes_on() {
     });
 }
 
-/// Everything that RBAC grants somebody in a namespace.
+/// Everything that RBAC grants an account in a namespace.
 async fn rules(client: &Client, namespace: &str) -> SubjectRulesReviewStatus {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.into()) };
     let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
@@ -187,7 +187,7 @@ async fn rules(client: &Client, namespace: &str) -> SubjectRulesReviewStatus {
 
 /// Verbs that store nothing.
 const READS: [&str; 3] = ["get", "list", "watch"];
-/// What is created and not stored; the last three are everybody's own.
+/// Resources that are created and not stored; every account may create the last three.
 const ASKED: [&str; 5] = [
     "tokenreviews",
     "subjectaccessreviews",
@@ -215,7 +215,7 @@ fn s15_the_webhooks_account_is_refused_every_write() {
                 assert!(reads || asks, "{namespace}: {rule:?}");
             }
         }
-        // And tried: what the controller's account may do.
+        // The same with real requests: the rights of the controller's account.
         for (group, version, kind, plural, namespace, name) in [
             ("", "v1", "Node", "nodes", None, "node-1"),
             ("", "v1", "Secret", "secrets", Some(NAMESPACE), WEBHOOK),
@@ -293,7 +293,7 @@ fn s15_a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
         eventually("the webhook to know the NetworkProbers", synced).await;
         bench.prober("np", selector()).await;
         bench.pod("default", "a", json!({})).await;
-        // Whoever leads would have taken the Lease before it was ready.
+        // A leader would have taken the Lease before it was ready.
         assert!(leases.get_opt("traffic-operator").await.expect("get").is_none());
         assert!(secrets(&bench).get_opt(WEBHOOK).await.expect("get").is_none());
         assert_eq!(webhook.terminate().await, Some(0));

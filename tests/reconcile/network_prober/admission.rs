@@ -1,10 +1,10 @@
-//! What the API server refuses, and what it says.
+//! Refusals of the API server, and their messages.
 use serde_json::{Value, json};
 
 use super::{selector, with};
 use crate::bench::run;
 
-/// Original 2.3 #14: bad ports and periods were found out by pods that could not be created.
+/// Original 2.3 #14: bad ports and periods became apparent only when pods could not be created.
 #[test]
 fn bug_14_mistakes_are_refused_with_a_reason() {
     run(async |bench| {
@@ -87,7 +87,7 @@ fn bug_14_mistakes_are_refused_with_a_reason() {
     });
 }
 
-/// What is right is taken, each form that a port has among it.
+/// A valid spec is accepted, each form of a port included.
 #[test]
 fn every_form_of_a_right_spec_is_accepted() {
     run(async |bench| {

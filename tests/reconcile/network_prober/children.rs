@@ -91,7 +91,7 @@ fn prometheus_is_told_by_objects_that_are_owned() {
             text.contains("netprober:node_loss:ratio1m") && text.contains("default/np"),
             "{text}"
         );
-        // What somebody changes comes back with the next look.
+        // A change by another client is reverted at the next look.
         let spoil = Patch::Merge(json!({"spec": {"selector": {"matchLabels": {"app": "x"}}}}));
         monitoring(&bench, "PodMonitor")
             .patch("np", &PatchParams::default(), &spoil)
@@ -119,7 +119,8 @@ fn prometheus_is_told_by_objects_that_are_owned() {
     });
 }
 
-/// An older prometheus-operator does not know all fields: the rest is told all the same.
+/// An older prometheus-operator does not know all fields: the remaining ones are written all the
+/// same.
 #[test]
 fn an_older_definition_gets_what_it_knows() {
     run(async |bench| {
@@ -272,7 +273,7 @@ fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_made_anew() {
         let ends =
             operator.metric("traffic_operator_injector_cert_not_after_seconds", &["leaf"]).await;
         assert!(ends > 0.0, "{ends}");
-        // The API server is told of it: pods get agents again.
+        // The API server gets the new authority: pods get agents again.
         bench.intercepted("default").await;
     });
 }
@@ -305,7 +306,7 @@ fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
         assert!(operator.metric("traffic_operator_networkprober_pods", &pods).await > 0.5);
         let paused = "traffic_operator_networkprober_paused_namespaces";
         assert!(operator.metric(paused, &["name=\"np\""]).await > 0.5);
-        // Other namespaces get agents as before: a word of this one is none of theirs.
+        // Other namespaces get agents as before: the failure in this one does not affect them.
         bench.change("np", json!({"namespaceSelector": {}})).await;
         let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
         bench.namespace("elsewhere", consent).await;

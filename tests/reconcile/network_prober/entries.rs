@@ -14,7 +14,7 @@ use crate::bench::{Bench, eventually, run};
 
 const OBJECT: &str = "traffic-operator";
 
-/// Somebody else's entry, asked about nothing.
+/// An entry of another owner, for no resource.
 fn foreign() -> Value {
     json!({
         "name": "somebody.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
@@ -34,14 +34,14 @@ async fn until_names(bench: &Bench, expected: &[&str]) {
     eventually(&what, async || (names(bench).await == expected).then_some(())).await;
 }
 
-/// As an administrator, by strategic merge: entries are told apart by name.
+/// Patches the object as an administrator, by strategic merge: entries are distinguished by name.
 async fn edit(bench: &Bench, entry: Value) {
     let patch = Patch::Strategic(json!({"webhooks": [entry]}));
     let api = bench.webhooks();
     api.patch(OBJECT, &PatchParams::default(), &patch).await.expect("edit");
 }
 
-/// The real kubectl, on the file that `make deploy` applies.
+/// Runs the real kubectl on the file that `make deploy` applies.
 async fn kubectl(bench: &Bench, arguments: &[&str]) {
     let program = tokio::task::spawn_blocking(|| lab::tools::ensure("kubectl"));
     let program = program.await.expect("task").expect("kubectl");
@@ -88,7 +88,7 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         let writes = of_webhooks(since);
         assert!(writes.iter().all(|write| write.verb == "patch" && write.name == OBJECT));
         assert_eq!(writes.len(), 2, "{writes:?}");
-        // What somebody changes of an entry comes back, and costs the other entry no write.
+        // A foreign change to an entry is reverted, and costs the other entry no write.
         let since = Timestamp::now();
         edit(&bench, json!({"name": one, "failurePolicy": "Fail", "timeoutSeconds": 30})).await;
         let back = async || {
@@ -99,7 +99,7 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         edit(&bench, json!({"name": two, "$patch": "delete"})).await;
         eventually("the entry to be back", async || bench.entry("default", "two").await).await;
         assert_eq!(of_webhooks(since).len(), 2, "{:?}", of_webhooks(since));
-        // Each takes its own along, and its field manager.
+        // Each removes its own entry, and its field manager.
         bench.probers("default").delete("one", &DeleteParams::default()).await.expect("delete");
         until_names(&bench, &[foreign, two]).await;
         let object = bench.webhooks().get(OBJECT).await.expect("the object");
@@ -166,7 +166,7 @@ fn s15_deploying_again_takes_no_entry_away() {
             assert_eq!(bench.entry("default", "np").await, entry, "{arguments:?}");
             assert_eq!(version().await, before, "{arguments:?}: somebody wrote it anew");
         }
-        // Whoever replaces the object takes all away, and the operator brings them back.
+        // A replacement of the object removes all entries, and the operator restores them.
         kubectl(&bench, &["replace"]).await;
         eventually("the entry to be back", async || bench.entry("default", "np").await).await;
         bench.intercepted("default").await;

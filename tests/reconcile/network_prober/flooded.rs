@@ -1,4 +1,4 @@
-//! Both ports while somebody floods them, with a real API server that creates pods meanwhile.
+//! Both ports during a flood, with a real API server that creates pods meanwhile.
 use std::{
     net::SocketAddr,
     time::{Duration, Instant},
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use super::{agent, lists::Agent, selector};
 use crate::bench::{Bench, Operator, run};
 
-/// How many pods are created, twenty a second.
+/// Number of pods to create, twenty a second.
 const PODS: u32 = 200;
 
-/// What an agent asks for.
+/// The path that an agent asks.
 const LIST: &str = "/pinglist?prober=default/np";
 
 fn address(url: &str) -> SocketAddr {
@@ -56,13 +56,13 @@ fn s03_pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
         flood.stop();
         attack.shutdown().await;
         println!("{done} attacks; the slowest pod took {} ms", slowest.as_millis());
-        // How many there are is for the machine to say.
+        // The number depends on the machine.
         assert!(done > 100, "{done} attacks");
         told(&operator).await;
     });
 }
 
-/// Creates pods, and asks for a list beside each tenth; returns how long the slowest took.
+/// Creates pods, and asks for a list with each tenth; returns how long the slowest took.
 async fn create(bench: &Bench, known: &Agent) -> Duration {
     let mut clock = tokio::time::interval(Duration::from_millis(50));
     let mut slowest = Duration::ZERO;
@@ -80,7 +80,7 @@ async fn create(bench: &Bench, known: &Agent) -> Duration {
     slowest
 }
 
-/// It went on, and what came of it is counted.
+/// Asserts that the flood reached the operator, and that it counts refused requests.
 async fn told(operator: &Operator) {
     let name = "traffic_operator_networkprober_pinglist_requests_total";
     let refused = operator.metric(name, &["code=\"401\""]).await;

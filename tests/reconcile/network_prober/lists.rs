@@ -1,4 +1,4 @@
-//! Pinglists: who gets which, how soon, and who gets none.
+//! Pinglists: which agent gets which list, how soon, and which gets none.
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -109,11 +109,11 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
         );
         assert_eq!(list["peers"][0]["ips"], json!(["10.1.0.2"]));
         assert_eq!(list["peers"][0]["port"], 8080);
-        // The same again is no answer but that it is the same.
+        // An unchanged list is answered with 304 only.
         let etag = first.etag.expect("etag");
         let same = agent.ask("default/np", 1, Some(&etag)).await;
         assert_eq!((same.status, same.etag.as_deref()), (StatusCode::NOT_MODIFIED, Some(&*etag)));
-        // Who waits hears of the change.
+        // A waiting agent gets the change.
         let waiting = agent.ask("default/np", 40, Some(&etag));
         let change = async {
             let waits = async || {
@@ -158,7 +158,7 @@ fn nobody_gets_a_list_that_is_not_its_own() {
             agent.ask("default/np", 0, None).await.status
         };
         assert_eq!(with_token("nonsense").await, StatusCode::UNAUTHORIZED);
-        // A token for the API server is none for us.
+        // A token for the API server is not valid for the operator.
         let foreign = bench.token(&pod, "https://kubernetes.default.svc").await;
         assert_eq!(with_token(&foreign).await, StatusCode::UNAUTHORIZED);
         let unselected = json!({"metadata": {"labels": {"app": "other"}}});
@@ -190,7 +190,7 @@ fn every_replica_answers_agents_and_the_api_server() {
     });
 }
 
-/// The list follows the zones, and tells both ends of them.
+/// The list follows the zones, and names those of both ends.
 #[test]
 fn node_and_zone_of_both_ends_are_told() {
     run(async |bench| {
@@ -219,8 +219,8 @@ fn node_and_zone_of_both_ends_are_told() {
     });
 }
 
-/// An application that is not ready, a node that fell silent, a pod that nobody can end: these are
-/// what there is to measure. A pod that is replaced is not.
+/// An application that is not ready, a node that has fallen silent, a pod that cannot terminate:
+/// these must be measured. A pod that is replaced must not.
 #[test]
 fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
     run(async |bench| {
@@ -239,11 +239,12 @@ fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
         }
         let agent = Agent::of(&bench, &operator, &pod).await;
         agent.until(&["b", "c"]).await;
-        // The network of its node is bad: the application says so first, the node controller next.
+        // The network of its node is bad: the application reports it first, the node controller
+        // next.
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
         bench.says("default", "b", unready).await;
         bench.set_ready("node-2", false).await;
-        // Once the list shows a later pod, what was said of the earlier ones was heard.
+        // Once the list shows a later pod, the operator has seen the status of the earlier ones.
         bench.running_pod("e", "10.1.0.5").await;
         agent.until(&["b", "c", "e"]).await;
         // Both are deleted, the one by an eviction that its kubelet never hears of. Once the list
@@ -256,7 +257,7 @@ fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
         bench
             .until_prober("np", &[("/selected", json!(2)), ("/pods", json!(["a", "b", "e"]))])
             .await;
-        // The address is given again: it is its new pod's.
+        // The address is reused: it belongs to the new pod.
         bench.running_pod("d", "10.1.0.2").await;
         agent.until(&["d", "e"]).await;
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };

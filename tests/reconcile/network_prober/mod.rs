@@ -1,5 +1,5 @@
-//! NetworkProber: what is written, what is admitted, and what agents are told. Pods have no kubelet
-//! here: the tests say of them what a kubelet would.
+//! NetworkProber: the objects that it writes, the pods that it admits, and the lists that agents
+//! get. Pods have no kubelet here: the tests set their status.
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
     core::v1::{ConfigMap, Namespace, Pod},
@@ -25,7 +25,7 @@ mod originals;
 mod quotas;
 mod watches;
 
-/// What every test selects.
+/// The selector of every test.
 pub fn selector() -> Value {
     json!({"podSelector": {"matchLabels": {"app": "net-prober"}}})
 }
@@ -78,7 +78,7 @@ impl Bench {
         }
     }
 
-    /// Makes a namespace as it is to be, with these annotations and labels and no others of ours.
+    /// Makes a namespace with exactly these annotations and labels of ours.
     pub async fn namespace(&self, name: &str, metadata: Value) {
         let object = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": with(json!({"name": name}), &metadata),
@@ -157,7 +157,7 @@ impl Bench {
         eventually(&format!("pods of {namespace} to be injected"), asked).await;
     }
 
-    /// Says of a pod what a kubelet says of one that runs.
+    /// Sets the status of a running pod, as a kubelet does.
     pub async fn runs(&self, namespace: &str, name: &str, ip: &str) {
         self.bind(namespace, name, "node-1").await;
         self.says(namespace, name, running(ip)).await;
@@ -228,7 +228,7 @@ impl Bench {
         eventually_or(&what, holds, otherwise).await
     }
 
-    /// Removes what a test before has left of probers.
+    /// Removes probers of earlier tests.
     pub async fn clean_probers(&self) {
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         let all = ListParams::default();
@@ -250,7 +250,7 @@ impl Bench {
         let empty = async || {
             let left = everywhere.list(&all).await.is_ok_and(|list| list.items.is_empty());
             let pods = Api::<Pod>::all(self.client.clone()).list(&all).await.ok()?;
-            // The owner of a pod may be on its way out, and make it anew once more.
+            // The owner of a pod may be terminating, and create it once more.
             for pod in &pods {
                 let api = self.pods(&pod.namespace().unwrap_or_default());
                 let _ = api.delete(&pod.name_any(), &now).await;

@@ -7,14 +7,14 @@ use super::{agent, selector, with};
 use crate::bench::{Bench, eventually, run};
 
 impl Bench {
-    /// Makes a namespace and, at once, a pod in it; says whether that has an agent.
+    /// Makes a namespace and, at once, a pod in it; reports whether the pod has an agent.
     async fn made_at_once(&self, name: &str, metadata: Value) -> bool {
         let client = &self.client;
         let object = with(json!({"metadata": {"name": name}}), &json!({"metadata": metadata}));
         let namespace = serde_json::from_value(object).expect("Namespace");
         let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
         namespaces.create(&PostParams::default(), &namespace).await.expect("create Namespace");
-        // Nobody waits for the controller that makes it.
+        // The test does not wait for the controller that creates it.
         let account = serde_json::from_value(json!({"metadata": {"name": "default"}}));
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
         let _ = accounts.create(&PostParams::default(), &account.expect("account")).await;
@@ -37,7 +37,7 @@ fn n07_a_pod_that_is_made_with_its_namespace_has_an_agent() {
             let name = format!("n07-new-{number}");
             assert!(bench.made_at_once(&name, probed.clone()).await, "{name} has no agent");
         }
-        // What a namespace refuses holds from its beginning too.
+        // A namespace's refusal holds from its creation, too.
         let out = with(probed, &json!({"annotations": {"probes.bigmikes.io/inject": "false"}}));
         assert!(!bench.made_at_once("n07-out", out).await, "it opted out");
         assert!(!bench.made_at_once("n07-other", json!({})).await, "it is not selected");

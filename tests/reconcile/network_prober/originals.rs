@@ -16,7 +16,7 @@ mod endpoints;
 /// The original's sample, word for word.
 const SAMPLE: &str = include_str!("../../../deploy/samples/networkprober-original.yaml");
 
-/// What its agents read.
+/// The spec of the original's sample.
 fn original() -> Value {
     let sample: Value = serde_yaml::from_str(SAMPLE).expect("sample");
     sample["spec"].clone()
@@ -64,7 +64,7 @@ fn bug_01_pods_of_other_namespaces_are_left_alone() {
         bench.intercepted("default").await;
         let pod = bench.pod("elsewhere", "a", json!({})).await;
         assert!(agent(&pod).is_none() && pod.annotations().is_empty());
-        // Asked for, but without consent: still left alone, and nothing of it is told.
+        // Selected, but without consent: still left alone, and the status shows nothing of it.
         bench.change("np", json!({"namespaceSelector": {}})).await;
         let generation = json!(2);
         let unseen = [("/observedGeneration", generation), ("/selected", json!(0))];
@@ -146,7 +146,7 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("zz-older", original()).await;
-        // Ages are told in seconds.
+        // Ages have a resolution of seconds.
         let older = bench.probers("default").get("zz-older").await.expect("NetworkProber");
         let created = older.creation_timestamp().expect("age").0;
         eventually("a second to pass", async || {
@@ -242,8 +242,8 @@ fn bug_17_pods_that_were_there_before_are_counted() {
     });
 }
 
-/// Where nobody names an image, agents have that of the operator's own pod: one GET in its own
-/// namespace.
+/// Without an image in the spec and in the flags, agents get that of the operator's own pod: one
+/// GET in its own namespace.
 #[test]
 fn agents_have_the_image_of_the_operators_own_pod() {
     run(async |bench| {

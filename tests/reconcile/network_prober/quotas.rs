@@ -67,7 +67,7 @@ fn n09_a_quota_that_demands_limits_refuses_no_pod_for_its_agent() {
         });
         bench.quota("n09-demands", "all", all).await;
         let _operator = bench.ready_operator().await;
-        // An author who asks for nothing: whatever a quota demands is missing.
+        // An author without requests for the agent: everything that a quota demands is missing.
         let spec =
             with(selector(), &json!({"injection": {"resources": {"requests": {}, "limits": {}}}}));
         bench.try_prober("n09-demands", "np", spec).await.expect("NetworkProber");
@@ -116,7 +116,7 @@ fn n09_pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_sa
         };
         eventually("the pod to be counted", counted).await;
         bench.until_event("np", "ResourcesRefused", "LimitRange at-least").await;
-        // What the author can do about it.
+        // The author's remedy.
         let patch = json!({"spec": {"injection": {"resources": {"requests": {"cpu": "20m"}}}}});
         let params = PatchParams::default();
         let probers = bench.probers(namespace);

@@ -1,4 +1,4 @@
-//! Which pods the operator watches: those of namespaces that consent, within a budget.
+//! Pods that the operator watches: those of namespaces that consent, within a budget.
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
@@ -15,17 +15,17 @@ use crate::bench::{ACCOUNT, Bench, Operator, eventually, eventually_or, run};
 /// Namespaces that do not consent.
 const SILENT: usize = 500;
 
-/// How many requests of a test are under way at a time.
+/// Number of concurrent requests of a test.
 const AT_A_TIME: usize = 20;
 
-/// What lets every NetworkProber in.
+/// The annotation with which a namespace consents to probers.
 const CONSENT: &str = "probes.bigmikes.io/allow";
 
 fn silent(test: &str, number: usize) -> String {
     format!("s02-{test}-{number}")
 }
 
-/// The namespaces of one test: those of others may consent to everybody.
+/// Selects the namespaces of one test: those of others may consent to every prober.
 fn everywhere(test: &str) -> Value {
     json!({"namespaceSelector": {"matchLabels": {"test": test}}})
 }
@@ -71,7 +71,7 @@ impl Bench {
         self.namespaces().patch(namespace, &params, &patch).await.expect("annotate");
     }
 
-    /// Where the operator asked for pods since then; "" is everywhere.
+    /// Returns the namespaces in which the operator listed or watched pods since then; "" is all.
     fn asked_for_pods(&self, since: Timestamp) -> BTreeSet<String> {
         let events = self.plane().audit_since(since).expect("audit log");
         let asked = events.into_iter().filter(|event| {
@@ -104,7 +104,7 @@ impl Bench {
     }
 }
 
-/// How many watches of pods are open.
+/// Returns the number of open watches of pods.
 async fn open(operator: &Operator) -> f64 {
     operator.metric("traffic_operator_store_objects", &["resource=\"pod_watches\""]).await
 }
@@ -153,7 +153,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         until_open(&operator, 1.0).await;
         assert_eq!(bench.asked_for_pods(began), both);
 
-        // An administrator's covers everything, by one watch.
+        // An administrator's prober covers everything, by one watch.
         let admins = ("traffic-operator-system", "all");
         bench.try_prober(admins.0, admins.1, everywhere).await.expect("NetworkProber");
         bench.until_selected(admins, 2).await;
@@ -165,7 +165,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
 
 #[test]
 fn s02_over_budget_a_prober_loses_only_itself() {
-    // What the budget of a namespace's authors is, and one more: with the own namespace.
+    // The budget of a namespace's authors; with the prober's own namespace it is one too many.
     const CONSENTING: usize = 100;
     run(async |bench| {
         bench.make_silent("budget", CONSENTING).await;
@@ -182,7 +182,7 @@ fn s02_over_budget_a_prober_loses_only_itself() {
         bench.try_prober("s02-many", "younger", everywhere).await.expect("NetworkProber");
         let text = bench.until_ready_is(("s02-many", "younger"), "OverBudget").await;
         assert!(text.contains("100 watches") && text.contains("s02-many"), "{text}");
-        // Nobody else loses anything, and whoever comes gets what is due.
+        // Other probers lose nothing, and new pods get their agents.
         let pod = async |namespace: &str| bench.pod(namespace, "counted", json!({})).await;
         pod("s02-many").await;
         bench.until_selected(("s02-many", "older"), 1).await;

@@ -1,4 +1,4 @@
-//! What the operator owns carries its label and names its owner; what does not is not its to write.
+//! The operator's objects carry its label and name their owner; it may not write others.
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn labelled(more: &Value) -> Value {
     with(json!({"metadata": {"labels": {MANAGED: "traffic-operator"}}}), more)
 }
 
-/// The marks of what belongs to a NetworkProber.
+/// The marks of an object that belongs to a NetworkProber.
 fn of_a_prober() -> Value {
     labelled(&json!({"metadata": {
         "labels": {"probes.bigmikes.io/owner-uid": "u"},
@@ -58,12 +58,12 @@ async fn of_deployments(bench: &Bench) {
         refused(all.create("guarded", &body).await, &marks, write);
     }
     all.create("guarded", &with(spec.clone(), &labelled(&ours))).await.expect("its own");
-    // Nor by taking over what is there.
+    // Taking over an existing object is refused, too.
     all.given("guarded", &spec).await;
     let take = with(labelled(&ours), &json!({"spec": {"replicas": 5}}));
     let change = "may change only Deployments that the TrafficWatch of their name owns";
     refused(all.patch("guarded", &take).await, &take, change);
-    // Its own it changes; a label that somebody removed is put back.
+    // It may change its own; a label that another client has removed is restored.
     all.given("guarded", &with(spec, &ours)).await;
     all.patch("guarded", &take).await.expect("its own");
     let away = labelled(&json!({"metadata": {"ownerReferences": [
@@ -181,7 +181,7 @@ fn s08_daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written
         all.given("guarded", &ours).await;
         all.patch("guarded", &take).await.expect("its own");
         all.delete("guarded").await.expect("its own");
-        // What somebody else has added does not keep the operator from its own.
+        // Additions by other clients do not keep the operator from its own fields.
         let host = json!({"spec": {"template": {"spec": {"hostNetwork": true,
             "volumes": [{"name": "v", "hostPath": {"path": "/a"}}]}}}});
         all.given("guarded", &with(ours, &host)).await;
@@ -291,14 +291,14 @@ async fn of_webhooks(bench: &Bench) {
     ] {
         refused(all.patch(object, &entry(change.clone())).await, &change, text);
     }
-    // Its own goes, and what is there already of others is no reason to refuse that.
+    // It may remove its own, even beside entries of others.
     all.given(object, &json!({"webhooks": [foreign, webhook(&json!({}))]})).await;
     let remove = json!({"webhooks": [{"name": "a.b.probes.bigmikes.io", "$patch": "delete"}]});
     all.patch(object, &remove).await.expect("its own");
 }
 
-/// As large as the operator lets it become: the policy counts what it compares, and refuses what
-/// costs too much.
+/// The largest object that the operator writes: the cost of a policy grows with what it compares,
+/// and the API server refuses a request that costs too much.
 #[test]
 fn s15_the_policy_lets_a_full_object_through() {
     run(async |bench| {

@@ -1,4 +1,5 @@
-//! Our own kinds are their authors': the operator's account writes its finalizer and the status.
+//! Our own kinds belong to their authors: the operator's account writes its finalizer and the
+//! status.
 use serde_json::{Value, json};
 
 use super::{Pair, refused, stranger, without_the_guard_of_owners};

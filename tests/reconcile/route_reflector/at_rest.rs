@@ -1,4 +1,4 @@
-//! What a set at rest costs the API server.
+//! The cost of a set at rest to the API server.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -29,7 +29,7 @@ fn a_set_at_rest_writes_nothing_but_one_refresh_of_its_status_a_minute() {
     });
 }
 
-/// What the operator asked to find Calico, until now: a write of the test's own marks the end.
+/// Returns the operator's requests to find Calico until now: a write of the test marks the end.
 async fn discoveries(bench: &Bench, since: Timestamp, mark: &str) -> Vec<String> {
     bench.node(mark).await;
     let is_mark = |e: &AuditEvent| e.verb == "create" && e.resource == "nodes";
@@ -46,7 +46,8 @@ async fn discoveries(bench: &Bench, since: Timestamp, mark: &str) -> Vec<String>
     ours.map(|event| event.uri).filter(|uri| asks(uri)).collect()
 }
 
-/// It was asked for every five seconds, by two requests, of clusters that have neither.
+/// The operator looked for it every five seconds, by two requests, in clusters without sets and
+/// without Calico.
 #[test]
 fn r18_calico_is_not_looked_for_without_a_set_and_once_a_minute_where_there_is_none() {
     run(async |bench| {

@@ -1,5 +1,5 @@
-//! A BIRD on every node, as Calico would configure it: how many sessions each has, what Prometheus
-//! says of that, and whether anybody ever missed a route.
+//! A BIRD on every node, as Calico configures it: the number of sessions of each, Prometheus'
+//! series about them, and a check that no node ever misses a route.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -15,30 +15,30 @@ use traffic_operator::route_reflector::bgp_model::{
     Fabric, Labels, Local, Node, Peer, Remote, Rule, Selector,
 };
 
-/// How often nodes and peers are looked at.
+/// Interval between two looks at nodes and peers.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// How long a session takes to be established.
+/// Time that a session takes to be established.
 const ESTABLISHING: Duration = Duration::from_secs(1);
 
-/// For how long a reflector must have been one before another may go, or the mesh: the five seconds
-/// that a sample is younger than a step, with what looking takes.
+/// Time for which a reflector must have been one before another, or the mesh, may go: the five
+/// seconds by which a sample is younger than a step, minus the time that looking takes.
 const BEFORE_BREAK: Duration = Duration::from_millis(4500);
 
-/// What the test wants of them.
+/// Settings of the test.
 #[derive(Clone, Debug, Default)]
 pub struct Controls {
-    /// Nodes whose BIRD is dead: it has no series, and nobody has a session with it.
+    /// Nodes whose BIRD is dead: it has no series, and no node has a session with it.
     pub dead: BTreeSet<String>,
-    /// How many sessions a node lacks.
+    /// Number of sessions that a node lacks.
     pub lacking: BTreeMap<String, u32>,
-    /// When everything was scraped last, in seconds since 1970; `None` for now.
+    /// Time of the last scrape of all series, in seconds since 1970; `None` for now.
     pub scraped: Option<f64>,
-    /// Routes may be missing: the test sees to that itself.
+    /// Routes may be missing, because the test causes that itself.
     pub careless: bool,
 }
 
-/// What was seen at one instant.
+/// An observation at one instant.
 #[derive(Clone)]
 struct Scene {
     at: Instant,
@@ -49,7 +49,7 @@ struct Scene {
 struct Inner {
     controls: Controls,
     scenes: Vec<Scene>,
-    /// What ought not to have happened.
+    /// Violations seen so far.
     complaints: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct Birds {
 }
 
 impl Birds {
-    /// Configured by what is in the Kubernetes API.
+    /// Starts BIRDs that are configured by the objects in the Kubernetes API.
     pub fn start(client: Client, group: Group) -> Self {
         Self::seeing(move || {
             let client = client.clone();
@@ -68,7 +68,7 @@ impl Birds {
         })
     }
 
-    /// Configured by what `look` finds; `None` if it could not.
+    /// Starts BIRDs that are configured by the result of `look`; `None` if it failed.
     pub fn seeing<F>(look: impl Fn() -> F + Send + 'static) -> Self
     where
         F: Future<Output = Option<Fabric>> + Send,
@@ -86,7 +86,7 @@ impl Birds {
         Self { inner, task: tokio::spawn(look).abort_handle() }
     }
 
-    /// Forgets what was seen so far: the test has set its scene.
+    /// Forgets the violations so far: the test has set its scene.
     pub fn forget(&self) {
         self.inner.lock().expect("lock").complaints.clear();
     }
@@ -95,7 +95,7 @@ impl Birds {
         change(&mut self.inner.lock().expect("lock").controls);
     }
 
-    /// What Prometheus answers to the built-in query.
+    /// Returns Prometheus' answer to the built-in query.
     pub fn answer(&self) -> impl Fn(&str) -> Value + Send + Sync + 'static {
         let inner = Arc::clone(&self.inner);
         move |query| inner.lock().expect("lock").answer(query)
@@ -106,7 +106,7 @@ impl Birds {
         self.inner.lock().expect("lock").established()
     }
 
-    /// How many sessions each node has, when they are all up.
+    /// Returns the number of sessions of each node, when they are all up.
     pub fn sessions(&self) -> BTreeMap<String, u32> {
         let inner = self.inner.lock().expect("lock");
         let Some(scene) = inner.scenes.last() else { return BTreeMap::new() };
@@ -114,8 +114,8 @@ impl Birds {
         sessions.iter().map(|(node, expected)| (node.to_string(), expected.up)).collect()
     }
 
-    /// What ought not to have happened: somebody missed a route, or lost a reflector before the
-    /// next one had had the time to be there.
+    /// Returns the violations: a node missed a route, or lost a reflector before the next one had
+    /// the time to be established.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.lock().expect("lock").complaints.clone()
     }
@@ -142,7 +142,7 @@ impl Inner {
         if !self.controls.careless {
             self.judge(&scene);
         }
-        // What is older than this is asked for by nobody; the newest of it still holds.
+        // No one asks for older observations; the newest of them still holds.
         let old = |scene: &Scene| scene.at.elapsed() > Duration::from_secs(10);
         let stale = self.scenes.iter().take_while(|scene| old(scene)).count();
         self.scenes.drain(..stale.saturating_sub(1));
@@ -239,7 +239,7 @@ fn sets(query: &str) -> Vec<(&str, BTreeSet<&str>)> {
     query.split("label_replace(count by ").skip(1).filter_map(set).collect()
 }
 
-/// The names of the sessions of every node whose BIRD is not dead, with such nodes.
+/// The names of the sessions between nodes whose BIRD is not dead, by node.
 fn names(fabric: &Fabric, dead: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
     let alive = |node: &&&Node| node.up && !dead.contains(&*node.name);
     let all = fabric.nodes().iter().filter(|node| !dead.contains(&*node.name));
@@ -292,7 +292,7 @@ async fn look(client: &Client, group: Group) -> Option<Fabric> {
     Some(fabric(nodes, &peers, &configurations))
 }
 
-/// Who peers with whom by these nodes, peers and configurations.
+/// Builds the fabric of these nodes, peers and configurations.
 pub fn fabric(nodes: Vec<Node>, peers: &[Value], configurations: &[Value]) -> Fabric {
     let off = |c: &Value| {
         c["metadata"]["name"] == "default" && c["spec"]["nodeToNodeMeshEnabled"] == false

@@ -16,14 +16,14 @@ use super::{
 };
 use crate::bench::{Bench, eventually, run};
 
-/// Where Calico's API server registers itself.
+/// The name under which Calico's API server registers itself.
 const SERVICE: &str = "v3.projectcalico.org";
 
 fn services(bench: &Bench) -> Api<APIService> {
     Api::all(bench.client.clone())
 }
 
-/// Behind the group there is a Service that nobody serves.
+/// Points the group to a Service without endpoints.
 async fn take_away(bench: &Bench) {
     // Without the label the API server does not put its own back.
     let label = json!({"kube-aggregator.kubernetes.io/automanaged": null});
@@ -51,7 +51,7 @@ async fn bring_back(bench: &Bench) {
 fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
     run(async |bench| {
         installed(&bench, &[Group::V3]).await;
-        // Calico's nodes go by what they know, too.
+        // Calico's nodes also use what they have read before.
         let (client, known) = (bench.client.clone(), Arc::new(Mutex::new(None)));
         let birds = bgp_daemons::Birds::seeing(move || {
             let (client, known) = (client.clone(), Arc::clone(&known));

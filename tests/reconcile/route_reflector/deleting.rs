@@ -1,4 +1,4 @@
-//! What is left when a set is deleted, and who takes over.
+//! Objects that remain when a set is deleted, and the set that takes over.
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
         let _operator = stage.operator().await;
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
-        // The puppet looks every so often: it is to have seen the mesh go.
+        // The puppet looks at intervals: it must have seen the mesh go.
         let seen = async || (stage.birds.sessions().values().sum::<u32>() == 10).then_some(());
         eventually("the sessions of the mesh closed", seen).await;
         let sessions = stage.birds.sessions();
@@ -29,7 +29,7 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
         assert_eq!(stage.changes_since(since), []);
         assert_eq!(stage.birds.sessions(), sessions);
         assert_eq!(stage.mesh().await, Some(false));
-        // And it is the new one's: a peer that somebody changes is repaired.
+        // And it belongs to the new set: a peer that another client changes is repaired.
         let drift = json!({"spec": {"peerSelector": "all()"}});
         stage.birds.control(|birds| birds.careless = true);
         stage.peers().patch("peer-to-rrs-1", drift).await;
@@ -65,7 +65,7 @@ fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
         };
         let waits = async || (gauge("waiting_seconds", "").await > 5.0).then_some(());
         stage.wait("the gate to have been shut for a while", waits).await;
-        // The way back is told as it is gone.
+        // The steps back are reported as they happen.
         let told = [
             gauge("slots", "state=\"leaving\"").await,
             gauge("mesh", "").await,
@@ -171,7 +171,7 @@ fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session()
     });
 }
 
-/// Rule 8: who only observes writes nothing, at its end neither.
+/// Rule 8: a set that only observes writes nothing, even when it is deleted.
 #[test]
 fn a_set_that_observes_restores_no_mesh() {
     run(async |bench| {
@@ -201,7 +201,7 @@ fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
         stage.change("main", json!({"transition": {"prometheus": "elsewhere"}})).await;
         stage.condition("main", "Ready", "False", "InvalidSpec").await;
         stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
-        // That needs no gate; what does waits for it, and says so.
+        // This step needs no gate; the next one waits for it, and the condition shows that.
         stage.wait("the mesh", async || (stage.mesh().await == Some(true)).then_some(())).await;
         let told = async || {
             let text = stage.condition("main", "Ready", "Unknown", "RestoringMesh").await;

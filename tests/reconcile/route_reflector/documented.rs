@@ -1,5 +1,4 @@
-//! The commands of `docs/routereflectorset.md`, run as they stand there, by a shell with the real
-//! kubectl.
+//! The commands of `docs/routereflectorset.md`, run unchanged by a shell with the real kubectl.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -18,7 +17,7 @@ use crate::bench::{Bench, run};
 
 const PAGE: &str = include_str!("../../../docs/routereflectorset.md");
 
-/// The one block of shell commands of the page in which this stands.
+/// Returns the only block of shell commands of the page that contains this text.
 pub fn documented(part: &str) -> String {
     let blocks = PAGE.split("```").filter_map(|block| block.strip_prefix("sh\n"));
     let mut found = blocks.filter(|block| block.contains(part));

@@ -89,7 +89,7 @@ fn every_field_of_the_spec_has_its_scenario() {
     }
 }
 
-/// What is shown by `kubectl get rrs`.
+/// The columns of `kubectl get rrs`.
 #[test]
 fn the_columns_show_what_a_set_has_come_to() {
     let crd = serde_json::to_value(RouteReflectorSet::crd()).expect("definition");

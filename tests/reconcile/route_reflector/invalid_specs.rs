@@ -1,4 +1,4 @@
-//! Bad input: what the API server says, and what the status says of what only the nodes can tell.
+//! Bad input: the API server's messages, and the status for mistakes that depend on the nodes.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;

@@ -67,8 +67,8 @@ fn r09_killed_after_every_write_of_a_migration_and_a_replacement_no_route_is_los
     run(async |bench| at_every_write(Stage::new(bench).await, Kill::After(1)).await);
 }
 
-/// A process that dies between a step and the status that tells of it takes the time of the step
-/// with it. With gate Wait there is nothing else to go by.
+/// A process that dies between a step and its entry in the status takes the time of the step with
+/// it. With gate Wait there is no other evidence.
 #[test]
 fn r09_killed_after_a_promotion_the_wait_before_the_demotion_begins_again() {
     run(async |bench| {

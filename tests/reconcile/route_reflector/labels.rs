@@ -48,7 +48,7 @@ fn label_and_zone_have_the_names_that_the_spec_says() {
     });
 }
 
-/// What the documentation says of another label: the admission policy has to name it.
+/// Applies the documented change for another label: the admission policy must name it.
 async fn allow(stage: &Stage, key: &str) {
     let policies = Api::<ValidatingAdmissionPolicy>::all(stage.bench.client.clone());
     let policy = policies.get("traffic-operator-nodes").await.expect("policy");
@@ -82,7 +82,7 @@ fn every_sample_is_accepted_and_served() {
                 if sample["kind"] != "RouteReflectorSet" {
                     continue;
                 }
-                // It is to be read and judged; nothing needs to be written for that.
+                // The sample must be read and judged; nothing needs to be written for that.
                 let spec = with(sample["spec"].clone(), &json!({"mode": "Observe"}));
                 let name = format!("sample-{served}");
                 stage.set(&name, spec).await;

@@ -1,4 +1,4 @@
-//! From the mesh to reflectors, and what is told of it.
+//! From the mesh to reflectors, and the reports of each step.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::bench::run;
 
-/// For so long nothing is to be written.
+/// Time during which nothing may be written.
 const QUIET: Duration = Duration::from_secs(20);
 
 /// Rule 4; R8: label, slot and cluster id are one patch; bugs 8 and 21: the original refreshed its

@@ -1,4 +1,4 @@
-//! Rule 1: what is not measured, or not enough, takes nobody away.
+//! Rule 1: missing or partial measurements remove no reflector.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -46,7 +46,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
         stage.birds.control(|birds| {
             birds.dead.insert("node-3".into());
         });
-        // The others have no session with it either: that is known, and told first.
+        // The others have no session with it either: that is known, and reported first.
         let text = stage.condition("main", "Converged", "False", "WaitingForSessions").await;
         assert!(text.contains("demoting node-1: sessions are not established: "), "{text}");
         stage.birds.control(|birds| {
@@ -55,7 +55,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
         });
         let lacks = async || {
             let text = stage.condition("main", "Converged", "False", "WaitingForSessions").await;
-            // Without the one that is to go: it may be broken.
+            // Without the one that is being replaced: it may be broken.
             text.ends_with("node-3 has 1 of 2").then_some(())
         };
         stage.wait("the reason", lacks).await;

@@ -1,4 +1,4 @@
-//! When nothing is written, and what is never written.
+//! Times without any write, and objects that are never written.
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
@@ -46,7 +46,7 @@ fn r03_without_a_candidate_everything_stays_as_it_is() {
     });
 }
 
-/// What of nodes is not ours.
+/// Returns the labels and annotations of nodes that are not ours.
 async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     let nodes = stage.bench.nodes().list(&ListParams::default()).await.expect("nodes");
     let foreign = nodes.into_iter().map(|node| {

@@ -32,7 +32,7 @@ pub const SLOT: &str = "route-reflectors.traffic.example.com/slot";
 pub const GROUP: &str = "route-reflectors.traffic.example.com/group";
 pub const ID: &str = "projectcalico.org/RouteReflectorClusterID";
 
-/// Two reflectors for everybody: each takes six seconds, since samples must be younger than a step.
+/// Two reflectors for all nodes: each takes six seconds, since samples must be younger than a step.
 #[expect(clippy::needless_pass_by_value, reason = "written in place")]
 pub fn two(more: Value) -> Value {
     with(json!({"count": {"min": 2, "max": 2}, "topology": "Simple"}), &more)
@@ -57,7 +57,7 @@ impl Stage {
         Self::with(bench, Group::V1).await
     }
 
-    /// With Calico's kinds in this group, without objects, and a mesh.
+    /// Sets up Calico's kinds in this group, without objects, and a mesh.
     pub async fn with(bench: Bench, group: Group) -> Self {
         let other = if group == Group::V1 { Group::V3 } else { Group::V1 };
         calico::remove(&bench.client, other).await.expect("remove");
@@ -73,13 +73,13 @@ impl Stage {
         Self::bare(bench, group)
     }
 
-    /// Whatever is installed.
+    /// Uses whatever is installed.
     pub fn bare(bench: Bench, group: Group) -> Self {
         let birds = Birds::start(bench.client.clone(), group);
         Self::of(bench, group, birds)
     }
 
-    /// With these BIRDs.
+    /// Uses these BIRDs.
     pub fn of(bench: Bench, group: Group, birds: Birds) -> Self {
         bench.prometheus.script("bird_protocol_up", birds.answer());
         let alive = Arc::new(Mutex::new(vec![]));
@@ -123,7 +123,7 @@ impl Stage {
         }
     }
 
-    /// What the kubelet says of a node, and since when.
+    /// Sets the condition Ready of a node as its kubelet does, with the time of its change.
     pub async fn say_ready(&self, name: &str, ready: bool, since: Timestamp) {
         let status = if ready { "True" } else { "False" };
         let condition = json!({
@@ -156,7 +156,7 @@ impl Stage {
         kind(&self.bench.client, self.group, "BGPConfiguration", "bgpconfigurations")
     }
 
-    /// What the configuration says of the mesh; `None` if it says nothing.
+    /// Returns the setting of the mesh in the configuration; `None` if it is not set.
     pub async fn mesh(&self) -> Option<bool> {
         let object = self.configurations().get("default").await?;
         object["spec"]["nodeToNodeMeshEnabled"].as_bool()
@@ -166,7 +166,7 @@ impl Stage {
         Api::all(self.bench.client.clone())
     }
 
-    /// As kubectl does it: what the definition does not know is refused.
+    /// Creates a set as kubectl does: fields that the definition does not know are refused.
     pub async fn try_set(&self, name: &str, spec: Value) -> kube::Result<RouteReflectorSet> {
         let object = json!({
             "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
@@ -203,7 +203,7 @@ impl Stage {
         serde_json::to_value(set.status).expect("status")
     }
 
-    /// Like `eventually`, twice as patient; tells the state of things when it ends badly.
+    /// Like `eventually`, twice as patient; a failure shows the state of the cluster.
     pub async fn wait<T>(&self, what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
         let end = std::time::Instant::now() + Duration::from_secs(30);
         while std::time::Instant::now() < end {
@@ -298,13 +298,13 @@ impl Stage {
         .await
     }
 
-    /// R1: nobody ever missed a route, nor lost a reflector before the next one was there.
+    /// R1: no node ever missed a route, nor lost a reflector before the next one was there.
     pub fn routes_were_kept(&self) {
         let complaints = self.birds.complaints();
         assert!(complaints.is_empty(), "{:#?}", &complaints[..complaints.len().min(5)]);
     }
 
-    /// Everything there is to know, for a test that fails.
+    /// Returns the whole state, for a test that fails.
     pub async fn state(&self) -> String {
         let sets = self.sets().list(&ListParams::default()).await.expect("sets");
         let sets: Vec<_> =
@@ -342,7 +342,7 @@ async fn beat(client: kube::Client, alive: Arc<Mutex<Vec<String>>>) {
 }
 
 impl Bench {
-    /// Removes what a test before has left of sets.
+    /// Removes sets of earlier tests.
     pub async fn clean_reflectors(&self) {
         let sets = Api::<RouteReflectorSet>::all(self.client.clone());
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));

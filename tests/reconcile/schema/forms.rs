@@ -1,4 +1,4 @@
-//! What the schema does not say of a text: good ones, and bad ones that its rule refuses.
+//! Texts by field, beyond the schema: good ones, and bad ones that its rule refuses.
 use proptest::{
     strategy::{Strategy, ValueTree},
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
@@ -44,10 +44,10 @@ impl Dice {
 
 /// The values of one field.
 pub struct Form {
-    /// Where, from the spec on: `criteria[].max`; `{}` is any key.
+    /// The path of the field in the spec: `criteria[].max`; `{}` is any key.
     pub path: &'static str,
     pub good: fn(&mut Dice) -> Value,
-    /// What a rule refuses; types, lengths and ranges are known from the schema.
+    /// A value that a rule refuses; types, lengths and ranges are known from the schema.
     pub bad: fn() -> Value,
 }
 

@@ -13,7 +13,7 @@ pub struct Node {
     pub shape: Shape,
 }
 
-/// What may stand at a place.
+/// The form of a value at a place.
 pub enum Shape {
     /// The embedded Deployment, which is always the same small one.
     Deployment,
@@ -46,7 +46,7 @@ pub struct Field {
     pub node: Node,
 }
 
-/// What is done to a spec.
+/// A change to a spec.
 pub type Change = fn(&mut Map<String, Value>);
 
 /// The rules that join fields, each by the beginning of its message, and a way to break it in a

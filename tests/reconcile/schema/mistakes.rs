@@ -6,7 +6,7 @@ use super::{
     generator::{Node, Shape},
 };
 
-/// What is done to a good spec.
+/// A change that makes a good spec wrong.
 #[derive(Clone, Debug)]
 pub enum Mistake {
     Replace(Value),

@@ -21,16 +21,16 @@ use crate::{
     traffic_watch::judging::deployment,
 };
 
-/// How many specs are served of each kind: invalid, paused, without a node, and others.
+/// Number of specs to serve of each kind: invalid, paused, without a node, and others.
 const SHARES: [usize; 4] = [4, 3, 5, 13];
 
-/// These tests ask much of a machine that may have others to serve.
+/// These tests load a machine that may have other work.
 const LEASE: &str = "15s";
 
 /// The name of the neighbour that must never notice anything.
 const BESIDE: &str = "beside";
 
-/// What the condition Ready may say of a spec.
+/// The content that the condition Ready may have for a spec.
 #[derive(Debug, PartialEq)]
 enum Expected {
     /// Only the operator can see it: the path that the message begins with.
@@ -148,7 +148,7 @@ async fn nodes(bench: &Bench) -> Vec<Node> {
     bench.nodes().list(&ListParams::default()).await.expect("nodes").items
 }
 
-/// Waits until the present spec was seen and the condition Ready says what is expected of it.
+/// Waits until the present spec was seen and the condition Ready has the expected content.
 async fn settled(bench: &Bench, name: &str, case: &Case) {
     let what = format!("seed {SEED}, case {}: {name} to be {:?}", case.number, case.expected);
     let holds = async || {
@@ -257,7 +257,7 @@ fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
     });
 }
 
-/// A Deployment of somebody else's stopped the judgement, and the record of the label with it.
+/// A foreign Deployment of that name stopped the judgement, and the record of the label with it.
 #[test]
 fn a_deployment_of_anothers_neither_stops_the_judgement_nor_leaves_a_label_behind() {
     run(async |bench| {
@@ -289,7 +289,7 @@ fn a_deployment_of_anothers_neither_stops_the_judgement_nor_leaves_a_label_behin
     });
 }
 
-/// Replaces the whole spec, as somebody does who edits it.
+/// Replaces the whole spec, as a user does who edits it.
 async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) {
     let api = bench.watches("default");
     let old = api.get("walker").await.expect("walker");

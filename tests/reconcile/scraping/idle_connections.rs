@@ -1,4 +1,4 @@
-//! Connections without credentials, which take nothing from those with them.
+//! Connections without credentials, which take nothing from clients with credentials.
 use std::{
     net::SocketAddr,
     time::{Duration, Instant},

@@ -1,4 +1,4 @@
-//! What the API server refuses, and what it says.
+//! Refusals of the API server, and their messages.
 use serde_json::{Value, json};
 
 use super::Stage;
@@ -85,8 +85,8 @@ fn what_does_not_go_together_is_refused_with_a_reason() {
     });
 }
 
-/// A pod that comes back with an older revision of its template would read the former file. What is
-/// the same name, written or not, is no change: `kubectl apply` of one manifest goes on to work.
+/// A pod that comes back with an older revision of its template would read the former file. The
+/// same name, written or not, is no change: `kubectl apply` of one manifest keeps working.
 #[test]
 fn w09_the_name_of_the_file_cannot_change() {
     run(async |bench| {
@@ -102,7 +102,7 @@ fn w09_the_name_of_the_file_cannot_change() {
         stage.try_swarm("w", jobs(&json!({}))).await.expect("a Swarm without a name");
         assert!(change("w", named(json!("other"))).await.contains(cannot));
         assert!(change("w", json!({"workload": {"name": "v"}})).await.contains(cannot));
-        // Whoever says the name may change the workload.
+        // A user who states the name may change the workload.
         assert_eq!(change("w", named(json!("w-config"))).await, "");
         assert_eq!(change("w", json!({"workload": {"name": "v"}})).await, "");
         assert!(change("w", named(json!(null))).await.contains(cannot));
@@ -192,7 +192,7 @@ fn fields_with_a_mistake_are_refused_with_a_reason() {
     });
 }
 
-/// Nothing but what is needed, and everything at once.
+/// The smallest spec, and one with every field.
 #[test]
 fn the_shortest_and_the_longest_spec_are_taken() {
     run(async |bench| {

@@ -1,4 +1,4 @@
-//! What is not written, and what is told.
+//! A Swarm at rest: nothing is written, and its status and events are right.
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Stage, sample, streams};
 use crate::bench::{eventually, run};
 
-/// How long nothing may be written: longer than the period of a pass.
+/// Time during which nothing may be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// Watches for a while: each Swarm may refresh its status once, and nothing else is written.
@@ -98,7 +98,7 @@ fn who_observes_or_pauses_writes_nothing_but_its_status() {
         assert_eq!(writes.iter().filter(others).count(), 0, "{writes:?}");
         stage.change("look", json!({"paused": false})).await;
         let before = stage.settled("look", 2, &sample()).await;
-        // Paused again, the file stays whatever becomes of the list.
+        // Paused again, the file stays unchanged whatever the list becomes.
         stage.change("look", json!({"paused": true, "jobs": streams(3)})).await;
         stage.condition("look", "Ready", "True", "Paused").await;
         assert_eq!(stage.file("look").await.unwrap(), before);

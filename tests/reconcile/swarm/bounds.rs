@@ -1,11 +1,11 @@
-//! What is too large for one operator.
+//! Workloads that are too large for one operator.
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{Stage, streams};
 use crate::bench::{eventually, run};
 
-/// Every field of a StatefulSet is its author's to choose, and a million costs him nothing.
+/// An author chooses every field of a StatefulSet, and a million replicas cost him nothing.
 #[test]
 fn s02_a_million_replicas_are_refused_and_cost_nothing() {
     run(async |bench| {
@@ -35,7 +35,7 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
         let told = told.await;
         let memory = operator.metric("process_resident_memory_bytes", &[]).await;
         let file = stage.file("many").await;
-        // Whatever came of it: the controllers are not to find it.
+        // Whatever the result: the controllers must not find it.
         let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
         stage.sets().patch("many", &PatchParams::default(), &none).await.unwrap();
         stage.sets().delete("many", &DeleteParams::background()).await.unwrap();

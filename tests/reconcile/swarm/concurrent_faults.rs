@@ -1,4 +1,4 @@
-//! Much at once.
+//! Many changes and faults at once.
 use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -124,8 +124,8 @@ fn nothing_runs_twice_whatever_goes_wrong() {
     });
 }
 
-/// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and one that was forbidden
-/// looked like an object that is not there.
+/// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and a forbidden one looked like
+/// a missing object.
 #[test]
 fn bug_02_a_file_that_may_not_be_written_is_told_tried_again_and_written_when_it_may() {
     run(async |bench| {
@@ -182,7 +182,7 @@ fn a_stateless_policy_ends_where_it_began() {
     });
 }
 
-/// A handover is some files and some figures: a write for each, and none for nothing.
+/// A handover is some files and some figures: a write for each, and no other.
 #[test]
 fn a_handover_writes_the_status_as_often_as_it_has_something_to_tell() {
     run(async |bench| {
@@ -192,7 +192,7 @@ fn a_handover_writes_the_status_as_often_as_it_has_something_to_tell() {
         stage.stateful_set("thrift", 2, json!({})).await;
         stage.swarm("thrift", hot(&sample())).await;
         stage.settled("thrift", 2, &sample()).await;
-        // One stays away for a while: nothing is to tell meanwhile.
+        // One stays away for a while: there is nothing to report meanwhile.
         stage.puppet.control(|c| c.held.insert("thrift-0".into()));
         proxy.kill(None);
         stage.scale("thrift", 3).await;

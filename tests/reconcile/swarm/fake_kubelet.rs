@@ -25,10 +25,10 @@ use super::{
 
 pub const NAMESPACE: &str = "default";
 
-/// When a changed ConfigMap reaches a pod that runs.
+/// Time at which a changed ConfigMap reaches a running pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// With the next change of the pod: what a kubelet does at once, beside its round of a minute.
+    /// With the next change of the pod: a kubelet acts on it at once, beside its round of a minute.
     #[default]
     Nudged,
     /// At once.
@@ -37,17 +37,17 @@ pub enum Delivery {
     Birth,
 }
 
-/// What the test has the world do.
+/// Faults and settings of the test.
 #[derive(Debug, Default)]
 pub struct Controls {
     pub delivery: Delivery,
-    /// How long a worker takes to stop a stream.
+    /// Time that a worker takes to stop a stream.
     pub stop: Duration,
     /// Names of pods that get no new file.
     pub held: BTreeSet<String>,
     /// Names of pods that do not answer.
     pub mute: BTreeSet<String>,
-    /// Names of pods in whose place somebody else answers, who has no key.
+    /// Names of pods whose address is answered by another server, which has no key.
     pub forged: BTreeSet<String>,
     /// Names of pods whose node is cut off: they run on, and nothing reaches them or comes from
     /// them.
@@ -58,14 +58,13 @@ pub struct Controls {
     pub unscheduled: BTreeSet<String>,
     /// UIDs of pods whose machine was switched off.
     pub off: BTreeSet<String>,
-    /// UIDs of pods whose container is to crash once.
+    /// UIDs of pods whose container crashes once.
     pub crash: BTreeSet<String>,
-    /// What a pod says that it has loaded, whatever that is.
+    /// The version that a pod reports as loaded, whatever it has loaded.
     pub claims: HashMap<String, u64>,
-    /// How many of the next pods their kubelet rejects, for want of room.
+    /// Number of the next pods that their kubelet rejects for lack of room.
     pub reject: usize,
-    /// A pod is born with the file before the current one, as a kubelet with an old cache would do
-    /// it.
+    /// Pods start with the file before the current one, as with a kubelet whose cache is old.
     pub stale: bool,
     /// The node of a pod, where it is not this kubelet's own.
     pub nodes: HashMap<String, String>,
@@ -93,7 +92,7 @@ pub struct Puppet {
 
 pub struct Inner {
     pub client: Client,
-    /// Where all workers answer, each at its own address.
+    /// The port of all workers, each at its own address.
     pub port: u16,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
@@ -104,7 +103,7 @@ impl Inner {
         self.state.lock().expect("lock")
     }
 
-    /// Changes what is so, and has everybody look.
+    /// Changes the state, and wakes everything that waits for it.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state());
         self.changed.send_modify(|count| *count += 1);
@@ -124,7 +123,7 @@ impl Inner {
 
 impl Puppet {
     pub async fn start(client: Client) -> Self {
-        // One door for all of them: which address was called says which worker was asked.
+        // One listener for all of them: the called address identifies the worker.
         let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.expect("a port");
         let port = listener.local_addr().expect("address").port();
         let (changed, _) = watch::channel(0);
@@ -141,7 +140,7 @@ impl Puppet {
         self.inner.port
     }
 
-    /// Changes what the world does.
+    /// Changes the faults and settings.
     pub fn control<T>(&self, change: impl FnOnce(&mut Controls) -> T) -> T {
         self.inner.change(|state| change(&mut state.controls))
     }

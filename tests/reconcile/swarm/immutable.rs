@@ -1,4 +1,4 @@
-//! configMap.immutable: what a pod mounts proves what it runs.
+//! configMap.immutable: the ConfigMap that a pod mounts proves which streams it runs.
 use kube::{
     ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -32,7 +32,8 @@ fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
-        // These say nothing, and read what an old cache has: what they mount is proof enough.
+        // These report nothing, and read an old cache: the ConfigMap that they mount is proof
+        // enough.
         stage.puppet.control(|c| {
             c.mute.extend((0..4).map(|i| format!("fixed-{i}")));
             c.stale = true;
@@ -100,8 +101,8 @@ fn killed_after_every_write_of_immutable_files_nothing_runs_twice() {
     });
 }
 
-/// The manifest names the ConfigMap that can change, and the live object another: what
-/// `kubectl apply` then sends.
+/// The manifest names the ConfigMap that can change, and the live object another: this is the patch
+/// that `kubectl apply` then sends.
 #[test]
 fn w14_a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {
     run(async |bench| {

@@ -14,12 +14,12 @@ use super::{
     file::File,
 };
 
-/// What is known of a pod.
+/// The puppet's record of a pod.
 #[derive(Debug)]
 pub struct Instance {
     pub name: String,
     pub ip: Ipv4Addr,
-    /// The object, as it was last seen.
+    /// The object as last seen.
     pub pod: Pod,
     /// The object is no more.
     pub gone: bool,
@@ -27,7 +27,7 @@ pub struct Instance {
     pub runs: bool,
     /// The version of the file that the worker has applied.
     pub loaded: u64,
-    /// What is in its volume.
+    /// The file in its volume.
     volume: Option<File>,
     /// The pod changed: the kubelet looks after its volumes.
     nudged: bool,
@@ -46,7 +46,7 @@ impl Instance {
         self.pod = pod;
     }
 
-    /// The ConfigMap that it mounts; of the parts of a divided file its own.
+    /// The ConfigMap that it mounts; of a divided file, its own part.
     pub fn map(&self) -> Option<String> {
         let volumes = self.pod.spec.as_ref()?.volumes.as_ref()?;
         let projected = volumes.iter().filter_map(|volume| volume.projected.as_ref());
@@ -71,17 +71,17 @@ impl Instance {
     }
 }
 
-/// What a pod's life has come to.
+/// The next event in a pod's life.
 #[derive(Debug, PartialEq)]
 enum Next {
-    /// On this node, or on the kubelet's own.
+    /// Binds it to this node, or to the kubelet's own.
     Bind(Option<String>),
     /// There is no room for it.
     Reject,
     Read(Option<String>),
     Apply(Box<File>),
     Crash,
-    /// Whether it is Ready.
+    /// Reports Ready with this value.
     Say(bool),
     End,
     Vanish,
@@ -162,7 +162,7 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
                 bind(&inner, &uid, &node.unwrap_or_else(|| inner.node())).await;
             }
             Next::Reject => {
-                // As a kubelet says it: not a word of containers.
+                // As a kubelet reports it: without the status of containers.
                 let rejected = json!({
                     "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected",
                 });
@@ -171,8 +171,8 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
             Next::Read(map) => read(&inner, &uid, map).await,
             Next::Apply(file) => {
                 if !inner.state().pods[&uid].runs {
-                    // The kubelet says that a container runs once it does; nobody has to know
-                    // before.
+                    // The kubelet reports a running container only once it runs; no other component
+                    // has to know before.
                     inner.change(|state| state.pods.get_mut(&uid).expect("pod").runs = true);
                 }
                 apply(&inner, &uid, &file).await;
@@ -216,7 +216,7 @@ async fn bind(inner: &Inner, uid: &str, node: &str) {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding");
     let request = http::Request::post(path).header("Content-Type", "application/json");
     let request = request.body(serde_json::to_vec(&bind).expect("JSON")).expect("request");
-    // It may be gone, or bound already: its events tell.
+    // It may be gone, or bound already: its events show that.
     let _ = inner.client.request::<Value>(request).await;
     seen_again(inner, uid).await;
 }
@@ -258,7 +258,7 @@ async fn read(inner: &Inner, uid: &str, map: Option<String>) {
     });
 }
 
-/// Brings a worker to its share: first it stops, then it starts, then it says so.
+/// Brings a worker to its share: it stops streams, then starts others, then acknowledges.
 async fn apply(inner: &Inner, uid: &str, file: &File) {
     let worker = name(inner, uid);
     let jobs = file.jobs(&worker);
@@ -325,7 +325,7 @@ async fn say(inner: &Inner, uid: &str, ready: bool) {
     write(inner, uid, status).await;
 }
 
-/// SIGTERM, the end of its streams, and that it has ended.
+/// SIGTERM, the end of its streams, and the report that it has ended.
 async fn end(inner: &Inner, uid: &str) {
     let (pause, bound) = {
         let state = inner.state();

@@ -17,7 +17,7 @@ async fn at_every_write(stage: Stage, name: &str, kind: impl Fn(usize) -> Kill) 
     stage.settled(name, 2, &sample()).await;
     let mut highest = 0;
     let mut kills = 0;
-    // The longest handover has so many writes; the loop ends with the first that has no n-th.
+    // Even the longest handover has fewer writes; the loop ends with the first that has no n-th.
     for n in 1..60 {
         let mut missed = 0;
         for workers in [3, 2] {

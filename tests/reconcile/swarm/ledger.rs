@@ -1,20 +1,20 @@
-//! Who really ran what, in the order in which it happened.
+//! Record of which pod really ran which stream, in the order of events.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-/// What every worker of a test began and ended. It is written under one lock: its order is the
-/// truth.
+/// Starts and stops of every worker of a test. It is written under one lock, so its order is the
+/// real one.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// The pods that run a stream now.
     running: BTreeMap<String, BTreeSet<String>>,
-    /// Since when nobody runs a stream that somebody ran.
+    /// Streams that were run before and are not run now, with the time since then.
     idle: BTreeMap<String, Instant>,
     overlaps: Vec<String>,
     gaps: BTreeMap<String, Vec<Duration>>,
-    /// How often a pod began a stream.
+    /// Number of starts of a stream by a pod.
     starts: usize,
 }
 
@@ -44,7 +44,7 @@ impl Ledger {
         &self.overlaps
     }
 
-    /// For how long nobody ran a stream, each time.
+    /// Durations for which no pod ran a stream, by stream.
     pub fn gaps(&self) -> &BTreeMap<String, Vec<Duration>> {
         &self.gaps
     }

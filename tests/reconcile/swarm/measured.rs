@@ -1,4 +1,4 @@
-//! What is measured: weights, the number of workers, the fitness of nodes.
+//! Measured values: weights, the number of workers, the fitness of nodes.
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     prometheus::Mode,
 };
 
-/// Has Prometheus say what each stream weighs.
+/// Sets the weight of each stream in Prometheus.
 fn weigh(bench: &Bench, weights: &[(&str, &str)]) {
     let element =
         |(stream, value): &(&str, &str)| json!({"metric": {"stream": stream}, "value": [0, value]});
@@ -107,9 +107,9 @@ fn the_number_of_workers_follows_the_weight_and_rests_between() {
         let began = std::time::Instant::now();
         stage.change("auto", json!({"jobs": streams(3)})).await;
         stage.settled("auto", 2, &streams(3)).await;
-        // A rest after the last change; what was before that is no matter.
+        // Rests after the last change; earlier changes do not matter.
         assert!(began.elapsed() < std::time::Duration::from_secs(20));
-        // Scaled to nothing is switched off.
+        // Scaled to zero means switched off.
         stage.scale("auto", 0).await;
         stage.settled("auto", 0, &streams(3)).await;
         let rests = std::time::Duration::from_secs(3);

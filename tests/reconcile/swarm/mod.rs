@@ -1,5 +1,6 @@
 //! Swarm: whole passes against a real API server, its StatefulSet and Deployment controllers, and
-//! workers that a puppet kubelet runs. A ledger knows to the instant who ran what.
+//! workers that a puppet kubelet runs. A ledger records at each instant which pod runs which
+//! stream.
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{
@@ -171,7 +172,7 @@ impl Stage {
         Some(all)
     }
 
-    /// Everything there is to know, for a test that fails.
+    /// Returns the whole state, for a test that fails.
     async fn state(&self, name: &str) -> String {
         let map = self.maps().get_opt(&format!("{name}-config")).await.ok().flatten();
         let data = map.and_then(|map| map.data).unwrap_or_default();
@@ -195,7 +196,7 @@ impl Stage {
     }
 
     /// Waits until `workers` workers run exactly the streams of the file, each once, and the status
-    /// says so.
+    /// agrees.
     pub async fn settled(&self, name: &str, workers: usize, streams: &[String]) -> File {
         let what = format!("{name}: {} streams on {workers} workers", streams.len());
         let holds = async || {
@@ -279,7 +280,7 @@ fn workload(kind: &str, name: &str, replicas: u32) -> Value {
 }
 
 impl Bench {
-    /// Removes what a test before has left of swarms.
+    /// Removes swarms of earlier tests.
     pub async fn clean_swarms(&self) {
         let (all, now) = (ListParams::default(), DeleteParams::default());
         let namespaced = || self.client.clone();

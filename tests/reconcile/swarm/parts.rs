@@ -7,7 +7,7 @@ use traffic_operator::placement::part;
 use super::{Stage, proxy::Kill, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
 
-/// How long nothing may be written: longer than the period of a pass.
+/// Time during which nothing may be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// The first three workers of that name read different parts.
@@ -80,7 +80,7 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
         assert_eq!(repaired.owners(), file.owners());
         assert!(repaired.version > file.version);
 
-        // A new process believes what it finds.
+        // A new process relies on what it finds.
         drop(operator);
         let _operator = stage.ready_operator().await;
         stage.settled(NAME, 2, &streams(11)).await;

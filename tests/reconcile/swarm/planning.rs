@@ -1,5 +1,5 @@
-//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: what is printed
-//! before `kubectl apply` is what it then does.
+//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: the plan printed
+//! before `kubectl apply` is what the operator then does.
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use crate::{
     commands::{Outcome, command},
 };
 
-/// Somebody whose requests no one else makes.
+/// A user for these commands only: all requests under its name are theirs.
 const PLANNER: (&str, &str) = ("planner", "system:masters");
 
 type Owners = BTreeMap<String, String>;
@@ -55,7 +55,7 @@ async fn planned(stage: &Stage, operator: &Operator, name: &str, spec: &Value) -
     all[0].take()
 }
 
-/// Who has what once all moves are made.
+/// Returns the owners of all streams after all moves.
 fn then(before: &Owners, plan: &Value) -> Owners {
     let mut then = before.clone();
     for one in plan["moves"].as_array().expect("moves") {
@@ -83,7 +83,7 @@ async fn moved(operator: &Operator, name: &str, reason: &str) -> f64 {
     operator.metric("traffic_operator_swarm_moves_total", &labels).await
 }
 
-/// Plans, applies, waits until it comes to rest, and compares.
+/// Plans, applies, waits until the Swarm is at rest, and compares.
 async fn comes_true(
     stage: &Stage,
     operator: &Operator,

@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::AbortHandle};
 
 use crate::bench::{Bench, Operator};
 
-/// When the operator is killed.
+/// The point at which the operator is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kill {
     /// Before its n-th write reaches the API server.
@@ -42,10 +42,10 @@ pub struct Proxy {
 }
 
 struct Inner {
-    /// With the operator's identity.
+    /// A client with the operator's identity.
     client: Client,
     script: Mutex<Script>,
-    /// Watches whose path and query hold this bring nothing.
+    /// Watches whose path and query contain this deliver nothing.
     stalled: watch::Sender<Option<&'static str>>,
 }
 
@@ -53,8 +53,8 @@ impl Proxy {
     pub async fn start(bench: &Bench) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("address");
-        // The authority, though no certificate is shown here: without one a client wants the
-        // system's.
+        // The certificate authority, though no certificate is served here: without one a client
+        // uses the system's.
         let plane = std::fs::read_to_string(bench.plane().kubeconfig()).expect("kubeconfig");
         let plane: Value = serde_yaml::from_str(&plane).expect("kubeconfig");
         let mut cluster = plane["clusters"][0]["cluster"].clone();
@@ -78,7 +78,7 @@ impl Proxy {
 
     /// Starts the operator behind it.
     pub async fn operator(&self, bench: &Bench) -> Operator {
-        // Nobody waits for the lease of a process that was killed.
+        // The test does not wait for the lease of a process that was killed.
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
         let args = ["--lease-duration", "15s", "--identity", "operator-1"];
         *self.inner.script.lock().expect("lock") = Script::default();
@@ -101,24 +101,24 @@ impl Proxy {
         operator
     }
 
-    /// Counts from here.
+    /// Sets the next kill; writes count from here.
     pub fn kill(&self, kill: Option<Kill>) {
         let mut script = self.inner.script.lock().expect("lock");
         script.kill = kill;
         script.writes.clear();
     }
 
-    /// Whether the operator was killed.
+    /// Reports whether the operator was killed.
     pub fn killed(&self) -> bool {
         self.inner.script.lock().expect("lock").dead
     }
 
-    /// What was written since the script was set.
+    /// Returns the writes since the script was set.
     pub fn writes(&self) -> Vec<String> {
         self.inner.script.lock().expect("lock").writes.clone()
     }
 
-    /// Holds back what watches of this bring; `None` lets everything through.
+    /// Holds back the events of watches that match; `None` lets everything through.
     pub fn stall(&self, what: Option<&'static str>) {
         self.inner.stalled.send_replace(what);
     }
@@ -132,7 +132,7 @@ impl Drop for Proxy {
 }
 
 impl Script {
-    /// Kills the operator; nothing of it reaches the API server from now on.
+    /// Kills the operator; none of its requests reaches the API server from now on.
     fn end(&mut self) {
         self.dead = true;
         let pid = Pid::from_raw(self.pid.expect("the operator runs"));
@@ -140,7 +140,7 @@ impl Script {
     }
 }
 
-/// Nothing was answered, and nothing will be.
+/// Never answers.
 async fn never() -> Response {
     std::future::pending().await
 }
@@ -177,7 +177,7 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     let onward = onward.body(kube::client::Body::from(body.to_vec())).expect("request");
     let Ok(answer) = inner.client.send(onward).await else { return never().await };
     let (parts, body) = answer.into_parts();
-    // How it was framed on the way here is no matter on the way on.
+    // The framing of the request does not matter for the answer.
     let mut back = http::Response::builder().status(parts.status);
     if let Some(value) = parts.headers.get("content-type") {
         back = back.header("content-type", value);

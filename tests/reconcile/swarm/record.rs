@@ -1,4 +1,4 @@
-//! The file and its version: what they say after restarts, deletions, edits, and of whom they are.
+//! The file and its version: their content after restarts, deletions and edits, and their owner.
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn bug_04_a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
         let uids = || ["again-0", "again-1"].map(|pod| stage.puppet.uid(pod));
         let pods = uids();
         assert_eq!(operator.terminate().await, Some(0));
-        // While nobody looks.
+        // While no operator runs.
         stage.scale("again", 3).await;
         let operator = stage.ready_operator().await;
         let after = stage.settled("again", 3, &sample()).await;
@@ -70,7 +70,7 @@ fn bug_05_streams_of_a_config_map_are_followed_as_it_changes() {
         stage.settled("from", 2, &streams(7)).await;
         stage.rewrite("source", "config.yml", &text(3)).await;
         let file = stage.settled("from", 2, &streams(3)).await;
-        // A list with a mistake takes nothing from anybody.
+        // A list with a mistake takes no stream from any worker.
         for (bad, words) in [
             ("jobs: [a, a]", "\"a\" is listed 2 times"),
             ("jobs: []", "no stream is listed; workers keep what they have"),
@@ -113,7 +113,7 @@ fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_mo
         assert!(after.version > before.version, "{} {}", after.version, before.version);
         assert_eq!(after.owners(), before.owners());
         assert_eq!(stage.puppet.ledger(super::ledger::Ledger::starts), starts);
-        // While nobody looks: then it is not known what workers have read.
+        // While no operator runs: then it is not known what workers have read.
         assert_eq!(operator.terminate().await, Some(0));
         stage.remove_map("lost-config").await;
         let _operator = stage.ready_operator().await;
@@ -148,7 +148,7 @@ fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
         let after = stage.settled("edit", 2, &streams(4)).await;
         assert!(after.version > version, "{} {version}", after.version);
         assert_eq!(after.owners(), before.owners());
-        // While nobody looks.
+        // While no operator runs.
         assert_eq!(operator.terminate().await, Some(0));
         let (text, version) = edit(&after);
         stage.rewrite("edit-config", "config.yml", &text).await;
@@ -249,7 +249,7 @@ fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() 
     });
 }
 
-/// With everything gone that knows the last version: the file, the status, and every worker.
+/// Everything that knows the last version is gone: the file, the status, and every worker.
 #[test]
 fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_made_anew() {
     run(async |bench| {

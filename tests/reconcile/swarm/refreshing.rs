@@ -1,4 +1,4 @@
-//! Workers that do not come to their list, and those beside them.
+//! Workers that do not reach their list, and those beside them.
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// For so long it is watched what is written: longer than the period of a pass.
+/// Time for which writes are observed: longer than the period of a pass.
 const WATCHED: Duration = Duration::from_secs(12);
 
 /// The evictions that the API server has accepted, by pod.
@@ -30,13 +30,13 @@ fn evictions(stage: &Stage, since: Timestamp) -> Vec<String> {
     evictions.map(|w| w.name).collect()
 }
 
-/// Other streams than those of before: every list changes.
+/// Streams other than the former ones: every list changes.
 fn other(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("other:{i}")).collect()
 }
 
-/// A kubelet has no room for a pod of a Deployment: phase Failed, not a word of containers. What
-/// made it makes another one and leaves it there.
+/// A kubelet has no room for a pod of a Deployment: phase Failed, without a status of containers.
+/// The pod's controller makes another one and leaves it there.
 #[test]
 fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     run(async |bench| {
@@ -65,8 +65,8 @@ fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     });
 }
 
-/// A worker that answers with, say, a number of another system. Nothing is above the largest
-/// number.
+/// A worker whose reported version is, for example, a number of another system. No version can be
+/// above the largest number.
 #[test]
 fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
     run(async |bench| {
@@ -89,7 +89,7 @@ fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
         let files = writes.iter().filter(|w| w.resource == "configmaps").count();
         let own = writes.iter().filter(|w| w.resource == "swarms").count();
         assert!(files == 0 && own <= 1, "{writes:?}");
-        // The others go on, and the versions are those of before.
+        // The others go on, and the versions continue from the former ones.
         stage.change("huge", json!({"jobs": streams(8)})).await;
         all(8).await;
         let version = stage.file("huge").await.unwrap().version;
@@ -99,13 +99,14 @@ fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
     });
 }
 
-/// How many evictions of one worker there may be after so long: with pauses of 5 s, 10 s, 20 s, …
+/// Returns the number of evictions of one worker that are allowed in this time: with pauses of 5 s,
+/// 10 s, 20 s, …
 fn allowed(elapsed: Duration) -> usize {
     let begins = (0..7).map(|n| Duration::from_secs(5 * ((1 << n) - 1)));
     begins.filter(|begin| *begin <= elapsed).count()
 }
 
-/// It obeys, and says that it does not: its version never rises.
+/// The worker obeys, and reports otherwise: its version never rises.
 #[test]
 fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_others_have_their_turn()
 {
@@ -135,7 +136,7 @@ fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_other
         let of_it = evictions(&stage, since).into_iter().filter(|pod| pod == "deaf-0").count();
         let allowed = allowed(began.elapsed());
         assert!((1..=allowed).contains(&of_it), "{of_it} evictions, {allowed} allowed");
-        // It says what it runs: nobody is restarted for that, and no pause is in the way.
+        // It reports what it runs: no worker is restarted for that, and no pause is in the way.
         stage.puppet.control(|c| c.claims.clear());
         stage.settled("deaf", 3, &other(9)).await;
     });

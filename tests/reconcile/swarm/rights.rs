@@ -1,4 +1,4 @@
-//! What the operator's account can change of workers, whatever the operator is made to do.
+//! Changes to workers that the operator's account may make, even if the operator is compromised.
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
 use kube::{
     Api,

@@ -1,4 +1,4 @@
-//! Acknowledgements: who signs them, and what becomes of those that are forged.
+//! Acknowledgements: their signatures, and the treatment of forged ones.
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     ResourceExt,
@@ -10,7 +10,8 @@ use traffic_operator::acknowledgement::KEY_FILE;
 use super::{Stage, fake_kubelet::Delivery, streams};
 use crate::bench::{eventually, run};
 
-/// What makes a worker ours: the API server says which program runs, and that it knows its UID.
+/// The fields that identify our worker: its program, and its UID in the environment, as the API
+/// server stores them.
 fn ours() -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{
         "name": "worker", "image": "worker", "args": ["agent", "worker"],
@@ -31,7 +32,7 @@ impl Stage {
     }
 }
 
-/// A neighbour that has got hold of the address of a worker, and says that nothing runs there any
+/// A neighbour that has taken the address of a worker, and reports that no stream runs there any
 /// more.
 #[test]
 fn s12_an_acknowledgement_that_a_neighbour_forges_frees_no_stream() {
@@ -52,13 +53,13 @@ fn s12_an_acknowledgement_that_a_neighbour_forges_frees_no_stream() {
         assert!(text.contains("sign-0") && text.contains("the answer is not signed"), "{text}");
         stage.puppet.assert_no_overlap();
         assert_eq!(stage.puppet.streams("sign-0").len(), 3);
-        // By itself it acknowledges, and all goes on.
+        // The real worker acknowledges, and everything goes on.
         stage.puppet.control(|c| {
             c.held.clear();
             c.forged.clear();
         });
         stage.settled("sign", 3, &streams(6)).await;
-        // The key outlives the operator, and nobody writes it again.
+        // The key outlives the operator, and is not written again.
         let key = stage.key("sign").await;
         assert_eq!(key.0.len(), 64);
         assert_eq!(operator.terminate().await, Some(0));
@@ -87,7 +88,7 @@ fn s12_workers_of_others_acknowledge_as_ever_and_are_counted() {
         stage.swarm("plain", hot(&streams(4))).await;
         stage.settled("plain", 2, &streams(4)).await;
         stage.until("plain", &[("/summary/unsigned", json!(2))]).await;
-        // A key that somebody takes away comes back, and no list changes for it.
+        // A key that another client removes is restored, and no list changes for it.
         let before = (stage.key("plain").await.0, stage.file("plain").await);
         let patch = Patch::Merge(json!({"data": {KEY_FILE: null}}));
         stage.maps().patch("plain-config", &PatchParams::default(), &patch).await.unwrap();

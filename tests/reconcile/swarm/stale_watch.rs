@@ -1,4 +1,4 @@
-//! What the operator sees is older than what is so.
+//! The operator's view is older than the real state.
 use std::time::Duration;
 
 use serde_json::json;
@@ -6,8 +6,7 @@ use serde_json::json;
 use super::{Stage, fake_kubelet::Delivery, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
 
-/// That a pod is absent frees its streams. One that the watch has not brought yet was taken for
-/// absent.
+/// An absent pod frees its streams. A pod that the watch had not delivered yet counted as absent.
 #[test]
 fn a_pod_that_the_watch_has_not_brought_yet_keeps_its_streams() {
     run(async |bench| {

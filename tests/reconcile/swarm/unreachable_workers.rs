@@ -1,5 +1,5 @@
-//! Workers that are out of reach, that may not be evicted, that stay away; workloads that come and
-//! go.
+//! Workers that are out of reach, that may not be evicted, that stay away; workloads that appear
+//! and disappear.
 use std::collections::BTreeSet;
 
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
@@ -35,7 +35,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         stage.settled("far", 2, &streams(6)).await;
         let uid = stage.puppet.uid("far-1").unwrap();
         let mine = stage.puppet.streams("far-1");
-        // Its node is cut off; the node controller says that it is not Ready.
+        // Its node is cut off; the node controller sets it to not Ready.
         stage.puppet.control(|c| c.cut.insert("far-1".into()));
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
         stage.bench.says("default", "far-1", unready).await;
@@ -43,7 +43,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         passes(&operator, 3.0).await;
         assert_eq!(stage.puppet.streams("far-1"), mine);
         assert_eq!(stage.puppet.streams("far-0").len(), 3);
-        // It is to go, and cannot be told.
+        // It must go, and cannot be reached.
         stage.scale("far", 1).await;
         let told = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
         assert!(told.contains("worker far-1") && told.contains("out-of-service"), "{told}");
@@ -57,7 +57,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
             async || stage.puppet.streams("far-0").contains(&"stream:new".into()).then_some(());
         eventually("the new stream", new).await;
         assert_eq!(stage.puppet.streams("far-1"), mine);
-        // The machine is switched off, and the user says so.
+        // The machine is switched off, and the user reports that.
         stage.puppet.control(|c| c.off.insert(uid));
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         stage.pods().delete("far-1", &now).await.unwrap();
@@ -79,7 +79,7 @@ fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
             c.mute.insert("mute-1".into());
         });
         stage.scale("mute", 3).await;
-        // They have stopped what they were told to; as long as they do not say so nobody gets it.
+        // They have stopped the streams; until they report that, no other worker gets these.
         stage.condition("mute", "Converged", "False", "RefreshTimeout").await;
         assert!(stage.puppet.streams("mute-2").is_empty());
         let uid = stage.puppet.uid("mute-1").unwrap();
@@ -108,8 +108,8 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
         // Every list changes.
         let other: Vec<_> = (0..9).map(|i| format!("other:{i}")).collect();
         stage.change("turn", json!({"jobs": other})).await;
-        // Pods, not requests: one that is about to go may be asked to go a second time before the
-        // watch has told of it.
+        // Pods, not requests: a terminating pod may be evicted a second time before the watch has
+        // delivered its deletion.
         let evicted = || {
             let writes = stage.bench.writes_since(since).into_iter();
             let evictions = writes.filter(|w| w.subresource == "eviction" && w.code == 201);
@@ -202,7 +202,7 @@ fn bug_09_of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_take
     });
 }
 
-/// Labels that somebody takes from a pod take it out of the watch, not out of the world.
+/// Labels that another client removes from a pod take it out of the watch, but the pod runs on.
 #[test]
 fn a_pod_whose_labels_were_removed_keeps_its_streams() {
     run(async |bench| {
@@ -211,7 +211,7 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         stage.stateful_set("bare", 2, json!({})).await;
         stage.swarm("bare", hot(&streams(6))).await;
         stage.settled("bare", 2, &streams(6)).await;
-        // It would obey, and its set has let go of it.
+        // It obeys, but its set has released it.
         stage.puppet.control(|c| c.held.insert("bare-1".into()));
         let patch = kube::api::Patch::Merge(json!({"metadata": {"labels": {"app": null}}}));
         stage.pods().patch("bare-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
@@ -225,7 +225,7 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
     });
 }
 
-/// The pods of the old workload are of no interest to the new one, and run on all the same.
+/// The new workload does not include the pods of the old one, which run on all the same.
 #[test]
 fn a_swarm_that_is_given_another_workload_takes_its_streams_along() {
     run(async |bench| {

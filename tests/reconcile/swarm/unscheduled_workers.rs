@@ -26,7 +26,7 @@ fn w13_streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
         };
         all(9).await;
         stage.condition("gap", "Ready", "True", "Placed").await;
-        // The others are full: it owns the rest, and that is said.
+        // The others are full: it owns the rest, and the status shows that.
         stage.change("gap", json!({"jobs": streams(12), "maxStreamsPerWorker": 5})).await;
         let text = stage.condition("gap", "Ready", "False", "WorkerAbsent").await;
         assert!(text.contains("2 streams: they are in the list of worker gap-2"), "{text}");

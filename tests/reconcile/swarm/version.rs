@@ -10,7 +10,7 @@ use tokio::{
 use super::fake_kubelet::Inner;
 use traffic_operator::acknowledgement::{Key, Question, Statement};
 
-/// What is asked to be signed.
+/// Reads the question that the answer must sign.
 fn question(request: &[u8]) -> Option<Question> {
     let line = std::str::from_utf8(request).ok()?.lines().next()?;
     Question::read(line.split(' ').nth(1)?.split_once('?')?.1)
@@ -23,7 +23,7 @@ pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
     }
 }
 
-/// Says nothing where nobody is, as an address without a pod.
+/// Answers nothing at an address without a pod.
 async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
     let IpAddr::V4(ip) = stream.local_addr().ok()?.ip() else { return None };
     let mut request = Vec::new();

@@ -1,4 +1,4 @@
-//! Deployments that get no pods, belong to somebody else, or are scaled by somebody else.
+//! Deployments that get no pods, belong to another owner, or are scaled by another client.
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
     core::v1::{Pod, ResourceQuota},
@@ -58,7 +58,7 @@ fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
     });
 }
 
-/// A Deployment that bears our label and belongs to somebody else: its pods are not ours to evict.
+/// A Deployment that carries our label and belongs to another owner: its pods must not be evicted.
 #[test]
 fn t14_pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
     run(async |bench| {

@@ -11,7 +11,7 @@ use crate::{
     traffic_watch::judging::{KEY, patch_spec, three_nodes},
 };
 
-/// Three closed control planes that are calm are no room for what runs on three busy workers.
+/// Three closed control planes that are calm leave no room for workloads on three busy workers.
 #[test]
 fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_one_closes() {
     run(async |bench| {
@@ -111,7 +111,7 @@ fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
             let value = operator.metric(metric, &[]).await;
             assert!((value - expected).abs() < f64::EPSILON, "{metric} = {value}");
         }
-        // A place that is free is taken by another.
+        // A place that becomes free is taken by another.
         let free = async || {
             let nodes = bench.nodes().list(&ListParams::default()).await.ok()?;
             let marked = nodes.iter().find(|node| {

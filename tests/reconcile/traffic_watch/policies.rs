@@ -249,7 +249,7 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             let patch = Patch::Merge(reflector(value));
             nodes.patch("node-1", &params, &patch).await.expect("a reflector's keys");
         }
-        // Everybody else is as free as before.
+        // Other users are as free as before.
         let other = json!({"metadata": {"labels": {"team": "c"}}});
         bench.nodes().patch("node-1", &params, &Patch::Merge(other)).await.expect("others");
     });

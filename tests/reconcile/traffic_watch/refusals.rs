@@ -20,11 +20,11 @@ use crate::{
     traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
 };
 
-/// What these tests put in the operator's way.
+/// The name of the obstacles that these tests create for the operator.
 pub const OBSTACLE: &str = "obstacle";
 
 impl Bench {
-    /// Removes what stands in the operator's way.
+    /// Removes the obstacles of the operator.
     pub async fn clean_obstacles(&self) {
         let now = DeleteParams::default();
         let client = || self.client.clone();
@@ -77,8 +77,8 @@ impl Bench {
     }
 }
 
-/// A policy of the cluster refuses the Deployment, and is mended: no edit of the TrafficWatch is
-/// needed.
+/// A policy of the cluster refuses the Deployment, and is corrected: the TrafficWatch needs no
+/// edit.
 #[test]
 fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
     run(async |bench| {
@@ -108,8 +108,8 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
         bench.clean_obstacles().await;
         let mut replicas = 7;
         let image = async || {
-            // Until the policy is forgotten everywhere: another number each time, because what is
-            // there already is no change.
+            // Until the policy is forgotten everywhere: another number each time, because an
+            // unchanged value is no change.
             replicas += 1;
             let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
             bench.deployments().patch("web", &PatchParams::default(), &scale).await.ok()?;
@@ -135,7 +135,7 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         bench.until_label("node-1", KEY, Some("true")).await;
         bench.until_label("node-3", KEY, Some("false")).await;
         eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
-        // Status and condition say it, judging goes on at its pace, and no event repeats.
+        // Status and condition show it, judging goes on at its pace, and no event repeats.
         bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
         let message = bench.condition("web", "Ready", "Unknown", "ApiError").await;
         assert!(message.contains("patch node") && message.contains("not today"), "{message}");

@@ -20,7 +20,7 @@ pub struct Interval {
     pub epoch: u64,
     /// The start, or the end of the part that has been reported.
     pub from: u64,
-    /// When it ended, or until when it has run.
+    /// The time at which it ended, or until which it has run.
     pub to: u64,
 }
 

@@ -59,7 +59,7 @@ pub struct Member {
     pub name: Arc<str>,
     /// Its zone; none if it has no such label.
     pub zone: Option<Arc<str>>,
-    /// When it was created, in seconds.
+    /// The time at which it was created, in seconds.
     pub created: i64,
     /// Its address in BGP: no cluster id may be the same.
     pub address: Option<IpAddr>,

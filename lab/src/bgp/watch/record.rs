@@ -14,7 +14,7 @@ pub(super) struct Record {
     there: BTreeSet<u8>,
     open: BTreeMap<Pair, Instant>,
     closed: Vec<(Pair, Instant, Instant)>,
-    /// When probes were sent, and how many.
+    /// The times at which probes were sent, and their number.
     rounds: Vec<(Instant, u64)>,
     lost: Vec<(Instant, Pair)>,
 }

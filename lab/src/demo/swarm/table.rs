@@ -31,9 +31,9 @@ pub(super) struct Row {
     pub strategy: &'static str,
     pub step: String,
     pub workers: usize,
-    /// When it began, for the audit log.
+    /// The time at which it began, for the audit log.
     pub since: Timestamp,
-    /// Of what time the reports are judged.
+    /// The interval in which reports are judged.
     pub time: Stretch,
     /// The workers whose share has changed.
     pub changed: BTreeSet<String>,

@@ -216,7 +216,7 @@ struct Failed {
 struct Open {
     client: Client,
     credentials: Credentials,
-    /// When the Secret was read last.
+    /// The time at which the Secret was last read.
     read: Instant,
     /// Tells connections apart.
     number: u64,

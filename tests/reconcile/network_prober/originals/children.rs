@@ -1,4 +1,4 @@
-//! Defects in what the operator writes and deletes.
+//! Defects in the objects that the operator writes and deletes.
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     ResourceExt,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// 9, 10, 11: failed writes were dropped, and nobody saw a child that was changed or deleted.
+/// 9, 10, 11: failed writes were dropped, and a child that was changed or deleted stayed so.
 #[test]
 fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
     run(async |bench| {
@@ -37,7 +37,7 @@ fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
     });
 }
 
-/// 11: a `ConfigMap` of somebody else's was overwritten, and later deleted.
+/// 11: a foreign `ConfigMap` was overwritten, and later deleted.
 #[test]
 fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
     run(async |bench| {

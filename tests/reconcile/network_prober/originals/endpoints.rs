@@ -1,4 +1,4 @@
-//! Defects in what the file of endpoints lists.
+//! Defects in the endpoints that the file lists.
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -175,7 +175,7 @@ fn bug_19_a_full_mesh_has_an_end() {
     });
 }
 
-/// A pod whose address comes late, and one that says nothing of itself.
+/// A pod whose address arrives late, and one without any status.
 #[test]
 fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
     run(async |bench| {

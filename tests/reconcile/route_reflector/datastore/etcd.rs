@@ -59,7 +59,7 @@ impl<'a> Stage<'a> {
         stage
     }
 
-    /// Writes the Secret, and the right to read it that its user gives the operator.
+    /// Writes the Secret, and the right to read it that a user grants the operator.
     async fn secret(&self, entries: &[(&str, &str)]) {
         let client = || self.bench.client.clone();
         let mut data = BTreeMap::from([("endpoints", &*self.etcd.endpoint)]);
@@ -299,7 +299,7 @@ fn nothing_is_lost_when_two_write_the_same_key_and_nothing_is_written_without_th
 
         let store = stage.store().await;
         store.apply_peer(&CLIENTS).await.expect("create");
-        // Somebody counts in a field of our object, as fast as possible.
+        // Another client counts in a field of our object, as fast as possible.
         let key = format!("{ROOT}/bgppeers/{}", CLIENTS.name);
         let mut kv = stage.raw.kv_client();
         let count = tokio::spawn(async move {

@@ -21,7 +21,7 @@ use traffic_operator::{
 
 use crate::bench::Bench;
 
-/// What a set of the name `main` wants of the peers of clients.
+/// The peer of clients that a set of the name `main` wants.
 pub const CLIENTS: WantedPeer<'_> = WantedPeer {
     name: "peer-to-rrs-1",
     node_selector: "!has(calico-route-reflector)",
@@ -74,7 +74,7 @@ impl Kind {
         self.0.patch(name, &PatchParams::default(), &patch).await.expect("patch");
     }
 
-    /// Everything that is there of an object, bookkeeping included.
+    /// Returns all fields of an object, bookkeeping included.
     pub async fn get(&self, name: &str) -> Option<Value> {
         let object = self.0.get_opt(name).await.expect("get")?;
         Some(serde_json::to_value(object).expect("JSON"))

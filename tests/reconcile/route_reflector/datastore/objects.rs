@@ -9,8 +9,7 @@ use crate::bench::{Bench, run};
 
 const GROUPS: [Group; 2] = [Group::V1, Group::V3];
 
-/// What others have written: a router, a peer by the name of one of ours, and one that nobody can
-/// read.
+/// Objects of others: a router, a peer by the name of one of ours, and one that cannot be read.
 async fn others(bench: &Bench, group: Group) {
     let all = peers(bench, group);
     let spec = json!({"nodeSelector": "all()", "peerIP": "10.0.0.9", "asNumber": 65001, "x": [1]});
@@ -57,7 +56,7 @@ fn a_peer_that_is_not_ours_stays_byte_by_byte_and_keeps_its_name() {
             store.delete_peer(&ours.name, &ours.version).await.expect("delete");
             assert_eq!((all.get("tor").await, all.get("rrs-to-rrs").await), before);
 
-            // Handed over, as the text of the error says.
+            // Handed over, as the message of the error describes.
             let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
             all.patch("rrs-to-rrs", json!({"metadata": {"labels": label}})).await;
             assert_eq!(store.apply_peer(&same).await.expect("ours now"), Written::Changed);
@@ -210,7 +209,7 @@ fn the_group_that_calico_uses_is_found_and_found_again() {
         information(Group::V3).create("ClusterInformation", default, ready).await;
         assert_eq!(flavour(&store(&bench).await).await, "projectcalico.org/v3");
 
-        // What was found before, and is gone: the next call finds the other.
+        // The version that was found before is gone: the next call finds the other.
         assert_eq!(flavour(&first).await, "crd.projectcalico.org/v1");
         calico::remove(&bench.client, Group::V1).await.expect("remove");
         assert_eq!(flavour(&first).await, "projectcalico.org/v3");

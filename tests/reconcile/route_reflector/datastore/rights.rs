@@ -1,4 +1,4 @@
-//! What RBAC cannot say of Calico's objects, the admission policies do.
+//! Limits on Calico's objects that RBAC cannot express: the admission policies enforce them.
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use lab::calico::Group;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ fn the_operators_account_can_write_no_bgppeer_but_its_own() {
             let patch = json!({"spec": {"peerIP": "10.0.0.7"}});
             patched(&operator, "rrs-to-rrs", patch).await.expect("its own");
             deleted(&operator, "rrs-to-rrs").await.expect("its own");
-            // Everybody else is as free as before.
+            // Other users are as free as before.
             patched(&admin, "tor", json!({"spec": {"peerIP": "10.0.0.6"}})).await.expect("others");
         }
     });

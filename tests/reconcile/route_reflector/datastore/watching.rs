@@ -1,4 +1,5 @@
-//! Changes of Calico's objects in the Kubernetes API are noticed, whoever makes them.
+//! Changes of Calico's objects in the Kubernetes API are noticed, by whichever client they are
+//! made.
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 use super::{CLIENTS, installed, kind, peers, store};
 use crate::bench::run;
 
-/// Far more than any watch takes to tell; where Calico is absent it is looked for once a minute.
+/// Far more than any watch takes; where Calico is absent the operator looks for it once a minute.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub async fn told(changes: &mut BoxStream<'static, ()>, what: &str) {
@@ -47,7 +48,7 @@ fn a_change_by_anybody_is_told_and_what_was_read_holds_until_then() {
         told(&mut changes, "the configuration").await;
         assert!(!store.read().await.expect("read").mesh);
 
-        // A write of ours is known without being told.
+        // Our own write is known without an event.
         settled(&mut changes).await;
         store.read().await.expect("read");
         store.apply_peer(&CLIENTS).await.expect("create");

@@ -1,4 +1,4 @@
-//! When another node takes a slot.
+//! Cases in which another node takes a slot.
 use super::*;
 
 type Spoil = fn(&mut Member);

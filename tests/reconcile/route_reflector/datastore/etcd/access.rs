@@ -21,7 +21,7 @@ use crate::{
     route_reflector::documented::{documented, shell},
 };
 
-/// What every call may take: the deadline, and what a busy machine adds.
+/// Limit of every call: the deadline, and a margin for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(12);
 
 /// Reads, and returns the text of the error, which came within the deadline.
@@ -170,7 +170,7 @@ fn s05_the_documented_commands_let_the_operator_read_endpoints_and_credentials()
         }
         let client = bench.client.clone();
         let gone = DeleteParams::default();
-        // What a run before has left.
+        // Objects of an earlier run.
         let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
         let _ = secrets.delete("calico-etcd", &gone).await;
         let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE);

@@ -1,4 +1,4 @@
-//! Changes in etcd, as the operator hears of them.
+//! Changes in etcd, as the operator receives them.
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::StreamExt;

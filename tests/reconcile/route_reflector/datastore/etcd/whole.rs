@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// For so long nothing is to be written.
+/// Time during which nothing may be written.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The values under a key.
@@ -35,8 +35,8 @@ async fn values(raw: &Client, kind: &str) -> Option<Vec<Value>> {
     found.kvs().iter().map(|kv| serde_json::from_slice(kv.value()).ok()).collect()
 }
 
-/// As Calico's confd sees it: labels and cluster ids are those of Calico's own Nodes, and of
-/// Kubernetes' it knows nothing.
+/// Reads the objects as Calico's confd does: labels and cluster ids are those of Calico's own
+/// Nodes, and those of Kubernetes do not count.
 async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
     let calico = values(raw, "nodes").await?;
     let own =
@@ -54,7 +54,7 @@ async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
     Some(bgp_daemons::fabric(nodes, &peers, &all))
 }
 
-/// BIRDs that are configured by what is in etcd.
+/// BIRDs that are configured by the objects in etcd.
 fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
     let (client, raw) = (client.clone(), raw.clone());
     bgp_daemons::Birds::seeing(move || {
@@ -73,8 +73,8 @@ async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
     }
 }
 
-/// What calico-kube-controllers does in etcd mode, so much later: it copies the labels of
-/// Kubernetes' Nodes, and takes away those that it remembers to have copied and that are gone.
+/// Acts as calico-kube-controllers in etcd mode, after a delay: it copies the labels of Kubernetes'
+/// Nodes, and removes those that it has copied before and that are gone.
 async fn copy_labels(client: kube::Client, raw: Client, later: Duration) {
     const REMEMBERED: &str = "projectcalico.org/kube-labels";
     let mut seen: BTreeMap<String, (BTreeMap<String, String>, Instant)> = BTreeMap::new();
@@ -106,7 +106,7 @@ async fn copy_labels(client: kube::Client, raw: Client, later: Duration) {
             own["metadata"]["annotations"] = json!({REMEMBERED: remembered});
             let same = Compare::mod_revision(key.as_str(), CompareOp::Equal, kv.mod_revision());
             let put = TxnOp::put(key.as_str(), own.to_string(), None);
-            // Who comes too late tries again.
+            // A write that comes too late is tried again.
             let _ = raw.kv_client().txn(Txn::new().when([same]).and_then([put])).await;
         }
     }
@@ -130,8 +130,8 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.cordon("node-1", true).await;
         stage.converged("main", &["node-3", "node-2"]).await;
-        // Whoever holds a slot in Kubernetes holds it in Calico, and nobody else, when all is
-        // copied.
+        // Once all labels are copied, the holders of slots in Kubernetes are exactly those in
+        // Calico.
         stage
             .wait("the copies", async || {
                 let own = values(&store.raw, "nodes").await?;
@@ -151,7 +151,7 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
     });
 }
 
-/// Nobody copies labels here.
+/// No controller copies labels here.
 #[test]
 fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
     run(async |bench| {
@@ -191,7 +191,7 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         assert_eq!(stage.bench.writes_since(since), []);
         assert_eq!(store.all().await, then);
 
-        // An etcd that does not answer is told, and nobody is demoted meanwhile.
+        // An etcd that does not answer is reported, and no reflector is demoted meanwhile.
         store.etcd.pause().expect("pause");
         stage.cordon("node-1", true).await;
         let text = stage.condition("main", "Ready", "Unknown", "DatastoreUnreachable").await;
