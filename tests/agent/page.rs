@@ -1,4 +1,5 @@
-//! What `docs/worker.md` says is so: its flags, its metrics, and its worker of a dozen lines.
+//! What `docs/reference/worker.md` says is so: its flags, its metrics, and its worker of a dozen
+//! lines.
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
@@ -11,7 +12,7 @@ use crate::{
     worker::stage::{SLOW, Worker, file, is_there},
 };
 
-const PAGE: &str = include_str!("../../docs/worker.md");
+const PAGE: &str = include_str!("../../docs/reference/worker.md");
 
 #[test]
 fn it_names_every_flag_every_variable_and_every_metric() {

@@ -2,7 +2,7 @@
 use clap::CommandFactory;
 use traffic_operator::cli::Cli;
 
-const PAGE: &str = include_str!("../../docs/commands.md");
+const PAGE: &str = include_str!("../../docs/reference/commands.md");
 
 fn flags(command: &clap::Command, all: &mut Vec<String>) {
     let own = command.get_arguments().filter_map(|flag| flag.get_long());

@@ -31,10 +31,10 @@ fn only_exported_metrics_are_documented() {
 
 #[test]
 fn every_exported_metric_is_documented() {
-    let page = read(&root().join("docs/metrics.md"));
+    let page = read(&root().join("docs/reference/metrics.md"));
     let missing: Vec<_> =
         names::all().filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/metrics.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/metrics.md lacks {missing:?}");
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn names_end_where_they_should() {
 
 /// Where the fields of each kind are told.
 const PAGES: &[(&str, &[&str])] = &[
-    ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
-    ("NetworkProber", &["docs/networkprober.md"]),
-    ("Swarm", &["docs/swarm.md"]),
-    ("RouteReflectorSet", &["docs/routereflectorset.md"]),
+    ("TrafficWatch", &["docs/reference/trafficwatch.md", "docs/reference/policies.md"]),
+    ("NetworkProber", &["docs/reference/networkprober.md"]),
+    ("Swarm", &["docs/reference/swarm.md"]),
+    ("RouteReflectorSet", &["docs/reference/routereflectorset.md"]),
 ];
 
 /// What is embedded and described where it comes from.
@@ -123,7 +123,7 @@ fn every_field_is_documented() {
 /// A pod without an agent has a reason, and the reader a row that says what to do.
 #[test]
 fn every_reason_to_have_no_agent_is_documented() {
-    let page = read(&root().join("docs/networkprober.md"));
+    let page = read(&root().join("docs/reference/networkprober.md"));
     for reason in SkipReason::ALL {
         assert!(page.contains(&format!("\n| {reason} | ")), "no row for {reason}");
     }
@@ -157,7 +157,7 @@ fn every_reason_to_have_no_agent_is_documented() {
 /// What the page gives as a default is the default.
 #[test]
 fn the_defaults_of_a_swarm_are_those_of_the_page() {
-    let page = read(&root().join("docs/swarm.md"));
+    let page = read(&root().join("docs/reference/swarm.md"));
     let spec = json!({
         "workload": {"name": "w"}, "streams": [{"id": "a"}],
         "weights": {"query": "x"}, "autoscale": {"maxWeightPerWorker": 1, "max": 2}
@@ -197,7 +197,7 @@ fn the_defaults_of_a_swarm_are_those_of_the_page() {
 /// The same of route reflectors.
 #[test]
 fn the_defaults_of_a_route_reflector_set_are_those_of_the_page() {
-    let page = read(&root().join("docs/routereflectorset.md"));
+    let page = read(&root().join("docs/reference/routereflectorset.md"));
     let set: RouteReflectorSet = serde_json::from_value(json!({
         "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
         "metadata": {}, "spec": {}

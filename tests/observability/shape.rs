@@ -106,7 +106,7 @@ fn every_place_knows_every_kind() {
         let kinds = table(&readme, "| kind | does |");
         let linked = kinds.replace("**[", "**");
         expect("README.md, the table of kinds", &linked, &format!("**{name}"));
-        expect("README.md, the table of reference", &readme, &format!("docs/{singular}.md"));
+        expect("README.md, the table of reference", &readme, &format!("docs/reference/{singular}.md"));
         for file in files_in("deploy/samples", "yaml") {
             let base = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if read(&file).contains(&format!("kind: {name}\n")) {
@@ -114,8 +114,8 @@ fn every_place_knows_every_kind() {
             }
         }
         expect("deploy/samples", &samples, &format!("kind: {name}\n"));
-        expect("docs/metrics.md", &text("docs/metrics.md"), &name);
-        expect("docs/commands.md", &text("docs/commands.md"), &name);
+        expect("docs/reference/metrics.md", &text("docs/reference/metrics.md"), &name);
+        expect("docs/reference/commands.md", &text("docs/reference/commands.md"), &name);
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

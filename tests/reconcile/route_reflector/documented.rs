@@ -1,5 +1,5 @@
-//! The commands of `docs/routereflectorset.md`, run as they stand there, by a shell with the real
-//! kubectl.
+//! The commands of `docs/reference/routereflectorset.md`, run as they stand there, by a shell with
+//! the real kubectl.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::bench::{Bench, run};
 
-const PAGE: &str = include_str!("../../../docs/routereflectorset.md");
+const PAGE: &str = include_str!("../../../docs/reference/routereflectorset.md");
 
 /// The one block of shell commands of the page in which this stands.
 pub fn documented(part: &str) -> String {
