@@ -160,6 +160,8 @@ fn n06_samples_and_documentation_have_limits_on_bounds() {
         "docs/reference/networkprober.md",
         "lab/demo/prober/watch.yaml",
         "README.md",
+        "docs/concepts/judging.md",
+        "docs/tutorials/measure-between-pods.md",
         "docs/reference/policies.md",
         "docs/reference/trafficwatch.md",
     ] {
