@@ -22,7 +22,7 @@ pub struct PrometheusArgs {
     pub prometheus_url: Option<String>,
 
     /// YAML file of named endpoints with their credentials, TLS settings, headers and parameters;
-    /// docs/prometheus.md describes it.
+    /// docs/reference/prometheus.md describes it.
     #[arg(long, env = "TRAFFIC_OPERATOR_PROMETHEUS_CONFIG", value_name = "FILE")]
     pub prometheus_config: Option<PathBuf>,
 

@@ -16,7 +16,7 @@ const LONGEST_JOB: usize = 100;
 /// The job of the node exporter that kube-prometheus installs, and of the one in `deploy/`.
 pub const NODE_EXPORTER: &str = r#"job="node-exporter""#;
 
-/// The job that docs/routereflectorset.md gives to `bird_exporter`.
+/// The job that docs/reference/routereflectorset.md gives to `bird_exporter`.
 pub const BIRD_EXPORTER: &str = r#"job="bird-exporter""#;
 
 /// The accepted series, and their labels for nodes. The same for every command and for the

@@ -80,7 +80,7 @@ fn the_pages_are_those_of_the_original() {
 
 #[test]
 fn the_page_about_the_agent_names_every_metric_and_every_variable() {
-    let page = include_str!("../../docs/agent.md");
+    let page = include_str!("../../docs/reference/agent.md");
     for name in traffic_operator::agent::metrics::NAMES {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }

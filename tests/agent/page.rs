@@ -1,4 +1,4 @@
-//! The statements of `docs/worker.md` hold: its flags, its metrics, and its worker of a dozen
+//! The statements of `docs/reference/worker.md` hold: its flags, its metrics, and its worker of a dozen
 //! lines.
 use std::{
     fs,
@@ -12,7 +12,7 @@ use crate::{
     worker::stage::{SLOW, Worker, file, is_there},
 };
 
-const PAGE: &str = include_str!("../../docs/worker.md");
+const PAGE: &str = include_str!("../../docs/reference/worker.md");
 
 #[test]
 fn it_names_every_flag_every_variable_and_every_metric() {

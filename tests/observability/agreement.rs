@@ -31,10 +31,10 @@ fn only_exported_metrics_are_documented() {
 
 #[test]
 fn every_exported_metric_is_documented() {
-    let page = read(&root().join("docs/metrics.md"));
+    let page = read(&root().join("docs/reference/metrics.md"));
     let missing: Vec<_> =
         names::all().filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/metrics.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/metrics.md lacks {missing:?}");
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn names_end_where_they_should() {
 
 /// Pages that document the fields of each kind.
 const PAGES: &[(&str, &[&str])] = &[
-    ("TrafficWatch", &["docs/trafficwatch.md", "docs/policies.md"]),
-    ("NetworkProber", &["docs/networkprober.md"]),
-    ("Swarm", &["docs/swarm.md"]),
-    ("RouteReflectorSet", &["docs/routereflectorset.md"]),
+    ("TrafficWatch", &["docs/reference/trafficwatch.md", "docs/reference/policies.md"]),
+    ("NetworkProber", &["docs/reference/networkprober.md"]),
+    ("Swarm", &["docs/reference/swarm.md"]),
+    ("RouteReflectorSet", &["docs/reference/routereflectorset.md"]),
 ];
 
 /// Embedded types, which are documented elsewhere.
@@ -123,7 +123,7 @@ fn every_field_is_documented() {
 /// A pod without an agent has a reason, and the page a row with the remedy for it.
 #[test]
 fn every_reason_to_have_no_agent_is_documented() {
-    let page = read(&root().join("docs/networkprober.md"));
+    let page = read(&root().join("docs/reference/networkprober.md"));
     for reason in SkipReason::ALL {
         assert!(page.contains(&format!("\n| {reason} | ")), "no row for {reason}");
     }
@@ -157,7 +157,7 @@ fn every_reason_to_have_no_agent_is_documented() {
 /// The defaults on the page are the defaults.
 #[test]
 fn the_defaults_of_a_swarm_are_those_of_the_page() {
-    let page = read(&root().join("docs/swarm.md"));
+    let page = read(&root().join("docs/reference/swarm.md"));
     let spec = json!({
         "workload": {"name": "w"}, "streams": [{"id": "a"}],
         "weights": {"query": "x"}, "autoscale": {"maxWeightPerWorker": 1, "max": 2}
@@ -197,7 +197,7 @@ fn the_defaults_of_a_swarm_are_those_of_the_page() {
 /// The same of route reflectors.
 #[test]
 fn the_defaults_of_a_route_reflector_set_are_those_of_the_page() {
-    let page = read(&root().join("docs/routereflectorset.md"));
+    let page = read(&root().join("docs/reference/routereflectorset.md"));
     let set: RouteReflectorSet = serde_json::from_value(json!({
         "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
         "metadata": {}, "spec": {}
@@ -235,29 +235,29 @@ fn the_defaults_of_a_route_reflector_set_are_those_of_the_page() {
     }
 }
 
-/// The readme shows the fields that everybody meets, in its tables and samples.
+/// The page of the kind that everybody meets first has all of its fields, in tables and samples.
 #[test]
-fn every_field_of_a_traffic_watch_is_in_the_readme() {
-    let readme = read(&root().join("README.md"));
+fn every_field_of_a_traffic_watch_is_on_its_page() {
+    let page = read(&root().join("docs/reference/trafficwatch.md"));
     let crd = serde_json::to_value((traffic_operator::api::KINDS[0].crd)()).expect("JSON");
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     for part in ["spec", "status"] {
         let fields = schema[part]["properties"].as_object().expect("fields");
         for field in fields.keys().filter(|field| *field != "conditions") {
             let named = [format!("`{field}`"), format!("{field}:")];
-            let found = named.iter().any(|name| readme.contains(name));
-            assert!(found, "README.md does not tell what {part}.{field} is");
+            let found = named.iter().any(|name| page.contains(name));
+            assert!(found, "docs/reference/trafficwatch.md does not tell what {part}.{field} is");
         }
     }
 }
 
 #[test]
 fn every_flag_is_documented() {
-    let readme = read(&root().join("README.md"));
+    let page = read(&root().join("docs/reference/flags.md"));
     let command = <traffic_operator::cli::Cli as clap::CommandFactory>::command();
     let run = command.find_subcommand("run").expect("run");
     for flag in run.get_arguments().filter_map(clap::Arg::get_long).filter(|flag| *flag != "help") {
-        assert!(readme.contains(&format!("`--{flag}`")), "README.md does not name --{flag}");
+        assert!(page.contains(&format!("`--{flag}`")), "docs/reference/flags.md lacks --{flag}");
     }
 }
 
@@ -295,6 +295,20 @@ fn every_link_inside_the_repository_leads_somewhere() {
             assert!(page.exists(), "{}: {target}", file.display());
             let found = anchor.is_empty() || headings(&read(&page)).contains(anchor);
             assert!(found, "{}: no heading for {target}", file.display());
+        }
+    }
+}
+
+/// The index leads to every page but the runbooks, to which the page of alerts leads.
+#[test]
+fn every_page_is_in_the_index() {
+    let docs = root().join("docs");
+    let index = read(&docs.join("README.md"));
+    for page in documents() {
+        let Ok(path) = page.strip_prefix(&docs) else { continue };
+        let path = path.display().to_string();
+        if path != "README.md" && !path.starts_with("runbooks/") {
+            assert!(index.contains(&format!("({path})")), "docs/README.md does not lead to {path}");
         }
     }
 }

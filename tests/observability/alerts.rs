@@ -80,9 +80,16 @@ fn nothing_goes_wrong_in_silence() {
         assert!(alerts.contains(*name), "{gap}: no alert {name}");
     }
     assert_eq!(alerts.len(), GAPS.len(), "name what the new alert is for");
-    let readme = read(&root().join("README.md"));
-    for name in &alerts {
-        assert!(readme.contains(&format!("docs/runbooks/{name}.md")), "README.md lacks {name}");
+}
+
+/// The page of alerts has each with its severity, and leads to its runbook.
+#[test]
+fn every_alert_is_on_the_page_of_alerts() {
+    let page = read(&root().join("docs/reference/alerts.md"));
+    for alert in alerts() {
+        let (name, severity) = (&alert.name, &alert.labels["severity"]);
+        let row = format!("| [{name}](../runbooks/{name}.md) | {severity} | ");
+        assert!(page.contains(&row), "docs/reference/alerts.md lacks {row}");
     }
 }
 

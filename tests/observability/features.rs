@@ -34,7 +34,7 @@ fn links(cell: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
-    let rows_of = read(&root().join("docs/features.md"));
+    let rows_of = read(&root().join("docs/reference/features.md"));
     let rows = rows(&rows_of);
     assert!(rows.len() > 50, "{} rows", rows.len());
     for row in rows {
@@ -42,7 +42,7 @@ fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
         let tests = links(proof);
         assert!(!tests.is_empty() || how.starts_with("no:"), "{feature}: neither a test nor no:");
         for (test, target) in tests {
-            let path = root().join("docs").join(target);
+            let path = root().join("docs/reference").join(target);
             assert!(path.is_file(), "{feature}: there is no {target}");
             let found = read(&path).contains(&format!("fn {test}("));
             assert!(found, "{feature}: {target} has no test {test}");
@@ -53,7 +53,7 @@ fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
 /// Each row begins with an id, and so do the names of its tests: `T1` and `t01_…`.
 #[test]
 fn every_bad_day_is_proved_by_a_test_of_its_id() {
-    let page = read(&root().join("docs/bad-days.md"));
+    let page = read(&root().join("docs/operations/bad-days.md"));
     let rows = rows(&page);
     assert!(rows.len() > 10, "{} rows", rows.len());
     for row in rows {
@@ -63,7 +63,7 @@ fn every_bad_day_is_proved_by_a_test_of_its_id() {
         let tests = links(proof);
         assert!(!tests.is_empty(), "{id}: no test");
         for (test, target) in tests {
-            let path = root().join("docs").join(target);
+            let path = root().join("docs/operations").join(target);
             assert!(path.is_file(), "{id}: there is no {target}");
             let found = read(&path).contains(&format!("fn {test}("));
             assert!(found, "{id}: {target} has no test {test}");

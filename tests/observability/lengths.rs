@@ -4,6 +4,15 @@ use crate::files::{below, name, read, root};
 /// The most lines that a file of code has.
 const MOST: usize = 400;
 
+/// The most lines that the README has: what takes longer to read is in `docs/`.
+const MOST_OF_README: usize = 200;
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read(&root().join("README.md")).lines().count();
+    assert!(lines <= MOST_OF_README, "README.md has {lines} lines");
+}
+
 #[test]
 fn no_file_of_code_is_longer_than_it_may_be() {
     let folders = ["src", "crates", "lab", "tests", "examples"];

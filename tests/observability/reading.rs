@@ -1,5 +1,5 @@
 //! Alerts, dashboards and documents as the tests read them.
-use crate::files::{files_in, read, root, yaml};
+use crate::files::{below, files_in, read, root, yaml};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -139,8 +139,7 @@ pub fn metric_names(text: &str) -> BTreeSet<String> {
 }
 
 pub fn documents() -> Vec<PathBuf> {
-    let mut files = files_in("docs", "md");
-    files.extend(files_in("docs/runbooks", "md"));
+    let mut files = below(&root().join("docs"), &["md"]);
     files.push(root().join("README.md"));
     files
 }

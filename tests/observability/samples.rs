@@ -13,10 +13,10 @@ use traffic_operator::route_reflector::settings;
 #[test]
 fn the_samples_of_the_pages_are_those_of_the_repository() {
     for (page, sample) in [
-        ("networkprober", "networkprober"),
-        ("networkprober", "networkprober-original"),
-        ("swarm", "swarm"),
-        ("routereflectorset", "routereflectorset-migrate"),
+        ("tutorials/measure-between-pods", "networkprober"),
+        ("operations/migration", "networkprober-original"),
+        ("tutorials/streams", "swarm"),
+        ("tutorials/route-reflectors", "routereflectorset-migrate"),
     ] {
         let page = read(&root().join(format!("docs/{page}.md")));
         let text = read(&root().join(format!("deploy/samples/{sample}.yaml")));
@@ -55,7 +55,7 @@ const BEGAN: u64 = 1_790_000_000;
 /// The files that the page shows: with three workers, and with four.
 #[test]
 fn the_files_of_the_page_are_those_that_the_sample_gives() {
-    let page = read(&root().join("docs/swarm.md"));
+    let page = read(&root().join("docs/tutorials/streams.md"));
     let sample = documents_of(&read(&root().join("deploy/samples/swarm.yaml")));
     let swarm: Swarm = serde_json::from_value(sample[0].clone()).expect("a Swarm");
     let jobs = swarm.spec.jobs.expect("jobs");

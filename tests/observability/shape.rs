@@ -79,7 +79,8 @@ fn every_place_knows_every_kind() {
     let samples: String =
         files_in("deploy/samples", "yaml").iter().map(|file| read(file)).collect();
     let readme = text("README.md");
-    let listed: String = readme.lines().filter(|line| line.contains("](deploy/samples/")).collect();
+    let index = text("docs/README.md");
+    let listed = text("docs/reference/samples.md");
     let mut faults = Vec::new();
     for kind in KINDS {
         let names = (kind.crd)().spec.names;
@@ -106,16 +107,19 @@ fn every_place_knows_every_kind() {
         let kinds = table(&readme, "| kind | does |");
         let linked = kinds.replace("**[", "**");
         expect("README.md, the table of kinds", &linked, &format!("**{name}"));
-        expect("README.md, the table of reference", &readme, &format!("docs/{singular}.md"));
+        let page = format!("docs/reference/{singular}.md");
+        expect("README.md, its links", &readme, &format!("({page})"));
+        expect("docs/README.md, its links", &index, &format!("(reference/{singular}.md)"));
         for file in files_in("deploy/samples", "yaml") {
             let base = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if read(&file).contains(&format!("kind: {name}\n")) {
-                expect("README.md, the table of samples", &listed, &format!("| [{base}]("));
+                expect("README.md, its table", &kinds, &format!("](deploy/samples/{base})"));
+                expect("docs/reference/samples.md", &listed, &format!("| [{base}]("));
             }
         }
         expect("deploy/samples", &samples, &format!("kind: {name}\n"));
-        expect("docs/metrics.md", &text("docs/metrics.md"), &name);
-        expect("docs/commands.md", &text("docs/commands.md"), &name);
+        expect("docs/reference/metrics.md", &text("docs/reference/metrics.md"), &name);
+        expect("docs/reference/commands.md", &text("docs/reference/commands.md"), &name);
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -335,7 +335,7 @@ pub async fn without_an_answer_the_last_one_stays_and_the_page_says_so(
     Ok(())
 }
 
-/// Renders the pictures of docs/status-page.md; `UPDATE_IMAGES=1` replaces them.
+/// Renders the pictures of docs/reference/status-page.md; `UPDATE_IMAGES=1` replaces them.
 pub async fn pictures_for_the_documentation(browser: PathBuf) -> Result<()> {
     let update = std::env::var_os("UPDATE_IMAGES").is_some_and(|value| value == "1");
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images");

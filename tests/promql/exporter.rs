@@ -9,7 +9,7 @@ use std::{
 
 use crate::server::{eventually, get};
 
-const PAGE: &str = include_str!("../../docs/routereflectorset.md");
+const PAGE: &str = include_str!("../../docs/reference/routereflectorset.md");
 
 /// A process that ends with the test.
 struct Ended(Child);

@@ -157,11 +157,13 @@ fn n06_samples_and_documentation_have_limits_on_bounds() {
     let mut found = 0;
     for file in [
         "deploy/samples/fitness-by-network.yaml",
-        "docs/networkprober.md",
+        "docs/reference/networkprober.md",
         "lab/demo/prober/watch.yaml",
         "README.md",
-        "docs/policies.md",
-        "docs/trafficwatch.md",
+        "docs/concepts/judging.md",
+        "docs/tutorials/measure-between-pods.md",
+        "docs/reference/policies.md",
+        "docs/reference/trafficwatch.md",
     ] {
         let text = fs::read_to_string(root.join(file)).expect(file);
         let lines: Vec<_> = text.lines().collect();

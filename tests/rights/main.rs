@@ -39,8 +39,8 @@ fn what_is_granted_is_what_the_whole_suite_used() {
 }
 
 /// The Secrets with etcd's credentials that the tests' `RouteReflectorSets` name. No role of ours
-/// covers them: a user allows one by name (docs/routereflectorset.md, "Calico in etcd"), and until
-/// then the answer is Forbidden.
+/// covers them: a user allows one by name (docs/reference/routereflectorset.md, "Calico in etcd"),
+/// and until then the answer is Forbidden.
 fn given_by_hand() -> Vec<Right> {
     let secret = |name: &str| Right {
         verb: "get".into(),

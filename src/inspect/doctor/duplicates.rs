@@ -33,7 +33,8 @@ pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Ch
         "{message}, which differ in {labels} ({for_whom}): the built-in measurement counts each \
          device once, custom queries may not"
     );
-    let fix = "scrape each exporter once, and deduplicate replicas: docs/prometheus.md, Duplicates";
+    let fix = "scrape each exporter once, and deduplicate replicas: \
+               docs/reference/prometheus.md, Duplicates";
     Check::warn(check, message, fix).with(details)
 }
 

@@ -39,8 +39,8 @@ pub fn advice(swarm: &Swarm, waiting: &PageWaiting) -> Option<Advice> {
              does it mount the ConfigMap without subPath?"
         ),
         ("Silent", _) => format!(
-            "it has to answer GET :{}{} (docs/worker.md); if it cannot: kubectl -n {namespace} delete pod \
-             {worker}",
+            "it has to answer GET :{}{} (docs/reference/worker.md); if it cannot: \
+             kubectl -n {namespace} delete pod {worker}",
             refresh.port, refresh.path
         ),
         ("Ahead", _) => {
@@ -48,7 +48,7 @@ pub fn advice(swarm: &Swarm, waiting: &PageWaiting) -> Option<Advice> {
         }
         ("Terminating", _) => {
             "wait until its containers have ended; if its node is gone for good, say so: \
-             docs/swarm.md#unreachable-nodes"
+             docs/reference/swarm.md#unreachable-nodes"
                 .into()
         }
         _ => return None,

@@ -208,7 +208,7 @@ fn every_reason_to_wait_has_a_sentence() {
     for (why, sentence, next) in [
         ("Behind", "an older version", Some("without subPath")),
         ("Silent", "no version", Some("GET :9090/internal/version")),
-        ("Terminating", "being deleted", Some("docs/swarm.md#unreachable-nodes")),
+        ("Terminating", "being deleted", Some("docs/reference/swarm.md#unreachable-nodes")),
         ("Ahead", "never published", Some("delete pod w-1")),
         ("Unconfirmed", "from the API server itself", None),
         ("Template", "an older file", None),

@@ -196,7 +196,7 @@ fn credentials_over_plain_http_are_noticed() {
 
 #[test]
 fn every_example_of_the_documentation_is_accepted() {
-    let page = include_str!("../../../docs/prometheus.md");
+    let page = include_str!("../../../docs/reference/prometheus.md");
     let blocks: Vec<_> = page
         .split("```yaml\n")
         .skip(1)

@@ -29,7 +29,7 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     if let Some(names) = pods(&|pod| !live(pod) && !pod.stopped) {
         all.push(format!(
             "{names}: the containers end. If the node is gone for good, say so: \
-             docs/swarm.md#unreachable-nodes"
+             docs/reference/swarm.md#unreachable-nodes"
         ));
     }
     if let Some(names) = pods(&|pod| live(pod) && pod.started && !pod.ready) {

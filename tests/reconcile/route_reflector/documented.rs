@@ -1,4 +1,5 @@
-//! The commands of `docs/routereflectorset.md`, run unchanged by a shell with the real kubectl.
+//! The commands of the pages about route reflectors and about migration, run unchanged by a shell
+//! with the real kubectl.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -15,11 +16,15 @@ use super::{
 };
 use crate::bench::{Bench, run};
 
-const PAGE: &str = include_str!("../../../docs/routereflectorset.md");
+const PAGES: [&str; 2] = [
+    include_str!("../../../docs/reference/routereflectorset.md"),
+    include_str!("../../../docs/operations/migration.md"),
+];
 
 /// Returns the only block of shell commands of the page that contains this text.
 pub fn documented(part: &str) -> String {
-    let blocks = PAGE.split("```").filter_map(|block| block.strip_prefix("sh\n"));
+    let blocks = PAGES.into_iter().flat_map(|page| page.split("```"));
+    let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     let mut found = blocks.filter(|block| block.contains(part));
     let block = found.next().unwrap_or_else(|| panic!("no block has {part:?}"));
     assert!(found.next().is_none(), "two blocks have {part:?}");
