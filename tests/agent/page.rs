@@ -1,5 +1,5 @@
-//! The statements of `docs/reference/worker.md` hold: its flags, its metrics, and its worker of a dozen
-//! lines.
+//! The statements of `docs/reference/worker.md` hold: its flags, its metrics, and its worker of a
+//! dozen lines.
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
