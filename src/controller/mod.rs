@@ -73,6 +73,8 @@ pub trait Reconciler: Send + Sync + 'static {
     type Observed: Send + Sync;
     /// The state that must hold.
     type Desired: Send + Sync;
+    /// The state kept of an object between two passes; it may be lost at any time.
+    type Memory: Default + Send;
     /// The controller's name: metric label, span.
     const NAME: &'static str;
     /// The finalizer of objects that [`Self::needs_cleanup`].
@@ -106,8 +108,11 @@ pub trait Reconciler: Send + Sync + 'static {
         object: &Self::Kind,
         others: &Store<DeserializeGuard<Self::Kind>>,
     ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send;
-    /// Drops what is kept in memory for an object that is gone.
-    fn forget(&self, namespace: &str, name: &str);
+    /// The memories of all objects. The driver drops the memory of an object that is gone, or whose
+    /// spec cannot be served.
+    fn memories(&self) -> &Memories<Self::Memory>;
+    /// Drops what is kept elsewhere for an object whose memory the driver drops.
+    fn forgotten(&self, _: &Key) {}
 }
 
 /// The state of a running loop.
@@ -197,7 +202,8 @@ pub async fn run<R: Reconciler>(
 impl<R: Reconciler> Context<R> {
     /// Drops what a kind keeps of an object.
     fn forget(&self, key: &Key) {
-        self.reconciler.forget(&key.0, &key.1);
+        self.reconciler.memories().forget(key);
+        self.reconciler.forgotten(key);
     }
 }
 
@@ -279,6 +285,7 @@ async fn reconcile_valid<R: Reconciler>(
             finalizer::Event::Cleanup(object) => {
                 match ctx.reconciler.cleanup(&object, &ctx.objects).await {
                     Ok(notices) => {
+                        ctx.forget(&key(&*object));
                         publish(&*object, ctx, &notices);
                         Ok(Action::await_change())
                     }

@@ -7,15 +7,13 @@ use kube::{
 use super::{
     NetworkProberReconciler,
     children::{Child, ChildKey, ChildKind},
-    key_of,
     observe::is_ours,
     plan::Desired,
     refusals::refused,
-    snapshot::Key,
 };
 use crate::{
     api::NetworkProber,
-    controller::{Error, FIELD_MANAGER, Notice, error::is_refusal},
+    controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key},
 };
 
 /// Applies and deletes what was planned.
@@ -41,8 +39,9 @@ pub(super) async fn apply(
             other => other?,
         }
     }
+    let owner = key(prober);
     for key in &desired.delete {
-        reconciler.delete_child(&key_of(prober), key).await?;
+        reconciler.delete_child(&owner, key).await?;
     }
     first.map_or(Ok(vec![]), Err)
 }
@@ -50,7 +49,7 @@ pub(super) async fn apply(
 impl NetworkProberReconciler {
     async fn apply_child(&self, prober: &NetworkProber, child: Child) -> Result<(), Error> {
         let uid = prober.uid().unwrap_or_default();
-        let owner = key_of(prober);
+        let owner = key(prober);
         if child.key.kind == ChildKind::Webhook {
             let applied = self.entries.apply(&self.client, &owner, &child).await;
             return applied.map_err(|error| refused(&child.key, error));

@@ -11,13 +11,13 @@ use kube::{Api, ResourceExt, api::DynamicObject, core::PartialObjectMeta};
 use super::{
     NetworkProberReconciler,
     children::{self, ChildKey, ChildKind},
-    key_of, memory,
+    memory,
     observed::Observed,
-    snapshot::{Key, ProberState, Snapshot},
+    snapshot::{ProberState, Snapshot},
 };
 use crate::{
     api::NetworkProber,
-    controller::{Error, MANAGED_BY},
+    controller::{Error, Key, MANAGED_BY, key},
 };
 
 /// The time for which the discovered kinds of the API server are cached.
@@ -31,7 +31,7 @@ pub(super) async fn observe(
     reconciler: &NetworkProberReconciler,
     prober: &NetworkProber,
 ) -> Result<Observed, Error> {
-    let key = key_of(prober);
+    let key = key(prober);
     let view = reconciler.view(prober, &key).await;
     let monitoring = reconciler.monitoring().await?;
     let mut existing = reconciler.owned.of(&prober.uid().unwrap_or_default());
@@ -117,7 +117,7 @@ impl NetworkProberReconciler {
         prober: &NetworkProber,
         kinds: &BTreeSet<ChildKind>,
     ) -> Result<Vec<ChildKey>, Error> {
-        let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
+        let (uid, owner) = (prober.uid().unwrap_or_default(), key(prober));
         let mut existing = Vec::new();
         for kind in kinds {
             let (namespace, name) = owner.clone();
