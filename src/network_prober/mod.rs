@@ -24,7 +24,7 @@ use tokio::sync::watch as signal;
 
 use crate::{
     api::{NetworkProber, NetworkProberStatus},
-    controller::{Error, Key, Memories, Notice, Plan, Reconciler},
+    controller::{Error, Notice, Plan, Reconciler},
     webhook::{certificates::Bundle, configuration::Endpoint},
 };
 
@@ -61,6 +61,7 @@ use children::ChildKind;
 pub use entries::Entries;
 pub use injector::ClusterInjector;
 pub use memory::Owned;
+use memory::{Memories, Memory};
 pub use metrics::Gauges;
 use observed::Observed;
 use plan::Desired;
@@ -78,7 +79,7 @@ type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 pub struct NetworkProberReconciler {
     client: kube::Client,
     cluster: ClusterState,
-    memories: Memories<()>,
+    memories: Memories,
     owned: Owned,
     entries: Entries,
     bundle: signal::Receiver<Option<Bundle>>,
@@ -145,7 +146,7 @@ impl Reconciler for NetworkProberReconciler {
     type Kind = NetworkProber;
     type Observed = Observed;
     type Desired = Desired;
-    type Memory = ();
+    type Memory = Memory;
     const NAME: &'static str = "networkprober";
     const FINALIZER: &'static str = "probes.bigmikes.io/agents";
 
@@ -174,13 +175,8 @@ impl Reconciler for NetworkProberReconciler {
         cleanup::cleanup(self, prober).await
     }
 
-    fn memories(&self) -> &Memories<()> {
+    fn memories(&self) -> &Memories {
         &self.memories
-    }
-
-    fn forgotten(&self, owner: &Key) {
-        self.owned.forget(owner);
-        self.entries.forget(owner);
     }
 }
 

@@ -37,8 +37,11 @@ pub(super) async fn observe(
     let mut existing = reconciler.owned.of(&prober.uid().unwrap_or_default());
     existing.extend(reconciler.look_at_monitoring(prober, &monitoring).await?);
     existing.extend(reconciler.entries.of(&key));
-    let mut unchanged = reconciler.owned.unchanged(&key);
-    unchanged.extend(reconciler.entries.unchanged(&key));
+    let memory = reconciler.memories.get(&key);
+    let unchanged = memory.unchanged(|child, version| match child.kind {
+        ChildKind::Webhook => reconciler.entries.stands(&key, version),
+        _ => reconciler.owned.stands(child, version),
+    });
     Ok(Observed {
         view,
         setup: reconciler.cluster.setup().clone(),
@@ -48,7 +51,7 @@ pub(super) async fn observe(
         monitoring,
         existing,
         unchanged,
-        written: reconciler.owned.written(&key),
+        written: memory.written(),
     })
 }
 
@@ -122,17 +125,12 @@ impl NetworkProberReconciler {
         for kind in kinds {
             let (namespace, name) = owner.clone();
             let key = ChildKey { kind: *kind, namespace: Some(namespace), name };
-            match self.look(&key).await? {
-                Some(there) if is_ours(&there, &owner) => {
-                    let version = there.metadata.generation.and_then(|g| u64::try_from(g).ok());
-                    if version != self.owned.applied_version(&key) {
-                        self.owned.differs(&key);
-                    }
-                    if there.labels().get(children::OWNER_UID) == Some(&uid) {
-                        existing.push(key);
-                    }
-                }
-                _ => self.owned.differs(&key),
+            let there = self.look(&key).await?.filter(|there| is_ours(there, &owner));
+            let generation = there.as_ref().and_then(|there| there.metadata.generation);
+            let version = generation.and_then(|generation| u64::try_from(generation).ok());
+            self.memories.change(&owner, |memory| memory.found(&key, version));
+            if there.is_some_and(|there| there.labels().get(children::OWNER_UID) == Some(&uid)) {
+                existing.push(key);
             }
         }
         Ok(existing)
