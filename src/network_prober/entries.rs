@@ -46,9 +46,6 @@ struct State {
     version: Option<u64>,
     /// The fingerprint of each entry of ours, as it stands.
     live: BTreeMap<Key, u64>,
-    /// The entries that this process has applied: fingerprints of the child, and of the API
-    /// server's version of it.
-    applied: BTreeMap<Key, (u64, u64)>,
     /// Owners whose entries changed since the last call.
     changed: BTreeSet<Key>,
     /// Of a list that is not complete yet.
@@ -152,38 +149,31 @@ impl Entries {
         self.state().live.contains_key(owner).then(|| ChildKey::webhook(&owner.0, &owner.1))
     }
 
-    /// Returns the entry that this process has applied for an owner, if nobody has changed it
-    /// since.
+    /// Reports whether the entry of an owner has this fingerprint.
     #[must_use]
-    pub fn unchanged(&self, owner: &Key) -> Option<(ChildKey, u64)> {
-        let state = self.state();
-        let (wanted, made) = state.applied.get(owner)?;
-        let same = state.live.get(owner) == Some(made);
-        same.then(|| (ChildKey::webhook(&owner.0, &owner.1), *wanted))
+    pub fn stands(&self, owner: &Key, hash: u64) -> bool {
+        self.state().live.get(owner) == Some(&hash)
     }
 
-    /// Drops what was remembered for an owner that is gone.
-    pub fn forget(&self, owner: &Key) {
-        self.state().applied.remove(owner);
-    }
-
-    /// Writes the entry of an owner.
+    /// Writes the entry of an owner; returns the fingerprint of the API server's version of it.
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn apply(&self, client: &Client, owner: &Key, child: &Child) -> kube::Result<()> {
+    pub async fn apply(
+        &self,
+        client: &Client,
+        owner: &Key,
+        child: &Child,
+    ) -> kube::Result<Option<u64>> {
         let params = PatchParams::apply(&manager(owner)).force();
         let object = api(client).patch(OBJECT, &params, &Patch::Apply(&child.object)).await?;
-        self.wrote(owner, child.hash, &object);
-        Ok(())
+        Ok(self.wrote(owner, &object))
     }
 
     /// Takes the answer to an apply of ours.
-    fn wrote(&self, owner: &Key, hash: u64, object: &MutatingWebhookConfiguration) {
+    fn wrote(&self, owner: &Key, object: &MutatingWebhookConfiguration) -> Option<u64> {
         self.see(object);
-        if let Some(made) = entries(object).get(owner) {
-            self.state().applied.insert(owner.clone(), (hash, *made));
-        }
+        entries(object).get(owner).copied()
     }
 
     /// Takes the entry of an owner out.
@@ -199,7 +189,6 @@ impl Entries {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(error),
         }
-        self.forget(owner);
         Ok(())
     }
 
@@ -306,6 +295,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::network_prober::memory::Memories;
 
     fn key(name: &str) -> Key {
         ("team".into(), name.into())
@@ -334,10 +324,15 @@ mod tests {
 
     #[test]
     fn s15_an_edit_of_ones_own_entry_is_seen_and_that_of_another_is_none() {
-        let entries = Entries::default();
+        let (entries, memories) = (Entries::default(), Memories::default());
         let both = |version, a, b| object(version, &[entry("a", a), entry("b", b)]);
-        entries.wrote(&key("a"), 7, &both("5", "Ignore", "Ignore"));
-        let unchanged = || entries.unchanged(&key("a")).map(|(_, hash)| hash);
+        let wrote = |object| {
+            let (child, made) = (ChildKey::webhook("team", "a"), entries.wrote(&key("a"), &object));
+            memories.change(&key("a"), |memory| memory.applied(child, 7, made.unwrap()));
+        };
+        wrote(both("5", "Ignore", "Ignore"));
+        let stands = |_: &ChildKey, made| entries.stands(&key("a"), made);
+        let unchanged = || memories.get(&key("a")).unchanged(stands).into_values().next();
         assert_eq!(unchanged(), Some(7));
         // The watch brings our own write, and another's entry changes.
         entries.take(Event::Apply(both("5", "Ignore", "Ignore")));
@@ -346,7 +341,7 @@ mod tests {
         entries.take(Event::Apply(both("9", "Fail", "Fail")));
         assert_eq!(unchanged(), None);
         // Requests from before our write are ignored.
-        entries.wrote(&key("a"), 7, &both("10", "Ignore", "Fail"));
+        wrote(both("10", "Ignore", "Fail"));
         entries.take(Event::Apply(both("8", "Fail", "Fail")));
         assert_eq!(unchanged(), Some(7));
         entries.take(Event::Apply(object("11", &[entry("b", "Fail")])));

@@ -1,4 +1,5 @@
-//! The objects that we own, by watches, which show whether anyone changed or deleted one.
+//! The memory of a `NetworkProber`, the objects that this process has applied; and those that we
+//! own, by watches, which show whether anyone changed or deleted one.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
@@ -23,7 +24,56 @@ use super::{
     children::{ChildKey, ChildKind, OWNER, OWNER_UID},
     snapshot::Key,
 };
-use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
+use crate::{
+    controller::{self, MANAGED_BY},
+    metrics::Metrics,
+    runtime::watch,
+};
+
+/// The memories of all `NetworkProber`s.
+pub type Memories = controller::Memories<Memory>;
+
+/// The memory of one object: what this process has applied for it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(BTreeMap<ChildKey, Applied>);
+
+/// An object that this process has applied.
+#[derive(Clone, Debug)]
+struct Applied {
+    hash: u64,
+    /// Of a webhook, the fingerprint of its entry.
+    version: u64,
+    at: Instant,
+}
+
+impl Memory {
+    /// Remembers an object that was applied: its fingerprint, and its version from the answer.
+    pub fn applied(&mut self, key: ChildKey, hash: u64, version: u64) {
+        self.0.insert(key, Applied { hash, version, at: Instant::now() });
+    }
+
+    /// Takes the version of an object, `None` if it is gone: at another version than the one
+    /// applied, it is applied again.
+    pub fn found(&mut self, key: &ChildKey, version: Option<u64>) {
+        if self.0.get(key).map(|applied| applied.version) != version {
+            self.0.remove(key);
+        }
+    }
+
+    /// Returns the objects that nobody has changed since, by fingerprint: those that `stands`
+    /// finds as they were applied.
+    #[must_use]
+    pub fn unchanged(&self, stands: impl Fn(&ChildKey, u64) -> bool) -> BTreeMap<ChildKey, u64> {
+        let ours = self.0.iter().filter(|(key, applied)| stands(key, applied.version));
+        ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
+    }
+
+    /// Returns the time since each object was applied.
+    #[must_use]
+    pub fn written(&self) -> BTreeMap<ChildKey, Duration> {
+        self.0.iter().map(|(key, applied)| (key.clone(), applied.at.elapsed())).collect()
+    }
+}
 
 /// The known facts about one of our objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +83,9 @@ struct Found {
     version: u64,
 }
 
-/// The objects that this process has applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Applied {
-    owner: Key,
-    hash: u64,
-    version: u64,
-    at: Instant,
-}
-
 #[derive(Default)]
 struct State {
     found: BTreeMap<ChildKey, Found>,
-    applied: BTreeMap<ChildKey, Applied>,
     /// Of a list that is not complete yet, by kind.
     listing: BTreeMap<ChildKind, BTreeMap<ChildKey, Found>>,
     listed: BTreeSet<ChildKind>,
@@ -166,67 +206,31 @@ impl Owned {
         self.state().found.get(key).is_some_and(|found| found.owner_uid == uid)
     }
 
-    /// Returns the objects that this process has applied for an owner and nobody has changed since,
-    /// by fingerprint.
+    /// Reports whether an object is as it was at this version.
     #[must_use]
-    pub fn unchanged(&self, owner: &Key) -> BTreeMap<ChildKey, u64> {
-        let state = self.state();
-        let ours = state.applied.iter().filter(|(key, applied)| {
-            // Kinds without a watch are read by the code that applies them.
-            let watched = ChildKind::WATCHED.contains(&key.kind);
-            let found = state.found.get(key);
-            applied.owner == *owner
-                && (!watched || found.is_some_and(|found| found.version <= applied.version))
-        });
-        ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
+    pub fn stands(&self, key: &ChildKey, version: u64) -> bool {
+        // Kinds without a watch are read by the code that applies them.
+        !ChildKind::WATCHED.contains(&key.kind)
+            || self.state().found.get(key).is_some_and(|found| found.version <= version)
     }
 
-    /// Returns the time since this process applied each object of an owner.
-    #[must_use]
-    pub fn written(&self, owner: &Key) -> BTreeMap<ChildKey, Duration> {
-        let state = self.state();
-        let ours = state.applied.iter().filter(|(_, applied)| applied.owner == *owner);
-        ours.map(|(key, applied)| (key.clone(), applied.at.elapsed())).collect()
-    }
-
-    /// The version that this process has applied of an object.
-    #[must_use]
-    pub fn applied_version(&self, key: &ChildKey) -> Option<u64> {
-        self.state().applied.get(key).map(|applied| applied.version)
-    }
-
-    /// Takes the answer to an apply of ours.
-    pub fn wrote(&self, key: &ChildKey, owner: &Key, hash: u64, metadata: &ObjectMeta) {
-        let mut state = self.state();
+    /// Takes the answer to an apply of ours; returns the version of the object.
+    pub fn wrote(&self, key: &ChildKey, metadata: &ObjectMeta) -> u64 {
         let version = version(metadata);
-        state.applied.insert(
-            key.clone(),
-            Applied { owner: owner.clone(), hash, version, at: Instant::now() },
-        );
         // What is not watched could never be forgotten.
         if let Some(new) = found(metadata).filter(|_| ChildKind::WATCHED.contains(&key.kind)) {
+            let mut state = self.state();
             let old = state.found.get(key).map(|found| found.version);
             if old.is_none_or(|old| old <= version) {
                 state.found.insert(key.clone(), new);
             }
         }
+        version
     }
 
     /// Takes the answer to a deletion of ours.
     pub fn deleted(&self, key: &ChildKey) {
-        let mut state = self.state();
-        state.applied.remove(key);
-        state.found.remove(key);
-    }
-
-    /// Drops what was remembered for an owner that is gone.
-    pub fn forget(&self, owner: &Key) {
-        self.state().applied.retain(|_, applied| applied.owner != *owner);
-    }
-
-    /// An object is at another version than the one applied: it is applied again.
-    pub fn differs(&self, key: &ChildKey) {
-        self.state().applied.remove(key);
+        self.state().found.remove(key);
     }
 
     /// Takes one event of a watch.
@@ -302,18 +306,25 @@ mod tests {
 
     #[test]
     fn an_edit_or_deletion_by_others_is_seen_and_our_own_write_is_not_one() {
-        let (owned, owner) = (Owned::default(), ("a".to_owned(), "np".to_owned()));
-        owned.wrote(&key("x"), &owner, 7, &meta("x", "5"));
-        assert_eq!(owned.unchanged(&owner), [(key("x"), 7)].into());
+        let (owned, memories) = (Owned::default(), Memories::default());
+        let owner = ("a".to_owned(), "np".to_owned());
+        let wrote = |version| {
+            let version = owned.wrote(&key("x"), &meta("x", version));
+            memories.change(&owner, |memory| memory.applied(key("x"), 7, version));
+        };
+        let unchanged =
+            || memories.get(&owner).unchanged(|key, version| owned.stands(key, version));
+        wrote("5");
+        assert_eq!(unchanged(), [(key("x"), 7)].into());
         // The watch brings our own write, and what was under way before it.
         owned.apply(ChildKind::ConfigMap, Event::Apply(meta("x", "5")));
-        assert_eq!(owned.unchanged(&owner).len(), 1);
+        assert_eq!(unchanged().len(), 1);
         owned.apply(ChildKind::ConfigMap, Event::Apply(meta("x", "9")));
-        assert!(owned.unchanged(&owner).is_empty());
-        owned.wrote(&key("x"), &owner, 7, &meta("x", "10"));
+        assert!(unchanged().is_empty());
+        wrote("10");
         assert_eq!(owned.of("u"), [key("x")]);
         owned.apply(ChildKind::ConfigMap, Event::Delete(meta("x", "11")));
-        assert!(owned.unchanged(&owner).is_empty() && owned.of("u").is_empty());
+        assert!(unchanged().is_empty() && owned.of("u").is_empty());
     }
 
     #[test]

@@ -25,8 +25,7 @@ mod once;
 pub use facts::{ACKNOWLEDGEMENTS, CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
 pub(super) use once::{maps, read};
 
-/// Namespace and name.
-pub type Key = (String, String);
+pub use crate::controller::Key;
 
 /// One watch. The first text is the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
