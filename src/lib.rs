@@ -5,7 +5,8 @@
 //!
 //! - [`api`]: the custom resources. Types only; one file per kind, and the registry
 //!   [`api::KINDS`] over which the tests of the house rules run.
-//! - [`controller`]: the loop that every kind shares, and the one table of errors.
+//! - [`controller`]: the loop that every kind shares, the memory of each object, and the one table
+//!   of errors.
 //! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (where it leaves
 //!   something outside of its owner tree), `conflict` (other objects of the kind), `memory`,
 //!   `metrics`, `report`. Their `mod.rs` lists what else they have.

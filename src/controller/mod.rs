@@ -1,7 +1,6 @@
 //! The loop every kind shares: observe, plan, apply, report.
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -25,10 +24,12 @@ use crate::{api::Kind, metrics::Metrics, runtime::watch};
 pub mod conditions;
 pub mod error;
 mod events;
+mod memories;
 mod report;
 pub mod schedule;
 pub use conditions::Verdict;
 pub use error::Error;
+pub use memories::{Key, Memories, key};
 
 /// The field manager of every write this operator makes.
 pub const FIELD_MANAGER: &str = "traffic-operator";
@@ -72,6 +73,8 @@ pub trait Reconciler: Send + Sync + 'static {
     type Observed: Send + Sync;
     /// The state that must hold.
     type Desired: Send + Sync;
+    /// The state kept of an object between two passes; it may be lost at any time.
+    type Memory: Default + Send;
     /// The controller's name: metric label, span.
     const NAME: &'static str;
     /// The finalizer of objects that [`Self::needs_cleanup`].
@@ -105,8 +108,11 @@ pub trait Reconciler: Send + Sync + 'static {
         object: &Self::Kind,
         others: &Store<DeserializeGuard<Self::Kind>>,
     ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send;
-    /// Drops what is kept in memory for an object that is gone.
-    fn forget(&self, namespace: &str, name: &str);
+    /// The memories of all objects. The driver drops the memory of an object that is gone, or whose
+    /// spec cannot be served.
+    fn memories(&self) -> &Memories<Self::Memory>;
+    /// Drops what is kept elsewhere for an object whose memory the driver drops.
+    fn forgotten(&self, _: &Key) {}
 }
 
 /// The state of a running loop.
@@ -117,13 +123,8 @@ pub struct Context<R: Reconciler> {
     schedule: schedule::Schedule,
     metrics: Metrics,
     objects: Store<DeserializeGuard<R::Kind>>,
-    failures: Mutex<HashMap<String, u32>>,
-}
-
-impl<R: Reconciler> Context<R> {
-    fn failures(&self) -> std::sync::MutexGuard<'_, HashMap<String, u32>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Failed passes in a row.
+    failures: Memories<u32>,
 }
 
 /// Runs one kind's loop until `shutdown`; `triggers` name objects to look at though they did not
@@ -154,7 +155,7 @@ pub async fn run<R: Reconciler>(
         schedule,
         metrics,
         objects: objects.clone(),
-        failures: Mutex::default(),
+        failures: Memories::default(),
     });
     let ready = async {
         if objects.wait_until_ready().await.is_ok() {
@@ -170,7 +171,9 @@ pub async fn run<R: Reconciler>(
                     tracing::debug!(controller = R::NAME, %object, "reconciled");
                 }
                 Err(controller::Error::ObjectNotFound(object)) => {
-                    ctx.forget(object.namespace.as_deref().unwrap_or_default(), &object.name);
+                    let key = (object.namespace.unwrap_or_default(), object.name);
+                    ctx.failures.forget(&key);
+                    ctx.forget(&key);
                 }
                 Err(controller::Error::ReconcilerFailed(error, object)) if error.is_pending() => {
                     tracing::debug!(controller = R::NAME, %object, text = error.to_text(), "not yet");
@@ -197,9 +200,10 @@ pub async fn run<R: Reconciler>(
 }
 
 impl<R: Reconciler> Context<R> {
-    fn forget(&self, namespace: &str, name: &str) {
-        self.failures().remove(&format!("{namespace}/{name}"));
-        self.reconciler.forget(namespace, name);
+    /// Drops what a kind keeps of an object.
+    fn forget(&self, key: &Key) {
+        self.reconciler.memories().forget(key);
+        self.reconciler.forgotten(key);
     }
 }
 
@@ -225,7 +229,7 @@ async fn reconcile<R: Reconciler>(
     let reason = failure.map(Error::reason);
     ctx.metrics.reconciled(R::NAME, started.elapsed(), reason);
     if result.is_ok() {
-        ctx.failures().remove(&key(&*object));
+        ctx.failures.forget(&key(&*object));
     }
     result
 }
@@ -281,6 +285,7 @@ async fn reconcile_valid<R: Reconciler>(
             finalizer::Event::Cleanup(object) => {
                 match ctx.reconciler.cleanup(&object, &ctx.objects).await {
                     Ok(notices) => {
+                        ctx.forget(&key(&*object));
                         publish(&*object, ctx, &notices);
                         Ok(Action::await_change())
                     }
@@ -318,7 +323,7 @@ async fn pass_or_complain<R: Reconciler>(
     if let Err(error) = &result {
         if matches!(error, Error::Invalid(_) | Error::Conflict(_)) {
             // Nothing is decided for it any more: its series must not look as if.
-            ctx.reconciler.forget(&object.namespace().unwrap_or_default(), &object.name_any());
+            ctx.forget(&key(object));
         }
         if !error.is_partial() {
             complain(object, ctx, error).await;
@@ -371,12 +376,9 @@ fn error_policy<R: Reconciler>(
     error: &Error,
     ctx: Arc<Context<R>>,
 ) -> Action {
-    let mut failures = ctx.failures();
-    let count = failures.entry(key(&*object)).or_default();
-    *count = count.saturating_add(1);
-    error.requeue_after(*count).map_or_else(Action::await_change, Action::requeue)
-}
-
-fn key<K: Resource>(object: &K) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+    let count = ctx.failures.change(&key(&*object), |count| {
+        *count = count.saturating_add(1);
+        *count
+    });
+    error.requeue_after(count).map_or_else(Action::await_change, Action::requeue)
 }

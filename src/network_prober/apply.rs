@@ -7,15 +7,13 @@ use kube::{
 use super::{
     NetworkProberReconciler,
     children::{Child, ChildKey, ChildKind},
-    key_of,
     observe::is_ours,
     plan::Desired,
     refusals::refused,
-    snapshot::Key,
 };
 use crate::{
     api::NetworkProber,
-    controller::{Error, FIELD_MANAGER, Notice, error::is_refusal},
+    controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key},
 };
 
 /// Applies and deletes what was planned.
@@ -41,8 +39,9 @@ pub(super) async fn apply(
             other => other?,
         }
     }
+    let owner = key(prober);
     for key in &desired.delete {
-        reconciler.delete_child(&key_of(prober), key).await?;
+        reconciler.delete_child(&owner, key).await?;
     }
     first.map_or(Ok(vec![]), Err)
 }
@@ -50,10 +49,13 @@ pub(super) async fn apply(
 impl NetworkProberReconciler {
     async fn apply_child(&self, prober: &NetworkProber, child: Child) -> Result<(), Error> {
         let uid = prober.uid().unwrap_or_default();
-        let owner = key_of(prober);
+        let owner = key(prober);
         if child.key.kind == ChildKind::Webhook {
             let applied = self.entries.apply(&self.client, &owner, &child).await;
-            return applied.map_err(|error| refused(&child.key, error));
+            if let Some(made) = applied.map_err(|error| refused(&child.key, error))? {
+                self.applied(&owner, child, made);
+            }
+            return Ok(());
         }
         if !self.owned.has(&child.key, &uid)
             && let Some(there) = self.look(&child.key).await?
@@ -74,24 +76,31 @@ impl NetworkProberReconciler {
         }
         match applied {
             Ok(object) => {
-                self.owned.wrote(&child.key, &owner, child.hash, &object.metadata);
+                let version = self.owned.wrote(&child.key, &object.metadata);
+                self.applied(&owner, child, version);
                 Ok(())
             }
             Err(error) => Err(refused(&child.key, error)),
         }
     }
 
+    fn applied(&self, owner: &Key, child: Child, version: u64) {
+        self.memories.change(owner, |memory| memory.applied(child.key, child.hash, version));
+    }
+
     pub(super) async fn delete_child(&self, owner: &Key, key: &ChildKey) -> Result<(), Error> {
         if key.kind == ChildKind::Webhook {
             let removed = self.entries.remove(&self.client, owner).await;
-            return removed.map_err(Error::kube("remove webhook"));
+            removed.map_err(Error::kube("remove webhook"))?;
+        } else {
+            match self.api(key).delete(&key.name, &DeleteParams::background()).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(Error::kube("delete child")(error)),
+            }
+            self.owned.deleted(key);
         }
-        match self.api(key).delete(&key.name, &DeleteParams::background()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(Error::kube("delete child")(error)),
-        }
-        self.owned.deleted(key);
+        self.memories.change(owner, |memory| memory.found(key, None));
         Ok(())
     }
 }

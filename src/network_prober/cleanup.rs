@@ -1,10 +1,10 @@
 //! Removes the objects outside of an object's namespace when it goes.
 use kube::ResourceExt;
 
-use super::{NetworkProberReconciler, key_of};
+use super::NetworkProberReconciler;
 use crate::{
     api::NetworkProber,
-    controller::{Error, Notice, Reconciler},
+    controller::{Error, Notice, key},
 };
 
 /// Deletes what does not go with its owner.
@@ -12,7 +12,7 @@ pub(super) async fn cleanup(
     reconciler: &NetworkProberReconciler,
     prober: &NetworkProber,
 ) -> Result<Vec<Notice>, Error> {
-    let owner = key_of(prober);
+    let owner = key(prober);
     let mut ours = reconciler.owned.of(&prober.uid().unwrap_or_default());
     ours.extend(reconciler.entries.of(&owner));
     // What stands beside its owner goes with it.
@@ -21,7 +21,6 @@ pub(super) async fn cleanup(
     for key in &beyond {
         reconciler.delete_child(&owner, key).await?;
     }
-    reconciler.forget(&owner.0, &owner.1);
     let notice = (!beyond.is_empty()).then(|| Notice {
         warning: false,
         reason: "Removed",

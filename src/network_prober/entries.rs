@@ -5,9 +5,8 @@
 //! its own, so that an apply of one takes nothing away from another, and one that is refused harms
 //! no other. A watch of the object tells what is in it.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt::Write as _,
-    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,7 +30,7 @@ use crate::{
     api::NetworkProber,
     controller::{FIELD_MANAGER, merge_params},
     metrics::Metrics,
-    runtime::watch,
+    runtime::watch::{self, Changes, Mirror, Reduced},
     webhook::configuration::{self, OBJECT},
 };
 
@@ -40,39 +39,25 @@ use crate::{
 /// seconds. The look itself asks nobody.
 const SWEEP: Duration = Duration::from_secs(10);
 
-#[derive(Default)]
-struct State {
-    /// The version of the object that was seen last; versions are numbers since Kubernetes 1.35.
-    version: Option<u64>,
-    /// The fingerprint of each entry of ours, as it stands.
-    live: BTreeMap<Key, u64>,
-    /// The entries that this process has applied: fingerprints of the child, and of the API
-    /// server's version of it.
-    applied: BTreeMap<Key, (u64, u64)>,
-    /// Owners whose entries changed since the last call.
-    changed: BTreeSet<Key>,
-    /// Of a list that is not complete yet.
-    listing: Option<MutatingWebhookConfiguration>,
-}
+/// The fingerprint of each entry of ours, as it stands.
+type Live = BTreeMap<Key, u64>;
 
 #[derive(Default)]
 struct Inner {
-    state: Mutex<State>,
+    /// The one object.
+    object: Mutex<Mirror<(), Live>>,
     /// True if the object is there; `None` before it was looked for.
     there: signal::Sender<Option<bool>>,
-    changed: tokio::sync::Notify,
+    /// Owners whose entries changed.
+    changes: Changes<Key>,
 }
 
 /// The known entries; clones share them.
 #[derive(Clone, Default)]
 pub struct Entries(Arc<Inner>);
 
-fn version(object: &MutatingWebhookConfiguration) -> Option<u64> {
-    object.metadata.resource_version.as_deref().and_then(|version| version.parse().ok())
-}
-
 /// Our entries, with the fingerprint of each.
-fn entries(object: &MutatingWebhookConfiguration) -> BTreeMap<Key, u64> {
+fn entries(object: &MutatingWebhookConfiguration) -> Live {
     let all = object.webhooks.iter().flatten();
     let ours = all.filter_map(|entry| {
         let owner = configuration::owner(entry)?;
@@ -104,16 +89,10 @@ impl Entries {
     pub async fn follow(self, client: Client, metrics: Metrics) {
         // RBAC takes a selection by name for a name.
         let this = watch::config().fields(&format!("metadata.name={OBJECT}"));
-        let mut events = pin!(watch::follow(api(&client), this));
+        let events = watch::follow(api(&client), this);
+        let mut events = watch::reported(events, "mutatingwebhookconfigurations", &metrics);
         while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.take(event),
-                Err(error) => {
-                    let resource = "mutatingwebhookconfigurations";
-                    tracing::warn!(%error, "watch of {resource} failed, trying again");
-                    metrics.watch_restarted(resource);
-                }
-            }
+            self.take(event);
         }
     }
 
@@ -137,53 +116,40 @@ impl Entries {
 
     /// The owners of changed entries, for ever.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
-        let entries = self.clone();
-        futures::stream::unfold(entries, |entries| async move {
-            entries.0.changed.notified().await;
-            let changed = std::mem::take(&mut entries.state().changed);
-            Some((futures::stream::iter(changed), entries))
-        })
-        .flatten()
+        self.0.changes.stream()
     }
 
     /// The entry of an owner, if it is there.
     #[must_use]
     pub fn of(&self, owner: &Key) -> Option<ChildKey> {
-        self.state().live.contains_key(owner).then(|| ChildKey::webhook(&owner.0, &owner.1))
+        self.object().get(&())?.get(owner).map(|_| ChildKey::webhook(&owner.0, &owner.1))
     }
 
-    /// Returns the entry that this process has applied for an owner, if nobody has changed it
-    /// since.
+    /// Reports whether the entry of an owner has this fingerprint.
     #[must_use]
-    pub fn unchanged(&self, owner: &Key) -> Option<(ChildKey, u64)> {
-        let state = self.state();
-        let (wanted, made) = state.applied.get(owner)?;
-        let same = state.live.get(owner) == Some(made);
-        same.then(|| (ChildKey::webhook(&owner.0, &owner.1), *wanted))
+    pub fn stands(&self, owner: &Key, hash: u64) -> bool {
+        self.object().get(&()).is_some_and(|live| live.get(owner) == Some(&hash))
     }
 
-    /// Drops what was remembered for an owner that is gone.
-    pub fn forget(&self, owner: &Key) {
-        self.state().applied.remove(owner);
-    }
-
-    /// Writes the entry of an owner.
+    /// Writes the entry of an owner; returns the fingerprint of the API server's version of it.
     ///
     /// # Errors
     /// Those of the API server.
-    pub async fn apply(&self, client: &Client, owner: &Key, child: &Child) -> kube::Result<()> {
+    pub async fn apply(
+        &self,
+        client: &Client,
+        owner: &Key,
+        child: &Child,
+    ) -> kube::Result<Option<u64>> {
         let params = PatchParams::apply(&manager(owner)).force();
         let object = api(client).patch(OBJECT, &params, &Patch::Apply(&child.object)).await?;
-        self.wrote(owner, child.hash, &object);
-        Ok(())
+        Ok(self.wrote(owner, &object))
     }
 
     /// Takes the answer to an apply of ours.
-    fn wrote(&self, owner: &Key, hash: u64, object: &MutatingWebhookConfiguration) {
+    fn wrote(&self, owner: &Key, object: &MutatingWebhookConfiguration) -> Option<u64> {
         self.see(object);
-        if let Some(made) = entries(object).get(owner) {
-            self.state().applied.insert(owner.clone(), (hash, *made));
-        }
+        entries(object).get(owner).copied()
     }
 
     /// Takes the entry of an owner out.
@@ -199,7 +165,6 @@ impl Entries {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(error),
         }
-        self.forget(owner);
         Ok(())
     }
 
@@ -220,7 +185,9 @@ impl Entries {
 
     /// The owners of entries that are not among those that are known.
     fn strays(&self, known: impl Fn(&Key) -> bool) -> Vec<Key> {
-        self.state().live.keys().filter(|owner| !known(owner)).cloned().collect()
+        let object = self.object();
+        let owners = object.get(&()).into_iter().flat_map(Live::keys);
+        owners.filter(|owner| !known(owner)).cloned().collect()
     }
 
     /// Removes an entry if the API server itself has no `NetworkProber` for it: what is known here
@@ -241,71 +208,45 @@ impl Entries {
 
     /// Takes one event of the watch.
     fn take(&self, event: Event<MutatingWebhookConfiguration>) {
-        match event {
-            Event::Init => self.state().listing = None,
-            Event::InitApply(object) => self.state().listing = Some(object),
-            Event::InitDone => {
-                let listed = self.state().listing.take();
-                // Whatever was seen before: an etcd that was restored counts from an earlier
-                // number.
-                self.state().version = None;
-                match listed {
-                    Some(object) => self.see(&object),
-                    None => self.gone(),
-                }
-            }
-            Event::Apply(object) => self.see(&object),
-            Event::Delete(object) => {
-                self.gone();
-                self.state().version = version(&object);
-            }
-        }
+        self.change(|known| {
+            known.apply(watch::map(event, |object| {
+                Reduced::new((), &object.metadata, Some(entries(&object)))
+            }));
+        });
     }
 
-    /// Takes the object at a version; older versions than the known one are ignored.
+    /// Takes the object as a write of ours left it.
     fn see(&self, object: &MutatingWebhookConfiguration) {
-        let mut state = self.state();
-        let version = version(object);
-        if version.zip(state.version).is_some_and(|(this, known)| this < known) {
-            return;
-        }
-        state.version = version;
-        self.replace(state, entries(object));
-        self.is_now(true);
+        self.change(|known| known.wrote((), watch::version(&object.metadata), entries(object)));
     }
 
-    fn gone(&self) {
-        self.replace(self.state(), BTreeMap::new());
-        self.is_now(false);
-    }
-
-    fn replace(&self, mut state: MutexGuard<'_, State>, live: BTreeMap<Key, u64>) {
-        let before = std::mem::replace(&mut state.live, live);
-        let owners = before.keys().chain(state.live.keys());
-        let differ = owners.filter(|owner| before.get(*owner) != state.live.get(*owner));
-        let differ: Vec<_> = differ.cloned().collect();
-        let changed = !differ.is_empty();
-        state.changed.extend(differ);
-        drop(state);
-        if changed {
-            self.0.changed.notify_one();
+    fn change(&self, change: impl FnOnce(&mut Mirror<(), Live>)) {
+        let (mut object, none) = (self.object(), Live::new());
+        let before = object.get(&()).cloned().unwrap_or_default();
+        change(&mut object);
+        let there = object.get(&()).is_some();
+        let now = object.get(&()).unwrap_or(&none);
+        let owners = before.keys().chain(now.keys());
+        let differ = owners.filter(|owner| before.get(*owner) != now.get(*owner));
+        self.0.changes.add(differ.cloned());
+        if there || object.is_synced() {
+            self.0.there.send_if_modified(|known| known.replace(there) != Some(there));
         }
     }
 
-    fn is_now(&self, there: bool) {
-        self.0.there.send_if_modified(|known| known.replace(there) != Some(there));
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn object(&self) -> MutexGuard<'_, Mirror<(), Live>> {
+        self.0.object.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::network_prober::memory::Memories;
 
     fn key(name: &str) -> Key {
         ("team".into(), name.into())
@@ -334,10 +275,15 @@ mod tests {
 
     #[test]
     fn s15_an_edit_of_ones_own_entry_is_seen_and_that_of_another_is_none() {
-        let entries = Entries::default();
+        let (entries, memories) = (Entries::default(), Memories::default());
         let both = |version, a, b| object(version, &[entry("a", a), entry("b", b)]);
-        entries.wrote(&key("a"), 7, &both("5", "Ignore", "Ignore"));
-        let unchanged = || entries.unchanged(&key("a")).map(|(_, hash)| hash);
+        let wrote = |object| {
+            let (child, made) = (ChildKey::webhook("team", "a"), entries.wrote(&key("a"), &object));
+            memories.change(&key("a"), |memory| memory.applied(child, 7, made.unwrap()));
+        };
+        wrote(both("5", "Ignore", "Ignore"));
+        let stands = |_: &ChildKey, made| entries.stands(&key("a"), made);
+        let unchanged = || memories.get(&key("a")).unchanged(stands).into_values().next();
         assert_eq!(unchanged(), Some(7));
         // The watch brings our own write, and another's entry changes.
         entries.take(Event::Apply(both("5", "Ignore", "Ignore")));
@@ -346,7 +292,7 @@ mod tests {
         entries.take(Event::Apply(both("9", "Fail", "Fail")));
         assert_eq!(unchanged(), None);
         // Requests from before our write are ignored.
-        entries.wrote(&key("a"), 7, &both("10", "Ignore", "Fail"));
+        wrote(both("10", "Ignore", "Fail"));
         entries.take(Event::Apply(both("8", "Fail", "Fail")));
         assert_eq!(unchanged(), Some(7));
         entries.take(Event::Apply(object("11", &[entry("b", "Fail")])));

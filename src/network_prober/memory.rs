@@ -1,6 +1,7 @@
-//! The objects that we own, by watches, which show whether anyone changed or deleted one.
+//! The memory of a `NetworkProber`, the objects that this process has applied; and those that we
+//! own, by watches, which show whether anyone changed or deleted one.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -14,16 +15,64 @@ use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
 use kube::{
     Api, Client, Resource,
     core::{ObjectMeta, PartialObjectMeta},
-    runtime::watcher::{self, Event},
+    runtime::watcher::Event,
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch as signal;
 
 use super::{
     children::{ChildKey, ChildKind, OWNER, OWNER_UID},
     snapshot::Key,
 };
-use crate::{controller::MANAGED_BY, metrics::Metrics, runtime::watch};
+use crate::{
+    controller::{self, MANAGED_BY},
+    metrics::Metrics,
+    runtime::watch::{self, Changes, Mirror, Reduced, Synced},
+};
+
+/// The memories of all `NetworkProber`s.
+pub type Memories = controller::Memories<Memory>;
+
+/// The memory of one object: what this process has applied for it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(BTreeMap<ChildKey, Applied>);
+
+/// An object that this process has applied.
+#[derive(Clone, Debug)]
+struct Applied {
+    hash: u64,
+    /// Of a webhook, the fingerprint of its entry.
+    version: u64,
+    at: Instant,
+}
+
+impl Memory {
+    /// Remembers an object that was applied: its fingerprint, and its version from the answer.
+    pub fn applied(&mut self, key: ChildKey, hash: u64, version: u64) {
+        self.0.insert(key, Applied { hash, version, at: Instant::now() });
+    }
+
+    /// Takes the version of an object, `None` if it is gone: at another version than the one
+    /// applied, it is applied again.
+    pub fn found(&mut self, key: &ChildKey, version: Option<u64>) {
+        if self.0.get(key).map(|applied| applied.version) != version {
+            self.0.remove(key);
+        }
+    }
+
+    /// Returns the objects that nobody has changed since, by fingerprint: those that `stands`
+    /// finds as they were applied.
+    #[must_use]
+    pub fn unchanged(&self, stands: impl Fn(&ChildKey, u64) -> bool) -> BTreeMap<ChildKey, u64> {
+        let ours = self.0.iter().filter(|(key, applied)| stands(key, applied.version));
+        ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
+    }
+
+    /// Returns the time since each object was applied.
+    #[must_use]
+    pub fn written(&self) -> BTreeMap<ChildKey, Duration> {
+        self.0.iter().map(|(key, applied)| (key.clone(), applied.at.elapsed())).collect()
+    }
+}
 
 /// The known facts about one of our objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,25 +82,8 @@ struct Found {
     version: u64,
 }
 
-/// The objects that this process has applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Applied {
-    owner: Key,
-    hash: u64,
-    version: u64,
-    at: Instant,
-}
-
-#[derive(Default)]
-struct State {
-    found: BTreeMap<ChildKey, Found>,
-    applied: BTreeMap<ChildKey, Applied>,
-    /// Of a list that is not complete yet, by kind.
-    listing: BTreeMap<ChildKind, BTreeMap<ChildKey, Found>>,
-    listed: BTreeSet<ChildKind>,
-    /// Owners whose children changed since the last call.
-    changed: BTreeSet<Key>,
-}
+/// The known objects of each kind that is watched.
+type Kinds = BTreeMap<ChildKind, Mirror<ChildKey, Found>>;
 
 /// The objects that we own; clones share them.
 #[derive(Clone, Default)]
@@ -59,9 +91,10 @@ pub struct Owned(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    state: Mutex<State>,
-    synced: signal::Sender<bool>,
-    changed: tokio::sync::Notify,
+    kinds: Mutex<Kinds>,
+    synced: Synced,
+    /// Owners whose children changed.
+    changes: Changes<Key>,
 }
 
 /// Returns a number that identifies the version of an object: it changes with an edit. Status does
@@ -90,197 +123,111 @@ fn found(metadata: &ObjectMeta) -> Option<Found> {
     })
 }
 
-type Seen = (ChildKind, Result<Event<ObjectMeta>, watcher::Error>);
-
-fn metadata<K>(client: &Client, kind: ChildKind) -> BoxStream<'static, Seen>
+fn metadata<K>(
+    client: &Client,
+    kind: ChildKind,
+    resource: &'static str,
+    metrics: &Metrics,
+) -> BoxStream<'static, (ChildKind, Event<ObjectMeta>)>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let api = Api::<PartialObjectMeta<K>>::all(client.clone());
     let ours = format!("app.kubernetes.io/managed-by={MANAGED_BY},{OWNER_UID}");
     let events = watch::follow(api, watch::config().labels(&ours));
-    let events = events.map(move |event| {
-        let event = event.map(|event| match event {
-            Event::Init => Event::Init,
-            Event::InitApply(object) => Event::InitApply(object.metadata),
-            Event::InitDone => Event::InitDone,
-            Event::Apply(object) => Event::Apply(object.metadata),
-            Event::Delete(object) => Event::Delete(object.metadata),
-        });
-        (kind, event)
-    });
-    events.boxed()
+    let events = watch::reported(events, resource, metrics);
+    events.map(move |event| (kind, watch::map(event, |object| object.metadata))).boxed()
 }
 
 impl Owned {
     /// Follows our objects for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let mut events = select_all([
-            metadata::<ConfigMap>(&client, ChildKind::ConfigMap),
-            metadata::<DaemonSet>(&client, ChildKind::DaemonSet),
+            metadata::<ConfigMap>(&client, ChildKind::ConfigMap, "configmaps", &metrics),
+            metadata::<DaemonSet>(&client, ChildKind::DaemonSet, "daemonsets", &metrics),
         ]);
         while let Some((kind, event)) = events.next().await {
-            match event {
-                Ok(event) => self.apply(kind, event),
-                Err(error) => {
-                    let resource = kind.as_str();
-                    tracing::warn!(%error, "watch of {resource}s failed, trying again");
-                    metrics.watch_restarted(match kind {
-                        ChildKind::ConfigMap => "configmaps",
-                        _ => "daemonsets",
-                    });
-                }
-            }
+            self.apply(kind, event);
         }
     }
 
     /// Waits until the first lists are complete.
     pub async fn synced(&self) {
-        let mut synced = self.0.synced.subscribe();
-        // The sender lives in `self`.
-        let _ = synced.wait_for(|synced| *synced).await;
+        self.0.synced.wait().await;
     }
 
     /// The owners whose children changed, for ever.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
-        let owned = self.clone();
-        futures::stream::unfold(owned, |owned| async move {
-            owned.0.changed.notified().await;
-            let changed = std::mem::take(&mut owned.state().changed);
-            Some((futures::stream::iter(changed), owned))
-        })
-        .flatten()
+        self.0.changes.stream()
     }
 
     /// The children of one owner that exist.
     #[must_use]
     pub fn of(&self, uid: &str) -> Vec<ChildKey> {
-        let state = self.state();
-        let ours = state.found.iter().filter(|(_, found)| found.owner_uid == uid);
+        let kinds = self.kinds();
+        let all = kinds.values().flat_map(Mirror::iter);
+        let ours = all.filter(|(_, found)| found.owner_uid == uid);
         ours.map(|(key, _)| key.clone()).collect()
     }
 
     /// Reports whether an object is known to be a child of this owner.
     #[must_use]
     pub fn has(&self, key: &ChildKey, uid: &str) -> bool {
-        self.state().found.get(key).is_some_and(|found| found.owner_uid == uid)
+        self.is(key, |found| found.owner_uid == uid)
     }
 
-    /// Returns the objects that this process has applied for an owner and nobody has changed since,
-    /// by fingerprint.
+    /// Reports whether an object is as it was at this version.
     #[must_use]
-    pub fn unchanged(&self, owner: &Key) -> BTreeMap<ChildKey, u64> {
-        let state = self.state();
-        let ours = state.applied.iter().filter(|(key, applied)| {
-            // Kinds without a watch are read by the code that applies them.
-            let watched = ChildKind::WATCHED.contains(&key.kind);
-            let found = state.found.get(key);
-            applied.owner == *owner
-                && (!watched || found.is_some_and(|found| found.version <= applied.version))
-        });
-        ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
+    pub fn stands(&self, key: &ChildKey, version: u64) -> bool {
+        // Kinds without a watch are read by the code that applies them.
+        !ChildKind::WATCHED.contains(&key.kind) || self.is(key, |found| found.version <= version)
     }
 
-    /// Returns the time since this process applied each object of an owner.
-    #[must_use]
-    pub fn written(&self, owner: &Key) -> BTreeMap<ChildKey, Duration> {
-        let state = self.state();
-        let ours = state.applied.iter().filter(|(_, applied)| applied.owner == *owner);
-        ours.map(|(key, applied)| (key.clone(), applied.at.elapsed())).collect()
+    fn is(&self, key: &ChildKey, test: impl FnOnce(&Found) -> bool) -> bool {
+        self.kinds().get(&key.kind).and_then(|known| known.get(key)).is_some_and(test)
     }
 
-    /// The version that this process has applied of an object.
-    #[must_use]
-    pub fn applied_version(&self, key: &ChildKey) -> Option<u64> {
-        self.state().applied.get(key).map(|applied| applied.version)
-    }
-
-    /// Takes the answer to an apply of ours.
-    pub fn wrote(&self, key: &ChildKey, owner: &Key, hash: u64, metadata: &ObjectMeta) {
-        let mut state = self.state();
-        let version = version(metadata);
-        state.applied.insert(
-            key.clone(),
-            Applied { owner: owner.clone(), hash, version, at: Instant::now() },
-        );
+    /// Takes the answer to an apply of ours; returns the version of the object.
+    pub fn wrote(&self, key: &ChildKey, metadata: &ObjectMeta) -> u64 {
         // What is not watched could never be forgotten.
         if let Some(new) = found(metadata).filter(|_| ChildKind::WATCHED.contains(&key.kind)) {
-            let old = state.found.get(key).map(|found| found.version);
-            if old.is_none_or(|old| old <= version) {
-                state.found.insert(key.clone(), new);
-            }
+            let mut kinds = self.kinds();
+            let known = kinds.entry(key.kind).or_default();
+            known.wrote(key.clone(), watch::version(metadata), new);
         }
+        version(metadata)
     }
 
     /// Takes the answer to a deletion of ours.
     pub fn deleted(&self, key: &ChildKey) {
-        let mut state = self.state();
-        state.applied.remove(key);
-        state.found.remove(key);
-    }
-
-    /// Drops what was remembered for an owner that is gone.
-    pub fn forget(&self, owner: &Key) {
-        self.state().applied.retain(|_, applied| applied.owner != *owner);
-    }
-
-    /// An object is at another version than the one applied: it is applied again.
-    pub fn differs(&self, key: &ChildKey) {
-        self.state().applied.remove(key);
+        if let Some(known) = self.kinds().get_mut(&key.kind) {
+            known.remove(key);
+        }
     }
 
     /// Takes one event of a watch.
     pub fn apply(&self, kind: ChildKind, event: Event<ObjectMeta>) {
-        let key = |metadata: &ObjectMeta| ChildKey {
-            kind,
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone().unwrap_or_default(),
+        let event = watch::map(event, |metadata| {
+            let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+            let key = ChildKey { kind, namespace, name: name.unwrap_or_default() };
+            Reduced::new(key, &metadata, found(&metadata))
+        });
+        let new = match &event {
+            Event::Apply(new) => new.facts.as_ref().map(|found| found.owner.clone()),
+            _ => None,
         };
-        let mut state = self.state();
-        match event {
-            Event::Init => {
-                state.listing.insert(kind, BTreeMap::new());
-            }
-            Event::InitApply(metadata) => {
-                if let Some(found) = found(&metadata) {
-                    state.listing.entry(kind).or_default().insert(key(&metadata), found);
-                }
-            }
-            Event::InitDone => {
-                let listed = state.listing.remove(&kind).unwrap_or_default();
-                let gone: Vec<_> = state.found.iter().filter(|(k, _)| k.kind == kind).collect();
-                let gone = gone.into_iter().filter(|(k, _)| !listed.contains_key(*k));
-                let owners: Vec<_> = gone.map(|(_, found)| found.owner.clone()).collect();
-                state.changed.extend(owners);
-                state.found.retain(|k, _| k.kind != kind);
-                state.found.extend(listed);
-                state.listed.insert(kind);
-            }
-            Event::Apply(metadata) => {
-                if let Some(found) = found(&metadata) {
-                    state.changed.insert(found.owner.clone());
-                    state.found.insert(key(&metadata), found);
-                }
-            }
-            Event::Delete(metadata) => {
-                if let Some(found) = state.found.remove(&key(&metadata)) {
-                    state.changed.insert(found.owner);
-                }
-            }
+        let mut kinds = self.kinds();
+        let gone = kinds.entry(kind).or_default().apply(event);
+        let is_synced = |kind: &ChildKind| kinds.get(kind).is_some_and(Mirror::is_synced);
+        if ChildKind::WATCHED.iter().all(is_synced) {
+            self.0.synced.reached();
         }
-        let all = ChildKind::WATCHED.iter().all(|kind| state.listed.contains(kind));
-        let changed = !state.changed.is_empty();
-        drop(state);
-        if all {
-            self.0.synced.send_replace(true);
-        }
-        if changed {
-            self.0.changed.notify_one();
-        }
+        drop(kinds);
+        self.0.changes.add(gone.into_iter().map(|found| found.owner).chain(new));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kinds(&self) -> MutexGuard<'_, Kinds> {
+        self.0.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -302,18 +249,25 @@ mod tests {
 
     #[test]
     fn an_edit_or_deletion_by_others_is_seen_and_our_own_write_is_not_one() {
-        let (owned, owner) = (Owned::default(), ("a".to_owned(), "np".to_owned()));
-        owned.wrote(&key("x"), &owner, 7, &meta("x", "5"));
-        assert_eq!(owned.unchanged(&owner), [(key("x"), 7)].into());
+        let (owned, memories) = (Owned::default(), Memories::default());
+        let owner = ("a".to_owned(), "np".to_owned());
+        let wrote = |version| {
+            let version = owned.wrote(&key("x"), &meta("x", version));
+            memories.change(&owner, |memory| memory.applied(key("x"), 7, version));
+        };
+        let unchanged =
+            || memories.get(&owner).unchanged(|key, version| owned.stands(key, version));
+        wrote("5");
+        assert_eq!(unchanged(), [(key("x"), 7)].into());
         // The watch brings our own write, and what was under way before it.
         owned.apply(ChildKind::ConfigMap, Event::Apply(meta("x", "5")));
-        assert_eq!(owned.unchanged(&owner).len(), 1);
+        assert_eq!(unchanged().len(), 1);
         owned.apply(ChildKind::ConfigMap, Event::Apply(meta("x", "9")));
-        assert!(owned.unchanged(&owner).is_empty());
-        owned.wrote(&key("x"), &owner, 7, &meta("x", "10"));
+        assert!(unchanged().is_empty());
+        wrote("10");
         assert_eq!(owned.of("u"), [key("x")]);
         owned.apply(ChildKind::ConfigMap, Event::Delete(meta("x", "11")));
-        assert!(owned.unchanged(&owner).is_empty() && owned.of("u").is_empty());
+        assert!(unchanged().is_empty() && owned.of("u").is_empty());
     }
 
     #[test]

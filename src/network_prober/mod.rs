@@ -17,7 +17,6 @@ use std::{collections::BTreeSet, sync::Mutex, time::Instant};
 
 use futures::{Stream, StreamExt, stream::select};
 use kube::{
-    ResourceExt,
     core::DeserializeGuard,
     runtime::reflector::{ObjectRef, Store},
 };
@@ -62,6 +61,7 @@ use children::ChildKind;
 pub use entries::Entries;
 pub use injector::ClusterInjector;
 pub use memory::Owned;
+use memory::{Memories, Memory};
 pub use metrics::Gauges;
 use observed::Observed;
 use plan::Desired;
@@ -70,7 +70,6 @@ pub use serving::{
     AUDIENCE, Agents, LIMITS as PINGLIST_LIMITS, PATH as PINGLIST_PATH, REVIEWS,
     REVIEWS_OF_ONE_SOURCE,
 };
-use snapshot::Key;
 use state::ClusterState;
 
 /// The kinds of the prometheus-operator that the API server has, and when that was looked up.
@@ -80,6 +79,7 @@ type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 pub struct NetworkProberReconciler {
     client: kube::Client,
     cluster: ClusterState,
+    memories: Memories,
     owned: Owned,
     entries: Entries,
     bundle: signal::Receiver<Option<Bundle>>,
@@ -101,8 +101,17 @@ impl NetworkProberReconciler {
         bundle: signal::Receiver<Option<Bundle>>,
         endpoint: Endpoint,
     ) -> Self {
-        let (discovered, refusals) = (Mutex::default(), Refusals::default());
-        Self { client, cluster, owned, entries, bundle, endpoint, discovered, refusals }
+        Self {
+            client,
+            cluster,
+            memories: Memories::default(),
+            owned,
+            entries,
+            bundle,
+            endpoint,
+            discovered: Mutex::default(),
+            refusals: Refusals::default(),
+        }
     }
 
     /// The objects to look at though they did not change: their pods, their children or the
@@ -133,14 +142,11 @@ fn happens<T: Send + Sync + 'static>(
     })
 }
 
-fn key_of(prober: &NetworkProber) -> Key {
-    (prober.namespace().unwrap_or_default(), prober.name_any())
-}
-
 impl Reconciler for NetworkProberReconciler {
     type Kind = NetworkProber;
     type Observed = Observed;
     type Desired = Desired;
+    type Memory = Memory;
     const NAME: &'static str = "networkprober";
     const FINALIZER: &'static str = "probes.bigmikes.io/agents";
 
@@ -169,10 +175,8 @@ impl Reconciler for NetworkProberReconciler {
         cleanup::cleanup(self, prober).await
     }
 
-    fn forget(&self, namespace: &str, name: &str) {
-        let owner = (namespace.to_owned(), name.to_owned());
-        self.owned.forget(&owner);
-        self.entries.forget(&owner);
+    fn memories(&self) -> &Memories {
+        &self.memories
     }
 }
 

@@ -11,13 +11,13 @@ use kube::{Api, ResourceExt, api::DynamicObject, core::PartialObjectMeta};
 use super::{
     NetworkProberReconciler,
     children::{self, ChildKey, ChildKind},
-    key_of, memory,
+    memory,
     observed::Observed,
-    snapshot::{Key, ProberState, Snapshot},
+    snapshot::{ProberState, Snapshot},
 };
 use crate::{
     api::NetworkProber,
-    controller::{Error, MANAGED_BY},
+    controller::{Error, Key, MANAGED_BY, key},
 };
 
 /// The time for which the discovered kinds of the API server are cached.
@@ -31,14 +31,17 @@ pub(super) async fn observe(
     reconciler: &NetworkProberReconciler,
     prober: &NetworkProber,
 ) -> Result<Observed, Error> {
-    let key = key_of(prober);
+    let key = key(prober);
     let view = reconciler.view(prober, &key).await;
     let monitoring = reconciler.monitoring().await?;
     let mut existing = reconciler.owned.of(&prober.uid().unwrap_or_default());
     existing.extend(reconciler.look_at_monitoring(prober, &monitoring).await?);
     existing.extend(reconciler.entries.of(&key));
-    let mut unchanged = reconciler.owned.unchanged(&key);
-    unchanged.extend(reconciler.entries.unchanged(&key));
+    let memory = reconciler.memories.get(&key);
+    let unchanged = memory.unchanged(|child, version| match child.kind {
+        ChildKind::Webhook => reconciler.entries.stands(&key, version),
+        _ => reconciler.owned.stands(child, version),
+    });
     Ok(Observed {
         view,
         setup: reconciler.cluster.setup().clone(),
@@ -48,7 +51,7 @@ pub(super) async fn observe(
         monitoring,
         existing,
         unchanged,
-        written: reconciler.owned.written(&key),
+        written: memory.written(),
     })
 }
 
@@ -117,22 +120,17 @@ impl NetworkProberReconciler {
         prober: &NetworkProber,
         kinds: &BTreeSet<ChildKind>,
     ) -> Result<Vec<ChildKey>, Error> {
-        let (uid, owner) = (prober.uid().unwrap_or_default(), key_of(prober));
+        let (uid, owner) = (prober.uid().unwrap_or_default(), key(prober));
         let mut existing = Vec::new();
         for kind in kinds {
             let (namespace, name) = owner.clone();
             let key = ChildKey { kind: *kind, namespace: Some(namespace), name };
-            match self.look(&key).await? {
-                Some(there) if is_ours(&there, &owner) => {
-                    let version = there.metadata.generation.and_then(|g| u64::try_from(g).ok());
-                    if version != self.owned.applied_version(&key) {
-                        self.owned.differs(&key);
-                    }
-                    if there.labels().get(children::OWNER_UID) == Some(&uid) {
-                        existing.push(key);
-                    }
-                }
-                _ => self.owned.differs(&key),
+            let there = self.look(&key).await?.filter(|there| is_ours(there, &owner));
+            let generation = there.as_ref().and_then(|there| there.metadata.generation);
+            let version = generation.and_then(|generation| u64::try_from(generation).ok());
+            self.memories.change(&owner, |memory| memory.found(&key, version));
+            if there.is_some_and(|there| there.labels().get(children::OWNER_UID) == Some(&uid)) {
+                existing.push(key);
             }
         }
         Ok(existing)

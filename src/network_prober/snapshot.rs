@@ -30,6 +30,8 @@ use crate::{
     webhook::injection::{self, Recipe},
 };
 
+pub use crate::controller::Key;
+
 /// The settings of one replica, from its start.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -227,9 +229,6 @@ impl ProberState {
             && self.webhooks_before == other.webhooks_before
     }
 }
-
-/// By namespace and name.
-pub type Key = (String, String);
 
 /// Everything, at one moment.
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,7 @@ use kube::{
     core::{DeserializeGuard, PartialObjectMeta},
     runtime::{
         reflector::{self, Store},
-        watcher::{self, Event},
+        watcher::Event,
     },
 };
 use tokio::{
@@ -175,24 +175,11 @@ struct Follower {
     due: Instant,
 }
 
-/// Something that a watch has brought.
+/// Something that a watch has brought; `true` at the end of a list.
 enum Seen {
     Probers(bool),
     Namespaces(bool),
     Pods(Arc<PodQuery>, Box<Event<PodObject>>),
-    Failed(&'static str, watcher::Error),
-}
-
-fn seen<K>(
-    events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
-    resource: &'static str,
-    what: impl Fn(bool) -> Seen + Send + 'static,
-) -> BoxStream<'static, Seen> {
-    let each = move |event| match event {
-        Ok(event) => what(matches!(event, Event::InitDone)),
-        Err(error) => Seen::Failed(resource, error),
-    };
-    events.map(each).boxed()
 }
 
 impl Follower {
@@ -208,10 +195,12 @@ impl Follower {
         let mut objects = SelectAll::new();
         let events = watch::follow(Api::all(client.clone()), watch::config());
         let events = reflector::reflector(prober_writer, events);
-        objects.push(seen(events, "networkprobers", Seen::Probers));
+        let events = watch::reported(events, "networkprobers", &metrics);
+        objects.push(events.map(|e| Seen::Probers(matches!(e, Event::InitDone))).boxed());
         let events = watch::follow(Api::all(client.clone()), watch::config());
         let events = reflector::reflector(namespace_writer, events);
-        objects.push(seen(events, "namespaces", Seen::Namespaces));
+        let events = watch::reported(events, "namespaces", &metrics);
+        objects.push(events.map(|e| Seen::Namespaces(matches!(e, Event::InitDone))).boxed());
         Self {
             cluster,
             client,
@@ -261,11 +250,6 @@ impl Follower {
                 if !self.pods.take(&query, *event, std::time::Instant::now()) {
                     return;
                 }
-            }
-            Seen::Failed(resource, error) => {
-                tracing::warn!(%error, "watch of {resource} failed, trying again");
-                self.metrics.watch_restarted(resource);
-                return;
             }
         }
         self.due = self.due.min(Instant::now() + COLLECT);
@@ -351,14 +335,12 @@ impl Follower {
 
     /// Watches what is needed within the budgets, and nothing else.
     fn watch_pods(&mut self, demands: Vec<Demand>) {
-        let Self { pods, objects, client, lists, .. } = self;
+        let Self { pods, objects, client, metrics, lists, .. } = self;
         pods.settle(demands, std::time::Instant::now(), |query| {
-            let (events, stop) = abortable(watches::follow(client, query, lists));
+            let events = watches::follow(client, query, lists);
+            let (events, stop) = abortable(watch::reported(events, "pods", metrics));
             let query = Arc::clone(query);
-            let each = move |event| match event {
-                Ok(event) => Seen::Pods(Arc::clone(&query), Box::new(event)),
-                Err(error) => Seen::Failed("pods", error),
-            };
+            let each = move |event| Seen::Pods(Arc::clone(&query), Box::new(event));
             objects.push(events.map(each).boxed());
             stop
         });

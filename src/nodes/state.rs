@@ -10,14 +10,18 @@ use kube::{core::ObjectMeta, runtime::watcher::Event};
 use super::{
     Census, Identity, Incarnation, NodeObject, Readiness, Taint, Texts, facts::is_untainted,
 };
-use crate::api::{
-    BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION,
-    UNFIT_SUFFIX,
+use crate::{
+    api::{
+        BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION,
+        UNFIT_SUFFIX,
+    },
+    runtime::watch::version,
 };
 
 /// Fewer texts than this are never swept: a node has some dozens, and they take 10 kB.
 const FEW_TEXTS: usize = 128;
 
+/// No `watch::Mirror`: nodes share their texts, and are counted as they change.
 #[derive(Default)]
 pub(super) struct State {
     /// By name, so that nobody who lists them has to sort.
@@ -289,10 +293,4 @@ fn incarnation(metadata: &ObjectMeta) -> Incarnation {
     });
     let created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
     Incarnation { uid, created }
-}
-
-/// Resource versions are compared as numbers, as Kubernetes allows since 1.35; one that is not a
-/// number counts as oldest, so that data from the watch wins.
-pub(super) fn version(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default()
 }

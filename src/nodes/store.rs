@@ -9,7 +9,11 @@ use super::{
     Carrier, Census, Identity, NodeFacts, NodeObject, Readiness, Speaker,
     state::{State, Stored},
 };
-use crate::{metrics::Metrics, runtime::watch, selector::Selector};
+use crate::{
+    metrics::Metrics,
+    runtime::watch::{self, Synced},
+    selector::Selector,
+};
 
 /// The label that says which zone a node is in.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -27,7 +31,7 @@ pub struct NodeStore(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     state: RwLock<State>,
-    synced: signal::Sender<bool>,
+    synced: Synced,
     /// Counts what changed in what is kept; a heartbeat changes nothing.
     changed: signal::Sender<u64>,
 }
@@ -35,26 +39,17 @@ struct Inner {
 impl NodeStore {
     /// Follows the cluster's nodes for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
-        let mut events = watch::follow(Api::<NodeObject>::all(client), watch::config());
+        let events = watch::follow(Api::<NodeObject>::all(client), watch::config());
+        let mut events = watch::reported(events, "nodes", &metrics);
         while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => {
-                    self.apply(event);
-                    metrics.stored("nodes", self.len());
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "watch of nodes failed, trying again");
-                    metrics.watch_restarted("nodes");
-                }
-            }
+            self.apply(event);
+            metrics.stored("nodes", self.len());
         }
     }
 
     /// Waits until the first list is complete.
     pub async fn synced(&self) {
-        let mut synced = self.0.synced.subscribe();
-        // The sender lives in `self`.
-        let _ = synced.wait_for(|synced| *synced).await;
+        self.0.synced.wait().await;
     }
 
     /// Takes one event of the watch.
@@ -62,7 +57,7 @@ impl NodeStore {
         let done = matches!(event, Event::InitDone);
         let changed = self.0.state.write().unwrap_or_else(PoisonError::into_inner).apply(event);
         if done {
-            self.0.synced.send_replace(true);
+            self.0.synced.reached();
         }
         if changed {
             self.0.changed.send_modify(|count| *count = count.wrapping_add(1));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
-use kube::{Api, ResourceExt, api::Patch};
+use kube::{Api, api::Patch};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
-    controller::{Error, Notice, merge_params},
+    controller::{Error, Notice, key, merge_params},
 };
 
 /// The number of nodes that are patched at once, where clients get their groups.
@@ -40,7 +40,7 @@ pub(super) async fn apply(
     desired: Desired,
 ) -> Result<Vec<Notice>, Error> {
     if desired.memory.is_none() {
-        reconciler.memories.change(&set.name_any(), |_| ());
+        reconciler.memories.change(&key(set), |_| ());
         return Ok(vec![]);
     }
     let datastore = reconciler.datastore(set)?;
@@ -54,14 +54,15 @@ impl RouteReflectorReconciler {
         datastore: &Datastore,
         desired: Desired,
     ) -> Result<Vec<Notice>, Error> {
-        let name = set.name_any();
+        let key = key(set);
+        let (_, name) = &key;
         let mut memory = desired.memory.unwrap_or_default();
         if let Some(reports) = datastore.node_status() {
             match &desired.reports {
                 Reports::Keep => {}
                 Reports::Start(nodes) => {
                     let nodes: Vec<&str> = nodes.iter().map(|node| &**node).collect();
-                    reports.start_reports(&nodes, &name).await?;
+                    reports.start_reports(&nodes, name).await?;
                 }
                 Reports::Stop => {
                     reports.stop_reports().await?;
@@ -69,17 +70,17 @@ impl RouteReflectorReconciler {
             }
         }
         let Some((step, writes)) = desired.step else {
-            self.memories.put(&name, memory);
+            self.memories.put(key.clone(), memory);
             return Ok(vec![]);
         };
         // Before it is tried: a write that failed may have been carried out.
         memory.last_step = Some(plan::whole(Timestamp::now()));
         memory.statuses = super::gate::Measured::default();
-        self.memories.put(&name, memory);
+        self.memories.put(key.clone(), memory);
         let session = desired.session;
-        let result = self.write_all(&name, datastore, writes, &session).await;
+        let result = self.write_all(name, datastore, writes, &session).await;
         let word = if result.is_ok() { "done" } else { "failed" };
-        self.memories.change(&name, |memory| {
+        self.memories.change(&key, |memory| {
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
         });
         result.map(|()| notices(&step))

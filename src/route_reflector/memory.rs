@@ -1,13 +1,10 @@
 //! The memory of one process about a `RouteReflectorSet`; it may be lost at any time.
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::gate::Measured;
+use crate::controller;
 
 /// Pods that an interruption would hit, by node.
 pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
@@ -72,49 +69,5 @@ pub struct Figures {
     pub waiting_since: Option<Timestamp>,
 }
 
-/// All of them; clones share them.
-#[derive(Clone, Default)]
-pub struct Memories(Arc<Mutex<HashMap<String, Memory>>>);
-
-impl Memories {
-    /// Returns the memory of one set.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Memory {
-        self.all().get(name).cloned().unwrap_or_default()
-    }
-
-    /// Remembers.
-    pub fn put(&self, name: &str, memory: Memory) {
-        self.all().insert(name.to_owned(), memory);
-    }
-
-    /// Changes what is remembered.
-    pub fn change<T>(&self, name: &str, change: impl FnOnce(&mut Memory) -> T) -> T {
-        change(self.all().entry(name.to_owned()).or_default())
-    }
-
-    /// Drops what is remembered.
-    pub fn forget(&self, name: &str) {
-        self.all().remove(name);
-    }
-
-    /// The names of those that there are.
-    #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        self.all().keys().cloned().collect()
-    }
-
-    /// Returns the metrics of each set.
-    #[must_use]
-    pub fn figures(&self) -> BTreeMap<String, (Arc<Figures>, Counters)> {
-        let all = self.all();
-        let figures = all.iter().map(|(name, memory)| {
-            (name.clone(), (Arc::clone(&memory.figures), memory.counters.clone()))
-        });
-        figures.collect()
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// The memories of all sets.
+pub type Memories = controller::Memories<Memory>;

@@ -1,6 +1,6 @@
 //! The metrics that are read from what is remembered at scrape time, so that series vanish with
 //! their object.
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 use prometheus_client::{
@@ -10,18 +10,13 @@ use prometheus_client::{
 };
 
 use super::{
-    memory::{Counters, Figures, Memories},
+    memory::{Counters, Figures, Memories, Memory},
     plan::seconds,
 };
 
 /// The leader's metrics of each `RouteReflectorSet`.
+#[derive(Debug)]
 pub struct Gauges(pub Memories);
-
-impl fmt::Debug for Gauges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gauges").finish_non_exhaustive()
-    }
-}
 
 /// Labels of one series, beside the name, and its value.
 type Series<'a> = (Vec<(&'static str, &'a str)>, f64);
@@ -112,14 +107,15 @@ const GAUGES: [Gauge; 10] = [
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let all = self.0.figures();
+        let figures = |memory: &Memory| (Arc::clone(&memory.figures), memory.counters.clone());
+        let all: Vec<_> = self.0.each(|_, memory| Some(figures(memory))).collect();
         if all.is_empty() {
             return Ok(());
         }
         let now = seconds(Timestamp::now());
         for (metric, help, of) in GAUGES {
             let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
-            for (name, (figures, _)) in &all {
+            for ((_, name), (figures, _)) in &all {
                 for (labels, value) in of(figures, now) {
                     let mut every = vec![("name", name.as_str())];
                     every.extend(labels);
@@ -130,7 +126,7 @@ impl Collector for Gauges {
         }
         let counter = |encoder: &mut DescriptorEncoder, metric: &str, help: &str, of: &Counted| {
             let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
-            for (name, (_, counters)) in &all {
+            for ((_, name), (_, counters)) in &all {
                 for (labels, value) in of(counters) {
                     let mut every = vec![("name", name.as_str())];
                     every.extend(labels);

@@ -19,7 +19,7 @@ use kube::{
 
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
-    controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
+    controller::{Error, Key, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, QueryError, Shared},
@@ -54,7 +54,7 @@ pub use traffic_operator_core::{bgp_model, election};
 
 use datastore::Datastore;
 use gate::Measured;
-use memory::Memories;
+use memory::{Memories, Memory};
 pub use metrics::Gauges;
 use plan::{Desired, Observed};
 use stores::Stores;
@@ -125,7 +125,10 @@ impl RouteReflectorReconciler {
                     for change in changes {
                         match change {
                             Some(sets) => names.extend(sets),
-                            None => names.extend(memories.names()),
+                            None => {
+                                let all = memories.each(|_, _| Some(()));
+                                names.extend(all.map(|((_, name), ())| name));
+                            }
                         }
                     }
                     futures::stream::iter(names)
@@ -189,6 +192,7 @@ impl Reconciler for RouteReflectorReconciler {
     type Kind = RouteReflectorSet;
     type Observed = Observed;
     type Desired = Desired;
+    type Memory = Memory;
     const NAME: &'static str = "routereflectorset";
     const FINALIZER: &'static str = "traffic.example.com/route-reflectors";
 
@@ -220,8 +224,11 @@ impl Reconciler for RouteReflectorReconciler {
         cleanup::cleanup(self, set, others).await
     }
 
-    fn forget(&self, _: &str, name: &str) {
-        self.memories.forget(name);
+    fn memories(&self) -> &Memories {
+        &self.memories
+    }
+
+    fn forgotten(&self, (_, name): &Key) {
         self.stores.forget(name);
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{RouteReflectorSet, TrafficWatch, route_reflector_set::Gate},
-    controller::Error,
+    controller::{Error, key},
     nodes::NodeStore,
     prometheus::{Class, Payer, QueryError},
 };
@@ -130,7 +130,6 @@ pub(super) async fn observe(
     if !deleting {
         reconciler.check(set).map_err(Error::Invalid)?;
     }
-    let name = set.name_any();
     let all = others.state();
     let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
     let sets = all.iter().map(|other| other.name_any()).collect();
@@ -142,7 +141,7 @@ pub(super) async fn observe(
         bgp: Err(Calico { reason: "Unknown", text: "not read".into() }),
         fitness: None,
         measured: None,
-        memory: reconciler.memories.get(&name),
+        memory: reconciler.memories.get(&key(set)),
     };
     observed.memory.began.get_or_insert(observed.now);
     let Ok(settings) = observed.settings.clone() else { return Ok(observed) };

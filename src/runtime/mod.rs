@@ -14,8 +14,8 @@ use crate::{
     network_prober::live::LiveProbers,
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Exporters},
-    swarm::{self, acknowledge::WorkerClient, memory::Memories},
-    traffic_watch::{Decisions, limits::Share},
+    swarm::{self, acknowledge::WorkerClient},
+    traffic_watch::{self, limits::Share},
     webhook::certificates::Certificates,
 };
 
@@ -207,12 +207,12 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     base.readiness.expect("lease");
     base.metrics.set_leader(false);
     let mut tasks = JoinSet::new();
-    let decisions = Decisions::default();
+    let watches = traffic_watch::Memories::default();
+    let swarms = swarm::memory::Memories::default();
     let (identity, exporters) = (config.lease.identity.clone(), config.exporters.clone());
-    let live = Arc::new(Live::new(identity, exporters, decisions.clone()));
-    let memories = Memories::default();
+    let live = Arc::new(Live::new(identity, exporters, watches.clone()));
     let probers = Arc::new(LiveProbers::new(&config.lease.identity, &endpoints));
-    base.start(&config, page(&live, &memories, &probers), &mut tasks).await?;
+    base.start(&config, page(&live, &swarms, &probers), &mut tasks).await?;
 
     let serving = base.serving(&config);
     let (definitions, prober) = tokio::select! {
@@ -235,11 +235,11 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         fence,
         metrics,
         live,
-        decisions,
+        watches,
         nodes,
         prober,
         definitions,
-        memories,
+        swarms,
         workers: WorkerClient::new()?,
         certificates,
         webhook: config.webhook,
@@ -288,9 +288,9 @@ async fn farewell(prober: &Prober, closing: &Shutdown) {
 }
 
 /// Builds the pages with this replica's decisions, for people.
-fn page(live: &Arc<Live>, memories: &Memories, probers: &Arc<LiveProbers>) -> Router {
+fn page(live: &Arc<Live>, swarms: &swarm::memory::Memories, probers: &Arc<LiveProbers>) -> Router {
     let leading = Arc::clone(live);
-    let swarms = swarm::router(memories.clone(), move || leading.leads());
+    let swarms = swarm::router(swarms.clone(), move || leading.leads());
     let probers = status_page::probers_router(Arc::<LiveProbers>::clone(probers));
     status_page::router(Arc::<Live>::clone(live)).merge(swarms).merge(probers)
 }

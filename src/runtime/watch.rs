@@ -1,8 +1,8 @@
 //! The behaviour of every watch of this operator: bounded silence, bounded back-off, unlimited
-//! retries.
+//! retries. And what its caches have in common: [`Mirror`], [`Changes`], [`Synced`].
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, future, stream::BoxStream};
 use kube::{
     Api, Resource,
     runtime::{
@@ -12,6 +12,14 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
+
+use crate::metrics::Metrics;
+
+mod mirror;
+mod signals;
+
+pub use mirror::{Mirror, Reduced, version};
+pub use signals::{Changes, Synced};
 
 /// The time for which the server keeps one watch open. Short, because a connection that died
 /// silently is only noticed at its end; it must stay at least 6 s below the client's read timeout.
@@ -63,6 +71,34 @@ where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     watcher(api, config).backoff(backoff()).boxed()
+}
+
+/// The events alone: failures of the watch are logged, and counted as those of `resource`.
+pub fn reported<K: Send + 'static>(
+    events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+    resource: &'static str,
+    metrics: &Metrics,
+) -> BoxStream<'static, Event<K>> {
+    let metrics = metrics.clone();
+    let events = events.filter_map(move |event| {
+        let event = event.inspect_err(|error| {
+            tracing::warn!(%error, "watch of {resource} failed, trying again");
+            metrics.watch_restarted(resource);
+        });
+        future::ready(event.ok())
+    });
+    events.boxed()
+}
+
+/// The same event with something else in the place of its object.
+pub fn map<K, T>(event: Event<K>, each: impl FnOnce(K) -> T) -> Event<T> {
+    match event {
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(each(object)),
+        Event::InitDone => Event::InitDone,
+        Event::Apply(object) => Event::Apply(each(object)),
+        Event::Delete(object) => Event::Delete(each(object)),
+    }
 }
 
 #[cfg(test)]

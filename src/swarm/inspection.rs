@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    memory::Memories,
+    memory::{Memories, Memory},
     snapshot::{Snapshot, Worker},
     watches::Key,
 };
@@ -60,7 +60,8 @@ fn answer(value: &impl Serialize) -> Response {
 }
 
 fn all(memories: &Memories) -> Response {
-    let each = memories.snapshots().into_iter().map(|((namespace, name), snapshot)| {
+    let each = memories.each(|_, memory| memory.decision());
+    let each = each.map(|((namespace, name), snapshot)| {
         json!({
             "namespace": namespace, "name": name, "epoch": snapshot.epoch, "streams": counts(&snapshot),
             "workers": snapshot.workers.len(),
@@ -71,8 +72,8 @@ fn all(memories: &Memories) -> Response {
 
 fn one(memories: &Memories, namespace: String, name: String) -> Response {
     let key = (namespace, name);
-    if let Some(snapshot) = memories.snapshots().get(&key) {
-        return answer(&page(&key, snapshot, Instant::now()));
+    if let Some(snapshot) = memories.read(&key, Memory::decision) {
+        return answer(&page(&key, &snapshot, Instant::now()));
     }
     (StatusCode::NOT_FOUND, format!("no Swarm {}/{} is served\n", key.0, key.1)).into_response()
 }
@@ -300,7 +301,6 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::swarm::memory::Memory;
 
     async fn ask(leads: bool, path: &str) -> (StatusCode, String) {
         let memories = Memories::default();

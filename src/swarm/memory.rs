@@ -1,8 +1,8 @@
 //! The memory between passes, which is lost with the process. Who loses it waits longer, and gives
 //! no stream to a second worker.
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,9 +15,9 @@ use super::{
     handover::{Epoch, Published, Refresh},
     secret::{self, Secret},
     snapshot::Snapshot,
-    watches::{Key, PodFacts, WorkloadView},
+    watches::{PodFacts, WorkloadView},
 };
-use crate::api::SwarmStatus;
+use crate::{api::SwarmStatus, controller};
 
 /// Number of unanswered requests after which a worker counts as silent: a busy or starting worker
 /// misses some.
@@ -124,11 +124,16 @@ pub struct Pinned {
     pub maps: Vec<String>,
 }
 
-/// All of them; clones share them.
-#[derive(Clone, Default)]
-pub struct Memories(Arc<Mutex<HashMap<Key, Memory>>>);
+/// The memories of all `Swarm`s.
+pub type Memories = controller::Memories<Memory>;
 
 impl Memory {
+    /// The last decision.
+    #[must_use]
+    pub fn decision(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.decided.then(|| Arc::clone(&self.snapshot))
+    }
+
     /// Reports whether a pod has not answered yet and may still do so.
     #[must_use]
     pub fn may_answer(&self, pod: &PodFacts) -> bool {
@@ -273,41 +278,6 @@ impl Memory {
             },
         };
         self.reports.insert(uid, report);
-    }
-}
-
-impl Memories {
-    /// Returns the memory of one `Swarm`.
-    #[must_use]
-    pub fn get(&self, key: &Key) -> Memory {
-        self.all().get(key).cloned().unwrap_or_default()
-    }
-
-    /// Remembers.
-    pub fn put(&self, key: Key, memory: Memory) {
-        self.all().insert(key, memory);
-    }
-
-    /// Changes what is remembered.
-    pub fn change<T>(&self, key: &Key, change: impl FnOnce(&mut Memory) -> T) -> T {
-        change(self.all().entry(key.clone()).or_default())
-    }
-
-    /// Drops what is remembered.
-    pub fn forget(&self, key: &Key) {
-        self.all().remove(key);
-    }
-
-    /// The last decision on each, by namespace and name.
-    #[must_use]
-    pub fn snapshots(&self) -> BTreeMap<Key, Arc<Snapshot>> {
-        let all = self.all();
-        let snapshots = all.iter().filter(|(_, memory)| memory.snapshot.decided);
-        snapshots.map(|(key, memory)| (key.clone(), Arc::clone(&memory.snapshot))).collect()
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,13 +11,8 @@ use prometheus_client::{
 use super::memory::Memories;
 
 /// The leader's metrics of each `Swarm`.
+#[derive(Debug)]
 pub struct Gauges(pub Memories);
-
-impl fmt::Debug for Gauges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gauges").finish_non_exhaustive()
-    }
-}
 
 /// Labels of one series, beside namespace and name, and its value.
 type Series<'a, V> = (Vec<(&'static str, &'a str)>, V);
@@ -33,7 +28,7 @@ fn epoch(number: u64) -> f64 {
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let all = self.0.snapshots();
+        let all: Vec<_> = self.0.each(|_, memory| memory.decision()).collect();
         if all.is_empty() {
             return Ok(());
         }
@@ -133,7 +128,7 @@ impl Collector for Gauges {
 
 impl Gauges {
     fn counters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let all = self.0.snapshots();
+        let all: Vec<_> = self.0.each(|_, memory| memory.decision()).collect();
         for (name, help, label) in [
             ("traffic_operator_swarm_moves", "Streams that left a worker", "reason"),
             (

@@ -50,7 +50,7 @@ pub mod workers;
 use acknowledge::WorkerClient;
 pub use inspection::router;
 use live::Live;
-use memory::Memories;
+use memory::{Memories, Memory};
 pub use metrics::Gauges;
 use plan::{Desired, Observed};
 pub use traffic_operator_core::{handover, natural_sort};
@@ -120,6 +120,7 @@ impl Reconciler for SwarmReconciler {
     type Kind = Swarm;
     type Observed = Observed;
     type Desired = Desired;
+    type Memory = Memory;
     const NAME: &'static str = "swarm";
     const FINALIZER: &'static str = "traffic.example.com/swarm";
 
@@ -144,7 +145,7 @@ impl Reconciler for SwarmReconciler {
         Ok(vec![])
     }
 
-    fn forget(&self, namespace: &str, name: &str) {
-        self.memories.forget(&(namespace.to_owned(), name.to_owned()));
+    fn memories(&self) -> &Memories {
+        &self.memories
     }
 }

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::TaintEffect},
-    controller::{Error, FIELD_MANAGER, Notice, error::is_refusal, merge_params},
+    controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key, merge_params},
     nodes::NodeObject,
 };
 
@@ -40,27 +40,23 @@ pub(super) async fn apply(
     watch: &TrafficWatch,
     desired: Desired,
 ) -> Result<Vec<Notice>, Error> {
-    let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
-    match desired.memory {
-        Some(memory) => {
-            let (transitions, evaluation) = (desired.transitions, desired.evaluation);
-            let facts = desired.facts;
-            let decided = Decided { memory, facts, transitions, evaluation };
-            reconciler.decisions.put((&namespace, &name), decided);
-        }
-        None => reconciler.decisions.pause(&namespace, &name, desired.facts),
-    }
+    let key = key(watch);
+    let (facts, transitions, evaluation) = (desired.facts, desired.transitions, desired.evaluation);
+    reconciler.memories.change(&key, |entry| match desired.memory {
+        Some(memory) => entry.decided(Decided { memory, facts, transitions, evaluation }),
+        None => entry.pause(facts),
+    });
     // What fails leaves nothing else undone.
     let results = reconciler.write_nodes(desired.nodes).await;
-    reconciler.decisions.wrote(&namespace, &name, &results, Timestamp::now());
+    reconciler.memories.change(&key, |entry| entry.wrote(&results, Timestamp::now()));
     let mut errors: Vec<_> =
         results.into_iter().filter_map(|(_, result)| result.err()).take(1).collect();
     if let Some(child) = desired.deployment
-        && let Err(error) = reconciler.apply_child(watch, &namespace, &name, child).await
+        && let Err(error) = reconciler.apply_child(watch, &key, child).await
     {
         errors.push(error);
     }
-    let notices = reconciler.evict(&namespace, &name, desired.evictions).await;
+    let notices = reconciler.evict(&key, desired.evictions).await;
     Error::stages(notices, errors)
 }
 
@@ -135,10 +131,10 @@ impl TrafficWatchReconciler {
     async fn apply_child(
         &self,
         watch: &TrafficWatch,
-        namespace: &str,
-        name: &str,
+        key: &Key,
         child: Child,
     ) -> Result<(), Error> {
+        let (namespace, name) = key;
         let api = Api::<PartialObjectMeta<Deployment>>::namespaced(self.client.clone(), namespace);
         let there = api.get_opt(name).await.map_err(Error::kube("get Deployment"))?;
         if let Some(there) = &there
@@ -149,8 +145,8 @@ impl TrafficWatchReconciler {
                  delete it or rename one of them"
             );
             let outcome = Outcome::Taken(text.clone());
-            let news =
-                self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
+            let applied = Applied { hash: child.hash, outcome };
+            let news = self.memories.change(key, |entry| entry.applied(applied));
             // Reported once; then the condition stands, and the nodes are judged as ever.
             return if news { Err(Error::Taken(text)) } else { Ok(()) };
         }
@@ -179,7 +175,8 @@ impl TrafficWatchReconciler {
             }
             Outcome::Accepted { .. } | Outcome::Taken(_) => None,
         };
-        let _ = self.decisions.applied(namespace, name, Applied { hash: child.hash, outcome });
+        let applied = Applied { hash: child.hash, outcome };
+        self.memories.change(key, |entry| entry.applied(applied));
         refused.map_or(Ok(()), Err)
     }
 
@@ -210,8 +207,8 @@ impl TrafficWatchReconciler {
 
     /// Evicts pods; the result of each is counted and reported. That one could not be evicted is no
     /// reason to leave anything else undone.
-    async fn evict(&self, namespace: &str, name: &str, pods: Vec<PodFacts>) -> Vec<Notice> {
-        let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
+    async fn evict(&self, key: &Key, pods: Vec<PodFacts>) -> Vec<Notice> {
+        let api = Api::<Pod>::namespaced(self.client.clone(), &key.0);
         let mut notices = Vec::new();
         for pod in pods {
             let preconditions =
@@ -240,7 +237,7 @@ impl TrafficWatchReconciler {
                 }
             };
             let refused = (result != "evicted").then(Timestamp::now);
-            self.decisions.evicted(namespace, name, result, refused);
+            self.memories.change(key, |entry| entry.evicted(result, refused));
             notices.extend(told.map(|(warning, reason, note)| Notice {
                 warning,
                 reason,

@@ -16,8 +16,7 @@ use prometheus_client::{
 
 use super::{
     limits::{Headroom, Share},
-    memory::Decisions,
-    memory::Memory,
+    memory::Memories,
 };
 use crate::nodes::{Marked, NodeStore};
 
@@ -96,8 +95,8 @@ impl Ceiling {
 
     /// The gauges of the ceiling, read at scrape time.
     #[must_use]
-    pub fn gauges(&self, decisions: &Decisions) -> Box<dyn Collector> {
-        Box::new(Gauges { ceiling: self.clone(), decisions: decisions.clone() })
+    pub fn gauges(&self, memories: &Memories) -> Box<dyn Collector> {
+        Box::new(Gauges { ceiling: self.clone(), memories: memories.clone() })
     }
 }
 
@@ -123,7 +122,7 @@ impl Drop for Place<'_> {
 #[derive(Debug)]
 struct Gauges {
     ceiling: Ceiling,
-    decisions: Decisions,
+    memories: Memories,
 }
 
 impl Collector for Gauges {
@@ -145,12 +144,11 @@ impl Collector for Gauges {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(count(value)).encode(encoder)?;
         }
-        let judged: Vec<_> = {
-            let entries = self.decisions.entries();
-            let judged = entries.iter().filter(|(_, entry)| entry.memory.tick.is_some());
-            let figures = |memory: &Memory| (memory.above_ceiling, memory.unmarked_room);
-            judged.map(|(key, entry)| (key.clone(), figures(&entry.memory))).collect()
-        };
+        let judged = self.memories.each(|_, entry| {
+            let memory = &entry.memory;
+            memory.tick.is_some().then_some((memory.above_ceiling, memory.unmarked_room))
+        });
+        let judged: Vec<_> = judged.collect();
         let mut family = |name: &str, help: &str, value: fn(&(usize, usize)) -> usize| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for ((namespace, name), figures) in &judged {

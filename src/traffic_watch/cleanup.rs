@@ -1,10 +1,10 @@
 //! Removes the labels and taints of an object that goes.
-use kube::ResourceExt;
+use std::sync::Arc;
 
 use super::{Others, TrafficWatchReconciler, conflict, plan::NodeWrite};
 use crate::{
     api::TrafficWatch,
-    controller::{Error, Notice},
+    controller::{Error, Notice, key},
 };
 
 /// Takes its marks off all nodes, except those whose key another object waits for.
@@ -17,8 +17,7 @@ pub(super) async fn cleanup(
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
     // A loser of the claim never wrote; a holder whose key has a waiting heir leaves the labels as
     // they are, so that no node is without a verdict in between.
-    let memory =
-        reconciler.decisions.get(&watch.namespace().unwrap_or_default(), &watch.name_any());
+    let memory = reconciler.memories.read(&key(watch), |entry| Arc::clone(&entry.memory));
     let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
     let keys = keys.filter(|key| !conflict::has_heir(watch, key, all()));
     let removals: Vec<_> = keys
@@ -30,7 +29,6 @@ pub(super) async fn cleanup(
     let count = removals.len();
     let results = reconciler.write_nodes(removals).await;
     results.into_iter().try_for_each(|(_, result)| result)?;
-    reconciler.decisions.forget(&watch.namespace().unwrap_or_default(), &watch.name_any());
     let notice = (count > 0).then(|| Notice {
         warning: false,
         reason: "LabelsRemoved",

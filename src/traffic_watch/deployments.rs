@@ -1,26 +1,23 @@
 //! The Deployments we own, by a watch, which shows whether anyone else changed one, and its number
 //! of replicas.
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client, ResourceExt,
     core::{NamespaceResourceScope, ObjectMeta, PartialObjectMeta},
-    runtime::watcher::Event,
 };
 use serde::Deserialize;
-use tokio::sync::watch as signal;
 
 use crate::{
-    controller::MANAGED_BY, metrics::Metrics, partial_resource::partial_resource, runtime::watch,
+    controller::MANAGED_BY,
+    metrics::Metrics,
+    partial_resource::partial_resource,
+    runtime::watch::{self, Mirror, Reduced, Synced},
 };
 
 type Key = (String, String);
-type Deployments = HashMap<Key, DeploymentFacts>;
 
 /// The known facts about one Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,72 +70,57 @@ pub struct DeploymentStore(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    deployments: RwLock<Deployments>,
-    synced: signal::Sender<bool>,
+    known: Mutex<Mirror<Key, DeploymentFacts>>,
+    synced: Synced,
 }
 
 impl DeploymentStore {
     /// Follows our Deployments for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let config = watch::config().labels(&format!("app.kubernetes.io/managed-by={MANAGED_BY}"));
-        let api = Api::<DeploymentObject>::all(client);
-        let mut events = watch::follow(api, config);
-        let mut listing = Deployments::new();
+        let events = watch::follow(Api::<DeploymentObject>::all(client), config);
+        let mut events = watch::reported(events, "deployments", &metrics);
         while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.apply(event, &mut listing),
-                Err(error) => {
-                    tracing::warn!(%error, "watch of Deployments failed, trying again");
-                    metrics.watch_restarted("deployments");
-                }
+            let mut known = self.known();
+            known.apply(watch::map(event, |object| {
+                let metadata = &object.metadata;
+                Reduced::new(key(metadata), metadata, Some(facts(&object)))
+            }));
+            metrics.stored("deployments", known.iter().len());
+            if known.is_synced() {
+                self.0.synced.reached();
             }
-            let count = self.0.deployments.read().unwrap_or_else(PoisonError::into_inner).len();
-            metrics.stored("deployments", count);
         }
     }
 
     /// Waits until the first list is complete.
     pub async fn synced(&self) {
-        let mut synced = self.0.synced.subscribe();
-        // The sender lives in `self`.
-        let _ = synced.wait_for(|synced| *synced).await;
+        self.0.synced.wait().await;
     }
 
     /// One Deployment.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<DeploymentFacts> {
-        let deployments = self.0.deployments.read().unwrap_or_else(PoisonError::into_inner);
-        deployments.get(&(namespace.to_owned(), name.to_owned())).cloned()
+        self.known().get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     /// Takes the answer to an apply of ours, so that the next pass sees it though the watch may not
     /// have brought it yet.
     pub fn wrote(&self, object: &PartialObjectMeta<Deployment>) {
-        let mut deployments = self.0.deployments.write().unwrap_or_else(PoisonError::into_inner);
-        let known = deployments.entry(key(&object.metadata)).or_default();
-        known.uid = object.uid().unwrap_or_default();
-        known.generation = object.metadata.generation.unwrap_or_default();
-        known.owner = controller(&object.metadata);
+        let (metadata, mut known) = (&object.metadata, self.known());
+        let key = key(metadata);
+        let facts = DeploymentFacts {
+            uid: object.uid().unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            owner: controller(metadata),
+            // The answer does not say how many there are.
+            ..known.get(&key).cloned().unwrap_or_default()
+        };
+        known.wrote(key, watch::version(metadata), facts);
     }
 
-    fn apply(&self, event: Event<DeploymentObject>, listing: &mut Deployments) {
-        let mut deployments = self.0.deployments.write().unwrap_or_else(PoisonError::into_inner);
-        match event {
-            Event::Init => listing.clear(),
-            Event::InitApply(object) => {
-                listing.insert(key(&object.metadata), facts(&object));
-            }
-            Event::InitDone => {
-                *deployments = std::mem::take(listing);
-                self.0.synced.send_replace(true);
-            }
-            Event::Apply(object) => {
-                deployments.insert(key(&object.metadata), facts(&object));
-            }
-            Event::Delete(object) => {
-                deployments.remove(&key(&object.metadata));
-            }
-        }
+    fn known(&self) -> MutexGuard<'_, Mirror<Key, DeploymentFacts>> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

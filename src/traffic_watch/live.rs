@@ -4,10 +4,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Decisions,
     judgement::Transition,
-    memory::{Facts, HISTORY_SECONDS},
-    memory::{Memory, NodeMemory, Side},
+    memory::{Entry, Facts, HISTORY_SECONDS, Memories, Memory, NodeMemory, Side},
     overview::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
     settings::Criterion,
 };
@@ -28,32 +26,26 @@ impl MeasureView {
     }
 }
 
-impl Decisions {
-    /// The requested objects, by namespace and name; [`Filter::MAX_LIMIT`] nodes in total.
-    #[must_use]
-    pub fn watches(&self, filter: &Filter, exporters: &Exporters) -> Vec<WatchView> {
-        // Written down outside of the lock: every pass waits for it.
-        let chosen: Vec<_> = self
-            .entries()
-            .iter()
-            .filter(|((namespace, name), _)| filter.admits_watch(namespace, name))
-            // An object that was only counted (its first pass failed) decides nothing.
-            .filter(|(_, entry)| entry.memory.tick.is_some() || entry.facts.paused)
-            .map(|(key, entry)| {
-                let history: Vec<_> = entry.history.iter().rev().cloned().collect();
-                (key.clone(), Arc::clone(&entry.memory), entry.facts.clone(), history)
-            })
-            .collect();
-        let mut room = Filter::MAX_LIMIT;
-        let views = chosen.into_iter().map(|((namespace, name), memory, facts, history)| {
-            let limit = filter.limit.min(room);
-            let known = Known { memory: &memory, facts: &facts, history: &history };
-            let view = watch(namespace, name, known, filter, limit, exporters);
-            room -= view.nodes.len();
-            view
-        });
-        views.collect()
-    }
+/// The requested objects, by namespace and name; [`Filter::MAX_LIMIT`] nodes in total.
+pub fn watches(memories: &Memories, filter: &Filter, exporters: &Exporters) -> Vec<WatchView> {
+    // An object that was only counted (its first pass failed) decides nothing.
+    let decides = |entry: &Entry| entry.memory.tick.is_some() || entry.facts.paused;
+    let chosen = memories.each(|(namespace, name), entry| {
+        (filter.admits_watch(namespace, name) && decides(entry)).then(|| {
+            let history: Vec<_> = entry.history.iter().rev().cloned().collect();
+            (Arc::clone(&entry.memory), entry.facts.clone(), history)
+        })
+    });
+    let mut room = Filter::MAX_LIMIT;
+    // No lock is held here: every pass waits for it.
+    let views = chosen.map(|((namespace, name), (memory, facts, history))| {
+        let limit = filter.limit.min(room);
+        let known = Known { memory: &memory, facts: &facts, history: &history };
+        let view = watch(namespace, name, known, filter, limit, exporters);
+        room -= view.nodes.len();
+        view
+    });
+    views.collect()
 }
 
 /// The known facts about one object.

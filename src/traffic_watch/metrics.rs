@@ -2,7 +2,7 @@
 //!
 //! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays
 //! no judgement and keeps no more than one memory alive.
-use std::{collections::BTreeMap, fmt, ops::Bound, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use prometheus_client::{
     collector::Collector,
@@ -11,8 +11,7 @@ use prometheus_client::{
 };
 
 use super::{
-    memory::{Counters, Decisions, Entry, Key},
-    memory::{Memory, NodeMemory},
+    memory::{Counters, Entry, Memories, Memory, NodeMemory},
     settings::Criterion,
 };
 use crate::api::traffic_watch::NodeState;
@@ -61,38 +60,27 @@ impl Object {
     }
 }
 
-impl Decisions {
-    /// The first object, or the one after a key. The lock is held for two counters.
-    fn object(&self, after: Option<&Key>) -> Option<(Key, Object)> {
-        let entries = self.entries();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (key, entry) = entries.range::<Key, _>((from, Bound::Unbounded)).next()?;
-        Some((key.clone(), Object::of(entry)))
-    }
+/// The leader's metrics of each `TrafficWatch`.
+#[derive(Debug)]
+pub struct Gauges(pub Memories);
 
+impl Gauges {
     /// Every object in turn; one that appears or vanishes meanwhile is in some families only.
     fn each(&self, mut visit: impl FnMut([Label<'_>; 2], &Object) -> Result) -> Result {
-        let mut next = self.object(None);
-        while let Some((key, object)) = next {
-            visit([("namespace", &key.0), ("name", &key.1)], &object)?;
-            next = self.object(Some(&key));
-        }
-        Ok(())
-    }
-
-    /// Returns the number of nodes of each object that may have series, if `most` may in total.
-    fn share(&self, most: usize) -> usize {
-        let mut sizes: Vec<_> =
-            self.entries().values().map(|entry| entry.memory.nodes.iter().count()).collect();
-        share(&mut sizes, most)
+        let mut objects = self.0.each(|_, entry| Some(Object::of(entry)));
+        objects.try_for_each(|((namespace, name), object)| {
+            visit([("namespace", &namespace), ("name", &name)], &object)
+        })
     }
 
     fn encode_pairs(&self, encoder: &mut DescriptorEncoder<'_>, most: usize) -> Result {
+        let sizes = self.0.each(|_, entry| Some(entry.memory.nodes.iter().count()));
+        let mut sizes: Vec<_> = sizes.map(|(_, size)| size).collect();
         // An empty family would be a help text without series on every follower.
-        if self.entries().is_empty() {
+        if sizes.is_empty() {
             return Ok(());
         }
-        let share = self.share(most);
+        let share = share(&mut sizes, most);
         self.node_values(encoder, share)?;
         self.node_states(encoder, share)?;
         self.gauges(encoder, share)?;
@@ -118,7 +106,7 @@ fn share(sizes: &mut [usize], most: usize) -> usize {
     usize::MAX
 }
 
-impl Collector for Decisions {
+impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result {
         self.encode_pairs(&mut encoder, PAIRS)
     }
@@ -164,7 +152,7 @@ fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }
 
-impl Decisions {
+impl Gauges {
     fn node_values(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "What was measured, in the unit of the label; absent without evidence";
         let mut values = gauges(encoder, "traffic_operator_trafficwatch_node_value", help)?;

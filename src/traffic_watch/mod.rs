@@ -56,7 +56,10 @@ pub(crate) use conflict::{Claim, claim};
 pub use deployments::DeploymentStore;
 pub use findings::Evaluation;
 pub use judgement::Transition;
-pub use memory::Decisions;
+pub(crate) use live::watches;
+use memory::Entry;
+pub use memory::Memories;
+pub use metrics::Gauges;
 use observed::Observed;
 use plan::Desired;
 use query::Request;
@@ -84,7 +87,7 @@ pub struct TrafficWatchReconciler {
     /// The ticks.
     pub schedule: Schedule,
     /// Memories, and the metrics read from them.
-    pub decisions: Decisions,
+    pub memories: Memories,
     /// Counters.
     pub metrics: Metrics,
     /// Permits to patch a node: [`LABEL_CONCURRENCY`] of them.
@@ -106,6 +109,7 @@ impl Reconciler for TrafficWatchReconciler {
     type Kind = TrafficWatch;
     type Observed = Observed;
     type Desired = Desired;
+    type Memory = Entry;
     const NAME: &'static str = "trafficwatch";
     const FINALIZER: &'static str = "traffic.example.com/node-labels";
 
@@ -132,8 +136,8 @@ impl Reconciler for TrafficWatchReconciler {
         cleanup::cleanup(self, watch, others).await
     }
 
-    fn forget(&self, namespace: &str, name: &str) {
-        self.decisions.forget(namespace, name);
+    fn memories(&self) -> &Memories {
+        &self.memories
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::Mode},
-    controller::Error,
+    controller::{Error, key},
     nodes::{Identity, NodeFacts, NodeStore},
     prometheus::{Class, Client, Late, QueryError, Seat, decode::Series},
 };
@@ -39,7 +39,7 @@ pub(super) async fn observe(
 ) -> Result<Observed, Error> {
     let settings = Settings::of(watch)?;
     reconciler.check(watch, &settings)?;
-    let (namespace, name) = (watch.namespace().unwrap_or_default(), watch.name_any());
+    let key = key(watch);
     let all = others.state();
     // Another's unreadable spec claims nothing.
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
@@ -47,11 +47,11 @@ pub(super) async fn observe(
     let decides = claim == Claim::Ours && !watch.spec.paused;
     let any = reconciler.nodes.any(&settings.selector);
     let readings =
-        if decides && any { Some(reconciler.measure(&namespace, &settings).await) } else { None };
+        if decides && any { Some(reconciler.measure(&key.0, &settings).await) } else { None };
     // After the answer: the objects that wait for it together hold no copy of the nodes each.
     let nodes =
         if any { reconciler.nodes.select(&settings.selector, &watch.label_key()) } else { vec![] };
-    let memory = reconciler.decisions.get(&namespace, &name);
+    let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
     let deployment = reconciler.owned_deployment(watch);
     let now = Timestamp::now();
     let leave =

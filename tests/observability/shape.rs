@@ -21,7 +21,11 @@ const ROLES: &[Role] = &[
     },
     Role { name: "apply", files: &["apply.rs"], holds: &["async fn"] },
     Role { name: "conflict", files: &["conflict.rs"], holds: &[] },
-    Role { name: "memory", files: &["memory.rs", "memory/mod.rs"], holds: &[] },
+    Role {
+        name: "memory",
+        files: &["memory.rs", "memory/mod.rs"],
+        holds: &["pub type Memories = controller::Memories<"],
+    },
     Role { name: "metrics", files: &["metrics.rs", "metrics/mod.rs"], holds: &["Collector"] },
     Role { name: "report", files: &["report.rs", "report/mod.rs"], holds: &[] },
 ];

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 use traffic_operator::{
     runtime::status_page::{self, Live, STATE_PATH},
-    traffic_watch::{Decisions, overview::Overview},
+    traffic_watch::{Memories, overview::Overview},
 };
 
 use crate::{
@@ -119,7 +119,7 @@ pub async fn a_follower_says_so_and_has_no_watches() -> Result<()> {
     let source = std::sync::Arc::new(Live::new(
         "pod-b".into(),
         traffic_operator::prometheus::Exporters::default(),
-        Decisions::default(),
+        Memories::default(),
     ));
     let request = Request::builder().uri(STATE_PATH).body(Body::empty())?;
     let answer = status_page::router(source).oneshot(request).await?;

@@ -95,7 +95,8 @@ impl Kept {
     }
 }
 
-/// A watch that is open.
+/// A watch that is open. No [`watch::Mirror`]: pods are shared with other watches, and those of a
+/// list count while it comes.
 struct Open {
     payer: Payer,
     stop: AbortHandle,

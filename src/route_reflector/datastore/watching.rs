@@ -31,6 +31,7 @@ const PAGE_SIZE: u32 = 500;
 type Meta = PartialObjectMeta<DynamicObject>;
 type Events = BoxStream<'static, Result<Event<Meta>, watcher::Error>>;
 
+/// No `watch::Mirror`: the objects are not kept, but listed again when a pass needs them.
 #[derive(Default)]
 struct Watch {
     /// The group, and the events of its peers and configurations.

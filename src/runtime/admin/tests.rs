@@ -12,7 +12,7 @@ use tower::{ServiceExt, service_fn};
 use super::*;
 use crate::{
     runtime::status_page::{self, Live, STATE_PATH},
-    traffic_watch::Decisions,
+    traffic_watch::Memories,
 };
 
 async fn ask(router: &Router, path: &str, token: Option<&str>) -> (StatusCode, String) {
@@ -33,7 +33,7 @@ async fn pages_metrics_and_probes_stand_beside_each_other() {
     let page = status_page::router(Arc::new(Live::new(
         "pod-a".into(),
         crate::prometheus::Exporters::default(),
-        Decisions::default(),
+        Memories::default(),
     )));
     let router =
         page.merge(scrape::router(Metrics::new(), None)).merge(probes(Readiness::default()));

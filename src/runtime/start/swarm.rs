@@ -14,7 +14,7 @@ impl Start for SwarmReconciler {
     const TASK: &'static str = "controller of swarms";
 
     fn build(leader: &Leader, (): (), tasks: &mut Tasks) -> Controller<Self> {
-        leader.metrics.register(Box::new(Gauges(leader.memories.clone())));
+        leader.metrics.register(Box::new(Gauges(leader.swarms.clone())));
         let cache = WorkloadCache::default();
         let watch = cache.clone().follow(leader.client.clone(), leader.metrics.clone());
         follow(tasks, "watch of workers", watch);
@@ -26,7 +26,7 @@ impl Start for SwarmReconciler {
             prometheus: leader.endpoints.clone(),
             own_queries: leader.own_queries,
             workers: leader.workers.clone(),
-            memories: leader.memories.clone(),
+            memories: leader.swarms.clone(),
             schedule,
             metrics: leader.metrics.clone(),
             measurements: Shared::default(),

@@ -7,7 +7,7 @@ use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
     api::TrafficWatch,
     prometheus::Shared,
-    traffic_watch::{Ceiling, DeploymentStore, LABEL_CONCURRENCY, TrafficWatchReconciler},
+    traffic_watch::{Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, TrafficWatchReconciler},
 };
 
 impl Start for TrafficWatchReconciler {
@@ -22,9 +22,9 @@ impl Start for TrafficWatchReconciler {
 
     fn build(leader: &Leader, (): (), tasks: &mut Tasks) -> Controller<Self> {
         let deployments = DeploymentStore::default();
-        leader.metrics.register_streaming(Box::new(leader.decisions.clone()));
+        leader.metrics.register_streaming(Box::new(Gauges(leader.watches.clone())));
         let ceiling = Ceiling::new(leader.nodes.clone(), leader.max_unfit);
-        leader.metrics.register(ceiling.gauges(&leader.decisions));
+        leader.metrics.register(ceiling.gauges(&leader.watches));
         let watch = deployments.clone().follow(leader.client.clone(), leader.metrics.clone());
         follow(tasks, "watch of deployments", watch);
         let schedule = Schedule::default();
@@ -36,7 +36,7 @@ impl Start for TrafficWatchReconciler {
             own_queries: leader.own_queries,
             exporters: leader.exporters.clone(),
             schedule,
-            decisions: leader.decisions.clone(),
+            memories: leader.watches.clone(),
             metrics: leader.metrics.clone(),
             label_writes: Semaphore::new(LABEL_CONCURRENCY),
             ceiling,

@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::{
     prometheus::Exporters,
     traffic_watch::{
-        Decisions,
+        self, Memories,
         overview::{Filter, Overview},
     },
 };
@@ -52,16 +52,16 @@ pub struct Live {
     identity: String,
     started: Timestamp,
     exporters: Exporters,
-    decisions: Decisions,
+    memories: Memories,
     leads: AtomicBool,
 }
 
 impl Live {
     /// A replica that starts now, and asks these exporters.
     #[must_use]
-    pub fn new(identity: String, exporters: Exporters, decisions: Decisions) -> Self {
+    pub fn new(identity: String, exporters: Exporters, memories: Memories) -> Self {
         let leads = AtomicBool::new(false);
-        Self { identity, started: Timestamp::now(), exporters, decisions, leads }
+        Self { identity, started: Timestamp::now(), exporters, memories, leads }
     }
 
     /// Says that this replica leads, until the process ends.
@@ -84,7 +84,7 @@ impl StateSource for Live {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: Timestamp::now(),
             started: self.started,
-            watches: self.decisions.watches(filter, &self.exporters),
+            watches: traffic_watch::watches(&self.memories, filter, &self.exporters),
         }
     }
 }

@@ -177,8 +177,7 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
         let memories = Memories::default();
         let paper = Paper::new(swarm, &around.known, around.view.clone(), now);
         let first = pass(&paper, swarm, around, &memories).await;
-        run.first =
-            memories.snapshots().get(&key).map(|snapshot| inspection::page(&key, snapshot, now));
+        run.first = memories.get(&key).decision().map(|last| inspection::page(&key, &last, now));
         first
     };
     match first {
@@ -289,9 +288,8 @@ impl DryRun {
         let memory = memories.get(&key);
         let Done { files, refreshes, scaled } = paper.done();
         (self.files, self.scaled) = (files, scaled);
-        if let Some(page) =
-            memories.snapshots().get(&key).map(|t| inspection::page(&key, t, Instant::now()))
-        {
+        if let Some(last) = memory.decision() {
+            let page = inspection::page(&key, &last, Instant::now());
             self.after = Figures::of(&page);
             let unassigned = page.unassigned.into_iter().map(|one| Unplaced {
                 meaning: inspection::meaning(&one.reason),

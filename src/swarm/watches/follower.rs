@@ -7,7 +7,7 @@ use futures::{
 };
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, Resource,
     core::{DeserializeGuard, NamespaceResourceScope},
     runtime::{
         reflector::{self, Store},
@@ -25,17 +25,19 @@ use super::{
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
     metrics::Metrics,
-    runtime::watch,
+    runtime::watch::{self, Reduced},
 };
+
+/// An event about an object with a name.
+type Named<V> = Event<Reduced<String, V>>;
 
 /// Something that a watch has brought.
 enum Brought {
     Swarms,
-    Workload(Watched, Event<(String, WorkloadFacts)>),
-    Map(Watched, Event<(String, MapFacts)>),
-    Fitness(Watched, Event<(String, String)>),
-    Pods(Watched, Event<(String, PodFacts)>),
-    Failed(&'static str, watcher::Error),
+    Workload(Watched, Named<WorkloadFacts>),
+    Map(Watched, Named<MapFacts>),
+    Fitness(Watched, Named<String>),
+    Pods(Watched, Named<PodFacts>),
 }
 
 type Stream = BoxStream<'static, Brought>;
@@ -55,12 +57,9 @@ impl WorkloadCache {
         let (swarms, writer) = reflector::store();
         let api = Api::<DeserializeGuard<Swarm>>::all(client.clone());
         let events = reflector::reflector(writer, watch::follow(api, watch::config()));
+        let events = watch::reported(events, "swarms", &metrics);
         let mut streams = SelectAll::new();
-        let each = |event: Result<Event<_>, _>| match event {
-            Ok(_) => Brought::Swarms,
-            Err(error) => Brought::Failed("swarms", error),
-        };
-        streams.push(events.map(each).boxed());
+        streams.push(events.map(|_| Brought::Swarms).boxed());
         let stops = HashMap::new();
         let mut follower = Follower { cache: self, client, metrics, swarms, streams, stops };
         while let Some(brought) = follower.streams.next().await {
@@ -72,11 +71,6 @@ impl WorkloadCache {
 impl Follower {
     fn take(&mut self, brought: Brought) {
         let watched = match brought {
-            Brought::Failed(resource, error) => {
-                tracing::warn!(%error, "watch of {resource} failed, trying again");
-                self.metrics.watch_restarted(resource);
-                return;
-            }
             Brought::Swarms => return self.need(),
             Brought::Workload(watched, event) => {
                 let mut state = self.cache.state();
@@ -87,7 +81,7 @@ impl Follower {
                 watched
             }
             Brought::Map(watched, event) => {
-                self.cache.state().maps.entry(watched.clone()).or_default().follow(event);
+                self.cache.state().maps.entry(watched.clone()).or_default().apply(event);
                 watched
             }
             Brought::Fitness(watched, event) => {
@@ -97,7 +91,7 @@ impl Follower {
             Brought::Pods(watched, event) => {
                 let mut state = self.cache.state();
                 state.pods.entry(watched.clone()).or_default().apply(event);
-                let count = state.pods.values().map(|seen| seen.objects.len()).sum();
+                let count = state.pods.values().map(|seen| seen.iter().len()).sum();
                 drop(state);
                 self.metrics.stored("workers", count);
                 watched
@@ -116,7 +110,7 @@ impl Follower {
             let (key, names) = (swarm.key(), Names::of(swarm));
             let mut all: BTreeSet<_> = names.all().collect();
             let known = state.workloads.get(&names.workload);
-            if let Some(facts) = known.and_then(|seen| seen.objects.values().next())
+            if let Some((_, facts)) = known.and_then(|seen| seen.iter().next())
                 && let Some(selector) = query(facts)
             {
                 state.selectors.insert(key.clone(), selector);
@@ -151,96 +145,66 @@ impl Follower {
     }
 
     fn watch(&self, watched: &Watched) -> Stream {
-        let (client, key) = (&self.client, watched.clone());
+        let key = watched.clone();
         match watched {
             Watched::Workload(kind, namespace, name) => {
+                let config = by_name(name);
                 let make = move |event| Brought::Workload(key.clone(), event);
                 match kind {
                     WorkloadKind::StatefulSet => {
-                        let facts = |object: WorkloadObject<StatefulSet>| {
-                            let facts = WorkloadFacts::from(&object);
-                            (object.metadata.name.unwrap_or_default(), facts)
-                        };
-                        named(client, (namespace, name), "statefulsets", facts, make)
+                        let facts = |set: &WorkloadObject<StatefulSet>| WorkloadFacts::from(set);
+                        self.stream(namespace, config, "statefulsets", facts, make)
                     }
                     WorkloadKind::Deployment => {
-                        let facts = |object: WorkloadObject<Deployment>| {
-                            let facts = WorkloadFacts::from(&object);
-                            (object.metadata.name.unwrap_or_default(), facts)
-                        };
-                        named(client, (namespace, name), "deployments", facts, make)
+                        let facts = |one: &WorkloadObject<Deployment>| WorkloadFacts::from(one);
+                        self.stream(namespace, config, "deployments", facts, make)
                     }
                 }
             }
             Watched::Map(namespace, name) => {
-                let facts = |object: MapObject| (object.name_any(), MapFacts::from(&object));
+                let facts = |map: &MapObject| MapFacts::from(map);
                 let make = move |event| Brought::Map(key.clone(), event);
-                named(client, (namespace, name), "configmaps", facts, make)
+                self.stream(namespace, by_name(name), "configmaps", facts, make)
             }
             Watched::Fitness(namespace, name) => {
-                let facts = |object: Fitness| (object.name_any(), fitness_label(&object));
                 let make = move |event| Brought::Fitness(key.clone(), event);
-                named(client, (namespace, name), "trafficwatches", facts, make)
+                self.stream(namespace, by_name(name), "trafficwatches", fitness_label, make)
             }
             Watched::Pods(namespace, selector) => {
-                let facts = |object: WorkerPod| (object.name_any(), PodFacts::from(&object));
+                let facts = |pod: &WorkerPod| PodFacts::from(pod);
                 let make = move |event| Brought::Pods(key.clone(), event);
                 let config = watch::config().labels(selector);
-                stream(client, namespace, config, "workers", facts, make)
+                self.stream(namespace, config, "workers", facts, make)
             }
         }
     }
-}
 
-fn named<K, V: Send + 'static>(
-    client: &Client,
-    (namespace, name): (&str, &str),
-    resource: &'static str,
-    facts: impl Fn(K) -> (String, V) + Send + 'static,
-    make: impl Fn(Event<(String, V)>) -> Brought + Send + 'static,
-) -> Stream
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + 'static,
-{
-    let config = watch::config().fields(&format!("metadata.name={name}"));
-    stream(client, namespace, config, resource, facts, make)
-}
-
-fn stream<K, V: Send + 'static>(
-    client: &Client,
-    namespace: &str,
-    config: watcher::Config,
-    resource: &'static str,
-    facts: impl Fn(K) -> (String, V) + Send + 'static,
-    make: impl Fn(Event<(String, V)>) -> Brought + Send + 'static,
-) -> Stream
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + 'static,
-{
-    let events = watch::follow(Api::<K>::namespaced(client.clone(), namespace), config);
-    let each = move |event| match event {
-        Ok(event) => make(map(event, &facts)),
-        Err(error) => Brought::Failed(resource, error),
-    };
-    events.map(each).boxed()
-}
-
-fn map<K, V>(event: Event<K>, facts: impl Fn(K) -> V) -> Event<V> {
-    match event {
-        Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(facts(object)),
-        Event::InitDone => Event::InitDone,
-        Event::Apply(object) => Event::Apply(facts(object)),
-        Event::Delete(object) => Event::Delete(facts(object)),
+    fn stream<K, V: Send + 'static>(
+        &self,
+        namespace: &str,
+        config: watcher::Config,
+        resource: &'static str,
+        facts: impl Fn(&K) -> V + Send + 'static,
+        make: impl Fn(Named<V>) -> Brought + Send + 'static,
+    ) -> Stream
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + 'static,
+    {
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        let events = watch::reported(watch::follow(api, config), resource, &self.metrics);
+        let each = move |object: K| {
+            let name = object.meta().name.clone().unwrap_or_default();
+            Reduced::new(name, object.meta(), Some(facts(&object)))
+        };
+        events.map(move |event| make(watch::map(event, &each))).boxed()
     }
+}
+
+fn by_name(name: &str) -> watcher::Config {
+    watch::config().fields(&format!("metadata.name={name}"))
 }

@@ -8,11 +8,12 @@ use std::{
 };
 
 use futures::Stream;
-use kube::{core::ObjectMeta, runtime::watcher::Event};
-use tokio::sync::{Notify, watch as signal};
+use kube::core::ObjectMeta;
+use tokio::sync::watch as signal;
 
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
+    runtime::watch::{self, Changes, Mirror},
     selector::Selector,
 };
 
@@ -24,8 +25,7 @@ mod once;
 pub use facts::{ACKNOWLEDGEMENTS, CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
 pub(super) use once::{maps, read};
 
-/// Namespace and name.
-pub type Key = (String, String);
+pub use crate::controller::Key;
 
 /// One watch. The first text is the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,66 +41,7 @@ pub(super) enum Watched {
 }
 
 /// The objects of one watch, by name.
-struct Seen<V> {
-    synced: bool,
-    listing: BTreeMap<String, V>,
-    objects: BTreeMap<String, V>,
-}
-
-impl<V> Default for Seen<V> {
-    fn default() -> Self {
-        Self { synced: false, listing: BTreeMap::new(), objects: BTreeMap::new() }
-    }
-}
-
-impl<V> Seen<V> {
-    fn apply(&mut self, event: Event<(String, V)>) {
-        match event {
-            Event::Init => self.listing.clear(),
-            Event::InitApply((name, value)) => {
-                self.listing.insert(name, value);
-            }
-            Event::InitDone => {
-                self.objects = std::mem::take(&mut self.listing);
-                self.synced = true;
-            }
-            Event::Apply((name, value)) => {
-                self.objects.insert(name, value);
-            }
-            Event::Delete((name, _)) => {
-                self.objects.remove(&name);
-            }
-        }
-    }
-}
-
-impl Seen<MapFacts> {
-    /// The same, for what we write ourselves and know of at once ([`WorkloadCache::wrote`]): what
-    /// the watch brings of the time before is old news.
-    fn follow(&mut self, mut event: Event<(String, MapFacts)>) {
-        let is_old = |known: Option<&MapFacts>, new: &MapFacts| {
-            known.is_some_and(|known| {
-                version(&known.resource_version) > version(&new.resource_version)
-            })
-        };
-        match &mut event {
-            Event::Apply((name, new)) | Event::Delete((name, new)) => {
-                if is_old(self.objects.get(name), new) {
-                    return;
-                }
-            }
-            Event::InitApply((name, new)) => {
-                if let Some(known) = self.objects.get(name)
-                    && is_old(Some(known), new)
-                {
-                    *new = known.clone();
-                }
-            }
-            Event::Init | Event::InitDone => {}
-        }
-        self.apply(event);
-    }
-}
+type Seen<V> = Mirror<String, V>;
 
 #[derive(Default)]
 struct State {
@@ -112,16 +53,15 @@ struct State {
     needs: HashMap<Key, BTreeSet<Watched>>,
     /// The last known selector of each `Swarm`'s workload: its pods outlive it.
     selectors: HashMap<Key, String>,
-    changed: BTreeSet<Key>,
 }
 
 impl State {
     fn is_synced(&self, watched: &Watched) -> bool {
         match watched {
-            Watched::Workload(..) => self.workloads.get(watched).is_some_and(|seen| seen.synced),
-            Watched::Map(..) => self.maps.get(watched).is_some_and(|seen| seen.synced),
-            Watched::Fitness(..) => self.fitness.get(watched).is_some_and(|seen| seen.synced),
-            Watched::Pods(..) => self.pods.get(watched).is_some_and(|seen| seen.synced),
+            Watched::Workload(..) => self.workloads.get(watched).is_some_and(Mirror::is_synced),
+            Watched::Map(..) => self.maps.get(watched).is_some_and(Mirror::is_synced),
+            Watched::Fitness(..) => self.fitness.get(watched).is_some_and(Mirror::is_synced),
+            Watched::Pods(..) => self.pods.get(watched).is_some_and(Mirror::is_synced),
         }
     }
 }
@@ -151,7 +91,7 @@ pub struct WorkloadCache(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
-    notify: Notify,
+    changes: Changes<Key>,
     /// Counts what was learnt: to wait for it.
     learnt: signal::Sender<u64>,
 }
@@ -179,10 +119,10 @@ impl WorkloadCache {
             None => vec![],
             Some(selector) => {
                 let seen = state.pods.get(&Watched::Pods(key.0.clone(), selector.clone()))?;
-                if !seen.synced {
+                if !seen.is_synced() {
                     return None;
                 }
-                seen.objects.values().cloned().collect()
+                seen.iter().map(|(_, pod)| pod.clone()).collect()
             }
         };
         let map = |watched: &Watched| only(state.maps.get(watched));
@@ -204,14 +144,7 @@ impl WorkloadCache {
 
     /// The `Swarm`s whose surroundings changed, for ever.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
-        use futures::StreamExt;
-        let cache = self.clone();
-        futures::stream::unfold(cache, |cache| async move {
-            cache.0.notify.notified().await;
-            let changed = std::mem::take(&mut cache.state().changed);
-            Some((futures::stream::iter(changed), cache))
-        })
-        .flatten()
+        self.0.changes.stream()
     }
 
     /// Takes the answer to a write of ours to a `ConfigMap` with shares, so that the next pass
@@ -220,11 +153,8 @@ impl WorkloadCache {
         let name = metadata.name.as_deref().unwrap_or_default();
         let watched = Watched::Map(swarm.key().0, name.to_owned());
         if let Some(seen) = self.state().maps.get_mut(&watched) {
-            let new = MapFacts::new(metadata, data);
-            let old = seen.objects.get(name).map(|old| version(&old.resource_version));
-            if old.is_none_or(|old| old <= version(&new.resource_version)) {
-                seen.objects.insert(name.to_owned(), new);
-            }
+            let facts = MapFacts::new(metadata, data);
+            seen.wrote(name.to_owned(), watch::version(metadata), facts);
         }
     }
 
@@ -234,23 +164,16 @@ impl WorkloadCache {
 
     /// Notes that something about `watched` changed.
     fn changed(&self, watched: &Watched) {
-        let mut state = self.state();
-        let State { needs, changed, .. } = &mut *state;
-        let who = needs.iter().filter(|(_, needs)| needs.contains(watched));
-        changed.extend(who.map(|(key, _)| key.clone()));
+        let state = self.state();
+        let who = state.needs.iter().filter(|(_, needs)| needs.contains(watched));
+        self.0.changes.add(who.map(|(key, _)| key.clone()));
         drop(state);
         self.0.learnt.send_modify(|count| *count = count.wrapping_add(1));
-        self.0.notify.notify_one();
     }
 }
 
 fn only<V: Clone>(seen: Option<&Seen<V>>) -> Option<V> {
-    seen.and_then(|seen| seen.objects.values().next().cloned())
-}
-
-/// Kubernetes compares versions of one object as numbers since 1.35, and etcd always made them so.
-fn version(text: &str) -> u64 {
-    text.parse().unwrap_or_default()
+    seen.and_then(|seen| seen.iter().next()).map(|(_, facts)| facts.clone())
 }
 
 /// The names in a spec.

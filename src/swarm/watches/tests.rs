@@ -5,7 +5,9 @@ use super::{
     objects::{MapObject, WorkerPod, WorkloadObject},
     *,
 };
+use crate::runtime::watch::Reduced;
 use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::runtime::watcher::Event;
 
 fn pod(change: &[(&str, Value)]) -> PodFacts {
     let mut pod = json!({
@@ -173,24 +175,35 @@ fn a_map_says_whose_it_is() {
     assert_eq!(given.given.as_deref(), Some("s"));
 }
 
+/// An object of this name.
+fn object<V>(name: &str, version: u64, facts: V) -> Reduced<String, V> {
+    Reduced { key: name.into(), version, facts: Some(facts) }
+}
+
 /// Bug 13 of the original: an object whose deletion the watch missed.
 #[test]
 fn bug_13_what_a_new_list_does_not_hold_is_gone() {
     let mut seen = Seen::<u8>::default();
-    for event in [Event::Init, Event::InitApply(("a".into(), 1)), Event::InitDone] {
+    for event in [Event::Init, Event::InitApply(object("a", 1, 1)), Event::InitDone] {
         seen.apply(event);
     }
-    seen.apply(Event::Apply(("b".into(), 2)));
-    assert_eq!(seen.objects.keys().collect::<Vec<_>>(), ["a", "b"]);
-    for event in [Event::Init, Event::InitApply(("b".into(), 2)), Event::InitDone] {
+    seen.apply(Event::Apply(object("b", 2, 2)));
+    let names = |seen: &Seen<u8>| seen.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&seen), ["a", "b"]);
+    for event in [Event::Init, Event::InitApply(object("b", 2, 2)), Event::InitDone] {
         seen.apply(event);
     }
-    assert_eq!(seen.objects.keys().collect::<Vec<_>>(), ["b"]);
+    assert_eq!(names(&seen), ["b"]);
 }
 
+/// A complete list, and these objects by writes of ours at version 110.
 fn synced<V>(objects: Vec<(&str, V)>) -> Seen<V> {
-    let objects = objects.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Seen { synced: true, listing: BTreeMap::new(), objects }
+    let mut seen = Seen::default();
+    seen.apply(Event::InitDone);
+    for (name, facts) in objects {
+        seen.wrote(name.to_owned(), 110, facts);
+    }
+    seen
 }
 
 /// Pods that are not listed yet looked as if there were none: what they were to stop was given
@@ -227,19 +240,19 @@ fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
 #[test]
 fn what_the_watch_brings_of_the_time_before_our_last_write_is_old_news() {
     let map = |version: &str| MapFacts { resource_version: version.into(), ..MapFacts::default() };
-    let event = |version: &str| ("m".to_owned(), map(version));
+    let event = |version: &str| object("m", version.parse().unwrap(), map(version));
     let mut seen = synced(vec![("m", map("110"))]);
-    let known = |seen: &Seen<MapFacts>| seen.objects.get("m").map(|m| m.resource_version.clone());
-    seen.follow(Event::Apply(event("99")));
+    let known = |seen: &Seen<MapFacts>| seen.get("m").map(|m| m.resource_version.clone());
+    seen.apply(Event::Apply(event("99")));
     assert_eq!(known(&seen).as_deref(), Some("110"), "versions are numbers");
-    seen.follow(Event::Delete(event("105")));
+    seen.apply(Event::Delete(event("105")));
     assert_eq!(known(&seen).as_deref(), Some("110"), "it was made anew after that");
     for event in [Event::Init, Event::InitApply(event("105")), Event::InitDone] {
-        seen.follow(event);
+        seen.apply(event);
     }
     assert_eq!(known(&seen).as_deref(), Some("110"));
-    seen.follow(Event::Apply(event("111")));
+    seen.apply(Event::Apply(event("111")));
     assert_eq!(known(&seen).as_deref(), Some("111"));
-    seen.follow(Event::Delete(event("112")));
+    seen.apply(Event::Delete(event("112")));
     assert_eq!(known(&seen), None);
 }

@@ -1,8 +1,7 @@
-//! The memories of all `TrafficWatch`es.
+//! The memory of a `TrafficWatch`, with what metrics and the status page show.
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,18 +10,15 @@ use k8s_openapi::jiff::Timestamp;
 use super::{children::Applied, findings::Evaluation, judgement::Transition};
 use crate::{
     api::traffic_watch::{Consecutive, Mode, NodeState},
-    controller::Error,
+    controller::{self, Error},
 };
 
 mod object;
 
 pub use object::{Memory, NodeMemory, NodeTable, Sample, Side, Streak};
 
-/// By namespace and name; clones share it.
-#[derive(Clone, Default)]
-pub struct Decisions(Arc<Mutex<BTreeMap<Key, Entry>>>);
-
-pub(super) type Key = (String, String);
+/// The memories of all `TrafficWatch`es.
+pub type Memories = controller::Memories<Entry>;
 
 /// The time for which transitions are kept for display.
 pub(super) const HISTORY_SECONDS: i64 = 3600;
@@ -32,7 +28,7 @@ const HISTORY: usize = 200;
 
 /// The memory of one object.
 #[derive(Default)]
-pub(super) struct Entry {
+pub struct Entry {
     pub(super) memory: Arc<Memory>,
     pub(super) facts: Facts,
     pub(super) counters: Arc<Counters>,
@@ -69,62 +65,40 @@ pub struct Decided {
     pub(super) evaluation: Option<Evaluation>,
 }
 
-impl Decisions {
-    /// Returns the memory of one object.
-    #[must_use]
-    pub fn get(&self, namespace: &str, name: &str) -> Arc<Memory> {
-        let entries = self.entries();
-        let entry = entries.get(&(namespace.to_owned(), name.to_owned()));
-        entry.map(|entry| Arc::clone(&entry.memory)).unwrap_or_default()
-    }
-
+impl Entry {
     /// Remembers what one pass decided.
-    pub fn put(&self, (namespace, name): (&str, &str), decided: Decided) {
-        let mut entries = self.entries();
-        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
-        entry.memory = Arc::new(decided.memory);
-        entry.facts = decided.facts;
+    pub(super) fn decided(&mut self, decided: Decided) {
+        self.memory = Arc::new(decided.memory);
+        self.facts = decided.facts;
         for transition in decided.transitions {
             let key = (transition.to, Arc::clone(&transition.reason));
-            *Arc::make_mut(&mut entry.counters).transitions.entry(key).or_default() += 1;
-            entry.remember(transition);
+            *Arc::make_mut(&mut self.counters).transitions.entry(key).or_default() += 1;
+            self.remember(transition);
         }
         if let Some(evaluation) = decided.evaluation {
-            let counters = Arc::make_mut(&mut entry.counters);
+            let counters = Arc::make_mut(&mut self.counters);
             *counters.evaluations.entry(evaluation.as_str()).or_default() += 1;
         }
     }
 
     /// Counts one eviction by its result; `refused` is the time of a refusal, if there was one.
-    pub fn evicted(
-        &self,
-        namespace: &str,
-        name: &str,
-        result: &'static str,
-        refused: Option<Timestamp>,
-    ) {
-        let mut entries = self.entries();
-        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
-        *Arc::make_mut(&mut entry.counters).evictions.entry(result).or_default() += 1;
+    pub(super) fn evicted(&mut self, result: &'static str, refused: Option<Timestamp>) {
+        *Arc::make_mut(&mut self.counters).evictions.entry(result).or_default() += 1;
         if refused.is_some() {
-            Arc::make_mut(&mut entry.memory).refused = refused;
+            Arc::make_mut(&mut self.memory).refused = refused;
         }
     }
 
     /// Remembers which nodes could not be written, so that they are tried again later.
     pub(super) fn wrote(
-        &self,
-        namespace: &str,
-        name: &str,
+        &mut self,
         results: &[(Arc<str>, std::result::Result<(), Error>)],
         now: Timestamp,
     ) {
-        let mut entries = self.entries();
-        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
-        if entry.memory.failed.is_empty() && results.iter().all(|(_, result)| result.is_ok()) {
+        if self.memory.failed.is_empty() && results.iter().all(|(_, result)| result.is_ok()) {
             return;
         }
-        let memory = Arc::make_mut(&mut entry.memory);
+        let memory = Arc::make_mut(&mut self.memory);
         let failed = Arc::make_mut(&mut memory.failed);
         for (node, result) in results {
             failed.take(node, result.as_ref().err().map(Error::verdict), now);
@@ -136,37 +110,21 @@ impl Decisions {
     }
 
     /// Remembers the result for the Deployment; returns whether that is new.
-    #[must_use]
-    pub fn applied(&self, namespace: &str, name: &str, applied: Applied) -> bool {
-        let mut entries = self.entries();
-        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
-        let known = entry.memory.applied.as_ref();
+    pub(super) fn applied(&mut self, applied: Applied) -> bool {
+        let known = self.memory.applied.as_ref();
         let news = known
             .is_none_or(|known| (known.hash, &known.outcome) != (applied.hash, &applied.outcome));
-        Arc::make_mut(&mut entry.memory).applied = Some(applied);
+        Arc::make_mut(&mut self.memory).applied = Some(applied);
         news
     }
 
-    /// Drops what was decided about one object: its series must not look as if it were judged. What
-    /// was counted stays, and that it is there.
-    pub(super) fn pause(&self, namespace: &str, name: &str, facts: Facts) {
-        let mut entries = self.entries();
-        let entry = entries.entry((namespace.to_owned(), name.to_owned())).or_default();
-        entry.memory = Arc::default();
-        entry.facts = facts;
+    /// Drops what was decided: its series must not look as if it were judged. What was counted
+    /// stays, and that it is there.
+    pub(super) fn pause(&mut self, facts: Facts) {
+        self.memory = Arc::default();
+        self.facts = facts;
     }
 
-    /// Drops everything about one object, its series included.
-    pub fn forget(&self, namespace: &str, name: &str) {
-        self.entries().remove(&(namespace.to_owned(), name.to_owned()));
-    }
-
-    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Entry {
     fn remember(&mut self, transition: Transition) {
         let old = transition.at.saturating_sub(HISTORY_SECONDS);
         while self.history.front().is_some_and(|first| first.at < old)
@@ -175,11 +133,5 @@ impl Entry {
             self.history.pop_front();
         }
         self.history.push_back(transition);
-    }
-}
-
-impl fmt::Debug for Decisions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decisions").finish_non_exhaustive()
     }
 }

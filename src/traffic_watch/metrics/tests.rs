@@ -36,23 +36,23 @@ fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
     Decided { memory, facts: Facts::default(), transitions: vec![], evaluation: None }
 }
 
-fn page(decisions: &Decisions, most: usize) -> String {
-    struct Limited(Decisions, usize);
-    impl fmt::Debug for Limited {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_tuple("Limited").finish_non_exhaustive()
-        }
-    }
+fn page(memories: &Memories, most: usize) -> String {
+    #[derive(Debug)]
+    struct Limited(Gauges, usize);
     impl Collector for Limited {
         fn encode(&self, mut encoder: DescriptorEncoder) -> Result {
             self.0.encode_pairs(&mut encoder, self.1)
         }
     }
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Limited(decisions.clone(), most)));
+    registry.register_collector(Box::new(Limited(Gauges(memories.clone()), most)));
     let mut page = String::new();
     text::encode_registry(&mut page, &registry).unwrap();
     page
+}
+
+fn put(memories: &Memories, name: &str, decided: Decided) {
+    memories.change(&("ns".into(), name.into()), |entry| entry.decided(decided));
 }
 
 fn series<'a>(page: &'a str, family: &str) -> Vec<&'a str> {
@@ -62,9 +62,9 @@ fn series<'a>(page: &'a str, family: &str) -> Vec<&'a str> {
 
 #[test]
 fn t11_only_the_present_state_is_a_series_and_it_goes_with_its_object() {
-    let decisions = Decisions::default();
-    decisions.put(("ns", "web"), decided(2, |n| [NodeState::Unfit, NodeState::Fit][n]));
-    let before = page(&decisions, PAIRS);
+    let memories = Memories::default();
+    put(&memories, "web", decided(2, |n| [NodeState::Unfit, NodeState::Fit][n]));
+    let before = page(&memories, PAIRS);
     let states = series(&before, "node_state");
     assert_eq!(states.len(), 2, "{states:?}");
     assert!(states[0].contains("worker-00000") && states[0].ends_with("state=\"Unfit\"} 1.0"));
@@ -72,25 +72,25 @@ fn t11_only_the_present_state_is_a_series_and_it_goes_with_its_object() {
     for family in ["node_value", "node_threshold", "node_sample_age_seconds"] {
         assert_eq!(series(&before, family).len(), 2, "{family}");
     }
-    decisions.forget("ns", "web");
-    assert_eq!(page(&decisions, PAIRS), "");
+    memories.forget(&("ns".into(), "web".into()));
+    assert_eq!(page(&memories, PAIRS), "");
 }
 
 #[test]
 fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
     const OBJECTS: usize = 20;
-    let (decisions, metrics) = (Decisions::default(), Metrics::new());
+    let (memories, metrics) = (Memories::default(), Metrics::new());
     for number in 0..OBJECTS {
-        decisions.put(("ns", &format!("watch-{number}")), decided(5_000, |_| NodeState::Fit));
+        put(&memories, &format!("watch-{number}"), decided(5_000, |_| NodeState::Fit));
     }
-    metrics.register_streaming(Box::new(decisions.clone()));
+    metrics.register_streaming(Box::new(Gauges(memories.clone())));
     let (mut pieces, mut total) = (0_usize, 0);
     metrics
         .stream(|piece| {
             // What passes and new collectors need meanwhile. A lock that is held would never come.
-            drop(decisions.entries());
+            memories.change(&("ns".into(), "watch-0".into()), |_| ());
             if pieces == 0 {
-                metrics.register(Box::new(Decisions::default()));
+                metrics.register(Box::new(Gauges(Memories::default())));
             }
             metrics.reconciled("trafficwatch", std::time::Duration::ZERO, Some("new label"));
             assert!(piece.len() <= CHUNK && piece.capacity() <= CHUNK, "{}", piece.capacity());
@@ -105,7 +105,7 @@ fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
 
 #[test]
 fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attention() {
-    let decisions = Decisions::default();
+    let memories = Memories::default();
     // The last ones by name are the ones to look at.
     let states = |n: usize| match n {
         97 => NodeState::Unknown,
@@ -113,9 +113,9 @@ fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attent
         99 => NodeState::Unfit,
         _ => NodeState::Fit,
     };
-    decisions.put(("ns", "large"), decided(100, states));
-    decisions.put(("ns", "small"), decided(3, |_| NodeState::Fit));
-    let page = page(&decisions, 10);
+    put(&memories, "large", decided(100, states));
+    put(&memories, "small", decided(3, |_| NodeState::Fit));
+    let page = page(&memories, 10);
     let of = |family: &str, name: &str| {
         let all = series(&page, family).into_iter();
         all.filter(|line| line.contains(&format!("name=\"{name}\""))).collect::<Vec<_>>()
@@ -137,9 +137,9 @@ fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attent
 
 #[test]
 fn t11_a_reader_that_went_away_ends_the_encoding() {
-    let (decisions, metrics) = (Decisions::default(), Metrics::new());
-    decisions.put(("ns", "web"), decided(5_000, |_| NodeState::Fit));
-    metrics.register_streaming(Box::new(decisions));
+    let (memories, metrics) = (Memories::default(), Metrics::new());
+    put(&memories, "web", decided(5_000, |_| NodeState::Fit));
+    metrics.register_streaming(Box::new(Gauges(memories)));
     let mut asked = 0;
     let result = metrics.stream(|_| {
         asked += 1;

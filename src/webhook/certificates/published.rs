@@ -148,11 +148,12 @@ impl Certificates {
     ) -> Infallible {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let only = runtime::watch::config().fields(&format!("metadata.name={NAME}"));
-        let mut events = std::pin::pin!(runtime::watch::follow(api, only));
+        let events = runtime::watch::follow(api, only);
+        let mut events = runtime::watch::reported(events, "secrets", &metrics);
         loop {
             match events.next().await {
-                Some(Ok(Event::InitApply(secret) | Event::Apply(secret))) => self.read(&secret),
-                Some(Ok(Event::Delete(_))) => {
+                Some(Event::InitApply(secret) | Event::Apply(secret)) => self.read(&secret),
+                Some(Event::Delete(_)) => {
                     tracing::warn!(
                         secret = NAME,
                         "deleted; the certificate in use stays until the leader makes another"
@@ -161,12 +162,8 @@ impl Certificates {
                 }
                 // A first list without the Secret: the leader is about to create it, or to learn of
                 // it.
-                Some(Ok(Event::InitDone)) => self.touched.send_replace(()),
-                Some(Ok(Event::Init)) => {}
-                Some(Err(error)) => {
-                    metrics.watch_restarted("secrets");
-                    tracing::warn!(%error, "watch of the certificates failed, trying again");
-                }
+                Some(Event::InitDone) => self.touched.send_replace(()),
+                Some(Event::Init) => {}
                 // The stream is without end; were it to end, the certificate in use would stay.
                 None => std::future::pending().await,
             }
