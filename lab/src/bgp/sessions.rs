@@ -125,12 +125,24 @@ fn put(all: &mut Sessions, name: &str, protocol: String, session: Session) {
     }
 }
 
+/// Returns the ends that have another one: both of the mesh, or both by peers. Two nodes with both
+/// have two sessions.
+#[must_use]
+pub fn two_ended(all: &Sessions) -> Sessions {
+    let is_mesh = |protocol: &str| protocol.starts_with("Mesh_");
+    let answered = |name: &str, protocol: &str, end: &Session| {
+        let mut theirs = all.get(&end.peer).into_iter().flatten();
+        theirs.any(|(other, back)| back.peer == name && is_mesh(other) == is_mesh(protocol))
+    };
+    let mut whole = all.clone();
+    for (name, ends) in &mut whole {
+        ends.retain(|protocol, end| answered(name, protocol, end));
+    }
+    whole
+}
+
 /// Returns how many sessions have two ends.
 #[must_use]
 pub fn count(all: &Sessions) -> usize {
-    let has = |from: &str, to: &str| {
-        all.get(from).is_some_and(|ends| ends.values().any(|end| end.peer == to))
-    };
-    let ends = all.iter().flat_map(|(name, ends)| ends.values().map(move |end| (name, &end.peer)));
-    ends.filter(|(name, peer)| name < peer && has(peer, name)).count()
+    two_ended(all).values().map(BTreeMap::len).sum::<usize>() / 2
 }
