@@ -140,6 +140,14 @@ fn who_has_no_id_or_another_one_is_a_client() {
         ends(&sessions(&world), "bgp-03"),
         ["Node_10_90_0_10", "Node_10_90_0_11", "Node_10_90_0_12"]
     );
+    // By address nobody has an id; the other end knows the node.
+    let remote = Remote::Address("10.90.0.11".parse().unwrap());
+    let local = Local::Node("bgp-00".to_owned());
+    let peer = Peer { local, remote, reverse: true, restart: None };
+    world.peers = [("a".to_owned(), peer)].into();
+    let all = sessions(&world);
+    assert_eq!(ends(&all, "bgp-00"), ["Node_10_90_0_11 client of 224.0.0.1"]);
+    assert_eq!(ends(&all, "bgp-01"), ["Node_10_90_0_10"]);
 }
 
 #[test]
