@@ -14,14 +14,14 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::confd::Confd;
 use super::machine::Machine;
 use super::render::texts;
-use super::world::{Node, Peer, World, configuration};
+use super::world::World;
 
 /// Follows an API server. Dropping it ends that; the nodes stay as they are.
 #[derive(Debug)]
@@ -84,28 +84,9 @@ struct Known {
 impl Known {
     /// Returns the readable objects; unreadable ones count as missing.
     fn world(&self, faults: &Mutex<Vec<String>>) -> World {
-        let name = |object: &Arc<DynamicObject>| object.name_any();
-        let found = self.configurations.state();
-        let default = found.iter().find(|object| name(object) == "default");
-        let (mesh, as_number) = configuration(default.map(|object| &**object));
-        let mut world = World { as_number, mesh, ..World::default() };
-        for node in self.nodes.state() {
-            match Node::read(&node) {
-                Ok(Some(read)) => {
-                    world.nodes.insert(node.name_any(), read);
-                }
-                Ok(None) => {}
-                Err(error) => note(faults, format!("{error:#}")),
-            }
-        }
-        for peer in self.peers.state() {
-            match Peer::read(&peer) {
-                Ok(read) => {
-                    world.peers.insert(name(&peer), read);
-                }
-                Err(error) => note(faults, format!("{error:#}")),
-            }
-        }
+        let (nodes, peers) = (self.nodes.state(), self.peers.state());
+        let (world, unread) = World::read(&nodes, &peers, &self.configurations.state());
+        unread.into_iter().for_each(|fault| note(faults, fault));
         world
     }
 }

@@ -43,7 +43,7 @@ pub use monitoring::{LOAD, Monitoring};
 pub use nodes::{Nodes, ZONE};
 pub use propagation::{Pairs, Rule, missing, more_while_restarting, paths, worst_without_one};
 pub use selector::{Labels, Selector};
-pub use sessions::{Session, Sessions, sessions};
+pub use sessions::{Session, Sessions, sessions, two_ended};
 pub use site::Site;
 pub(crate) use site::define;
 pub(crate) use teardown::{leftovers, run_guard, sweep};

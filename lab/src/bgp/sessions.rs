@@ -75,8 +75,10 @@ fn mesh(world: &World, all: &mut Sessions) {
 fn forward(world: &World, peer: &Peer, all: &mut Sessions) {
     for local in world.nodes.iter().filter(|(name, node)| peer.local.takes(name, node)) {
         for remote in world.nodes.iter().filter(|(_, node)| peer.remote.takes(node)) {
-            let global = peer.local == Local::All;
-            emit(all, if global { "Global" } else { "Node" }, local, remote, peer);
+            let kind = if peer.local == Local::All { "Global" } else { "Node" };
+            // Confd does not look up whose address it is.
+            let known = !matches!(peer.remote, Remote::Address(_));
+            emit(all, kind, local, (remote, known), peer);
         }
     }
 }
@@ -85,18 +87,19 @@ fn forward(world: &World, peer: &Peer, all: &mut Sessions) {
 fn reverse(world: &World, peer: &Peer, all: &mut Sessions) {
     for local in world.nodes.iter().filter(|(_, node)| peer.remote.takes(node)) {
         for remote in world.nodes.iter().filter(|(name, node)| peer.local.takes(name, node)) {
-            emit(all, "Node", local, remote, peer);
+            emit(all, "Node", local, (remote, true), peer);
         }
     }
 }
 
 type Named<'a> = (&'a String, &'a Node);
 
+/// `known`: confd knows the cluster id of the other node.
 fn emit(
     all: &mut Sessions,
     kind: &str,
     (name, local): Named<'_>,
-    (other, remote): Named<'_>,
+    ((other, remote), known): (Named<'_>, bool),
     peer: &Peer,
 ) {
     let there = |kind| {
@@ -106,14 +109,15 @@ fn emit(
     if name == other || there(kind) || there("Global") {
         return;
     }
-    let global_address = kind == "Global" && matches!(peer.remote, Remote::Address(_));
     let session = Session {
         peer: other.clone(),
         address: remote.address,
         // Peers by selector connect from both ends, and collide.
-        passive: global_address && remote.address.to_string() > local.address.to_string(),
+        passive: kind == "Global"
+            && !known
+            && remote.address.to_string() > local.address.to_string(),
         // On a reflector, who has no id or another one is a client.
-        reflects: local.cluster_id.filter(|_| remote.cluster_id != local.cluster_id),
+        reflects: local.cluster_id.filter(|own| !known || remote.cluster_id != Some(*own)),
         restart: peer.restart,
     };
     put(all, name, protocol(kind, remote.address), session);
@@ -125,12 +129,24 @@ fn put(all: &mut Sessions, name: &str, protocol: String, session: Session) {
     }
 }
 
+/// Returns the ends that have another one: both of the mesh, or both by peers. Two nodes with both
+/// have two sessions.
+#[must_use]
+pub fn two_ended(all: &Sessions) -> Sessions {
+    let is_mesh = |protocol: &str| protocol.starts_with("Mesh_");
+    let answered = |name: &str, protocol: &str, end: &Session| {
+        let mut theirs = all.get(&end.peer).into_iter().flatten();
+        theirs.any(|(other, back)| back.peer == name && is_mesh(other) == is_mesh(protocol))
+    };
+    let mut whole = all.clone();
+    for (name, ends) in &mut whole {
+        ends.retain(|protocol, end| answered(name, protocol, end));
+    }
+    whole
+}
+
 /// Returns how many sessions have two ends.
 #[must_use]
 pub fn count(all: &Sessions) -> usize {
-    let has = |from: &str, to: &str| {
-        all.get(from).is_some_and(|ends| ends.values().any(|end| end.peer == to))
-    };
-    let ends = all.iter().flat_map(|(name, ends)| ends.values().map(move |end| (name, &end.peer)));
-    ends.filter(|(name, peer)| name < peer && has(peer, name)).count()
+    two_ended(all).values().map(BTreeMap::len).sum::<usize>() / 2
 }

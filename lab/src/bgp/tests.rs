@@ -8,7 +8,7 @@ use super::check::states::{
 };
 use super::propagation::{Rule, missing, more_while_restarting, paths, worst_without_one};
 use super::render::texts;
-use super::sessions::{Sessions, count, sessions};
+use super::sessions::{Sessions, count, sessions, two_ended};
 use super::world::{Local, Peer, Remote, World};
 
 fn two(ids: Ids) -> World {
@@ -140,6 +140,27 @@ fn who_has_no_id_or_another_one_is_a_client() {
         ends(&sessions(&world), "bgp-03"),
         ["Node_10_90_0_10", "Node_10_90_0_11", "Node_10_90_0_12"]
     );
+    // By address nobody has an id; the other end knows the node.
+    let remote = Remote::Address("10.90.0.11".parse().unwrap());
+    let local = Local::Node("bgp-00".to_owned());
+    let peer = Peer { local, remote, reverse: true, restart: None };
+    world.peers = [("a".to_owned(), peer)].into();
+    let all = sessions(&world);
+    assert_eq!(ends(&all, "bgp-00"), ["Node_10_90_0_11 client of 224.0.0.1"]);
+    assert_eq!(ends(&all, "bgp-01"), ["Node_10_90_0_10"]);
+}
+
+#[test]
+fn an_end_of_the_mesh_answers_none_by_peers() {
+    let mut world = mesh(2);
+    let remote = Remote::Address("10.90.0.11".parse().unwrap());
+    let local = Local::Node("bgp-00".to_owned());
+    world.peers.insert("a".to_owned(), Peer { local, remote, reverse: false, restart: None });
+    assert_eq!(ends(&sessions(&world), "bgp-00"), ["Mesh_10_90_0_11 passive", "Node_10_90_0_11"]);
+    assert_eq!(ends(&two_ended(&sessions(&world)), "bgp-00"), ["Mesh_10_90_0_11 passive"]);
+    world.peers.get_mut("a").unwrap().reverse = true;
+    let all = sessions(&world);
+    assert_eq!((two_ended(&all), count(&all)), (all, 2));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The input of Calico's confd: nodes, peers, the mesh. Typed, from Kubernetes objects. No IO.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -82,6 +83,35 @@ impl Default for World {
     /// Calico's own: a full mesh.
     fn default() -> Self {
         Self { as_number: AS_NUMBER, mesh: true, nodes: BTreeMap::new(), peers: BTreeMap::new() }
+    }
+}
+
+impl World {
+    /// Reads all objects. Unreadable ones count as missing; the second value holds the reasons.
+    #[must_use]
+    pub fn read<A: Borrow<v1::Node>, B: Borrow<DynamicObject>>(
+        nodes: &[A],
+        peers: &[B],
+        configurations: &[B],
+    ) -> (Self, Vec<String>) {
+        let default = |object: &&DynamicObject| object.name_any() == "default";
+        let mut configurations = configurations.iter().map(Borrow::<DynamicObject>::borrow);
+        let (mesh, as_number) = configuration(configurations.find(default));
+        let mut world = Self { as_number, mesh, ..Self::default() };
+        let mut unread = Vec::new();
+        for node in nodes.iter().map(Borrow::<v1::Node>::borrow) {
+            match Node::read(node) {
+                Ok(read) => world.nodes.extend(read.map(|read| (node.name_any(), read))),
+                Err(error) => unread.push(format!("{error:#}")),
+            }
+        }
+        for peer in peers.iter().map(Borrow::<DynamicObject>::borrow) {
+            match Peer::read(peer) {
+                Ok(read) => world.peers.extend([(peer.name_any(), read)]),
+                Err(error) => unread.push(format!("{error:#}")),
+            }
+        }
+        (world, unread)
     }
 }
 
@@ -196,7 +226,7 @@ fn seconds(text: &str) -> Result<Duration> {
 }
 
 /// Reads the mesh and the autonomous system from the `BGPConfiguration` called `default`.
-pub(super) fn configuration(object: Option<&DynamicObject>) -> (bool, u32) {
+fn configuration(object: Option<&DynamicObject>) -> (bool, u32) {
     let spec = object.map(|object| &object.data["spec"]);
     let mesh = spec.and_then(|spec| spec["nodeToNodeMeshEnabled"].as_bool());
     let number = spec.and_then(|spec| spec["asNumber"].as_u64());
@@ -274,6 +304,32 @@ mod tests {
             let error = format!("{:#}", peer(&spec).unwrap_err());
             assert!(error.contains(says), "{spec}: {error}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_missing_and_reported() {
+        let calicos = |name: &str, spec: serde_json::Value| -> DynamicObject {
+            let object = json!({"apiVersion": "x/v1", "kind": "X", "metadata": {"name": name},
+                "spec": spec});
+            serde_json::from_value(object).unwrap()
+        };
+        let node = |name: &str, pods: serde_json::Value| -> v1::Node {
+            let annotations = json!({ADDRESS: "10.90.0.10/16"});
+            let object = json!({"metadata": {"name": name, "annotations": annotations},
+                "spec": {"podCIDR": pods}});
+            serde_json::from_value(object).unwrap()
+        };
+        let nodes = [node("a", json!("10.91.0.0/24")), node("b", json!(null)), v1::Node::default()];
+        let peers = [
+            calicos("one", json!({"peerSelector": "all()"})),
+            calicos("two", json!({"peerSelector": "has("})),
+        ];
+        let off = json!({"nodeToNodeMeshEnabled": false});
+        let all = [calicos("other", json!({})), calicos("default", off)];
+        let (world, unread) = World::read(&nodes, &peers, &all);
+        assert!(world.nodes.keys().eq(["a"]) && world.peers.keys().eq(["one"]) && !world.mesh);
+        assert_eq!(unread.len(), 2, "{unread:?}");
+        assert!(unread[0] == "b has no spec.podCIDR" && unread[1].starts_with("BGPPeer two: "));
     }
 
     #[test]

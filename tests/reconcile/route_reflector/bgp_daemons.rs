@@ -1,5 +1,6 @@
-//! A BIRD on every node, as Calico configures it: the number of sessions of each, Prometheus'
-//! series about them, and a check that no node ever misses a route.
+//! A BIRD on every node, as Calico would configure it: how many sessions each has, what Prometheus
+//! says of that, and whether anybody ever missed a route. All of it by the lab's model of confd and
+//! BIRD, which was held against real BIRD and shares nothing with the operator's own.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -7,49 +8,69 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use kube::Client;
-use lab::calico::Group;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+};
+use lab::{
+    bgp::{Peer, Rule, Sessions, World, missing, sessions, two_ended},
+    calico::Group,
+};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
-use traffic_operator::route_reflector::bgp_model::{
-    Fabric, Labels, Local, Node, Peer, Remote, Rule, Selector,
-};
 
-/// Interval between two looks at nodes and peers.
+use super::datastore::kind;
+
+/// How often nodes and peers are looked at.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// Time that a session takes to be established.
+/// How long a session takes to be established.
 const ESTABLISHING: Duration = Duration::from_secs(1);
 
-/// Time for which a reflector must have been one before another, or the mesh, may go: the five
-/// seconds by which a sample is younger than a step, minus the time that looking takes.
+/// For how long a reflector must have been one before another may go, or the mesh: the five seconds
+/// that a sample is younger than a step, with what looking takes.
 const BEFORE_BREAK: Duration = Duration::from_millis(4500);
 
-/// Settings of the test.
+/// What the test wants of them.
 #[derive(Clone, Debug, Default)]
 pub struct Controls {
-    /// Nodes whose BIRD is dead: it has no series, and no node has a session with it.
+    /// Nodes whose BIRD is dead: it has no series, and nobody has a session with it.
     pub dead: BTreeSet<String>,
-    /// Number of sessions that a node lacks.
+    /// How many sessions a node lacks.
     pub lacking: BTreeMap<String, u32>,
-    /// Time of the last scrape of all series, in seconds since 1970; `None` for now.
+    /// When everything was scraped last, in seconds since 1970; `None` for now.
     pub scraped: Option<f64>,
-    /// Routes may be missing, because the test causes that itself.
+    /// Routes may be missing: the test sees to that itself.
     pub careless: bool,
 }
 
-/// An observation at one instant.
-#[derive(Clone)]
-struct Scene {
-    at: Instant,
-    fabric: Fabric,
+/// BGPPeers and BGPConfigurations.
+pub type Objects = (Vec<DynamicObject>, Vec<DynamicObject>);
+
+/// The input of Calico, and the nodes that are down.
+#[derive(Default, PartialEq)]
+pub struct Scene {
+    world: World,
+    down: BTreeSet<String>,
+    /// The reasons why some of it cannot be read.
+    unread: Vec<String>,
+}
+
+/// A scene, and what follows from it.
+struct Seen {
+    scene: Scene,
+    /// The sessions that have two ends.
+    sessions: Sessions,
+    complaints: Vec<String>,
 }
 
 #[derive(Default)]
 struct Inner {
     controls: Controls,
-    scenes: Vec<Scene>,
-    /// Violations seen so far.
+    /// With the instant of each.
+    scenes: Vec<(Instant, Arc<Seen>)>,
+    /// What ought not to have happened.
     complaints: Vec<String>,
 }
 
@@ -60,25 +81,37 @@ pub struct Birds {
 }
 
 impl Birds {
-    /// Starts BIRDs that are configured by the objects in the Kubernetes API.
+    /// Configured by what is in the Kubernetes API.
     pub fn start(client: Client, group: Group) -> Self {
         Self::seeing(move || {
             let client = client.clone();
-            async move { look(&client, group).await }
+            async move {
+                let nodes = nodes(&client).await?;
+                let objects = match objects(&client, group).await {
+                    // Calico may be installed later.
+                    Err(kube::Error::Api(status)) if status.code == 404 => Objects::default(),
+                    found => found.ok()?,
+                };
+                Some(Scene::new(&nodes, objects))
+            }
         })
     }
 
-    /// Starts BIRDs that are configured by the result of `look`; `None` if it failed.
+    /// Configured by what `look` finds; `None` if it could not.
     pub fn seeing<F>(look: impl Fn() -> F + Send + 'static) -> Self
     where
-        F: Future<Output = Option<Fabric>> + Send,
+        F: Future<Output = Option<Scene>> + Send,
     {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let shared = Arc::clone(&inner);
         let look = async move {
+            let mut seen = Arc::new(Seen::new(Scene::default()));
             loop {
-                if let Some(fabric) = look().await {
-                    shared.lock().expect("lock").see(fabric);
+                if let Some(scene) = look().await {
+                    if scene != seen.scene {
+                        seen = Arc::new(Seen::new(scene));
+                    }
+                    shared.lock().expect("lock").see(Arc::clone(&seen));
                 }
                 tokio::time::sleep(LOOK).await;
             }
@@ -86,7 +119,7 @@ impl Birds {
         Self { inner, task: tokio::spawn(look).abort_handle() }
     }
 
-    /// Forgets the violations so far: the test has set its scene.
+    /// Forgets what was seen so far: the test has set its scene.
     pub fn forget(&self) {
         self.inner.lock().expect("lock").complaints.clear();
     }
@@ -95,7 +128,7 @@ impl Birds {
         change(&mut self.inner.lock().expect("lock").controls);
     }
 
-    /// Returns Prometheus' answer to the built-in query.
+    /// What Prometheus answers to the built-in query.
     pub fn answer(&self) -> impl Fn(&str) -> Value + Send + Sync + 'static {
         let inner = Arc::clone(&self.inner);
         move |query| inner.lock().expect("lock").answer(query)
@@ -106,16 +139,16 @@ impl Birds {
         self.inner.lock().expect("lock").established()
     }
 
-    /// Returns the number of sessions of each node, when they are all up.
+    /// How many sessions each node has, when they are all up.
     pub fn sessions(&self) -> BTreeMap<String, u32> {
         let inner = self.inner.lock().expect("lock");
-        let Some(scene) = inner.scenes.last() else { return BTreeMap::new() };
-        let sessions = scene.fabric.sessions();
-        sessions.iter().map(|(node, expected)| (node.to_string(), expected.up)).collect()
+        let Some((_, seen)) = inner.scenes.last() else { return BTreeMap::new() };
+        let count = |names: BTreeSet<_>| u32::try_from(names.len()).expect("few");
+        seen.names(&[].into()).into_iter().map(|(node, names)| (node, count(names))).collect()
     }
 
-    /// Returns the violations: a node missed a route, or lost a reflector before the next one had
-    /// the time to be established.
+    /// What ought not to have happened: somebody missed a route, or lost a reflector before the
+    /// next one had had the time to be there.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.lock().expect("lock").complaints.clone()
     }
@@ -131,42 +164,84 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-fn reflectors(fabric: &Fabric) -> BTreeSet<Arc<str>> {
-    let all = fabric.nodes().iter().filter(|node| node.cluster_id.is_some() && node.up);
-    all.map(|node| Arc::clone(&node.name)).collect()
+impl Scene {
+    /// By these objects. A BGPPeer that the lab cannot read is left out if it is not the operator's,
+    /// and else a complaint.
+    pub fn new(nodes: &[Node], (mut peers, configurations): Objects) -> Self {
+        let ours = |peer: &DynamicObject| {
+            let by = peer.labels().get("app.kubernetes.io/managed-by");
+            by.is_some_and(|by| by == "traffic-operator")
+        };
+        peers.retain(|peer| ours(peer) || Peer::read(peer).is_ok());
+        let (world, unread) = World::read(nodes, &peers, &configurations);
+        let ready = |node: &Node| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+            conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        let down = nodes.iter().filter(|node| !ready(node)).map(ResourceExt::name_any).collect();
+        Self { world, down, unread }
+    }
+
+    fn is_up(&self, node: &str) -> bool {
+        self.world.nodes.contains_key(node) && !self.down.contains(node)
+    }
+}
+
+impl Seen {
+    fn new(scene: Scene) -> Self {
+        let sessions = two_ended(&sessions(&scene.world));
+        let down = scene.down.iter().map(String::as_str).collect();
+        // By RFC 4456 no fewer routes are missing than by BIRD's rule.
+        let missing = missing(&sessions, &down, Rule::Rfc);
+        let mut complaints = scene.unread.clone();
+        if let Some((who, whose)) = missing.first() {
+            complaints.push(format!("{who} has no route of {whose} ({} pairs)", missing.len()));
+        }
+        Self { scene, sessions, complaints }
+    }
+
+    fn reflectors(&self) -> BTreeSet<&str> {
+        let all = self.scene.world.nodes.iter().filter(|(_, node)| node.cluster_id.is_some());
+        all.map(|(name, _)| name.as_str()).filter(|name| self.scene.is_up(name)).collect()
+    }
+
+    /// The names of the sessions of every node whose BIRD is not dead, with such nodes.
+    fn names(&self, dead: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
+        let alive = |node: &str| self.scene.is_up(node) && !dead.contains(node);
+        let mut all = BTreeMap::new();
+        for (node, ends) in self.sessions.iter().filter(|(node, _)| !dead.contains(*node)) {
+            let with = ends.iter().filter(|(_, end)| alive(&end.peer));
+            all.insert(node.clone(), with.map(|(name, _)| name.clone()).collect());
+        }
+        all
+    }
 }
 
 impl Inner {
-    fn see(&mut self, fabric: Fabric) {
-        let scene = Scene { at: Instant::now(), fabric };
+    fn see(&mut self, seen: Arc<Seen>) {
         if !self.controls.careless {
-            self.judge(&scene);
+            self.judge(&seen);
         }
-        // No one asks for older observations; the newest of them still holds.
-        let old = |scene: &Scene| scene.at.elapsed() > Duration::from_secs(10);
-        let stale = self.scenes.iter().take_while(|scene| old(scene)).count();
+        // What is older than this is asked for by nobody; the newest of it still holds.
+        let old = |at: &Instant| at.elapsed() > Duration::from_secs(10);
+        let stale = self.scenes.iter().take_while(|(at, _)| old(at)).count();
         self.scenes.drain(..stale.saturating_sub(1));
-        self.scenes.push(scene);
+        self.scenes.push((Instant::now(), seen));
     }
 
-    fn judge(&mut self, scene: &Scene) {
-        let missing = scene.fabric.missing(Rule::Rfc);
-        if let Some((who, whose)) = missing.examples.first() {
-            let text = format!("{who} has no route of {whose} ({} pairs)", missing.pairs);
-            self.complaints.push(text);
-        }
-        let Some(before) = self.scenes.last() else { return };
-        let up: BTreeSet<_> =
-            scene.fabric.nodes().iter().filter(|n| n.up).map(|n| &n.name).collect();
-        let (old, new) = (reflectors(&before.fabric), reflectors(&scene.fabric));
-        let demoted: Vec<_> = old.difference(&new).filter(|node| up.contains(node)).collect();
-        let mesh_off = before.fabric.mesh() && !scene.fabric.mesh();
+    fn judge(&mut self, seen: &Seen) {
+        self.complaints.extend_from_slice(&seen.complaints);
+        let Some((_, before)) = self.scenes.last() else { return };
+        let (old, new) = (before.reflectors(), seen.reflectors());
+        let demoted: Vec<_> = old.difference(&new).filter(|node| seen.scene.is_up(node)).collect();
+        let mesh = before.scene.world.mesh;
+        let mesh_off = mesh && !seen.scene.world.mesh;
         if demoted.is_empty() && !mesh_off {
             return;
         }
-        let then = self.scenes.iter().rev().find(|scene| scene.at.elapsed() >= BEFORE_BREAK);
-        let long = then.map(|scene| reflectors(&scene.fabric)).unwrap_or_default();
-        if !new.is_subset(&long) && !before.fabric.mesh() || mesh_off && new.is_empty() {
+        let then = self.scenes.iter().rev().find(|(at, _)| at.elapsed() >= BEFORE_BREAK);
+        let long = then.map(|(_, seen)| seen.reflectors()).unwrap_or_default();
+        if !new.is_subset(&long) && !mesh || mesh_off && new.is_empty() {
             let mut text = format!("reflectors {new:?} had no time to be there before ");
             let _ = write!(text, "{demoted:?} went (mesh off: {mesh_off})");
             self.complaints.push(text);
@@ -178,8 +253,8 @@ impl Inner {
     fn established(&self) -> BTreeMap<String, BTreeSet<String>> {
         let Controls { dead, lacking, .. } = &self.controls;
         let mut all: Option<BTreeMap<String, BTreeSet<String>>> = None;
-        for scene in self.scenes.iter().rev() {
-            let seen = names(&scene.fabric, dead);
+        for (at, seen) in self.scenes.iter().rev() {
+            let seen = seen.names(dead);
             match &mut all {
                 None => all = Some(seen),
                 Some(all) => {
@@ -188,7 +263,7 @@ impl Inner {
                     }
                 }
             }
-            if scene.at.elapsed() > ESTABLISHING {
+            if at.elapsed() > ESTABLISHING {
                 break;
             }
         }
@@ -239,102 +314,15 @@ fn sets(query: &str) -> Vec<(&str, BTreeSet<&str>)> {
     query.split("label_replace(count by ").skip(1).filter_map(set).collect()
 }
 
-/// The names of the sessions between nodes whose BIRD is not dead, by node.
-fn names(fabric: &Fabric, dead: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
-    let alive = |node: &&&Node| node.up && !dead.contains(&*node.name);
-    let all = fabric.nodes().iter().filter(|node| !dead.contains(&*node.name));
-    let mut all: BTreeMap<_, BTreeSet<_>> =
-        all.map(|node| (node.name.to_string(), BTreeSet::new())).collect();
-    for neighbours in fabric.neighbours() {
-        for by in neighbours.by.iter().filter(|by| !dead.contains(&*by.name)) {
-            let of = neighbours.of.iter().filter(alive).filter(|of| of.name != by.name);
-            let named = of.filter_map(|of| Some(neighbours.kind.protocol(of.address?, None)));
-            all.entry(by.name.to_string()).or_default().extend(named);
-        }
-    }
-    all
-}
-
-/// The nodes of Kubernetes.
+/// The nodes of Kubernetes; `None` if it does not answer.
 pub async fn nodes(client: &Client) -> Option<Vec<Node>> {
-    Some(list(client, "/api/v1/nodes").await?.iter().map(node).collect())
+    Some(Api::<Node>::all(client.clone()).list(&ListParams::default()).await.ok()?.items)
 }
 
-async fn list(client: &Client, path: &str) -> Option<Vec<Value>> {
-    let request = http::Request::get(path).body(vec![]).expect("request");
-    match client.request::<Value>(request).await {
-        Ok(mut list) => Some(std::mem::take(list["items"].as_array_mut()?)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Some(vec![]),
-        Err(_) => None,
-    }
-}
-
-/// BGPPeers and `BGPConfigurations`; `None` while Calico's API does not answer.
-pub async fn objects(client: &Client, group: Group) -> Option<(Vec<Value>, Vec<Value>)> {
-    let mut found = vec![];
-    for plural in ["bgppeers", "bgpconfigurations"] {
-        let path = format!("/apis/{}/{plural}", group.api_version());
-        let request = http::Request::get(path).body(vec![]).expect("request");
-        // The library tries for minutes.
-        let answer = tokio::time::timeout(Duration::from_secs(1), client.request::<Value>(request));
-        let mut list = answer.await.ok()?.ok()?;
-        found.push(std::mem::take(list["items"].as_array_mut()?));
-    }
-    let configurations = found.pop()?;
-    Some((found.pop()?, configurations))
-}
-
-async fn look(client: &Client, group: Group) -> Option<Fabric> {
-    let base = format!("/apis/{}", group.api_version());
-    let nodes = nodes(client).await?;
-    let peers = list(client, &format!("{base}/bgppeers")).await?;
-    let configurations = list(client, &format!("{base}/bgpconfigurations")).await?;
-    Some(fabric(nodes, &peers, &configurations))
-}
-
-/// Builds the fabric of these nodes, peers and configurations.
-pub fn fabric(nodes: Vec<Node>, peers: &[Value], configurations: &[Value]) -> Fabric {
-    let off = |c: &Value| {
-        c["metadata"]["name"] == "default" && c["spec"]["nodeToNodeMeshEnabled"] == false
-    };
-    let peers = peers.iter().filter_map(peer).collect();
-    Fabric::new(nodes, peers, !configurations.iter().any(off))
-}
-
-fn node(node: &Value) -> Node {
-    let metadata = &node["metadata"];
-    let annotation = |key: &str| metadata["annotations"][key].as_str();
-    let address = annotation("projectcalico.org/IPv4Address").and_then(|a| a.split('/').next());
-    let id = annotation("projectcalico.org/RouteReflectorClusterID");
-    let labels = metadata["labels"].as_object();
-    let labels = labels.into_iter().flatten();
-    let labels: Labels =
-        labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or(""))).collect();
-    let conditions = node["status"]["conditions"].as_array();
-    let ready = conditions
-        .is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
-    Node {
-        name: metadata["name"].as_str().expect("name").into(),
-        address: address.and_then(|address| address.parse().ok()),
-        labels,
-        cluster_id: id.and_then(|id| id.parse().ok()),
-        up: ready,
-    }
-}
-
-fn peer(peer: &Value) -> Option<Peer> {
-    let spec = &peer["spec"];
-    let text = |field: &str| spec[field].as_str().filter(|text| !text.is_empty());
-    let local = match (text("node"), text("nodeSelector")) {
-        (Some(node), _) => Local::Node(node.into()),
-        (_, Some(selector)) => Local::Selected(Selector::parse(selector).ok()?),
-        _ => Local::All,
-    };
-    let remote = match (text("peerSelector"), text("peerIP")) {
-        (Some(selector), _) => Remote::Selected(Selector::parse(selector).ok()?),
-        (_, Some(address)) => Remote::Address(address.parse().ok()?),
-        _ => return None,
-    };
-    let name = peer["metadata"]["name"].as_str()?.into();
-    Some(Peer { name, local, remote, reverse: text("reversePeering") != Some("Manual") })
+/// Calico's objects in the Kubernetes API.
+pub async fn objects(client: &Client, group: Group) -> kube::Result<Objects> {
+    let all = ListParams::default();
+    let peers = kind(client, group, "BGPPeer", "bgppeers").0.list(&all).await?;
+    let configurations = kind(client, group, "BGPConfiguration", "bgpconfigurations");
+    Ok((peers.items, configurations.0.list(&all).await?.items))
 }

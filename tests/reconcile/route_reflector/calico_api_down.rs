@@ -1,5 +1,8 @@
 //! Calico's own API server is away: its pods may need the very route that a repair brings back.
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use k8s_openapi::{jiff::Timestamp, kube_aggregator::pkg::apis::apiregistration::v1::APIService};
 use kube::{
@@ -8,6 +11,7 @@ use kube::{
 };
 use lab::calico::{self, Group};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::{
     Stage, bgp_daemons,
@@ -57,11 +61,13 @@ fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
             let (client, known) = (client.clone(), Arc::clone(&known));
             async move {
                 let nodes = bgp_daemons::nodes(&client).await?;
-                if let Some(objects) = bgp_daemons::objects(&client, Group::V3).await {
+                // The library tries for minutes.
+                let objects = bgp_daemons::objects(&client, Group::V3);
+                if let Ok(Ok(objects)) = timeout(Duration::from_secs(1), objects).await {
                     *known.lock().expect("lock") = Some(objects);
                 }
-                let (peers, configurations) = known.lock().expect("lock").clone()?;
-                Some(bgp_daemons::fabric(nodes, &peers, &configurations))
+                let objects = known.lock().expect("lock").clone()?;
+                Some(bgp_daemons::Scene::new(&nodes, objects))
             }
         });
         let stage = Stage::of(bench, Group::V3, birds);

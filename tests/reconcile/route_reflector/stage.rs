@@ -106,6 +106,7 @@ impl Stage {
                 "name": name, "labels": {"kubernetes.io/os": "linux"},
                 "annotations": {"projectcalico.org/IPv4Address": format!("10.0.0.{number}/16")},
             },
+            "spec": {"podCIDR": format!("10.1.{number}.0/24")},
         });
         if !zone.is_empty() {
             node["metadata"]["labels"]["topology.kubernetes.io/zone"] = zone.into();

@@ -12,16 +12,17 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use lab::{calico::Group, etcd::Etcd};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use traffic_operator::route_reflector::bgp_model::Fabric;
 
 use super::{ROOT, SECRET, Stage, TOR, connect, node};
 use crate::{
     bench::run,
     route_reflector::{
-        self, bgp_daemons,
+        self,
+        bgp_daemons::{self, Scene},
         datastore::installed,
-        stage::{SLOT, two},
+        stage::{ID, SLOT, two},
     },
 };
 
@@ -29,7 +30,7 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The values under a key.
-async fn values(raw: &Client, kind: &str) -> Option<Vec<Value>> {
+async fn values<T: DeserializeOwned>(raw: &Client, kind: &str) -> Option<Vec<T>> {
     let options = Some(GetOptions::new().with_prefix());
     let found = raw.kv_client().get(format!("{ROOT}/{kind}/"), options).await.ok()?;
     found.kvs().iter().map(|kv| serde_json::from_slice(kv.value()).ok()).collect()
@@ -37,21 +38,19 @@ async fn values(raw: &Client, kind: &str) -> Option<Vec<Value>> {
 
 /// Reads the objects as Calico's confd does: labels and cluster ids are those of Calico's own
 /// Nodes, and those of Kubernetes do not count.
-async fn look(client: &kube::Client, raw: &Client) -> Option<Fabric> {
-    let calico = values(raw, "nodes").await?;
-    let own =
-        |name: &str| calico.iter().find(|node| node["spec"]["orchRefs"][0]["nodeName"] == name);
+async fn look(client: &kube::Client, raw: &Client) -> Option<Scene> {
+    let calico: Vec<Value> = values(raw, "nodes").await?;
     let mut nodes = bgp_daemons::nodes(client).await?;
     for node in &mut nodes {
-        let own = own(&node.name);
-        let id = own.and_then(|own| own["spec"]["bgp"]["routeReflectorClusterID"].as_str());
-        node.cluster_id = id.and_then(|id| id.parse().ok());
-        let labels = own.and_then(|own| own["metadata"]["labels"].as_object());
-        let labels = labels.into_iter().flatten();
-        node.labels = labels.map(|(k, v)| (k.as_str(), v.as_str().unwrap_or(""))).collect();
+        let of = |own: &&Value| own["spec"]["orchRefs"][0]["nodeName"] == node.name_any();
+        let own = calico.iter().find(of).cloned().unwrap_or_default();
+        node.metadata.labels = serde_json::from_value(own["metadata"]["labels"].clone()).ok();
+        let id = own["spec"]["bgp"]["routeReflectorClusterID"].as_str();
+        node.annotations_mut().remove(ID);
+        node.annotations_mut().extend(id.map(|id| (ID.to_owned(), id.to_owned())));
     }
-    let (peers, all) = (values(raw, "bgppeers").await?, values(raw, "bgpconfigurations").await?);
-    Some(bgp_daemons::fabric(nodes, &peers, &all))
+    let objects = (values(raw, "bgppeers").await?, values(raw, "bgpconfigurations").await?);
+    Some(Scene::new(&nodes, objects))
 }
 
 /// BIRDs that are configured by the objects in etcd.
@@ -134,7 +133,7 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
         // Calico.
         stage
             .wait("the copies", async || {
-                let own = values(&store.raw, "nodes").await?;
+                let own: Vec<Value> = values(&store.raw, "nodes").await?;
                 let copied = |node: &Value| {
                     let text = &node["metadata"]["annotations"]["projectcalico.org/kube-labels"];
                     let labels: Value = serde_json::from_str(text.as_str()?).ok()?;
@@ -178,7 +177,7 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         stage.converged("main", &["node-1", "node-2"]).await;
         let status = stage.status("main").await;
         assert_eq!((&status["datastore"], &status["mesh"]), (&json!("etcd"), &json!("Off")));
-        let peers = values(&store.raw, "bgppeers").await.expect("BGPPeers");
+        let peers: Vec<Value> = values(&store.raw, "bgppeers").await.expect("BGPPeers");
         let names: Vec<_> = peers.iter().map(|peer| &peer["metadata"]["name"]).collect();
         assert_eq!(names, ["peer-to-rrs-1", "rrs-to-rrs", "tor"]);
         // Calico reads the id from its own node, and not from an annotation of Kubernetes'.
