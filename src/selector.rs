@@ -65,16 +65,40 @@ impl Selector {
 
     /// Reports whether labels match; `get` looks one up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.0.iter().all(|requirement| match requirement {
-            Requirement::In(key, values) => {
-                get(key).is_some_and(|value| values.iter().any(|v| v == value))
-            }
-            Requirement::NotIn(key, values) => {
-                get(key).is_none_or(|value| values.iter().all(|v| v != value))
-            }
-            Requirement::Exists(key) => get(key).is_some(),
-            Requirement::DoesNotExist(key) => get(key).is_none(),
-        })
+        self.0.iter().all(|requirement| requirement.allows(get(requirement.key())))
+    }
+
+    /// The same selector for many objects: `prepare` makes of each key what looks it up quickly.
+    pub fn prepared<K>(&self, prepare: impl Fn(&str) -> K) -> Prepared<'_, K> {
+        let requirements = self.0.iter();
+        Prepared(requirements.map(|r| (prepare(r.key()), r)).collect())
+    }
+}
+
+/// A selector whose keys are prepared.
+pub struct Prepared<'a, K>(Vec<(K, &'a Requirement)>);
+
+impl<K> Prepared<'_, K> {
+    /// Reports whether labels match; `get` looks one up.
+    pub fn matches<'v>(&self, get: impl Fn(&K) -> Option<&'v str>) -> bool {
+        self.0.iter().all(|(key, requirement)| requirement.allows(get(key)))
+    }
+}
+
+impl Requirement {
+    fn key(&self) -> &str {
+        let (Self::In(key, _) | Self::NotIn(key, _) | Self::Exists(key) | Self::DoesNotExist(key)) =
+            self;
+        key
+    }
+
+    fn allows(&self, value: Option<&str>) -> bool {
+        match self {
+            Self::In(_, values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
+            Self::NotIn(_, values) => value.is_none_or(|value| values.iter().all(|v| v != value)),
+            Self::Exists(_) => value.is_some(),
+            Self::DoesNotExist(_) => value.is_none(),
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub struct NodeFacts {
     pub capacity: Option<Arc<str>>,
     /// True if it is Ready and not cordoned.
     pub schedulable: bool,
+    /// True if it can take pods that tolerate nothing.
+    pub open: bool,
     /// Tells it from another node of the same name, before or after it.
     pub incarnation: Incarnation,
     /// Its labels, by key.
@@ -43,7 +45,7 @@ pub struct Incarnation {
 pub struct Census {
     /// Of all nodes.
     pub all: Marked,
-    /// Of those that can take ordinary pods: [`NodeFacts::is_open`].
+    /// Of those that can take ordinary pods: [`NodeFacts::open`].
     pub open: Marked,
 }
 
@@ -66,6 +68,7 @@ impl NodeFacts {
             taint: None,
             capacity: None,
             schedulable: true,
+            open: true,
             incarnation: Incarnation::default(),
             labels: Arc::default(),
             taints: Arc::default(),
@@ -77,12 +80,6 @@ impl NodeFacts {
     #[must_use]
     pub fn label_of(&self, key: &str) -> Option<&str> {
         self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
-    }
-
-    /// Reports whether it can take pods that tolerate nothing.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.schedulable && is_untainted(&self.taints)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The stored data of all nodes, and its changes by a watch.
 use std::{
+    cell::Cell,
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, OnceLock},
@@ -50,16 +51,14 @@ pub(super) struct Stored {
     pub readiness: Readiness,
     pub cordoned: bool,
     pub schedulable: bool,
+    /// True if it can take pods that tolerate nothing.
+    pub open: bool,
     /// Major and minor version of the kubelet.
     pub kubelet: Option<(u32, u32)>,
     pub version: u64,
 }
 
 impl Stored {
-    pub fn taint(&self, key: &str) -> Option<&Arc<str>> {
-        self.taints.iter().find(|taint| *taint.key == *key).map(|taint| &taint.effect)
-    }
-
     /// Reports whether its content is the same, whatever its version.
     fn is_same(&self, other: &Self) -> bool {
         let Self {
@@ -73,6 +72,7 @@ impl Stored {
             readiness,
             cordoned,
             schedulable,
+            open: _,
             kubelet,
             version: _,
         } = self;
@@ -88,13 +88,40 @@ impl Stored {
             && *kubelet == other.kubelet
     }
 
-    /// Reports whether it can take pods that tolerate nothing.
-    pub fn is_open(&self) -> bool {
-        self.schedulable && is_untainted(&self.taints)
-    }
-
     pub fn label(&self, key: &str) -> Option<&Arc<str>> {
         self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| value)
+    }
+}
+
+/// Looks one key up at node after node. Each text is stored once, so that keys are compared by
+/// address; and most nodes have a key in the same place.
+pub(super) struct Lookup {
+    /// `None` if no node has it.
+    key: Option<Arc<str>>,
+    /// Where the last node had it.
+    place: Cell<usize>,
+}
+
+impl Lookup {
+    /// Returns the value of a node's label.
+    pub fn label<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
+        self.find(&node.labels, |(key, _)| key).map(|(_, value)| value)
+    }
+
+    /// Returns the effect of a node's taint.
+    pub fn taint<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
+        self.find(&node.taints, |taint| &taint.key).map(|taint| &taint.effect)
+    }
+
+    fn find<'n, T>(&self, all: &'n [T], key_of: fn(&T) -> &Arc<str>) -> Option<&'n T> {
+        let key = self.key.as_ref()?;
+        let is = |one: &&T| Arc::ptr_eq(key_of(one), key);
+        if let Some(found) = all.get(self.place.get()).filter(is) {
+            return Some(found);
+        }
+        let place = all.iter().position(|one| is(&one))?;
+        self.place.set(place);
+        all.get(place)
     }
 }
 
@@ -102,6 +129,11 @@ impl State {
     /// The nodes, by name.
     pub fn nodes(&self) -> &BTreeMap<Arc<str>, Stored> {
         &self.nodes
+    }
+
+    /// Prepares to look up one key at many nodes.
+    pub fn lookup(&self, key: &str) -> Lookup {
+        Lookup { key: self.texts.get(key).cloned(), place: Cell::default() }
     }
 
     /// Returns the number of nodes, and of those with a mark.
@@ -177,12 +209,13 @@ impl State {
     pub fn store(&mut self, node: &NodeObject) -> Option<(Arc<str>, Stored)> {
         let name = self.text(node.metadata.name.as_deref()?);
         let capacity = node.metadata.annotations.as_ref().and_then(|a| a.get(CAPACITY_ANNOTATION));
-        let labels = self.labels(&node.metadata);
+        let (labels, taints) = (self.labels(&node.metadata), self.taints(node));
         let stored = Stored {
             unfit: is_unfit(&labels),
             labels,
             addresses: node.addresses().iter().map(|a| self.text(&a.address)).collect(),
-            taints: self.taints(node),
+            open: node.is_schedulable() && is_untainted(&taints),
+            taints,
             calico: self.calico(&node.metadata),
             incarnation: incarnation(&node.metadata),
             readiness: node.readiness(),
@@ -273,7 +306,7 @@ impl State {
 
 /// Adds a node to a census, or takes it out.
 fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
-    let open = node.is_open().then_some(&mut census.open);
+    let open = node.open.then_some(&mut census.open);
     for marked in [Some(&mut census.all), open].into_iter().flatten() {
         marked.nodes = step(marked.nodes, 1);
         marked.unfit = step(marked.unfit, usize::from(node.unfit));

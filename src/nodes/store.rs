@@ -110,14 +110,17 @@ impl NodeStore {
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
         let state = self.read();
+        let selects = selector.prepared(|key| state.lookup(key));
+        let (label, taint) = (state.lookup(key), state.lookup(key));
         let nodes = state.nodes().iter();
         nodes
-            .filter(|(_, node)| selector.matches(|key| node.label(key).map(|v| &**v)))
+            .filter(|(_, node)| selects.matches(|key| key.label(node).map(|v| &**v)))
             .map(|(name, node)| NodeFacts {
                 name: Arc::clone(name),
-                label: node.label(key).cloned(),
-                taint: node.taint(key).cloned(),
+                label: label.label(node).cloned(),
+                taint: taint.taint(node).cloned(),
                 schedulable: node.schedulable,
+                open: node.open,
                 capacity: node.capacity.clone(),
                 incarnation: node.incarnation,
                 labels: Arc::clone(&node.labels),
@@ -137,7 +140,7 @@ impl NodeStore {
     #[must_use]
     pub fn standing(&self, node: &str) -> Option<(bool, bool)> {
         let state = self.read();
-        state.nodes().get(node).map(|node| (node.unfit, node.is_open()))
+        state.nodes().get(node).map(|node| (node.unfit, node.open))
     }
 
     /// All nodes as speakers of BGP, by name.
@@ -198,11 +201,16 @@ impl NodeStore {
         let state = self.read();
         let mut selected = selected.iter().peekable();
         let mut include = |name: &Arc<str>| {
+            // Nearly always: one text, compared by address.
+            if selected.next_if(|facts| facts.name == *name).is_some() {
+                return false;
+            }
             while selected.next_if(|facts| facts.name < *name).is_some() {}
             selected.next_if(|facts| facts.name == *name).is_none()
         };
+        let (label, taint) = (state.lookup(key), state.lookup(key));
         let carrier = |(name, node): (&Arc<str>, &Stored)| {
-            let (label, taint) = (node.label(key).is_some(), node.taint(key).is_some());
+            let (label, taint) = (label.label(node).is_some(), taint.taint(node).is_some());
             (label || taint).then(|| Carrier { node: Arc::clone(name), label, taint })
         };
         state.nodes().iter().filter(|(name, _)| include(name)).filter_map(carrier).collect()

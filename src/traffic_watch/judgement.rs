@@ -57,6 +57,8 @@ pub(super) struct Judgement<'a> {
     /// The evidence of each measure, in the order of the criteria.
     pub(super) gathered: Vec<Gathered>,
     pub(super) nodes: Vec<NodeMemory>,
+    /// Whether each node can take the pods in question, its mark apart.
+    pub(super) takes_pods: Vec<bool>,
     /// The marks as they were before this judgement.
     before: Vec<Option<bool>>,
     /// Nodes whose evidence has stayed away for as long as the spec allows.
@@ -81,6 +83,7 @@ impl<'a> Judgement<'a> {
         let mut judgement = Self {
             before: nodes.iter().map(|node| node.marked).collect(),
             expired: vec![false; nodes.len()],
+            takes_pods: seen.nodes.iter().map(|facts| settings.room.takes(facts)).collect(),
             watch,
             seen,
             settings,
@@ -211,9 +214,9 @@ impl<'a> Judgement<'a> {
                 judged: self.judged(i),
                 marked: self.carried(i),
                 severity: self.severity(i),
-                takes_pods: self.settings.room.takes(&self.seen.nodes[i]),
+                takes_pods: self.takes_pods[i],
                 blind: is_unknown(node) && !self.expired[i],
-                open: self.seen.nodes[i].is_open(),
+                open: self.seen.nodes[i].open,
                 counted: self.seen.nodes[i].unfit,
             })
             .collect();
@@ -238,7 +241,7 @@ impl<'a> Judgement<'a> {
         let written = facts.label.as_deref() == Some("true");
         let none_left = !facts.unfit && self.watch.spec.mode == Mode::Enforce && {
             let headroom = &self.seen.headroom;
-            if facts.is_open() { headroom.open == 0 } else { headroom.all == 0 }
+            if facts.open { headroom.open == 0 } else { headroom.all == 0 }
         };
         if marked == Some(true) && !written && none_left { Some(false) } else { marked }
     }

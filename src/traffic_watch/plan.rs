@@ -183,7 +183,7 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
         },
         reworded: if reworded { Some(seen.now) } else { seen.memory.reworded },
         refused,
-        nodes: NodeTable::sorted(names.zip(std::mem::take(&mut judged.nodes))),
+        nodes: NodeTable::sorted(names, std::mem::take(&mut judged.nodes)),
     };
     let measured = seen.readings.is_some();
     let evaluation = (measured && judged.is_new()).then_some(evaluation);
@@ -241,10 +241,8 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
 
 /// Returns the number of nodes that can take the pods and have no mark.
 fn unmarked_room(judged: &Judgement<'_>) -> usize {
-    let nodes = judged.seen.nodes.iter().zip(&judged.nodes);
-    let unmarked = nodes
-        .filter(|(facts, node)| node.marked != Some(true) && judged.settings.room.takes(facts));
-    unmarked.count()
+    let nodes = judged.takes_pods.iter().zip(&judged.nodes);
+    nodes.filter(|(takes_pods, node)| **takes_pods && node.marked != Some(true)).count()
 }
 
 /// The writes that are due. One that failed waits for its turn; then what it failed with is
@@ -267,8 +265,8 @@ fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
         return Ok(vec![]);
     }
     let nodes = || judged.seen.nodes.iter().zip(&judged.nodes);
-    let takes_pods = |facts| judged.settings.room.takes(facts);
-    let room = nodes().any(|(facts, node)| node.state == NodeState::Fit && takes_pods(facts));
+    let mut able = judged.takes_pods.iter().zip(&judged.nodes);
+    let room = able.any(|(takes_pods, node)| *takes_pods && node.state == NodeState::Fit);
     let Some(deployment) = judged.seen.deployment.as_ref().filter(|_| room) else {
         return Ok(vec![]);
     };

@@ -59,35 +59,40 @@ pub struct Memory {
 /// Nodes by name: a sorted list, because a hash table of 5,000 nodes for each of 100 objects is
 /// half empty space.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeTable(Box<[(Arc<str>, NodeMemory)]>);
+pub struct NodeTable {
+    names: Box<[Arc<str>]>,
+    /// In the order of the names.
+    nodes: Box<[NodeMemory]>,
+}
 
 impl NodeTable {
     /// A table of nodes that are sorted by name.
-    pub fn sorted(nodes: impl Iterator<Item = (Arc<str>, NodeMemory)>) -> Self {
-        let table = Self(nodes.collect());
-        debug_assert!(table.0.is_sorted_by(|a, b| a.0 < b.0), "sorted by name");
-        table
+    pub fn sorted(names: impl Iterator<Item = Arc<str>>, nodes: Vec<NodeMemory>) -> Self {
+        let names: Box<[_]> = names.collect();
+        debug_assert!(names.is_sorted_by(|a, b| a < b), "sorted by name");
+        debug_assert_eq!(names.len(), nodes.len(), "one name for each");
+        Self { names, nodes: nodes.into() }
     }
 
     /// One node.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&NodeMemory> {
-        let place = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
-        self.0.get(place).map(|(_, node)| node)
+        let place = self.names.binary_search_by(|known| (**known).cmp(name)).ok()?;
+        self.nodes.get(place)
     }
 
     /// The same for one node after the other, by name.
     pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMemory> {
         let mut finger = Finger::default();
         move |name| {
-            let place = finger.find(&self.0, |(known, _)| known, name)?;
-            self.0.get(place).map(|(_, node)| node)
+            let place = finger.find(&self.names, |known| known, name)?;
+            self.nodes.get(place)
         }
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &NodeMemory)> {
-        self.0.iter().map(|(name, node)| (name, node))
+        self.names.iter().zip(&self.nodes)
     }
 }
 

@@ -21,8 +21,8 @@ fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
     }))
     .unwrap();
     let criteria: Arc<[_]> = Settings::of(&watch).unwrap().criteria.into();
-    let table = NodeTable::sorted((0..nodes).map(|number| {
-        let name = format!("worker-{number:05}.cluster.example.com");
+    let names = (0..nodes).map(|number| format!("worker-{number:05}.cluster.example.com").into());
+    let memory = |number| {
         let mut node = NodeMemory::from_status(&criteria, None, None, 0, Timestamp::UNIX_EPOCH);
         node.state = state(number);
         for side in node.sides_mut() {
@@ -30,8 +30,9 @@ fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
             side.last = Some(sample);
             side.age = Some(3.2);
         }
-        (name.into(), node)
-    }));
+        node
+    };
+    let table = NodeTable::sorted(names, (0..nodes).map(memory).collect());
     let memory = Memory { tick: Some(1), nodes: table, criteria, ..Memory::default() };
     Decided { memory, facts: Facts::default(), transitions: vec![], evaluation: None }
 }

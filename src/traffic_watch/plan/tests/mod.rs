@@ -108,6 +108,7 @@ impl World {
                     label: label.as_deref().map(Into::into),
                     taint: self.taints.get(name).map(|effect| effect.as_str().into()),
                     schedulable: !self.away.contains(name.as_str()),
+                    open: !self.away.contains(name.as_str()),
                     incarnation: self.lives.get(name).copied().unwrap_or_default(),
                     unfit: label.as_deref() == Some("true"),
                     ..NodeFacts::named(name.as_str().into())
