@@ -18,6 +18,9 @@ const CASES: u32 = 24;
 /// The advice of a step that makes too many paths.
 const FEWER_IDS: &str = "use fewer cluster ids or fewer reflectors";
 
+/// The advice where one reflector carries everything.
+const TWO: &str = "set count.min to 2";
+
 /// An event, with a number that picks the node.
 #[derive(Clone, Debug)]
 enum Event {
@@ -170,6 +173,23 @@ impl Event {
     }
 }
 
+impl Play {
+    /// Topologies that change half-way can come to sizes that none of them has, and clusters grow
+    /// beyond what a count was good for. The message names what works, and that must work.
+    fn follow_advice(&mut self, end: &End) -> bool {
+        let End::Stuck(text) = end else { return false };
+        let spec = &mut self.set.spec;
+        if text.contains(FEWER_IDS) {
+            spec.topology = Topology::Simple;
+        } else if text.contains(TWO) {
+            (spec.count.min, spec.count.max) = (2, 2);
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
 /// Returns the failures.
 fn failures(cluster: &Cluster) -> Vec<String> {
     let mut play = cluster.play();
@@ -179,10 +199,7 @@ fn failures(cluster: &Cluster) -> Vec<String> {
         way = way.then(play.go(*steps));
     }
     way = way.then(play.go(usize::MAX));
-    // Topologies that change half-way can come to sizes that none of them has. The message names
-    // what works, and that is tried.
-    if matches!(&way.end, End::Stuck(text) if text.contains(FEWER_IDS)) {
-        play.set.spec.topology = Topology::Simple;
+    if play.follow_advice(&way.end) {
         way = way.then(play.go(usize::MAX));
     }
     let mut failures = std::mem::take(&mut way.harm);

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use super::{
     Key, Names, Watched, WorkloadCache,
     facts::{MapFacts, PodFacts, WorkloadFacts, fitness_label},
-    objects::{Fitness, MapObject, WorkerPod, WorkloadObject},
+    objects::{MapObject, WorkerPod, WorkloadObject},
     query,
 };
 use crate::{
