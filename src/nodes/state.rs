@@ -98,7 +98,7 @@ impl Stored {
 pub(super) struct Lookup {
     /// `None` if no node has it.
     key: Option<Arc<str>>,
-    /// Where the last node had it.
+    /// The place at which the last node had it.
     place: Cell<usize>,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Judgement<'a> {
     /// The evidence of each measure, in the order of the criteria.
     pub(super) gathered: Vec<Gathered>,
     pub(super) nodes: Vec<NodeMemory>,
-    /// Whether each node can take the pods in question, its mark apart.
+    /// True for the nodes that can take the pods in question, their marks apart.
     pub(super) takes_pods: Vec<bool>,
     /// The marks as they were before this judgement.
     before: Vec<Option<bool>>,

@@ -22,24 +22,24 @@ use tokio::task::AbortHandle;
 
 use super::datastore::kind;
 
-/// How often nodes and peers are looked at.
+/// The time between two looks at nodes and peers.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// How long a session takes to be established.
+/// The time that a session takes to be established.
 const ESTABLISHING: Duration = Duration::from_secs(1);
 
 /// For how long a reflector must have been one before another may go, or the mesh: the five seconds
 /// that a sample is younger than a step, with what looking takes.
 const BEFORE_BREAK: Duration = Duration::from_millis(4500);
 
-/// What the test wants of them.
+/// The faults that the test asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Controls {
     /// Nodes whose BIRD is dead: it has no series, and nobody has a session with it.
     pub dead: BTreeSet<String>,
-    /// How many sessions a node lacks.
+    /// Number of sessions that a node lacks.
     pub lacking: BTreeMap<String, u32>,
-    /// When everything was scraped last, in seconds since 1970; `None` for now.
+    /// The time of the last scrape of everything, in seconds since 1970; `None` for now.
     pub scraped: Option<f64>,
     /// Routes may be missing: the test sees to that itself.
     pub careless: bool,
@@ -70,7 +70,7 @@ struct Inner {
     controls: Controls,
     /// With the instant of each.
     scenes: Vec<(Instant, Arc<Seen>)>,
-    /// What ought not to have happened.
+    /// Events that must not happen.
     complaints: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl Birds {
         change(&mut self.inner.lock().expect("lock").controls);
     }
 
-    /// What Prometheus answers to the built-in query.
+    /// The answer of Prometheus to the built-in query.
     pub fn answer(&self) -> impl Fn(&str) -> Value + Send + Sync + 'static {
         let inner = Arc::clone(&self.inner);
         move |query| inner.lock().expect("lock").answer(query)
@@ -139,7 +139,7 @@ impl Birds {
         self.inner.lock().expect("lock").established()
     }
 
-    /// How many sessions each node has, when they are all up.
+    /// Number of sessions of each node when all of them are up.
     pub fn sessions(&self) -> BTreeMap<String, u32> {
         let inner = self.inner.lock().expect("lock");
         let Some((_, seen)) = inner.scenes.last() else { return BTreeMap::new() };
@@ -147,8 +147,8 @@ impl Birds {
         seen.names(&[].into()).into_iter().map(|(node, names)| (node, count(names))).collect()
     }
 
-    /// What ought not to have happened: somebody missed a route, or lost a reflector before the
-    /// next one had had the time to be there.
+    /// Events that must not happen: a node missed a route, or lost a reflector before the next one
+    /// had had the time to be there.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.lock().expect("lock").complaints.clone()
     }
@@ -165,8 +165,8 @@ fn now() -> f64 {
 }
 
 impl Scene {
-    /// By these objects. A BGPPeer that the lab cannot read is left out if it is not the operator's,
-    /// and else a complaint.
+    /// Reads the objects. A BGPPeer that the lab cannot read is left out if it is not the
+    /// operator's, and is a complaint otherwise.
     pub fn new(nodes: &[Node], (mut peers, configurations): Objects) -> Self {
         let ours = |peer: &DynamicObject| {
             let by = peer.labels().get("app.kubernetes.io/managed-by");
