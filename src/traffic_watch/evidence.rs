@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     query::Measure,
-    reading::{NodeReading, Value},
+    reading::{NodeMeasurement, Value},
 };
 use crate::api::traffic_watch::Direction;
 
@@ -76,7 +76,7 @@ impl Rules {
     /// Why they prove nothing.
     pub fn evidence(
         &self,
-        reading: Option<NodeReading<'_>>,
+        reading: Option<NodeMeasurement<'_>>,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         let reading = reading.ok_or(NoEvidence::NoSample)?;
@@ -90,7 +90,7 @@ impl Rules {
     /// where it is known at all: the author knows how often there is another.
     fn own(
         &self,
-        reading: NodeReading<'_>,
+        reading: NodeMeasurement<'_>,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         let (value, device) = number(reading.get(Measure::Own))?.ok_or(NoEvidence::NoSample)?;
@@ -109,7 +109,7 @@ impl Rules {
     fn built_in(
         &self,
         direction: Direction,
-        reading: NodeReading<'_>,
+        reading: NodeMeasurement<'_>,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         /// Value, percentage of the link, device.
@@ -171,7 +171,7 @@ impl Rules {
 
     /// Reports whether the answer has data about this node at all; what coverage counts.
     #[must_use]
-    pub fn has_data(&self, reading: NodeReading<'_>) -> bool {
+    pub fn has_data(&self, reading: NodeMeasurement<'_>) -> bool {
         match self.direction {
             None => *reading.get(Measure::Own) != Value::Absent,
             Some(direction) => directions(direction)

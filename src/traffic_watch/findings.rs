@@ -30,7 +30,7 @@ impl Evaluation {
 }
 
 /// The evidence of one measure about one node.
-pub(super) type Finding = Result<Evidence, NoEvidence>;
+pub(super) type EvidenceResult = Result<Evidence, NoEvidence>;
 
 /// A piece of evidence as it is remembered.
 pub(super) fn sample(evidence: &Evidence, now: i64) -> Sample {
@@ -52,7 +52,7 @@ pub(super) fn sample(evidence: &Evidence, now: i64) -> Sample {
 #[derive(Clone, Debug)]
 pub(super) struct Gathered {
     /// About each node, in the order of `seen.nodes`.
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<EvidenceResult>,
     /// The result of the measurement.
     pub(super) evaluation: Evaluation,
     /// The number of nodes that have evidence.
@@ -90,7 +90,7 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     };
     let rules = settings.criteria[place].rules;
     let mut of_node = reading.in_turn();
-    let mut findings: Vec<Finding> = seen
+    let mut findings: Vec<EvidenceResult> = seen
         .nodes
         .iter()
         .map(|facts| rules.evidence(of_node(&facts.name), settings.capacity(facts)))
@@ -110,7 +110,7 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
 }
 
 /// Reports whether a node has a sample that can be believed.
-pub(super) fn is_covered(finding: &Finding) -> bool {
+pub(super) fn is_covered(finding: &EvidenceResult) -> bool {
     use NoEvidence::{InvalidCapacity, SpeedUnknown};
     matches!(finding, Ok(_) | Err(SpeedUnknown | InvalidCapacity))
 }

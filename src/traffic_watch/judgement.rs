@@ -5,7 +5,7 @@ use super::{
     evidence::NoEvidence,
     findings::{Evaluation, Gathered, gather, sample},
     limits::{self, Candidate, Headroom},
-    memory::{NodeMemory, Side, Streak},
+    memory::{MeasureState, NodeMemory, Streak},
     observed::Observed,
     settings::{Criterion, Settings},
 };
@@ -179,7 +179,7 @@ impl<'a> Judgement<'a> {
                 continue;
             }
             // The clock stands still while it is the measurement that is in trouble.
-            let stands = |(side, measure): (&Side, &Gathered)| {
+            let stands = |(side, measure): (&MeasureState, &Gathered)| {
                 side.missing.is_some() && measure.clock_stands(place)
             };
             if node.sides().zip(&self.gathered).any(stands) {

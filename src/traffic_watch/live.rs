@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     judgement::Transition,
-    memory::{Entry, Facts, HISTORY_SECONDS, Memories, Memory, NodeMemory, Side},
+    memory::{Entry, Facts, HISTORY_SECONDS, MeasureState, Memories, Memory, NodeMemory},
     overview::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
     settings::Criterion,
 };
@@ -123,7 +123,7 @@ pub(super) fn node_view(
     }
 }
 
-fn value_view(side: &Side, criterion: &Criterion, consecutive: Consecutive) -> ValueView {
+fn value_view(side: &MeasureState, criterion: &Criterion, consecutive: Consecutive) -> ValueView {
     // The streak is for the other side.
     let to_unfit = side.judged != Some(true);
     ValueView {

@@ -63,7 +63,7 @@ pub use metrics::Gauges;
 use observed::Observed;
 use plan::Desired;
 use query::Request;
-use reading::Reading;
+use reading::Measurement;
 pub(crate) use settings::{BANDWIDTH, Settings};
 
 /// The number of nodes that are patched at once, by all objects together: enough for a mass flip to
@@ -98,7 +98,7 @@ pub struct TrafficWatchReconciler {
     pub readings: Shared<Request, Measured>,
 }
 
-type Measured = Result<Arc<Reading>, QueryError>;
+type Measured = Result<Arc<Measurement>, QueryError>;
 
 /// The field that names the endpoint.
 const ENDPOINT: &str = "spec.prometheus";

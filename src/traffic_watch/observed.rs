@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     conflict::Claim, deployments::DeploymentFacts, evictions::PodFacts, limits::Headroom,
-    memory::Memory, reading::Reading,
+    memory::Memory, reading::Measurement,
 };
 use crate::{
     nodes::{Carrier, NodeFacts},
@@ -25,7 +25,7 @@ pub struct Observed {
     pub stray: Vec<Stray>,
     /// The answers of Prometheus for each measure; `None` without a query, because nothing may be
     /// decided.
-    pub readings: Option<Vec<Result<Arc<Reading>, QueryError>>>,
+    pub readings: Option<Vec<Result<Arc<Measurement>, QueryError>>>,
     /// The memory of the last pass.
     pub memory: Arc<Memory>,
     /// The claim to the node label.

@@ -19,14 +19,14 @@ use names::unmapped;
 pub use names::{Devices, Names, Subject};
 #[cfg(test)]
 pub use numbers::OneNode;
-pub use numbers::{NodeReading, Numbers, Value};
+pub use numbers::{NodeMeasurement, Numbers, Value};
 
 /// Maximum number of unmatched series to name, and of bytes for each.
 const NAMED_UNMAPPED: (usize, usize) = (3, 100);
 
 /// The result of one request, shared by everyone with the same request.
 #[derive(Debug, Default, PartialEq)]
-pub struct Reading {
+pub struct Measurement {
     names: Arc<[Arc<str>]>,
     /// In the order of the names.
     numbers: Numbers,
@@ -42,16 +42,16 @@ pub struct Reading {
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
 
-impl Reading {
+impl Measurement {
     /// The numbers of one node; all absent if nothing is about it.
     #[must_use]
-    pub fn get(&self, node: &str) -> Option<NodeReading<'_>> {
+    pub fn get(&self, node: &str) -> Option<NodeMeasurement<'_>> {
         let place = self.names.binary_search_by(|name| (**name).cmp(node)).ok()?;
         self.numbers.node(place)
     }
 
     /// The same for one node after the other, by name.
-    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<NodeReading<'a>> {
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<NodeMeasurement<'a>> {
         let mut finger = Finger::default();
         move |node| self.numbers.node(finger.find(&self.names, |name| name, node)?)
     }
@@ -134,7 +134,7 @@ impl Reading {
 /// Sorts the series of one answer by node, as they come.
 #[derive(Debug)]
 pub struct Sorter {
-    reading: Reading,
+    reading: Measurement,
     devices: Devices,
     trail: Trail,
     /// The labels that may name the node, by their places in this form of series.
@@ -146,7 +146,7 @@ impl Sorter {
     #[must_use]
     pub fn new(identity: &Identity) -> Self {
         Self {
-            reading: Reading::empty(identity),
+            reading: Measurement::empty(identity),
             devices: Devices::default(),
             trail: Trail::default(),
             naming: (None, Vec::new()),
@@ -196,15 +196,15 @@ impl Sorter {
 
     /// The whole answer, and what the server warned of.
     #[must_use]
-    pub fn end(self, warnings: Vec<String>) -> Reading {
-        let mut reading = Reading { warnings, ..self.reading };
+    pub fn end(self, warnings: Vec<String>) -> Measurement {
+        let mut reading = Measurement { warnings, ..self.reading };
         reading.settle();
         reading
     }
 }
 
 #[cfg(test)]
-impl Reading {
+impl Measurement {
     /// A reading of chosen numbers.
     pub fn of(nodes: std::collections::BTreeMap<Arc<str>, OneNode>) -> Self {
         let names = nodes.keys().cloned().collect();
@@ -223,7 +223,7 @@ mod tests {
     use super::{super::query::Measure, *};
     use crate::prometheus::Class;
 
-    fn read(result: &serde_json::Value) -> Result<Reading, QueryError> {
+    fn read(result: &serde_json::Value) -> Result<Measurement, QueryError> {
         let addresses = [Arc::from("10.0.0.1")];
         let identity = Identity::new(vec![("node-1".into(), &addresses)]);
         let body = serde_json::json!({
@@ -235,7 +235,7 @@ mod tests {
             window: std::time::Duration::from_secs(20),
         };
         let names = Names { identity: &identity, labels: &[] };
-        Reading::read(200, "application/json", body.to_string().as_bytes(), &question, names)
+        Measurement::read(200, "application/json", body.to_string().as_bytes(), &question, names)
     }
 
     fn series(instance: &str, measure: &str, value: &str) -> serde_json::Value {

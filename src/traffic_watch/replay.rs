@@ -17,7 +17,7 @@ use super::{
     observed::Observed,
     overview::{MeasureView, NodeView},
     plan::{Edit, plan},
-    reading::{Devices, Names, Reading, Subject},
+    reading::{Devices, Measurement, Names, Subject},
     settings::Settings,
 };
 use crate::{
@@ -117,10 +117,10 @@ impl Inquiry {
         measure: usize,
         answer: &Answer,
         identity: &Identity,
-    ) -> Result<Reading, QueryError> {
+    ) -> Result<Measurement, QueryError> {
         let names = Names { identity, labels: &self.exporters.node_labels };
         let question = &self.settings.criteria[measure].request.question;
-        Reading::read(answer.status, &answer.content_type, &answer.body, question, names)
+        Measurement::read(answer.status, &answer.content_type, &answer.body, question, names)
     }
 
     /// Sorts the answer of a time range to one measure, by its place among [`Self::measures`].
@@ -157,8 +157,8 @@ impl Inquiry {
 impl Recording {
     /// The answer as it was in one of the moments.
     #[must_use]
-    pub fn at(&self, place: usize, identity: &Identity) -> Reading {
-        let mut reading = Reading::empty(identity);
+    pub fn at(&self, place: usize, identity: &Identity) -> Measurement {
+        let mut reading = Measurement::empty(identity);
         for track in &self.tracks {
             if let Some(value) = track.values.get(place).copied().flatten() {
                 reading.take(&track.subject, Some(value), track.device.clone());
@@ -248,7 +248,7 @@ impl Replay {
         &mut self,
         now: Timestamp,
         mut nodes: Vec<NodeFacts>,
-        readings: &[Result<Arc<Reading>, QueryError>],
+        readings: &[Result<Arc<Measurement>, QueryError>],
     ) -> Result<Step, Error> {
         for node in &mut nodes {
             if let Some(label) = self.labels.get(&node.name) {

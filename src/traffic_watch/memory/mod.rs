@@ -15,7 +15,7 @@ use crate::{
 
 mod object;
 
-pub use object::{Memory, NodeMemory, NodeTable, Sample, Side, Streak};
+pub use object::{MeasureState, Memory, NodeMemory, NodeTable, Sample, Streak};
 
 /// The memories of all `TrafficWatch`es.
 pub type Memories = controller::Memories<Entry>;

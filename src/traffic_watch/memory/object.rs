@@ -100,10 +100,10 @@ impl NodeTable {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMemory {
     /// The state of the first measure.
-    first: Side,
+    first: MeasureState,
     /// The states of the other measures: most objects have one measure, and need no allocation for
     /// this.
-    more: Box<[Side]>,
+    more: Box<[MeasureState]>,
     /// The mark after the limits: the value of the label.
     pub marked: Option<bool>,
     /// The state shown.
@@ -120,7 +120,7 @@ pub struct NodeMemory {
 
 /// The state of one measure for one node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Side {
+pub struct MeasureState {
     /// The verdict after hysteresis: unfit or not; `None` until the first judgement.
     pub judged: Option<bool>,
     /// Judgements in a row that contradict `judged`.
@@ -145,10 +145,10 @@ impl NodeMemory {
         uid: u64,
         now: Timestamp,
     ) -> Self {
-        let side = |criterion: &Criterion| Side {
+        let side = |criterion: &Criterion| MeasureState {
             judged: told_of(criterion, told, label),
             last: told.and_then(|told| Sample::told(criterion, told)),
-            ..Side::default()
+            ..MeasureState::default()
         };
         let mut node = Self {
             first: criteria.first().map(side).unwrap_or_default(),
@@ -180,12 +180,12 @@ impl NodeMemory {
     }
 
     /// Returns the state of each measure, in the order of the criteria.
-    pub fn sides(&self) -> impl Iterator<Item = &Side> + Clone {
+    pub fn sides(&self) -> impl Iterator<Item = &MeasureState> + Clone {
         std::iter::once(&self.first).chain(&*self.more)
     }
 
     /// The same, to be changed.
-    pub fn sides_mut(&mut self) -> impl Iterator<Item = &mut Side> {
+    pub fn sides_mut(&mut self) -> impl Iterator<Item = &mut MeasureState> {
         std::iter::once(&mut self.first).chain(&mut *self.more)
     }
 

@@ -15,7 +15,7 @@ pub struct Numbers {
 
 /// The numbers of one node.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeReading<'a> {
+pub struct NodeMeasurement<'a> {
     numbers: &'a Numbers,
     node: usize,
 }
@@ -43,8 +43,8 @@ impl Numbers {
 
     /// Those of the node at a place.
     #[must_use]
-    pub fn node(&self, node: usize) -> Option<NodeReading<'_>> {
-        (node < self.nodes).then_some(NodeReading { numbers: self, node })
+    pub fn node(&self, node: usize) -> Option<NodeMeasurement<'_>> {
+        (node < self.nodes).then_some(NodeMeasurement { numbers: self, node })
     }
 
     /// Sets one number; a second one makes it unusable.
@@ -59,7 +59,7 @@ impl Numbers {
     }
 }
 
-impl<'a> NodeReading<'a> {
+impl<'a> NodeMeasurement<'a> {
     /// One number.
     #[must_use]
     pub fn get(&self, measure: Measure) -> &'a Value {
@@ -93,7 +93,7 @@ impl OneNode {
     }
 
     /// Returns what is read of it.
-    pub fn reading(&self) -> NodeReading<'_> {
-        NodeReading { numbers: &self.0, node: 0 }
+    pub fn reading(&self) -> NodeMeasurement<'_> {
+        NodeMeasurement { numbers: &self.0, node: 0 }
     }
 }

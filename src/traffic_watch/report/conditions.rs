@@ -8,7 +8,7 @@ use super::super::{
     judgement::Judgement,
     memory::Memory,
     query::Question,
-    reading::Reading,
+    reading::Measurement,
 };
 use super::status::is_past;
 use crate::{
@@ -134,7 +134,7 @@ fn prefix(j: &Judgement<'_>, place: usize) -> String {
     }
 }
 
-fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Reading) -> (&'static str, String) {
+fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Measurement) -> (&'static str, String) {
     let criterion = &j.settings.criteria[place];
     let nodes = &j.seen.nodes;
     let measure = &j.gathered[place];
@@ -205,7 +205,7 @@ pub(in super::super) fn settled(
 /// Why each measure has no answer now.
 pub(in super::super) fn problems(j: &Judgement<'_>) -> Vec<Option<String>> {
     let Some(readings) = &j.seen.readings else { return vec![] };
-    let problem = |(place, reading): (usize, &Result<Arc<Reading>, QueryError>)| match reading {
+    let problem = |(place, reading): (usize, &Result<Arc<Measurement>, QueryError>)| match reading {
         Err(error) => Some(format!("{}: {}", error.class.reason(), error.message)),
         Ok(reading) if j.gathered[place].evaluation == Evaluation::LowCoverage => {
             let (reason, note) = low_coverage(j, place, reading);

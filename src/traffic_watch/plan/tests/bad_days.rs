@@ -274,7 +274,7 @@ fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
             node
         };
         let nodes = [("a".into(), of(loss)), ("b".into(), of(0.0))];
-        w.pass(vec![Ok(Reading::of(BTreeMap::from(nodes)))]);
+        w.pass(vec![Ok(Measurement::of(BTreeMap::from(nodes)))]);
         w.label("a").map(str::to_owned)
     };
     judge(0.0, Some(0.0));
@@ -308,7 +308,7 @@ fn t14_one_scrape_counts_once_however_often_it_is_judged() {
             put(Measure::Age, age);
             nodes.insert(name.into(), node);
         }
-        w.pass(vec![Ok(Reading::of(nodes))]);
+        w.pass(vec![Ok(Measurement::of(nodes))]);
         w.label("a").map(str::to_owned)
     };
     // Scraped once, judged five times.

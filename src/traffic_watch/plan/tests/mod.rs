@@ -12,7 +12,7 @@ use super::{
         limits::Headroom,
         observed::Stray,
         query::Measure,
-        reading::{self, OneNode, Reading},
+        reading::{self, Measurement, OneNode},
     },
     *,
 };
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    fn observed(&self, readings: Vec<Result<Reading, QueryError>>) -> Observed {
+    fn observed(&self, readings: Vec<Result<Measurement, QueryError>>) -> Observed {
         Observed {
             now: Timestamp::from_second(self.second).unwrap(),
             tick: self.tick,
@@ -155,7 +155,7 @@ impl World {
         self.second += 10;
     }
 
-    fn reading(&self, says: &[Says]) -> Reading {
+    fn reading(&self, says: &[Says]) -> Measurement {
         let mut nodes = BTreeMap::new();
         for (name, says) in self.labels.keys().zip(says) {
             let mut node = OneNode::default();
@@ -182,11 +182,11 @@ impl World {
             put(Measure::Age, if *says == Says::Old { 1000.0 } else { 1.0 });
             nodes.insert(name.as_str().into(), node);
         }
-        Reading::of(nodes)
+        Measurement::of(nodes)
     }
 
     /// One pass, its writes carried out.
-    fn pass(&mut self, readings: Vec<Result<Reading, QueryError>>) -> Step {
+    fn pass(&mut self, readings: Vec<Result<Measurement, QueryError>>) -> Step {
         let plan = plan(&self.watch, &self.observed(readings)).unwrap();
         let desired = plan.desired;
         let mut writes = vec![];

@@ -305,7 +305,7 @@ fn the_first_error_of_a_spec_is_told_by_its_path() {
         (json!({"maxSampleAge": "-5s"}), "spec.maxSampleAge"),
     ] {
         let w = World::new(&["a"], spec.clone());
-        let error = plan(&w.watch, &w.observed(vec![Ok(Reading::default())])).unwrap_err();
+        let error = plan(&w.watch, &w.observed(vec![Ok(Measurement::default())])).unwrap_err();
         assert!(error.to_string().starts_with(path), "{spec}: {error}");
         assert_eq!(error.reason(), "InvalidSpec");
     }

@@ -6,16 +6,16 @@ use std::{
 
 use super::{
     Reason, Standing,
-    market::{Market, Pin, Unit},
+    input::{Input, Pin, Unit},
     plan::{Plan, Seat},
 };
 
 /// The seats after this round, for each unit.
 pub(super) fn seats(plan: &Plan, budget: Option<usize>) -> Vec<Seat> {
-    let market = plan.market;
+    let input = plan.input;
     let moves: Vec<usize> = (0..plan.seats.len())
         .filter(|&unit| {
-            let previous = market.units[unit].previous;
+            let previous = input.units[unit].previous;
             previous.is_some() && previous != plan.seats[unit].host()
         })
         .collect();
@@ -23,7 +23,7 @@ pub(super) fn seats(plan: &Plan, budget: Option<usize>) -> Vec<Seat> {
         Some(budget) if budget < moves.len() => {
             let mut queue: Vec<usize> = Vec::new();
             queue.extend((0..plan.seats.len()).filter(|&unit| {
-                market.units[unit].previous.is_none() && plan.seats[unit].host().is_some()
+                input.units[unit].previous.is_none() && plan.seats[unit].host().is_some()
             }));
             queue.extend(in_order(plan, moves));
             Round::new(plan, queue, budget).run()
@@ -43,16 +43,16 @@ enum Why {
 
 /// Moves in the order of their execution.
 fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
-    let market = plan.market;
-    let holdings = market.holdings();
+    let input = plan.input;
+    let holdings = input.holdings();
     let mut ranks = vec![0; plan.seats.len()];
     for (rank, &unit) in plan.repairs.iter().enumerate() {
         ranks[unit] = rank + 1;
     }
     moves.sort_by_cached_key(|&unit| {
-        let (host, standing) = market.owner(unit).unwrap_or((0, Standing::Full));
-        let rule = market.units[unit].pin != Pin::Nowhere
-            || market.units[unit].dedicated
+        let (host, standing) = input.owner(unit).unwrap_or((0, Standing::Full));
+        let rule = input.units[unit].pin != Pin::Nowhere
+            || input.units[unit].dedicated
             || plan.seats[unit].host().is_none()
             || plan.own[host]
             || holdings[host] > plan.max;
@@ -69,7 +69,7 @@ fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
 /// One by one, each only if the worker that it goes to can take it at that moment.
 struct Round<'p> {
     plan: &'p Plan<'p>,
-    market: &'p Market,
+    input: &'p Input,
     /// Those that move to a worker or leave one. First those that come from nowhere.
     queue: Vec<usize>,
     budget: usize,
@@ -86,10 +86,10 @@ struct Round<'p> {
 
 impl<'p> Round<'p> {
     fn new(plan: &'p Plan<'p>, queue: Vec<usize>, budget: usize) -> Self {
-        let market = plan.market;
-        let mut present = vec![(0, 0); market.hosts.len()];
+        let input = plan.input;
+        let mut present = vec![(0, 0); input.hosts.len()];
         let mut seats = plan.seats.clone();
-        for (seat, unit) in seats.iter_mut().zip(&market.units) {
+        for (seat, unit) in seats.iter_mut().zip(&input.units) {
             if let Some(host) = unit.previous {
                 *seat = Seat::At(host);
                 present[host].0 += 1;
@@ -99,9 +99,9 @@ impl<'p> Round<'p> {
                 *seat = refused(unit);
             }
         }
-        let parked = vec![BinaryHeap::new(); market.hosts.len()];
+        let parked = vec![BinaryHeap::new(); input.hosts.len()];
         let (open, ready) = (plan.open_hosts(), BTreeSet::new());
-        Self { plan, market, queue, budget, open, seats, present, ready, parked }
+        Self { plan, input, queue, budget, open, seats, present, ready, parked }
     }
 
     fn run(mut self) -> Vec<Seat> {
@@ -143,7 +143,7 @@ impl<'p> Round<'p> {
     /// unit.
     fn can_take(&self, host: usize, unit: usize) -> bool {
         let (present, dedicated) = self.present[host];
-        if self.market.units[unit].dedicated {
+        if self.input.units[unit].dedicated {
             present == 0
         } else {
             dedicated == 0 && present < self.plan.max
@@ -153,11 +153,11 @@ impl<'p> Round<'p> {
     fn enter(&mut self, host: usize, unit: usize) {
         self.seats[unit] = Seat::At(host);
         self.present[host].0 += 1;
-        self.present[host].1 += usize::from(self.market.units[unit].dedicated);
+        self.present[host].1 += usize::from(self.input.units[unit].dedicated);
     }
 
     fn leave(&mut self, host: usize, unit: usize) {
-        let dedicated = self.market.units[unit].dedicated;
+        let dedicated = self.input.units[unit].dedicated;
         self.budget -= 1;
         self.present[host].0 -= 1;
         self.present[host].1 -= usize::from(dedicated);
@@ -178,7 +178,7 @@ impl<'p> Round<'p> {
         let unit = self.queue[turn];
         match self.elsewhere(unit) {
             Some(host) => self.enter(host, unit),
-            None => self.seats[unit] = refused(&self.market.units[unit]),
+            None => self.seats[unit] = refused(&self.input.units[unit]),
         }
         self.leave(from, unit);
         true
@@ -189,7 +189,7 @@ impl<'p> Round<'p> {
         for turn in 0..self.queue.len() {
             let unit = self.queue[turn];
             let waits =
-                self.market.units[unit].previous.is_none() && self.seats[unit].host().is_none();
+                self.input.units[unit].previous.is_none() && self.seats[unit].host().is_none();
             if let Some(host) = waits.then(|| self.elsewhere(unit)).flatten() {
                 self.enter(host, unit);
             }
@@ -198,12 +198,12 @@ impl<'p> Round<'p> {
 
     /// The best worker that can take a unit which may be anywhere.
     fn elsewhere(&self, unit: usize) -> Option<usize> {
-        let Unit { pin, dedicated, .. } = self.market.units[unit];
+        let Unit { pin, dedicated, .. } = self.input.units[unit];
         if pin != Pin::Nowhere || dedicated {
             return None;
         }
         let able = self.open.iter().copied().filter(|&host| self.can_take(host, unit));
-        able.max_by_key(|&host| self.market.score(unit, host))
+        able.max_by_key(|&host| self.input.score(unit, host))
     }
 }
 

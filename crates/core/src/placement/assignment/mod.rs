@@ -54,12 +54,12 @@
 //! For `J` items and `W` workers, every pair is evaluated only for items that must be placed (all
 //! of them under [`Policy::Stateless`]); all else is sorting. Memory is proportional to `J + W`.
 //! `make bench` has the times.
-use self::{market::Market, plan::Seat};
+use self::{input::Input, plan::Seat};
 
 mod budget;
 mod contiguous;
+mod input;
 mod level;
-mod market;
 mod plan;
 mod reserve;
 mod stateless;
@@ -189,9 +189,9 @@ pub fn assign(
     previous: &[Option<usize>],
     rules: &Rules,
 ) -> Assignment {
-    let market = Market::new(items, workers, previous, rules.policy);
-    let seats = if market.hosts.iter().any(|host| host.standing == Standing::Full) {
-        let mut plan = reserve::reserve(&market, rules);
+    let input = Input::new(items, workers, previous, rules.policy);
+    let seats = if input.hosts.iter().any(|host| host.standing == Standing::Full) {
+        let mut plan = reserve::reserve(&input, rules);
         match rules.policy {
             Policy::Sticky => sticky::seat(&mut plan, rules.balance),
             Policy::Stateless => stateless::seat(&mut plan, rules.balance),
@@ -200,22 +200,22 @@ pub fn assign(
         plan.close();
         budget::seats(&plan, rules.max_moves)
     } else {
-        frozen(&market)
+        frozen(&input)
     };
-    told(&market, &seats)
+    told(&input, &seats)
 }
 
 /// Nobody takes anything, so nobody gives anything.
-fn frozen(market: &Market) -> Vec<Seat> {
+fn frozen(input: &Input) -> Vec<Seat> {
     let seat = |host: Option<usize>| host.map_or(Seat::Nowhere(Reason::NoWorker), Seat::At);
-    market.units.iter().map(|unit| seat(unit.previous)).collect()
+    input.units.iter().map(|unit| seat(unit.previous)).collect()
 }
 
 /// In the caller's terms.
-fn told(market: &Market, seats: &[Seat]) -> Assignment {
+fn told(input: &Input, seats: &[Seat]) -> Assignment {
     let mut told = Assignment::default();
-    for (place, &unit) in market.units_by_place().iter().enumerate() {
-        let owner = seats[unit].host().map(|host| market.place(host));
+    for (place, &unit) in input.units_by_place().iter().enumerate() {
+        let owner = seats[unit].host().map(|host| input.place(host));
         told.owners.push(owner);
         if let Seat::Nowhere(reason) = seats[unit] {
             told.unassigned.push((place, reason));

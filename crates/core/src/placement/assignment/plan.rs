@@ -1,5 +1,5 @@
 //! The decisions so far: the planned place of each unit.
-use super::{Reason, Rules, Standing, market::Market};
+use super::{Reason, Rules, Standing, input::Input};
 
 /// The planned place of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Seat {
 }
 
 pub(super) struct Plan<'m> {
-    pub market: &'m Market,
+    pub input: &'m Input,
     /// By unit.
     pub seats: Vec<Seat>,
     /// The planned number of units at each host.
@@ -34,12 +34,12 @@ pub(super) struct Plan<'m> {
 }
 
 impl<'m> Plan<'m> {
-    pub fn new(market: &'m Market, rules: &Rules) -> Self {
+    pub fn new(input: &'m Input, rules: &Rules) -> Self {
         Self {
-            market,
-            seats: vec![Seat::Undecided; market.units.len()],
-            taken: vec![0; market.hosts.len()],
-            own: vec![false; market.hosts.len()],
+            input,
+            seats: vec![Seat::Undecided; input.units.len()],
+            taken: vec![0; input.hosts.len()],
+            own: vec![false; input.hosts.len()],
             max: rules.max_per_worker.unwrap_or(usize::MAX),
             repairs: Vec::new(),
         }
@@ -69,7 +69,7 @@ impl<'m> Plan<'m> {
     }
 
     fn is_open(&self, host: usize) -> bool {
-        self.market.hosts[host].standing == Standing::Full && !self.own[host]
+        self.input.hosts[host].standing == Standing::Full && !self.own[host]
     }
 
     /// The undecided units: what each open host has of them, and all others in the order in which
@@ -79,7 +79,7 @@ impl<'m> Plan<'m> {
         let mut held = vec![Vec::new(); self.taken.len()];
         let (mut driven_out, mut unplaced, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
         for unit in self.undecided() {
-            match self.market.owner(unit) {
+            match self.input.owner(unit) {
                 None => unplaced.push(unit),
                 Some((host, _)) if self.own[host] => driven_out.push(unit),
                 Some((host, Standing::Full)) => held[host].push(unit),
@@ -98,7 +98,7 @@ impl<'m> Plan<'m> {
         for (host, units) in held.iter_mut().enumerate() {
             let limit = limit(host);
             if units.len() > limit {
-                units.sort_by_cached_key(|&unit| !self.market.score(unit, host));
+                units.sort_by_cached_key(|&unit| !self.input.score(unit, host));
                 spilled.extend(units.drain(limit..));
             }
             for &unit in &*units {
@@ -140,7 +140,7 @@ impl<'m> Plan<'m> {
             if self.open_hosts().is_empty() { Reason::NoWorker } else { Reason::NoCapacity };
         let undecided: Vec<usize> = self.undecided().collect();
         for unit in undecided {
-            match self.market.owner(unit) {
+            match self.input.owner(unit) {
                 Some((host, Standing::Leaving))
                     if !self.own[host] && self.taken[host] < self.max =>
                 {

@@ -3,17 +3,17 @@ use std::cmp::Reverse;
 
 use super::{
     Policy, Reason, Rules, Standing,
-    market::{Market, Pin},
+    input::{Input, Pin},
     plan::Plan,
 };
 
 /// A plan in which those are decided that have no choice.
-pub(super) fn reserve<'m>(market: &'m Market, rules: &Rules) -> Plan<'m> {
-    let mut plan = Plan::new(market, rules);
+pub(super) fn reserve<'m>(input: &'m Input, rules: &Rules) -> Plan<'m> {
+    let mut plan = Plan::new(input, rules);
     // Whether it counts what was before.
     let sticky = rules.policy == Policy::Sticky || !rules.balance;
-    for unit in 0..market.units.len() {
-        if let Some((host, Standing::Keeps)) = market.owner(unit) {
+    for unit in 0..input.units.len() {
+        if let Some((host, Standing::Keeps)) = input.owner(unit) {
             plan.seat(unit, host);
         }
     }
@@ -24,27 +24,27 @@ pub(super) fn reserve<'m>(market: &'m Market, rules: &Rules) -> Plan<'m> {
 
 /// Returns the host of a pinned unit. While the worker that it is pinned to takes nothing, it stays
 /// where it is: it would run nowhere otherwise.
-fn bound(market: &Market, unit: usize) -> Option<Result<usize, Reason>> {
-    let previous = || market.units[unit].previous.ok_or(Reason::PinnedWorkerAbsent);
-    match market.units[unit].pin {
+fn bound(input: &Input, unit: usize) -> Option<Result<usize, Reason>> {
+    let previous = || input.units[unit].previous.ok_or(Reason::PinnedWorkerAbsent);
+    match input.units[unit].pin {
         Pin::Nowhere => None,
         Pin::Absent => Some(Err(Reason::PinnedWorkerAbsent)),
-        Pin::To(host) if market.hosts[host].standing == Standing::Keeps => Some(previous()),
+        Pin::To(host) if input.hosts[host].standing == Standing::Keeps => Some(previous()),
         Pin::To(host) => Some(Ok(host)),
     }
 }
 
 fn seat_pinned(plan: &mut Plan, sticky: bool) {
-    let market = plan.market;
+    let input = plan.input;
     let mut pinned = Vec::new();
-    let ordinary: Vec<_> = plan.undecided().filter(|&unit| !market.units[unit].dedicated).collect();
+    let ordinary: Vec<_> = plan.undecided().filter(|&unit| !input.units[unit].dedicated).collect();
     for unit in ordinary {
-        match bound(market, unit) {
+        match bound(input, unit) {
             None => {}
             Some(Err(reason)) => plan.refuse(unit, reason),
             Some(Ok(host)) => {
-                let stays = sticky && market.units[unit].previous == Some(host);
-                pinned.push((Reverse(stays), Reverse(market.score(unit, host)), unit, host));
+                let stays = sticky && input.units[unit].previous == Some(host);
+                pinned.push((Reverse(stays), Reverse(input.score(unit, host)), unit, host));
             }
         }
     }
@@ -72,49 +72,49 @@ struct Dedication {
 /// nowhere can wait for one that only keeps what it has: its being unready for a while drives no
 /// dedicated unit out.
 fn needs_worker(plan: &Plan) -> bool {
-    let market = plan.market;
-    let mut waits = vec![false; market.hosts.len()];
-    for (host, waits) in market.hosts.iter().zip(&mut waits) {
+    let input = plan.input;
+    let mut waits = vec![false; input.hosts.len()];
+    for (host, waits) in input.hosts.iter().zip(&mut waits) {
         *waits = host.standing == Standing::Keeps;
     }
-    for unit in market.units.iter().filter(|unit| unit.dedicated) {
+    for unit in input.units.iter().filter(|unit| unit.dedicated) {
         if let Some(host) = unit.previous {
             waits[host] = false;
         }
     }
     let can_wait = waits.contains(&true);
     plan.undecided().any(|unit| {
-        let ordinary = !market.units[unit].dedicated;
-        let full = market.owner(unit).is_some_and(|(_, standing)| standing == Standing::Full);
+        let ordinary = !input.units[unit].dedicated;
+        let full = input.owner(unit).is_some_and(|(_, standing)| standing == Standing::Full);
         ordinary && (full || !can_wait)
     })
 }
 
 impl Dedication {
     fn new(plan: &Plan, sticky: bool) -> Self {
-        let market = plan.market;
-        let full = |&host: &usize| market.hosts[host].standing == Standing::Full;
+        let input = plan.input;
+        let full = |&host: &usize| input.hosts[host].standing == Standing::Full;
         // Of the workers that are not keeping, only those with a pinned item have one so far.
         let (shared, free): (Vec<usize>, Vec<usize>) =
-            (0..market.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
+            (0..input.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
         let needed = shared.is_empty() && needs_worker(plan);
         let spare = free.len().saturating_sub(usize::from(needed));
-        Self { sticky, holdings: market.holdings(), spare }
+        Self { sticky, holdings: input.holdings(), spare }
     }
 
     fn seat(mut self, plan: &mut Plan) {
-        let market = plan.market;
+        let input = plan.input;
         let mut units: Vec<usize> =
-            plan.undecided().filter(|&unit| market.units[unit].dedicated).collect();
+            plan.undecided().filter(|&unit| input.units[unit].dedicated).collect();
         units.sort_by_key(|&unit| {
-            Reverse((market.units[unit].pin != Pin::Nowhere, self.claim(market, unit)))
+            Reverse((input.units[unit].pin != Pin::Nowhere, self.claim(input, unit)))
         });
         for unit in units {
             match self.choose(plan, unit) {
                 Ok(host) => {
                     plan.seat(unit, host);
                     plan.own[host] = true;
-                    if market.hosts[host].standing == Standing::Full {
+                    if input.hosts[host].standing == Standing::Full {
                         self.spare -= 1;
                     }
                 }
@@ -126,48 +126,48 @@ impl Dedication {
     /// The order of precedence: as with all others, those that run on a worker that stays, then
     /// those that run nowhere, and last those whose worker is leaving, for they can also stay.
     /// First of all those that are alone already.
-    fn claim(&self, market: &Market, unit: usize) -> u8 {
-        match market.owner(unit) {
+    fn claim(&self, input: &Input, unit: usize) -> u8 {
+        match input.owner(unit) {
             _ if !self.sticky => 0,
             None => 1,
-            Some((host, Standing::Leaving)) if market.units[unit].pin != Pin::To(host) => 0,
+            Some((host, Standing::Leaving)) if input.units[unit].pin != Pin::To(host) => 0,
             Some((host, _)) if self.holdings[host] > 1 => 2,
             Some(_) => 3,
         }
     }
 
     fn choose(&self, plan: &Plan, unit: usize) -> Result<usize, Reason> {
-        let market = plan.market;
-        let full = |host: usize| market.hosts[host].standing == Standing::Full;
+        let input = plan.input;
+        let full = |host: usize| input.hosts[host].standing == Standing::Full;
         let free = |&host: &usize| plan.taken[host] == 0 && (!full(host) || self.spare > 0);
-        let bound = bound(market, unit).transpose()?;
+        let bound = bound(input, unit).transpose()?;
         if plan.max == 0 {
             return Err(Reason::NoCapacity);
         }
         if bound.is_some() {
             return bound.filter(free).ok_or(Reason::NoDedicatedWorker);
         }
-        let cost = |host: usize| self.cost(market, unit, host);
+        let cost = |host: usize| self.cost(input, unit, host);
         let best = || {
-            (0..market.hosts.len()).filter(|&host| full(host)).filter(free).min_by(|&a, &b| {
-                let score = || market.score(unit, b).cmp(&market.score(unit, a));
+            (0..input.hosts.len()).filter(|&host| full(host)).filter(free).min_by(|&a, &b| {
+                let score = || input.score(unit, b).cmp(&input.score(unit, a));
                 cost(a).cmp(&cost(b)).then_with(score)
             })
         };
         let best = if self.spare > 0 { best() } else { None };
         // Where it is, if that worker is leaving and there is no other.
-        let stay = || market.units[unit].previous.filter(|&host| !full(host)).filter(free);
+        let stay = || input.units[unit].previous.filter(|&host| !full(host)).filter(free);
         best.or_else(stay).ok_or(Reason::NoDedicatedWorker)
     }
 
     /// Returns the number of items that move if this unit gets this worker; among equals it stays.
     /// The cheapest choice stays the cheapest while it is carried out, so that a budget of moves
     /// does not change it.
-    fn cost(&self, market: &Market, unit: usize, host: usize) -> (usize, bool) {
+    fn cost(&self, input: &Input, unit: usize, host: usize) -> (usize, bool) {
         if !self.sticky {
             return (0, false);
         }
-        let previous = market.units[unit].previous;
+        let previous = input.units[unit].previous;
         let stays = previous == Some(host);
         let others = self.holdings[host] - usize::from(stays);
         (others + usize::from(!stays && previous.is_some()), !stays)

@@ -1,7 +1,7 @@
 //! Stable matching by score: who is where follows from who there is, not from what was before.
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{level::Level, market::Market, plan::Plan};
+use super::{input::Input, level::Level, plan::Plan};
 
 /// The best pair of all comes together, then the best of the rest, and so on: the only matching in
 /// which no item and no worker suit one another better than what both have. Pairs are not listed:
@@ -9,9 +9,9 @@ use super::{level::Level, market::Market, plan::Plan};
 pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let newcomers = plan.newcomers(balance);
     let mut rooms = Rooms::new(plan, newcomers.len());
-    let market = plan.market;
+    let input = plan.input;
     let offer = |rooms: &Rooms, unit: usize| {
-        rooms.best(market, unit).map(|(score, host)| (score, Reverse(unit), host))
+        rooms.best(input, unit).map(|(score, host)| (score, Reverse(unit), host))
     };
     let mut offers: BinaryHeap<_> =
         newcomers.into_iter().filter_map(|unit| offer(&rooms, unit)).collect();
@@ -58,8 +58,8 @@ impl Rooms {
         self.open = open.into_iter().filter(|&host| self.has_room(host)).collect();
     }
 
-    fn best(&self, market: &Market, unit: usize) -> Option<(u64, usize)> {
-        self.open.iter().map(|&host| (market.score(unit, host), host)).max()
+    fn best(&self, input: &Input, unit: usize) -> Option<(u64, usize)> {
+        self.open.iter().map(|&host| (input.score(unit, host), host)).max()
     }
 
     fn take(&mut self, host: usize) -> bool {

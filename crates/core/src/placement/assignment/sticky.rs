@@ -6,14 +6,14 @@ use super::{level::rooms, plan::Plan, weight};
 pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let open = plan.open_hosts();
     let (mut held, others) = plan.split();
-    let by_count = plan.market.has_equal_weights();
+    let by_count = plan.input.has_equal_weights();
     let limits = if balance && by_count {
         // Who has most already gets the places above the level: taking from it would be a move
         // more.
         let newcomers = others.len() + held.iter().map(Vec::len).sum::<usize>();
-        let market = plan.market;
+        let input = plan.input;
         rooms(plan, &open, newcomers, |host| {
-            (Reverse(plan.taken[host] + held[host].len()), market.hosts[host].hash)
+            (Reverse(plan.taken[host] + held[host].len()), input.hosts[host].hash)
         })
     } else {
         plan.limits()
@@ -33,11 +33,11 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
 
 /// Each goes where it suits best, among the workers that should have more.
 fn place(plan: &mut Plan, open: &[usize], queue: &[usize]) {
-    let market = plan.market;
-    let mut rooms = rooms(plan, open, queue.len(), |host| market.hosts[host].hash);
+    let input = plan.input;
+    let mut rooms = rooms(plan, open, queue.len(), |host| input.hosts[host].hash);
     let mut open: Vec<usize> = open.iter().copied().filter(|&host| rooms[host] > 0).collect();
     for &unit in queue {
-        let best = (0..open.len()).max_by_key(|&index| market.score(unit, open[index]));
+        let best = (0..open.len()).max_by_key(|&index| input.score(unit, open[index]));
         let Some(index) = best else { return };
         let host = open[index];
         plan.seat(unit, host);

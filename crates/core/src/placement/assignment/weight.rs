@@ -6,31 +6,31 @@ use std::{
 };
 
 use super::{
-    market::{Market, Pin, Unit},
+    input::{Input, Pin, Unit},
     plan::Plan,
 };
 
 /// The heaviest first, each to the least loaded worker that has room; of equally loaded ones, to
 /// that which suits it best.
 pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
-    let market = plan.market;
+    let input = plan.input;
     let loads = loads(plan);
     let mut by_load: BTreeMap<u128, Vec<usize>> = BTreeMap::new();
     for &host in open.iter().filter(|&&host| plan.taken[host] < plan.max) {
         by_load.entry(loads[host]).or_default().push(host);
     }
-    queue.sort_by_key(|&unit| Reverse(market.units[unit].weight));
+    queue.sort_by_key(|&unit| Reverse(input.units[unit].weight));
     for unit in queue {
         let Some(mut least) = by_load.first_entry() else { return };
         let (load, hosts) = (*least.key(), least.get_mut());
-        let best = (0..hosts.len()).max_by_key(|&index| market.score(unit, hosts[index]));
+        let best = (0..hosts.len()).max_by_key(|&index| input.score(unit, hosts[index]));
         let host = hosts.swap_remove(best.unwrap_or(0));
         if hosts.is_empty() {
             least.remove();
         }
         plan.seat(unit, host);
         if plan.taken[host] < plan.max {
-            let load = load + u128::from(market.units[unit].weight);
+            let load = load + u128::from(input.units[unit].weight);
             by_load.entry(load).or_default().push(host);
         }
     }
@@ -43,23 +43,23 @@ pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
 /// by at most the heaviest unit, and that stays so, since the least load never falls. So nobody
 /// gives who has received, and what was placed a moment ago does not move either.
 pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
-    let market = plan.market;
-    let Some(heaviest) = heaviest(market) else { return };
+    let input = plan.input;
+    let Some(heaviest) = heaviest(input) else { return };
     let mut scales = Scales::new(plan, open, held);
     while let Some((from, to, gap)) = scales.widest() {
         if gap <= u128::from(heaviest) {
             return;
         }
-        let Some(unit) = scales.choose(market, from, gap) else { return };
+        let Some(unit) = scales.choose(input, from, gap) else { return };
         scales.shift(plan, unit, from, to);
     }
 }
 
 /// The heaviest of those that may move, those included that stay because their worker only keeps
 /// what it has: if they did not count, its being unready for a while would move others.
-fn heaviest(market: &Market) -> Option<u64> {
+fn heaviest(input: &Input) -> Option<u64> {
     let movable = |unit: &&Unit| unit.pin == Pin::Nowhere && !unit.dedicated;
-    market.units.iter().filter(movable).map(|unit| unit.weight).max()
+    input.units.iter().filter(movable).map(|unit| unit.weight).max()
 }
 
 /// The weight on each host. A sum of this many weights does not fit into 64 bits.
@@ -67,7 +67,7 @@ fn loads(plan: &Plan) -> Vec<u128> {
     let mut loads = vec![0; plan.taken.len()];
     for (unit, seat) in plan.seats.iter().enumerate() {
         if let Some(host) = seat.host() {
-            loads[host] += u128::from(plan.market.units[unit].weight);
+            loads[host] += u128::from(plan.input.units[unit].weight);
         }
     }
     loads
@@ -104,9 +104,9 @@ impl Scales {
     }
 
     /// The unit whose move brings the two closest together: with it the fewest moves are needed.
-    fn choose(&mut self, market: &Market, from: usize, gap: u128) -> Option<usize> {
+    fn choose(&mut self, input: &Input, from: usize, gap: u128) -> Option<usize> {
         let units = &mut self.by_weight[from];
-        let key = |unit: usize| (market.units[unit].weight, !market.score(unit, from), unit);
+        let key = |unit: usize| (input.units[unit].weight, !input.score(unit, from), unit);
         units.extend(self.held[from].drain(..).map(key));
         let half = u64::try_from(gap / 2).unwrap_or(u64::MAX);
         let last = |weight: u64| units.range(..=(weight, u64::MAX, usize::MAX)).next_back();
@@ -123,8 +123,8 @@ impl Scales {
     }
 
     fn shift(&mut self, plan: &mut Plan, unit: usize, from: usize, to: usize) {
-        let weight = plan.market.units[unit].weight;
-        self.by_weight[from].remove(&(weight, !plan.market.score(unit, from), unit));
+        let weight = plan.input.units[unit].weight;
+        self.by_weight[from].remove(&(weight, !plan.input.score(unit, from), unit));
         plan.shift(unit, from, to);
         plan.repairs.push(unit);
         for host in [from, to] {

@@ -33,14 +33,14 @@ pub(super) struct Host {
 /// Units and hosts, in the order of the hashes of their ids; under [`Policy::Contiguous`] in the
 /// caller's. All that follows is a function of this, so that it depends on the caller's order under
 /// no other policy.
-pub(super) struct Market {
+pub(super) struct Input {
     pub units: Vec<Unit>,
     pub hosts: Vec<Host>,
     units_by_place: Vec<usize>,
     places_of_hosts: Vec<usize>,
 }
 
-impl Market {
+impl Input {
     pub fn new(
         items: &[Item],
         workers: &[Worker],
