@@ -1,9 +1,11 @@
 //! Dashboards: complete, portable, and every query is PromQL.
-use crate::files::{OVERLAYS, Scratch, files_in, promtool, read, to_yaml};
+use crate::files::{
+    OVERLAYS, Scratch, documents_of, files_in, promtool, read, root, run, to_yaml, tool,
+};
 use crate::names;
-use crate::objects::{has_text, render};
+use crate::objects::{has_text, name, render};
 use crate::reading::{dashboards, metric_names, panel_expressions, panels, with_all};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
@@ -263,16 +265,75 @@ fn promtool_parses_every_panel() {
     promtool(&["check", "rules", "--lint=none", &dir.write("panels.yml", &to_yaml(&groups))]);
 }
 
+/// `kubectl apply` stores what it applies in an annotation, of this many bytes at most with all
+/// others of the object.
+const ANNOTATION: usize = 262_144;
+
 #[test]
 fn every_dashboard_is_shipped_as_it_is() {
     let overlay = render(OVERLAYS[0]);
-    let map = overlay.one("ConfigMap", "traffic-operator-dashboards");
-    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
-    let shipped = map["data"].as_object().expect("data");
     let files = files_in("grafana", "json");
-    assert_eq!(shipped.len(), files.len(), "grafana/kustomization.yaml misses a dashboard");
-    for file in files {
+    for file in &files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        assert_eq!(shipped[&name].as_str(), Some(read(&file).as_str()), "{name}");
+        let stem = name.trim_end_matches(".json");
+        let map = overlay.one("ConfigMap", &format!("traffic-operator-dashboard-{stem}"));
+        assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+        assert_eq!(map["data"].as_object().map(Map::len), Some(1), "{name}");
+        assert_eq!(map["data"][&name].as_str(), Some(read(file).as_str()), "{name}");
+        let size = map.to_string().len();
+        assert!(size < ANNOTATION * 9 / 10, "{name}: {size} bytes");
     }
+    let maps = overlay.all("ConfigMap").into_iter();
+    let maps = maps.filter(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1");
+    assert_eq!(maps.count(), files.len());
+}
+
+/// As kube-prometheus has it, as far as it matters here.
+const GRAFANA: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: grafana, namespace: monitoring}
+spec:
+  selector: {matchLabels: {app.kubernetes.io/name: grafana}}
+  template:
+    metadata: {labels: {app.kubernetes.io/name: grafana}}
+    spec:
+      containers:
+        - name: grafana
+          image: grafana/grafana
+          volumeMounts:
+            - {mountPath: /grafana-dashboard-definitions/0/nodes, name: grafana-dashboard-nodes}
+      volumes:
+        - {configMap: {name: grafana-dashboard-nodes}, name: grafana-dashboard-nodes}
+";
+
+#[test]
+fn make_grafana_adds_every_dashboard_to_that_of_kube_prometheus_and_nothing_the_second_time() {
+    let dir = Scratch::new("grafana");
+    let patched = |name: &str, deployment: &str| {
+        let file = dir.write(name, deployment);
+        let patch = root().join("grafana/kube-prometheus.yaml");
+        let patch = patch.to_string_lossy();
+        let arguments = ["patch", "--local", "-f", &*file, "--patch-file", &*patch, "-o", "yaml"];
+        run(&tool("kubectl"), &arguments)
+    };
+    let once = patched("once.yaml", GRAFANA);
+    assert_eq!(patched("twice.yaml", &once), once);
+    let deployment = &documents_of(&once)[0];
+    let pod = &deployment["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    assert_eq!((pod["containers"].as_array().map(Vec::len), mounts.len()), (Some(1), 2), "{once}");
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    let ours = volumes.iter().find(|v| v["name"] == "traffic-operator-dashboards").expect("ours");
+    let mounted: BTreeSet<_> = ours["projected"]["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        // Without the operator, Grafana starts all the same.
+        .filter(|source| source["configMap"]["optional"] == true)
+        .filter_map(|source| source["configMap"]["name"].as_str())
+        .collect();
+    let shipped = render("grafana");
+    let shipped: BTreeSet<_> = shipped.all("ConfigMap").into_iter().map(name).collect();
+    assert_eq!(mounted, shipped);
 }
