@@ -179,6 +179,12 @@ deploy: image-there install ## Deploy the operator (OVERLAY=kube-prometheus or s
 		| $(KUBECTL) apply --server-side --force-conflicts -f -
 	$(KUBECTL) -n traffic-operator-system rollout status deployment --selector=app.kubernetes.io/part-of=traffic-operator --timeout=120s
 
+.PHONY: grafana
+grafana: ## Show the dashboards in the Grafana of kube-prometheus, which has no sidecar.
+	$(KUBECTL) kustomize grafana | $(KUBECTL) apply --server-side --force-conflicts -f -
+	$(KUBECTL) -n monitoring patch deployment grafana --patch-file grafana/kube-prometheus.yaml
+	$(KUBECTL) -n monitoring rollout status deployment grafana --timeout=120s
+
 .PHONY: undeploy
 undeploy: ## Delete all custom resources, then the operator; print what is left.
 	KUBECTL=$(KUBECTL) OVERLAY=$(OVERLAY) hack/undeploy

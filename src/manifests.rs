@@ -50,7 +50,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         let name = crd.metadata.name.clone().unwrap_or_default();
         files.push(File { path: format!("crds/{name}.yaml"), text: yaml(&[crd])? });
     }
-    files.push(File { path: RULES.into(), text: yaml(&[rules(SAMPLE, SAMPLE_PACE)])? });
+    files.push(File { path: RULES.into(), text: yaml(&[rules(SAMPLE, SAMPLE_PACE, None)])? });
     files.push(File { path: "rbac/core.yaml".into(), text: yaml(&core())? });
     for kind in KINDS {
         let roles = roles(kind);

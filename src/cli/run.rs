@@ -9,7 +9,7 @@ use super::{
     kinds::KindsArgs,
     prometheus::PrometheusArgs,
     series::SeriesArgs,
-    values::{https_url, lease_duration, lifetime},
+    values::{https_url, lease_duration, lifetime, web_url},
 };
 use crate::{
     manifests,
@@ -126,6 +126,11 @@ pub struct RunArgs {
     #[arg(long, env = "TRAFFIC_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
+    /// URL where you serve the runbooks (docs/runbooks), for the annotation runbook_url of the
+    /// alerts of NetworkProbers [default: only the name of the page].
+    #[arg(long, env = "TRAFFIC_OPERATOR_RUNBOOK_URL", value_name = "URL", value_parser = web_url)]
+    pub runbook_url: Option<Url>,
+
     /// Lifetime of the webhook's CA certificate, which is replaced after two thirds of it. At least
     /// 1m, and at least one and a half times the lifetime of the webhook's certificate.
     #[arg(long, env = "TRAFFIC_OPERATOR_AUTHORITY_LIFETIME", value_name = "DURATION")]
@@ -196,6 +201,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
                 authority: args.authority_lifetime,
                 leaf: args.certificate_lifetime,
             },
+            runbooks: args.runbook_url.clone(),
         },
     };
     runtime.block_on(runtime::run(config))
@@ -252,6 +258,7 @@ mod tests {
             ("--probe-address", "8081"),
             ("--page-address", "localhost"),
             ("--webhook-url", "http://operator:9443"),
+            ("--runbook-url", "docs/runbooks"),
             ("--pinglist-address", "9444"),
             ("--pinglist-url", "http://operator:9444"),
             ("--certificate-lifetime", "30s"),

@@ -21,6 +21,16 @@ pub(super) fn https_url(text: &str) -> Result<reqwest::Url, String> {
     }
 }
 
+/// Accepts an address that a browser opens.
+pub(super) fn web_url(text: &str) -> Result<reqwest::Url, String> {
+    let url = reqwest::Url::parse(text).map_err(|error| error.to_string())?;
+    if ["http", "https"].contains(&url.scheme()) && url.host_str().is_some() {
+        Ok(url)
+    } else {
+        Err("must be an http or https URL".into())
+    }
+}
+
 /// Parses a lease duration: whole seconds, the unit of a Lease; at least five, because a renewal
 /// may take one.
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {

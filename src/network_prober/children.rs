@@ -309,12 +309,14 @@ impl Family<'_> {
         child
     }
 
-    /// Loss and round-trip time by pair and by node, and alerts on them.
+    /// Loss and round-trip time by pair and by node, and alerts on them, with the address of their
+    /// runbooks.
     #[must_use]
-    pub fn prometheus_rule(&self) -> Child {
+    pub fn prometheus_rule(&self, runbooks: Option<&str>) -> Child {
         let Settings { period, timeout, .. } = *self.settings;
         let interval = self.settings.monitoring.interval.into();
-        let spec = rules::rules(&self.settings.key(), Pace { period, timeout, interval });
+        let pace = Pace { period, timeout, interval };
+        let spec = rules::rules(&self.settings.key(), pace, runbooks);
         self.monitoring(ChildKind::PrometheusRule, &spec)
     }
 

@@ -233,7 +233,7 @@ fn children(
         children.push(family.pod_monitor(namespaces.iter().map(String::as_str)));
     }
     if monitoring.prometheus_rule && observed.monitoring.contains(&ChildKind::PrometheusRule) {
-        children.push(family.prometheus_rule());
+        children.push(family.prometheus_rule(observed.setup.runbooks.as_deref()));
     }
     Wanted { children, file_size, too_large, problem }
 }

@@ -50,8 +50,9 @@ const WINDOWS: [(Duration, &str); 2] = [(LONG, "5m"), (Duration::from_mins(1), "
 /// The window for people and alerts: ten scrapes 30 seconds apart, thirty probes 10 seconds apart.
 const LONG: Duration = Duration::from_mins(5);
 
-/// Labels of a pair.
-const PAIR: &str = "src_node, src_zone, dst_node, dst_zone";
+/// Labels of a pair. Clusters that share a Prometheus stay apart, as everywhere here; where series
+/// have no such label, it changes nothing.
+const PAIR: &str = "cluster, src_node, src_zone, dst_node, dst_zone";
 
 /// A node loses too much: every twentieth probe on more than half of its paths. A healthy network
 /// loses one in ten thousand or less (Pingmesh), TCP slows down from one in a hundred; one lost
@@ -77,9 +78,6 @@ const REFUSED: f64 = 0.05;
 /// Agents keep the last list of peers for so long, or for as many periods.
 const LAST_LIST: (Duration, u32) = (Duration::from_mins(10), 10);
 
-/// Base URL of the runbooks.
-const RUNBOOKS: &str = "https://traffic.example.com/docs/runbooks";
-
 /// The times that the rules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
@@ -94,9 +92,10 @@ pub struct Pace {
 
 /// The `spec` of a `PrometheusRule`, which is also a whole rule file of Prometheus.
 ///
-/// `prober` is `<namespace>/<name>`, which is the job of its agents too.
+/// `prober` is `<namespace>/<name>`, which is the job of its agents too; `runbooks` is the address
+/// where the runbooks are served.
 #[must_use]
-pub fn rules(prober: &str, pace: Pace) -> Value {
+pub fn rules(prober: &str, pace: Pace, runbooks: Option<&str>) -> Value {
     let Pace { period, .. } = pace;
     let job = format!("job={}", string(prober));
     let mut recorded = Vec::new();
@@ -109,15 +108,18 @@ pub fn rules(prober: &str, pace: Pace) -> Value {
         for (name, expr) in pairs {
             let node = name.replace(":pair_", ":node_");
             // One path between two nodes, whatever zones it names: each has one voice.
-            let paths =
-                format!("max by (src_node, dst_node) ({name}{{{PROBER}={}}})", string(prober));
+            let paths = format!(
+                "max by (cluster, src_node, dst_node) ({name}{{{PROBER}={}}})",
+                string(prober)
+            );
             let blame = blame(&paths);
             recorded.push(json!({"record": name, "expr": expr, "labels": {PROBER: prober}}));
             recorded.push(json!({"record": node, "expr": blame, "labels": {PROBER: prober}}));
         }
     }
     // One group: the rules of a group see what those before them have just recorded.
-    recorded.extend(alerts(prober, &job, pace));
+    let alerts = alerts(prober, &job, pace).into_iter();
+    recorded.extend(alerts.map(|alert| alert.rule(prober, runbooks)));
     json!({"groups": [{
         "name": "networkprober",
         // As often as there is something new, so that each recorded value is another measurement.
@@ -183,20 +185,21 @@ fn blame(pairs: &str) -> String {
         // Between two nodes, not from a node to itself: dst_node is set to src_node, and what
         // matches is left out.
         let between = format!(
-            "({pairs} unless on (src_node, dst_node) \
-             label_replace(group by (src_node) ({pairs}), \"dst_node\", \"$1\", \"src_node\", \"(.*)\"))"
+            "({pairs} unless on (cluster, src_node, dst_node) \
+             label_replace(group by (cluster, src_node) ({pairs}), \"dst_node\", \"$1\", \"src_node\", \"(.*)\"))"
         );
         // The greatest value that is not above the median: the median itself, or the lower of the
         // two.
         let median = format!(
-            "max by ({end}) ({between} <= on ({end}) group_left () quantile by ({end}) (0.5, {between}))"
+            "max by (cluster, {end}) ({between} <= on (cluster, {end}) group_left () \
+             quantile by (cluster, {end}) (0.5, {between}))"
         );
         format!("label_replace({median}, \"node\", \"$1\", \"{end}\", \"(.*)\")")
     };
-    format!("max by (node) ({} or {})", of("dst_node"), of("src_node"))
+    format!("max by (cluster, node) ({} or {})", of("dst_node"), of("src_node"))
 }
 
-fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
+fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
     let of = format!("{{{PROBER}={}}}", string(prober));
     let latency = latency_limit(pace.timeout);
     vec![
@@ -259,9 +262,6 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Value> {
             ),
         },
     ]
-    .into_iter()
-    .map(|alert| alert.rule(prober))
-    .collect()
 }
 
 /// Counts the starved agents.
@@ -277,12 +277,14 @@ fn refused(job: &str) -> String {
 /// Counts the agents that skip more than this share of their probes for this reason.
 fn skipping(job: &str, reason: &str, share: f64) -> String {
     let rate = |metric: &str, more: &str| {
-        format!("sum by (namespace, pod) (rate({metric}{{{job}{more}}}[5m]))")
+        format!("sum by (cluster, namespace, pod) (rate({metric}{{{job}{more}}}[5m]))")
     };
     let skipped = rate("netprober_skipped_probes_total", &format!(", reason={}", string(reason)));
     let sent = rate("netprober_probes_total", "");
     // Who sends nothing at all any more may have no series of probes.
-    format!("count({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {share}) > 0")
+    format!(
+        "count by (cluster) ({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {share}) > 0"
+    )
 }
 
 /// Counts the agents that should probe but do not.
@@ -293,7 +295,7 @@ fn skipping(job: &str, reason: &str, share: f64) -> String {
 ///   none of several agents has a peer, no list is right. When the list is too old, there are no
 ///   peers either: that is the silence that is meant.
 fn silent(job: &str, period: Duration) -> String {
-    format!("count({}) > 0", silent_agents(job, period))
+    format!("count by (cluster) ({}) > 0", silent_agents(job, period))
 }
 
 /// Selects these agents.
@@ -301,7 +303,7 @@ pub(super) fn silent_agents(job: &str, period: Duration) -> String {
     let quiet = LONG.max(period.saturating_mul(3));
     let quiet = quiet.as_secs();
     let list = LAST_LIST.0.max(period.saturating_mul(LAST_LIST.1)).as_secs();
-    let by = "namespace, pod";
+    let by = "cluster, namespace, pod";
     let agents = format!(
         "(group by ({by}) (netprober_build_info{{{job}}}) \
          and on ({by}) (time() - netprober_process_start_time_seconds{{{job}}} > {quiet}))"
@@ -311,7 +313,8 @@ pub(super) fn silent_agents(job: &str, period: Duration) -> String {
          unless on ({by}) sum by ({by}) (increase(netprober_probes_total{{{job}}}[{quiet}s])) > 0 \
          unless on ({by}) (netprober_peers{{{job}}} == 0 \
          and on ({by}) netprober_pinglist_age_seconds{{{job}}} < {list} \
-         and on () (count({agents}) < 2 or sum(netprober_peers{{{job}}}) > 0))"
+         and on (cluster) (count by (cluster) ({agents}) < 2 \
+         or sum by (cluster) (netprober_peers{{{job}}}) > 0))"
     )
 }
 
@@ -324,7 +327,7 @@ struct Alert {
 }
 
 impl Alert {
-    fn rule(self, prober: &str) -> Value {
+    fn rule(self, prober: &str, runbooks: Option<&str>) -> Value {
         let mut labels = json!({"severity": "warning", PROBER: prober});
         // The prometheus-operator routes the alerts of a namespace by this label.
         if let Some((namespace, _)) = prober.split_once('/') {
@@ -338,10 +341,17 @@ impl Alert {
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "runbook_url": format!("{RUNBOOKS}/{}.md", self.name),
+                "runbook_url": runbook(runbooks, self.name),
             },
         })
     }
+}
+
+/// The address of an alert's page, or its name alone: an address where nothing is served would be
+/// worse than none.
+fn runbook(runbooks: Option<&str>, alert: &str) -> String {
+    let place = runbooks.map(|url| format!("{}/", url.trim_end_matches('/'))).unwrap_or_default();
+    format!("{place}{alert}.md")
 }
 
 #[cfg(test)]

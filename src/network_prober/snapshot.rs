@@ -43,6 +43,8 @@ pub struct Setup {
     pub pinglist_url: String,
     /// True if the API server knows native sidecars (1.29); kubelets have to know them too.
     pub native_sidecars: bool,
+    /// URL of the runbooks, for alerts.
+    pub runbooks: Option<String>,
 }
 
 /// The settings of a `NetworkProber`, and the namespaces to which they apply.

@@ -48,6 +48,7 @@ pub(super) fn setup(own_image: Option<&str>) -> Setup {
         own_image: own_image.map(Into::into),
         pinglist_url: "https://operator/pinglist".into(),
         native_sidecars: true,
+        runbooks: None,
     }
 }
 

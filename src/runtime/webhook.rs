@@ -52,6 +52,8 @@ pub struct WebhookConfig {
     pub pod: Option<String>,
     /// The lifetimes of certificates.
     pub lifetimes: Lifetimes,
+    /// The URL of the runbooks of `NetworkProber`s' alerts.
+    pub runbooks: Option<Url>,
 }
 
 impl WebhookConfig {
@@ -105,6 +107,7 @@ impl WebhookConfig {
             own_image,
             pinglist_url: self.pinglist_url(namespace),
             native_sidecars: native_sidecars(client).await,
+            runbooks: self.runbooks.as_ref().map(ToString::to_string),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays
 //! no judgement and keeps no more than one memory alive.
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use prometheus_client::{
     collector::Collector,
@@ -16,14 +16,16 @@ use super::{
 };
 use crate::api::traffic_watch::NodeState;
 
+mod info;
 mod labels;
 #[cfg(test)]
 mod tests;
 
 use labels::{Label, NodeLabels, joined};
 
-/// The most pairs of an object and a node that have series. Each has four: 100,000 series, a page
-/// of some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
+/// The most pairs of an object and a node that have series. Each has four, and one that is not Fit
+/// has two more: 100,000 series, a page of some 15 MB, which is a tenth of what a Prometheus of the
+/// usual size holds.
 const PAIRS: usize = 25_000;
 
 type Result = std::result::Result<(), fmt::Error>;
@@ -33,6 +35,7 @@ struct Object {
     memory: Arc<Memory>,
     counters: Arc<Counters>,
     replicas: Option<(i32, i32)>,
+    interval: Duration,
 }
 
 impl Object {
@@ -41,6 +44,7 @@ impl Object {
             memory: Arc::clone(&entry.memory),
             counters: Arc::clone(&entry.counters),
             replicas: entry.facts.replicas,
+            interval: entry.facts.interval,
         }
     }
 
@@ -52,6 +56,11 @@ impl Object {
             .into_iter()
             .flat_map(move |state| nodes.iter().filter(move |(_, node)| node.state == state));
         by_state.take(share).map(|(name, node)| (&**name, node))
+    }
+
+    /// Those of them that are not Fit, which are few, or the first to be looked at.
+    fn not_fit(&self, share: usize) -> impl Iterator<Item = (&str, &NodeMemory)> {
+        self.shown(share).filter(|(_, node)| node.state != NodeState::Fit)
     }
 
     /// Reports whether it was judged: before, its figures would be zeros that nobody measured.
@@ -83,7 +92,9 @@ impl Gauges {
         let share = share(&mut sizes, most);
         self.node_values(encoder, share)?;
         self.node_states(encoder, share)?;
+        self.node_infos(encoder, share)?;
         self.gauges(encoder, share)?;
+        self.intervals(encoder)?;
         self.unknown(encoder)?;
         self.replicas(encoder)?;
         self.counters(encoder)
@@ -210,6 +221,31 @@ impl Gauges {
         })
     }
 
+    fn node_infos(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
+        let help = "Why a node is not Fit: 1, with the measure, the reason and the link";
+        let mut infos = gauges(encoder, "traffic_operator_trafficwatch_node_info", help)?;
+        self.each(|own, object| {
+            let before = joined(&own, "node");
+            for (node, state) in object.not_fit(share) {
+                let (label, device) = info::labels(state, &object.memory.criteria);
+                let last = (label.as_str(), device);
+                infos.gauge(&NodeLabels { before: &before, node, last }, 1.0)?;
+            }
+            Ok(())
+        })?;
+        let help = "Time since which a node that is not Fit is in its state, in Unix seconds";
+        let family = "traffic_operator_trafficwatch_node_state_since_timestamp_seconds";
+        let mut times = gauges(encoder, family, help)?;
+        self.each(|own, object| {
+            let before = joined(&own, "node");
+            for (node, state) in object.not_fit(share) {
+                let since = state.since.as_duration().as_secs_f64();
+                times.gauge(&[(before.as_str(), node)], since)?;
+            }
+            Ok(())
+        })
+    }
+
     fn gauges(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "Nodes by state";
         let mut nodes = gauges(encoder, "traffic_operator_trafficwatch_nodes", help)?;
@@ -257,6 +293,18 @@ impl Gauges {
             })?;
         }
         Ok(())
+    }
+
+    /// From the spec: known before the first judgement, and of an object that is paused.
+    fn intervals(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
+        let help = "Time between two judgements (spec.interval)";
+        let family = "traffic_operator_trafficwatch_interval_seconds";
+        let mut intervals = gauges(encoder, family, help)?;
+        self.each(|labels, object| match object.interval.as_secs_f64() {
+            // Something was remembered before the first pass.
+            0.0 => Ok(()),
+            interval => intervals.gauge(&labels, interval),
+        })
     }
 
     fn unknown(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {

@@ -1,7 +1,8 @@
 //! Alerts: their texts, and promtool's tests that each fires, stays silent and resolves.
 use crate::files::{Scratch, files_in, promtool, read, root, to_yaml};
+use crate::objects::{name, render};
 use crate::reading::{
-    alert_tests, alerts, operator_alerts, operator_rules, prober_alerts, prober_rules,
+    alert_tests, alerts, operator_alerts, operator_rules, prober_alerts, prober_rules, rules,
 };
 use std::collections::BTreeSet;
 
@@ -18,12 +19,63 @@ fn every_alert_says_what_to_do() {
         let severity = alert.labels.get("severity").map(String::as_str);
         assert!(matches!(severity, Some("critical" | "warning" | "info")), "{name}: {severity:?}");
         let page = format!("docs/runbooks/{name}.md");
-        assert!(alert.annotations["runbook_url"].ends_with(&page), "{name}: not {page}");
+        // No address: one where nothing is served would be worse than none.
+        assert_eq!(alert.annotations["runbook_url"], format!("{name}.md"));
         let text = read(&root().join(&page));
         for heading in ["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"] {
             assert!(text.contains(heading), "{page}: no {heading}");
         }
         assert!(text.starts_with(&format!("# {name}\n")), "{page}: not about {name}");
+    }
+}
+
+/// The address is in one place, for the rules that are installed and those that the operator writes.
+#[test]
+fn one_setting_says_where_the_runbooks_are() {
+    const URL: &str = "https://runbooks.example.org/traffic-operator";
+    let rendered = render("tests/observability/kustomize/runbooks");
+    let rule = rendered.one("PrometheusRule", "traffic-operator");
+    let alerts = rules(&rule["spec"]);
+    assert!(!alerts.is_empty());
+    for alert in alerts {
+        let page = format!("{URL}/{}.md", alert["alert"].as_str().expect("a name"));
+        assert_eq!(alert["annotations"]["runbook_url"], page);
+    }
+    let operator = rendered.one("Deployment", "traffic-operator");
+    let env = operator["spec"]["template"]["spec"]["containers"][0]["env"].as_array();
+    let flag = env.expect("env").iter().find(|v| v["name"] == "TRAFFIC_OPERATOR_RUNBOOK_URL");
+    assert_eq!(flag.expect("the variable")["value"], URL);
+    assert!(rendered.all("ConfigMap").iter().all(|map| !name(map).contains("runbooks")));
+}
+
+/// One Prometheus may have the series of several clusters, with objects and nodes of the same name.
+#[test]
+fn every_alert_keeps_clusters_apart() {
+    for alert in alerts() {
+        let name = &alert.name;
+        for word in [" by (", " on ("] {
+            for labels in alert.expr.split(word).skip(1) {
+                let labels = labels.split(')').next().unwrap_or_default();
+                // `or on ()`: only where nothing is known of any cluster.
+                let kept = labels.split(", ").any(|label| label == "cluster");
+                assert!(kept || labels.is_empty(), "{name}: {word}{labels}");
+            }
+        }
+        for function in ["sum(", "max(", "min(", "count(", "group(", "avg("] {
+            assert!(!alert.expr.contains(function), "{name}: {function} over all clusters");
+        }
+    }
+}
+
+/// A rule that looks back for a fixed time is wrong for a TrafficWatch with another interval.
+#[test]
+fn rules_about_evaluations_ask_for_the_interval() {
+    for alert in operator_alerts() {
+        let about = ["_evaluations_total", "_last_success_timestamp_seconds"];
+        if about.iter().any(|metric| alert.expr.contains(metric)) {
+            let interval = "traffic_operator_trafficwatch_interval_seconds";
+            assert!(alert.expr.contains(interval), "{}: {}", alert.name, alert.expr);
+        }
     }
 }
 

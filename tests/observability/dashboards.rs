@@ -1,10 +1,12 @@
 //! Dashboards: complete, portable, and every query is PromQL.
-use crate::files::{OVERLAYS, Scratch, files_in, promtool, read, to_yaml};
+use crate::files::{
+    OVERLAYS, Scratch, documents_of, files_in, promtool, read, root, run, to_yaml, tool,
+};
 use crate::names;
-use crate::objects::{has_text, render};
-use crate::reading::{dashboards, metric_names, panel_expressions};
-use serde_json::Value;
-use std::collections::BTreeSet;
+use crate::objects::{has_text, name, render};
+use crate::reading::{dashboards, metric_names, panel_expressions, panels, with_all};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn dashboards_fit_every_installation() {
@@ -19,6 +21,11 @@ fn dashboards_fit_every_installation() {
         let datasource = datasource.unwrap_or_else(|| panic!("{file}: no variable datasource"));
         assert_eq!(datasource["type"], "datasource", "{file}");
         assert_eq!(datasource["query"], "prometheus", "{file}");
+        // Without that label, every series matches.
+        let cluster = variables.iter().find(|v| v["name"] == "cluster");
+        let cluster = cluster.unwrap_or_else(|| panic!("{file}: no variable cluster"));
+        assert_eq!(cluster["allValue"], ".*", "{file}: cluster");
+        assert_eq!(cluster["current"]["value"][0], "$__all", "{file}: cluster");
         for variable in variables.iter().filter(|v| v["type"] == "query") {
             assert_eq!(
                 variable["datasource"]["uid"], "${datasource}",
@@ -36,12 +43,13 @@ fn every_panel_is_complete() {
     for (file, dashboard) in dashboards() {
         let mut ids = BTreeSet::new();
         let mut titles = BTreeSet::new();
-        for panel in dashboard["panels"].as_array().expect("panels") {
+        for panel in panels(&dashboard) {
             let title = panel["title"].as_str().unwrap_or_default();
             assert!(!title.is_empty(), "{file}: a panel without title");
             assert!(ids.insert(panel["id"].to_string()), "{file}: {title}: id {}", panel["id"]);
-            assert!(titles.insert(title), "{file}: two panels {title}");
-            if panel["type"] == "row" {
+            let row = panel["type"] == "row";
+            assert!(titles.insert((row, title.to_owned())), "{file}: two panels {title}");
+            if row {
                 continue;
             }
             assert!(has_text(&panel["description"]), "{file}: {title}: no description");
@@ -66,7 +74,7 @@ fn panels_fill_the_grid_without_overlap() {
     for (file, dashboard) in dashboards() {
         let mut taken = BTreeSet::new();
         let mut end = 0;
-        for panel in dashboard["panels"].as_array().expect("panels") {
+        for panel in panels(&dashboard) {
             let title = panel["title"].as_str().unwrap_or_default();
             let grid = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
             let (x, y, w, h) = (grid("x"), grid("y"), grid("w"), grid("h"));
@@ -126,17 +134,128 @@ fn panels_survive_another_job_name_and_another_leader() {
     }
 }
 
+/// Several clusters in one Prometheus are told apart, or added up, by the variable `cluster`.
+#[test]
+fn every_series_is_selected_by_cluster() {
+    for (place, expression) in panel_expressions() {
+        for name in metric_names(&expression).into_iter().chain(["ALERTS".to_owned()]) {
+            for rest in expression.split(name.as_str()).skip(1) {
+                // Not the beginning of a longer name.
+                if rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':') {
+                    continue;
+                }
+                let matcher = "{cluster=~\"$cluster\"";
+                assert!(rest.starts_with(matcher), "{place}: {name} of all clusters: {expression}");
+            }
+        }
+    }
+}
+
+/// A hundred lines cannot be told apart, and a browser draws five thousand for minutes.
+#[test]
+fn lines_of_nodes_are_limited() {
+    for (file, dashboard) in dashboards() {
+        for panel in panels(&dashboard).iter().filter(|panel| panel["type"] == "timeseries") {
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                let legend = target["legendFormat"].as_str().unwrap_or_default();
+                let expression = target["expr"].as_str().unwrap_or_default();
+                let of_nodes = ["{{node}}", "{{dst_node}}", "{{worker}}"];
+                if of_nodes.iter().any(|label| legend.contains(label)) {
+                    let limited = expression.starts_with("topk($top, ")
+                        || expression.starts_with("bottomk($top, ");
+                    assert!(limited, "{file}: {}: {expression}", panel["title"]);
+                }
+            }
+        }
+    }
+}
+
+/// Only what is seen first is asked for when a dashboard is opened.
+#[test]
+fn rows_below_the_first_are_folded_except_in_the_overview() {
+    for (file, dashboard) in dashboards() {
+        let rows = dashboard["panels"].as_array().into_iter().flatten();
+        let folded: Vec<_> =
+            rows.filter(|p| p["type"] == "row").map(|row| row["collapsed"] == true).collect();
+        let overview = file.ends_with("overview.json");
+        assert!(!folded[0], "{file}: nothing is seen at first");
+        assert!(folded[1..].iter().all(|folded| *folded != overview), "{file}: {folded:?}");
+    }
+}
+
+/// Links lead to dashboards and variables that exist.
+#[test]
+fn dashboards_lead_to_each_other() {
+    let all = dashboards();
+    let variables: BTreeMap<_, BTreeSet<_>> = all
+        .iter()
+        .map(|(_, dashboard)| {
+            let list = dashboard["templating"]["list"].as_array().into_iter().flatten();
+            let names = list.filter_map(|v| v["name"].as_str()).collect();
+            (dashboard["uid"].as_str().expect("uid"), names)
+        })
+        .collect();
+    for (file, dashboard) in &all {
+        let own = dashboard["uid"].as_str().expect("uid");
+        let mut led_to = BTreeSet::from([own]);
+        for link in dashboard["links"].as_array().into_iter().flatten() {
+            let url = link["url"].as_str().expect("url");
+            let uid = url.strip_prefix("/d/").and_then(|rest| rest.split('?').next());
+            led_to.insert(uid.expect("a dashboard"));
+        }
+        assert!(led_to.iter().eq(variables.keys()), "{file} leads to {led_to:?}");
+        let text = dashboard.to_string();
+        for rest in text.split("/d/").skip(1) {
+            let url = rest.split('"').next().unwrap_or_default();
+            let (uid, query) = url.split_once('?').expect("variables");
+            let known = variables.get(uid).unwrap_or_else(|| panic!("{file}: no {uid}"));
+            for part in query.split('&').filter_map(|part| part.strip_prefix("var-")) {
+                let name = part.split('=').next().unwrap_or_default();
+                assert!(known.contains(name), "{file}: {uid} has no variable {name}");
+            }
+            for own in ["datasource", "cluster"] {
+                let passed = format!("${{{own}:queryparam}}");
+                assert!(query.contains(&passed), "{file}: {url} loses {own}");
+            }
+        }
+    }
+}
+
+/// An alert for information is no alarm.
+#[test]
+fn alerts_are_counted_by_severity_and_information_is_not_red() {
+    for (file, dashboard) in dashboards() {
+        let mut counted = BTreeSet::new();
+        for panel in panels(&dashboard) {
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                let expression = target["expr"].as_str().unwrap_or_default();
+                if !expression.contains("ALERTS{") {
+                    continue;
+                }
+                let severity = target["legendFormat"].as_str().unwrap_or_default();
+                let matcher = format!("severity=\"{severity}\"");
+                assert!(expression.contains(&matcher), "{file}: {expression}");
+                let overrides = panel["fieldConfig"]["overrides"].as_array();
+                let own = overrides.into_iter().flatten();
+                let own = own.filter(|own| own["matcher"]["options"] == severity);
+                let colours: String = own.map(|own| own["properties"].to_string()).collect();
+                let red = colours.contains("\"red\"");
+                assert_eq!(red, severity == "critical", "{file}: {severity}: {colours}");
+                counted.insert(severity.to_owned());
+            }
+        }
+        assert_eq!(counted.len(), 3, "{file} counts alerts of severity {counted:?}");
+    }
+}
+
 #[test]
 fn promtool_parses_every_panel() {
     let rules: Vec<Value> = panel_expressions()
         .into_iter()
         .enumerate()
-        .map(|(i, (_, expression))| {
-            let expression = ["namespace", "name", "node", "prober"]
-                .iter()
-                .fold(expression.replace("$__rate_interval", "5m"), |text, variable| {
-                    text.replace(&format!("\"${variable}\""), "\".*\"")
-                });
+        .map(|(i, (place, expression))| {
+            let expression = with_all(&expression);
+            assert!(!expression.contains('$'), "{place}: an unknown variable: {expression}");
             serde_json::json!({"record": format!("panel:{i}"), "expr": expression})
         })
         .collect();
@@ -146,16 +265,75 @@ fn promtool_parses_every_panel() {
     promtool(&["check", "rules", "--lint=none", &dir.write("panels.yml", &to_yaml(&groups))]);
 }
 
+/// `kubectl apply` stores what it applies in an annotation, of this many bytes at most with all
+/// others of the object.
+const ANNOTATION: usize = 262_144;
+
 #[test]
 fn every_dashboard_is_shipped_as_it_is() {
     let overlay = render(OVERLAYS[0]);
-    let map = overlay.one("ConfigMap", "traffic-operator-dashboards");
-    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
-    let shipped = map["data"].as_object().expect("data");
     let files = files_in("grafana", "json");
-    assert_eq!(shipped.len(), files.len(), "grafana/kustomization.yaml misses a dashboard");
-    for file in files {
+    for file in &files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        assert_eq!(shipped[&name].as_str(), Some(read(&file).as_str()), "{name}");
+        let stem = name.trim_end_matches(".json");
+        let map = overlay.one("ConfigMap", &format!("traffic-operator-dashboard-{stem}"));
+        assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+        assert_eq!(map["data"].as_object().map(Map::len), Some(1), "{name}");
+        assert_eq!(map["data"][&name].as_str(), Some(read(file).as_str()), "{name}");
+        let size = map.to_string().len();
+        assert!(size < ANNOTATION * 9 / 10, "{name}: {size} bytes");
     }
+    let maps = overlay.all("ConfigMap").into_iter();
+    let maps = maps.filter(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1");
+    assert_eq!(maps.count(), files.len());
+}
+
+/// As kube-prometheus has it, as far as it matters here.
+const GRAFANA: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: grafana, namespace: monitoring}
+spec:
+  selector: {matchLabels: {app.kubernetes.io/name: grafana}}
+  template:
+    metadata: {labels: {app.kubernetes.io/name: grafana}}
+    spec:
+      containers:
+        - name: grafana
+          image: grafana/grafana
+          volumeMounts:
+            - {mountPath: /grafana-dashboard-definitions/0/nodes, name: grafana-dashboard-nodes}
+      volumes:
+        - {configMap: {name: grafana-dashboard-nodes}, name: grafana-dashboard-nodes}
+";
+
+#[test]
+fn make_grafana_adds_every_dashboard_to_that_of_kube_prometheus_and_nothing_the_second_time() {
+    let dir = Scratch::new("grafana");
+    let patched = |name: &str, deployment: &str| {
+        let file = dir.write(name, deployment);
+        let patch = root().join("grafana/kube-prometheus.yaml");
+        let patch = patch.to_string_lossy();
+        let arguments = ["patch", "--local", "-f", &*file, "--patch-file", &*patch, "-o", "yaml"];
+        run(&tool("kubectl"), &arguments)
+    };
+    let once = patched("once.yaml", GRAFANA);
+    assert_eq!(patched("twice.yaml", &once), once);
+    let deployment = &documents_of(&once)[0];
+    let pod = &deployment["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    assert_eq!((pod["containers"].as_array().map(Vec::len), mounts.len()), (Some(1), 2), "{once}");
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    let ours = volumes.iter().find(|v| v["name"] == "traffic-operator-dashboards").expect("ours");
+    let mounted: BTreeSet<_> = ours["projected"]["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        // Without the operator, Grafana starts all the same.
+        .filter(|source| source["configMap"]["optional"] == true)
+        .filter_map(|source| source["configMap"]["name"].as_str())
+        .collect();
+    let shipped = render("grafana");
+    let shipped: BTreeSet<_> = shipped.all("ConfigMap").into_iter().map(name).collect();
+    assert_eq!(mounted, shipped);
 }

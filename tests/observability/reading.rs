@@ -93,18 +93,61 @@ pub fn dashboards() -> Vec<(String, Value)> {
         .collect()
 }
 
-/// The queries of all panels, with the place where each stands.
+/// Every panel of a dashboard, those of folded rows included, in its place when all rows are
+/// unfolded: a folded row has no room for its panels, which stand right below it.
+pub fn panels(dashboard: &Value) -> Vec<Value> {
+    let number = |panel: &Value, key: &str| panel["gridPos"][key].as_u64().expect("a number");
+    let bottom = |panel: &Value| number(panel, "y") + number(panel, "h");
+    let mut all = Vec::new();
+    let mut moved = 0;
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        let folded = panel["panels"].as_array().map_or(&[][..], Vec::as_slice);
+        for panel in std::iter::once(panel).chain(folded) {
+            let mut placed = panel.clone();
+            placed["gridPos"]["y"] = (number(panel, "y") + moved).into();
+            all.push(placed);
+        }
+        let end = folded.iter().map(bottom).max();
+        moved += end.map_or(0, |end| end - bottom(panel));
+    }
+    all
+}
+
+/// The queries of all panels and annotations, with the place where each stands.
 pub fn panel_expressions() -> Vec<(String, String)> {
     let mut all = Vec::new();
+    let mut add = |place: String, target: &Value| {
+        all.push((place, target["expr"].as_str().unwrap_or_default().to_owned()));
+    };
     for (file, dashboard) in dashboards() {
-        for panel in dashboard["panels"].as_array().into_iter().flatten() {
+        for panel in panels(&dashboard) {
             for target in panel["targets"].as_array().into_iter().flatten() {
-                let place = format!("{file}: {}", panel["title"]);
-                all.push((place, target["expr"].as_str().unwrap_or_default().to_owned()));
+                add(format!("{file}: {}", panel["title"]), target);
             }
+        }
+        for annotation in dashboard["annotations"]["list"].as_array().into_iter().flatten() {
+            add(format!("{file}: annotation {}", annotation["name"]), &annotation["target"]);
         }
     }
     all
+}
+
+/// A query of a dashboard with all values of its variables.
+pub fn with_all(expression: &str) -> String {
+    // $name is the beginning of $namespace.
+    [
+        ("$__rate_interval", "5m"),
+        ("$__interval", "1m"),
+        ("$__range", "1h"),
+        ("$top", "20"),
+        ("$namespace", ".*"),
+        ("$cluster", ".*"),
+        ("$prober", ".*"),
+        ("$name", ".*"),
+        ("$node", ".*"),
+    ]
+    .iter()
+    .fold(expression.to_owned(), |text, (variable, value)| text.replace(variable, value))
 }
 
 /// Every PromQL text that we ship, with the place where it stands.

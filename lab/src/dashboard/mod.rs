@@ -23,7 +23,7 @@ mod tests;
 mod timeline;
 
 use ask::{Answer, Prometheus};
-use model::{Dashboard, Panel};
+use model::{Dashboard, Grid, Panel};
 use svg::{Area, Svg};
 
 /// Pixels of one of the grid's 24 columns, and of one row's height; as wide as a page shows it.
@@ -105,19 +105,20 @@ async fn draw_at(
 ) -> Result<Picture> {
     let prometheus = Prometheus::new(options, now, points)?;
     let panels = dashboard.panels();
-    let rows = panels.iter().map(|panel| panel.grid.y + panel.grid.h).max().unwrap_or(0);
+    let rows = panels.iter().map(|(_, grid)| grid.bottom()).max().unwrap_or(0);
     let size = (24.0 * COLUMN + 2.0 * GAP, HEADER + f64::from(rows) * ROW + 2.0 * GAP);
     let mut svg = Svg::new(size, &dashboard.title, &dashboard.description);
     svg.text((3.0 * GAP, 26.0), "title", &dashboard.title);
     let span = format!("{} to {} UTC", scale::day_time(prometheus.from), scale::time(now));
     svg.text_end((size.0 - 3.0 * GAP, 26.0), "soft", &span);
     let mut empty = Vec::new();
-    for panel in panels {
+    for (panel, grid) in panels {
         let answers = prometheus
             .ask(dashboard, panel)
             .await
             .with_context(|| format!("panel {:?}", panel.title))?;
-        let has_data = draw_panel(&mut svg, panel, &answers, (prometheus.from, prometheus.now))
+        let span = (prometheus.from, prometheus.now);
+        let has_data = draw_panel(&mut svg, (panel, grid), &answers, span)
             .with_context(|| format!("panel {:?}", panel.title))?;
         if !has_data {
             empty.push(panel.title.clone());
@@ -126,14 +127,14 @@ async fn draw_at(
     Ok(Picture { svg: svg.finish(), empty })
 }
 
-/// Draws one panel and says whether there was anything to draw.
+/// Draws one panel in its place and returns whether there was anything to draw. A panel that says
+/// what it means to have no data (`noValue`) is complete without any.
 fn draw_panel(
     svg: &mut Svg,
-    panel: &Panel,
+    (panel, grid): (&Panel, Grid),
     answers: &[Answer],
     span: (Timestamp, Timestamp),
 ) -> Result<bool> {
-    let grid = panel.grid;
     let area = Area {
         x: GAP + f64::from(grid.x) * COLUMN,
         y: HEADER + GAP + f64::from(grid.y) * ROW,
@@ -155,6 +156,7 @@ fn draw_panel(
     svg.text((area.x + 10.0, area.y + 18.0), "head", &title);
     let inner = area.within(10.0, 26.0, 10.0, 8.0);
     let has_data = answers.iter().any(Answer::has_data);
+    let absence = panel.default("noValue").as_str();
     if has_data {
         match panel.kind.as_str() {
             "stat" => stat::draw(svg, panel, answers, inner)?,
@@ -165,8 +167,8 @@ fn draw_panel(
         }
     } else {
         let middle = (inner.x + inner.width / 2.0, inner.y + inner.height / 2.0);
-        svg.text_middle(middle, "none", "no data");
+        svg.text_middle(middle, "none", absence.unwrap_or("no data"));
     }
     svg.close();
-    Ok(has_data)
+    Ok(has_data || absence.is_some())
 }

@@ -28,6 +28,8 @@ struct Variable {
     kind: String,
     #[serde(default, rename = "allValue")]
     all: Option<String>,
+    #[serde(default)]
+    current: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,17 +106,27 @@ pub(super) struct Transformation {
 }
 
 impl Dashboard {
-    /// All panels, those of rows that are folded included.
-    pub fn panels(&self) -> Vec<&Panel> {
-        self.panels.iter().flat_map(|panel| std::iter::once(panel).chain(&panel.panels)).collect()
+    /// All panels with their places, as if every row were unfolded: the file gives a folded row no
+    /// room for its panels.
+    pub fn panels(&self) -> Vec<(&Panel, Grid)> {
+        let mut placed = Vec::new();
+        let mut moved = 0;
+        for panel in &self.panels {
+            let inner = panel.panels.iter();
+            let down = |panel: &Panel| Grid { y: panel.grid.y + moved, ..panel.grid };
+            placed.extend(std::iter::once(panel).chain(inner.clone()).map(|p| (p, down(p))));
+            let end = inner.map(|panel| panel.grid.bottom()).max();
+            moved += end.map_or(0, |end| end.saturating_sub(panel.grid.bottom()));
+        }
+        placed
     }
 
-    /// Puts "all" for every variable of a query.
+    /// Puts "all" for every variable of a query, and what was entered for the others.
     pub fn substitute(&self, query: &str, rate_interval: &str, range: &str) -> String {
         let mut text = query.to_owned();
         let mut values = vec![("__rate_interval", rate_interval), ("__range", range)];
         let chosen = self.templating.list.iter().filter(|variable| variable.kind != "datasource");
-        values.extend(chosen.map(|v| (v.name.as_str(), v.all.as_deref().unwrap_or(".*"))));
+        values.extend(chosen.map(|v| (v.name.as_str(), v.value())));
         // $name is the beginning of $namespace.
         values.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         for (name, value) in values {
@@ -122,6 +134,21 @@ impl Dashboard {
             text = text.replace(&format!("${name}"), value);
         }
         text
+    }
+}
+
+impl Grid {
+    /// The first line below it.
+    pub fn bottom(self) -> u32 {
+        self.y + self.h
+    }
+}
+
+impl Variable {
+    /// The value for the picture.
+    fn value(&self) -> &str {
+        let entered = self.current["value"].as_str().filter(|_| self.kind != "query");
+        entered.or(self.all.as_deref()).unwrap_or(".*")
     }
 }
 

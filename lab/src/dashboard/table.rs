@@ -86,8 +86,10 @@ fn cell(panel: &Panel, column: &str, cell: Option<&Cell>) -> Result<(String, Str
             // in both themes.
             let coloured = look.get("custom.cellOptions")["type"].is_string();
             let ink = coloured.then(|| look.threshold_colour(*value)).flatten();
+            let (instead, mapped) = look.mapped(&scale::format(*value, "none", None));
             let text = scale::format(*value, look.unit(), look.decimals());
-            (text, colour(ink.unwrap_or("text")).to_owned())
+            let text = instead.map_or(text, str::to_owned);
+            (text, colour(mapped.or(ink).unwrap_or("text")).to_owned())
         }
     })
 }

@@ -87,6 +87,7 @@ async fn drawn(scripted: &Scripted, panels: Value) -> anyhow::Result<Picture> {
             {"name": "datasource", "type": "datasource"},
             {"name": "name", "type": "query", "allValue": ".+"},
             {"name": "namespace", "type": "query"},
+            {"name": "top", "type": "custom", "current": {"value": "20"}},
         ]},
     });
     let dashboard: Dashboard = serde_json::from_value(dashboard)?;
@@ -233,6 +234,55 @@ async fn what_is_empty_is_drawn_so_and_named() {
     assert_eq!(picture.empty, ["gone"]);
     assert_eq!(picture.svg.matches(">no data</text>").count(), 1, "{}", picture.svg);
     assert!(picture.svg.contains("class=\"row\">Row</text>"), "{}", picture.svg);
+}
+
+#[tokio::test]
+async fn folded_rows_are_drawn_unfolded_one_below_the_other() {
+    let scripted = Scripted::start(hill).await;
+    let place = |y: u32| json!({"gridPos": {"x": 0, "y": y, "w": 24, "h": 8}});
+    let row = |title: &str, y: u32, inner: Value| {
+        json!({"type": "row", "title": title, "collapsed": true, "panels": [inner],
+               "gridPos": {"x": 0, "y": y, "w": 24, "h": 1}})
+    };
+    let inner = |y| panel("timeseries", "topk($top, up)", &place(y));
+    let panels = json!([row("one", 0, inner(1)), row("two", 1, inner(2))]);
+    let svg = drawn(&scripted, panels).await.unwrap().svg;
+    // Two rows, each of one line of the grid and eight for its panel.
+    assert!(svg.contains(&format!("height=\"{}\"", 40 + 18 * 30 + 8)), "{svg}");
+    assert!(svg.contains("y=\"64\" class=\"row\">one<"), "{svg}");
+    assert!(svg.contains("y=\"334\" class=\"row\">two<"), "{svg}");
+    assert_eq!(scripted.asked()[0].1["query"], "topk(20, up)");
+}
+
+#[tokio::test]
+async fn an_absence_that_has_a_meaning_is_drawn_with_it_and_not_missed() {
+    let scripted = Scripted::start(|_, _| Ok(json!([]))).await;
+    let more = json!({"fieldConfig": {"defaults": {"unit": "none", "noValue": "All are fit."}}});
+    let picture = drawn(&scripted, json!([panel("table", "up", &more)])).await.unwrap();
+    assert!(picture.empty.is_empty(), "{:?}", picture.empty);
+    assert!(picture.svg.contains(">All are fit.</text>"), "{}", picture.svg);
+}
+
+#[tokio::test]
+async fn numbers_of_a_table_are_shown_as_the_words_that_they_stand_for() {
+    #[allow(clippy::unnecessary_wraps, reason = "a script may refuse")]
+    fn ranks(_: &str, _: &str) -> Result<Value, &'static str> {
+        let node = |name: &str, rank: &str| json!({"metric": {"node": name}, "value": [NOW, rank]});
+        Ok(json!([node("n1", "1"), node("n2", "3")]))
+    }
+    let scripted = Scripted::start(ranks).await;
+    let more = json!({
+        "fieldConfig": {"defaults": {"unit": "none"}, "overrides": [{"matcher": {"id": "byName", "options": "State"},
+            "properties": [{"id": "mappings", "value": [{"type": "value", "options": {
+                "3": {"text": "Unfit", "color": "red"}, "1": {"text": "Unknown", "color": "blue"}}}]}]}]},
+        "options": {"sortBy": [{"displayName": "State", "desc": true}]},
+        "transformations": [{"id": "organize", "options": {"renameByName": {"Value": "State", "node": "Node"},
+            "indexByName": {"Value": 0, "node": 1}, "excludeByName": {}}}],
+        "targets": [{"refId": "A", "expr": "up", "instant": true}],
+    });
+    let svg = drawn(&scripted, json!([panel("table", "up", &more)])).await.unwrap().svg;
+    let (unfit, unknown) = (svg.find(">Unfit<").unwrap(), svg.find(">Unknown<").unwrap());
+    assert!(unfit < unknown && svg.contains("fill:#d0202f"), "{svg}");
 }
 
 #[tokio::test]

@@ -199,6 +199,7 @@ fn standpoint(
         own_image: image.or_else(|| Some("unknown".into())),
         pinglist_url: String::new(),
         native_sidecars: true,
+        runbooks: None,
     };
     let pods = [std::sync::Arc::new(facts.pod.clone())];
     let surroundings = Surroundings {

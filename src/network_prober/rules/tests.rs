@@ -9,7 +9,7 @@ fn pace(period: Duration) -> Pace {
 
 /// Every rule: its name and its expression.
 fn all(prober: &str, period: Duration) -> Vec<(String, String)> {
-    let rules = rules(prober, pace(period));
+    let rules = rules(prober, pace(period), None);
     let groups = rules["groups"].as_array().unwrap().iter();
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap().clone());
     let text = |rule: &Value, key: &str| rule[key].as_str().unwrap_or_default().to_owned();
@@ -71,7 +71,7 @@ fn n06_limits_are_bounds_of_buckets_below_the_timeout() {
         let timeout = Duration::from_millis(millis);
         assert!(RTT_BOUNDS.contains(&limit));
         let pace = Pace { timeout, ..pace(Duration::from_mins(1)) };
-        let rules = rules("shop/web", pace)["groups"][0]["rules"].clone();
+        let rules = rules("shop/web", pace, None)["groups"][0]["rules"].clone();
         let mut rules = rules.as_array().unwrap().iter();
         let alert = rules.find(|rule| rule["alert"] == "NetworkProberLatencyHigh").unwrap();
         assert_eq!(alert["expr"].as_str().unwrap().split("> ").last(), Some(&*limit.to_string()));
@@ -82,10 +82,38 @@ fn n06_limits_are_bounds_of_buckets_below_the_timeout() {
 fn n08_rules_are_evaluated_as_often_as_agents_are_scraped() {
     let second = Duration::from_secs(1);
     for (interval, text) in [(2 * second, "2s"), (30 * second, "30s"), (600 * second, "1m")] {
-        let rules = rules("shop/web", Pace { interval, ..pace(10 * second) });
+        let rules = rules("shop/web", Pace { interval, ..pace(10 * second) }, None);
         assert_eq!(rules["groups"][0]["interval"], text);
     }
     assert_eq!(interval(Duration::from_nanos(1_500_000_001)), "1s500ms");
+}
+
+#[test]
+fn runbooks_are_where_the_operator_was_told_and_otherwise_nowhere() {
+    let pace = pace(Duration::from_secs(10));
+    for (runbooks, expected) in [
+        (None, "NetworkProberSilent.md"),
+        (Some("https://docs.example.org/r/"), "https://docs.example.org/r/NetworkProberSilent.md"),
+        (Some("https://docs.example.org"), "https://docs.example.org/NetworkProberSilent.md"),
+    ] {
+        let rules = rules("shop/web", pace, runbooks)["groups"][0]["rules"].clone();
+        let mut rules = rules.as_array().unwrap().iter();
+        let alert = rules.find(|rule| rule["alert"] == "NetworkProberSilent").unwrap();
+        assert_eq!(alert["annotations"]["runbook_url"], expected);
+    }
+}
+
+/// One Prometheus may have the series of several clusters, with nodes of the same name.
+#[test]
+fn every_aggregation_keeps_clusters_apart() {
+    for (name, expr) in all("shop/web", Duration::from_secs(10)) {
+        for word in [" by (", " on ("] {
+            for labels in expr.split(word).skip(1) {
+                let labels = labels.split(')').next().unwrap();
+                assert!(labels.split(", ").any(|label| label == "cluster"), "{name}: {labels}");
+            }
+        }
+    }
 }
 
 /// The periods of a day and more, which nothing forbids.

@@ -7,6 +7,7 @@ use crate::{
     api::TrafficWatch,
     metrics::{CHUNK, Metrics},
     traffic_watch::{
+        evidence::NoEvidence,
         memory::{Decided, Facts},
         memory::{NodeTable, Sample},
         settings::Settings,
@@ -75,6 +76,87 @@ fn t11_only_the_present_state_is_a_series_and_it_goes_with_its_object() {
     }
     memories.forget(&("ns".into(), "web".into()));
     assert_eq!(page(&memories, PAIRS), "");
+}
+
+#[test]
+fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time() {
+    let states = [
+        NodeState::Fit,
+        NodeState::Unfit,
+        NodeState::Suppressed,
+        NodeState::Unknown,
+        NodeState::Unfit,
+    ];
+    let mut web = decided(5, |n| states[n]);
+    web.facts.interval = Duration::from_secs(30);
+    web.memory.nodes = NodeTable::sorted(web.memory.nodes.iter().map(|(name, node)| {
+        let mut node = node.clone();
+        node.since = Timestamp::from_second(1_767_225_600).unwrap();
+        for side in node.sides_mut() {
+            side.judged = Some(matches!(node.state, NodeState::Unfit | NodeState::Suppressed));
+            side.missing = (node.state == NodeState::Unknown).then_some(NoEvidence::NoSample);
+            side.last.as_mut().unwrap().device = Some("eth0".into());
+        }
+        node.reason = match node.state {
+            NodeState::Suppressed => Some("LimitReached"),
+            NodeState::Unknown => Some("NoSample"),
+            _ => None,
+        };
+        // Its label was set by a measure that is not there any more.
+        if name.contains("worker-00004") {
+            node.sides_mut().for_each(|side| side.judged = None);
+        }
+        (Arc::clone(name), node)
+    }));
+    let decisions = Decisions::default();
+    decisions.put(("ns", "web"), web);
+    let page = page(&decisions, PAIRS);
+    let own = |number: usize| {
+        format!("namespace=\"ns\",name=\"web\",node=\"worker-{number:05}.cluster.example.com\"")
+    };
+    let infos = series(&page, "node_info");
+    let expected = [
+        (1, "Unfit", "bandwidth", "Measured", "eth0"),
+        (4, "Unfit", "", "", ""),
+        (2, "Suppressed", "bandwidth", "LimitReached", "eth0"),
+        (3, "Unknown", "bandwidth", "NoSample", "eth0"),
+    ];
+    let expected = expected.map(|(number, state, criterion, reason, device)| {
+        format!(
+            "traffic_operator_trafficwatch_node_info{{{},state=\"{state}\",criterion=\"{criterion}\",\
+             reason=\"{reason}\",device=\"{device}\"}} 1.0",
+            own(number)
+        )
+    });
+    assert_eq!(infos, expected);
+    let times = series(&page, "node_state_since_timestamp_seconds");
+    assert_eq!(times.len(), 4, "{times:?}");
+    assert!(times[0].contains(&own(1)) && times[0].ends_with("} 1767225600.0"), "{times:?}");
+    let interval =
+        "traffic_operator_trafficwatch_interval_seconds{namespace=\"ns\",name=\"web\"} 30.0";
+    assert_eq!(series(&page, "interval_seconds"), [interval]);
+}
+
+#[test]
+fn t11_of_several_measures_the_worst_names_the_reason_of_a_node() {
+    let mut web = decided(1, |_| NodeState::Unfit);
+    let load = Criterion { name: "load".into(), max: 5.0, ..web.memory.criteria[0].clone() };
+    let new: Arc<[_]> = [web.memory.criteria[0].clone(), load].into();
+    web.memory.nodes = NodeTable::sorted(web.memory.nodes.iter().map(|(name, node)| {
+        let mut node = node.clone().with_criteria(&web.memory.criteria, &new);
+        for (side, value) in node.sides_mut().zip([70.0, 20.0]) {
+            let sample = Sample { value, percent: f64::NAN, total: 0, time: 1, device: None };
+            (side.judged, side.last) = (Some(true), Some(sample));
+        }
+        (Arc::clone(name), node)
+    }));
+    web.memory.criteria = new;
+    let decisions = Decisions::default();
+    decisions.put(("ns", "web"), web);
+    let page = page(&decisions, PAIRS);
+    let infos = series(&page, "node_info");
+    // 70 of 60 percent, and four times the load.
+    assert!(infos.len() == 1 && infos[0].contains("criterion=\"load\""), "{infos:?}");
 }
 
 #[test]
