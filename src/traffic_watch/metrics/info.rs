@@ -1,6 +1,6 @@
 //! The explanation of a node that is not Fit, as labels of one series.
 use super::super::{
-    memory::{NodeMemory, Side},
+    memory::{MeasureState, NodeMemory},
     settings::Criterion,
 };
 use super::labels::joined;
@@ -28,7 +28,7 @@ pub(super) fn labels<'a>(node: &'a NodeMemory, criteria: &'a [Criterion]) -> (St
 fn decisive<'a>(
     node: &'a NodeMemory,
     criteria: &'a [Criterion],
-) -> Option<(&'a Criterion, &'a Side)> {
+) -> Option<(&'a Criterion, &'a MeasureState)> {
     let sides = || criteria.iter().zip(node.sides());
     if node.state == NodeState::Unknown {
         let mut held = sides().filter(|(_, side)| side.judged == Some(true));
@@ -40,7 +40,7 @@ fn decisive<'a>(
 }
 
 /// The factor by which a measure exceeds its threshold.
-fn times(criterion: &Criterion, side: &Side) -> f64 {
+fn times(criterion: &Criterion, side: &MeasureState) -> f64 {
     let times = side.last.as_ref().map_or(0.0, |sample| sample.value / criterion.max);
     // Nothing above a threshold of zero is no worse than being at one.
     if times.is_nan() { 1.0 } else { times }

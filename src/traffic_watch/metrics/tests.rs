@@ -89,12 +89,13 @@ fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time
     ];
     let mut web = decided(5, |n| states[n]);
     web.facts.interval = Duration::from_secs(30);
-    web.memory.nodes = NodeTable::sorted(web.memory.nodes.iter().map(|(name, node)| {
+    let edited = web.memory.nodes.iter().map(|(name, node)| {
         let mut node = node.clone();
         node.since = Timestamp::from_second(1_767_225_600).unwrap();
+        let state = node.state;
         for side in node.sides_mut() {
-            side.judged = Some(matches!(node.state, NodeState::Unfit | NodeState::Suppressed));
-            side.missing = (node.state == NodeState::Unknown).then_some(NoEvidence::NoSample);
+            side.judged = Some(matches!(state, NodeState::Unfit | NodeState::Suppressed));
+            side.missing = (state == NodeState::Unknown).then_some(NoEvidence::NoSample);
             side.last.as_mut().unwrap().device = Some("eth0".into());
         }
         node.reason = match node.state {
@@ -107,10 +108,12 @@ fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time
             node.sides_mut().for_each(|side| side.judged = None);
         }
         (Arc::clone(name), node)
-    }));
-    let decisions = Decisions::default();
-    decisions.put(("ns", "web"), web);
-    let page = page(&decisions, PAIRS);
+    });
+    let (names, nodes): (Vec<_>, _) = edited.unzip();
+    web.memory.nodes = NodeTable::sorted(names.into_iter(), nodes);
+    let memories = Memories::default();
+    put(&memories, "web", web);
+    let page = page(&memories, PAIRS);
     let own = |number: usize| {
         format!("namespace=\"ns\",name=\"web\",node=\"worker-{number:05}.cluster.example.com\"")
     };
@@ -142,18 +145,20 @@ fn t11_of_several_measures_the_worst_names_the_reason_of_a_node() {
     let mut web = decided(1, |_| NodeState::Unfit);
     let load = Criterion { name: "load".into(), max: 5.0, ..web.memory.criteria[0].clone() };
     let new: Arc<[_]> = [web.memory.criteria[0].clone(), load].into();
-    web.memory.nodes = NodeTable::sorted(web.memory.nodes.iter().map(|(name, node)| {
+    let edited = web.memory.nodes.iter().map(|(name, node)| {
         let mut node = node.clone().with_criteria(&web.memory.criteria, &new);
         for (side, value) in node.sides_mut().zip([70.0, 20.0]) {
             let sample = Sample { value, percent: f64::NAN, total: 0, time: 1, device: None };
             (side.judged, side.last) = (Some(true), Some(sample));
         }
         (Arc::clone(name), node)
-    }));
+    });
+    let (names, nodes): (Vec<_>, _) = edited.unzip();
+    web.memory.nodes = NodeTable::sorted(names.into_iter(), nodes);
     web.memory.criteria = new;
-    let decisions = Decisions::default();
-    decisions.put(("ns", "web"), web);
-    let page = page(&decisions, PAIRS);
+    let memories = Memories::default();
+    put(&memories, "web", web);
+    let page = page(&memories, PAIRS);
     let infos = series(&page, "node_info");
     // 70 of 60 percent, and four times the load.
     assert!(infos.len() == 1 && infos[0].contains("criterion=\"load\""), "{infos:?}");
