@@ -134,7 +134,7 @@ fn panels_survive_another_job_name_and_another_leader() {
     }
 }
 
-/// Several clusters in one Prometheus are told apart, or added up, by the variable `cluster`.
+/// The variable `cluster` chooses among several clusters in one Prometheus.
 #[test]
 fn every_series_is_selected_by_cluster() {
     for (place, expression) in panel_expressions() {
@@ -151,7 +151,7 @@ fn every_series_is_selected_by_cluster() {
     }
 }
 
-/// A hundred lines cannot be told apart, and a browser draws five thousand for minutes.
+/// A hundred lines look alike, and a browser draws five thousand for minutes.
 #[test]
 fn lines_of_nodes_are_limited() {
     for (file, dashboard) in dashboards() {
