@@ -29,7 +29,7 @@ fn every_alert_says_what_to_do() {
     }
 }
 
-/// The address is in one place, for the rules that are installed and those that the operator writes.
+/// The address is in one place, for the installed rules and for those that the operator writes.
 #[test]
 fn one_setting_says_where_the_runbooks_are() {
     const URL: &str = "https://runbooks.example.org/traffic-operator";
@@ -56,7 +56,7 @@ fn every_alert_keeps_clusters_apart() {
         for word in [" by (", " on ("] {
             for labels in alert.expr.split(word).skip(1) {
                 let labels = labels.split(')').next().unwrap_or_default();
-                // `or on ()`: only where nothing is known of any cluster.
+                // `or on ()`: only without series of any cluster.
                 let kept = labels.split(", ").any(|label| label == "cluster");
                 assert!(kept || labels.is_empty(), "{name}: {word}{labels}");
             }

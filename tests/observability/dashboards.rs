@@ -134,7 +134,7 @@ fn panels_survive_another_job_name_and_another_leader() {
     }
 }
 
-/// Several clusters in one Prometheus are told apart, or added up, by the variable `cluster`.
+/// The variable `cluster` chooses among several clusters in one Prometheus.
 #[test]
 fn every_series_is_selected_by_cluster() {
     for (place, expression) in panel_expressions() {
@@ -151,7 +151,7 @@ fn every_series_is_selected_by_cluster() {
     }
 }
 
-/// A hundred lines cannot be told apart, and a browser draws five thousand for minutes.
+/// A hundred lines look alike, and a browser draws five thousand for minutes.
 #[test]
 fn lines_of_nodes_are_limited() {
     for (file, dashboard) in dashboards() {
@@ -286,6 +286,17 @@ fn every_dashboard_is_shipped_as_it_is() {
     let maps = overlay.all("ConfigMap").into_iter();
     let maps = maps.filter(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1");
     assert_eq!(maps.count(), files.len());
+}
+
+#[test]
+fn the_mixin_has_every_dashboard_and_the_alerts() {
+    let mixin = read(&root().join("mixin/mixin.libsonnet"));
+    for file in files_in("grafana", "json") {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let line = format!("'traffic-operator-{name}': import '../grafana/{name}',");
+        assert!(mixin.contains(&line), "mixin/mixin.libsonnet lacks {line}");
+    }
+    assert!(mixin.contains("importstr '../monitoring/prometheusrule.yaml'"));
 }
 
 /// As kube-prometheus has it, as far as it matters here.

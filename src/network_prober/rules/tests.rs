@@ -89,7 +89,7 @@ fn n08_rules_are_evaluated_as_often_as_agents_are_scraped() {
 }
 
 #[test]
-fn runbooks_are_where_the_operator_was_told_and_otherwise_nowhere() {
+fn runbooks_are_at_the_configured_address_and_otherwise_only_named() {
     let pace = pace(Duration::from_secs(10));
     for (runbooks, expected) in [
         (None, "NetworkProberSilent.md"),
