@@ -31,7 +31,7 @@ pub fn prober(name: &str) -> NetworkProber {
 /// The `spec` of its `PrometheusRule`, which is also a rule file.
 pub fn rules(prober: &NetworkProber) -> Value {
     let settings = Settings::of(prober, &Tenancy::of("traffic-operator-system")).expect("a spec");
-    Family { prober, settings: &settings }.prometheus_rule().object["spec"].clone()
+    Family { prober, settings: &settings }.prometheus_rule(None).object["spec"].clone()
 }
 
 /// The `spec` of its `PodMonitor`.

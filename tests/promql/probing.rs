@@ -78,7 +78,7 @@ fn check(name: &str, pace: Pace, series: &Series, fires: &[Fires<'_>]) -> Result
         let text = serde_yaml::to_string(value).expect("YAML of JSON");
         fs::write(scratch.join(file), text).expect(file);
     };
-    write("rules.yml", &rules(PROBER, pace));
+    write("rules.yml", &rules(PROBER, pace, None));
     // Which alerts fire for which node: what they say is tested elsewhere.
     let tests: Vec<_> = fires
         .iter()
