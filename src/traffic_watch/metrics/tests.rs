@@ -91,12 +91,13 @@ fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time
     web.memory.nodes = NodeTable::sorted(web.memory.nodes.iter().map(|(name, node)| {
         let mut node = node.clone();
         node.since = Timestamp::from_second(1_767_225_600).unwrap();
+        let state = node.state;
         for side in node.sides_mut() {
-            side.judged = Some(matches!(node.state, NodeState::Unfit | NodeState::Suppressed));
-            side.missing = (node.state == NodeState::Unknown).then_some(NoEvidence::NoSample);
+            side.judged = Some(matches!(state, NodeState::Unfit | NodeState::Suppressed));
+            side.missing = (state == NodeState::Unknown).then_some(NoEvidence::NoSample);
             side.last.as_mut().unwrap().device = Some("eth0".into());
         }
-        node.reason = match node.state {
+        node.reason = match state {
             NodeState::Suppressed => Some("LimitReached"),
             NodeState::Unknown => Some("NoSample"),
             _ => None,
