@@ -187,11 +187,11 @@ fn rows_below_the_first_are_folded_except_in_the_overview() {
 #[test]
 fn dashboards_lead_to_each_other() {
     let all = dashboards();
-    let variables: BTreeMap<_, BTreeSet<_>> = all
+    let variables: BTreeMap<_, _> = all
         .iter()
         .map(|(_, dashboard)| {
             let list = dashboard["templating"]["list"].as_array().into_iter().flatten();
-            let names = list.filter_map(|v| v["name"].as_str()).collect();
+            let names: BTreeSet<_> = list.filter_map(|v| v["name"].as_str()).collect();
             (dashboard["uid"].as_str().expect("uid"), names)
         })
         .collect();

@@ -98,7 +98,7 @@ fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time
             side.missing = (state == NodeState::Unknown).then_some(NoEvidence::NoSample);
             side.last.as_mut().unwrap().device = Some("eth0".into());
         }
-        node.reason = match node.state {
+        node.reason = match state {
             NodeState::Suppressed => Some("LimitReached"),
             NodeState::Unknown => Some("NoSample"),
             _ => None,
