@@ -126,8 +126,8 @@ pub struct RunArgs {
     #[arg(long, env = "TRAFFIC_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
-    /// URL where you serve the runbooks (docs/runbooks), for the annotation runbook_url of the
-    /// alerts of NetworkProbers [default: only the name of the page].
+    /// URL where you serve the runbooks (docs/runbooks), for the annotation `runbook_url` of the
+    /// alerts of each NetworkProber [default: only the name of the page].
     #[arg(long, env = "TRAFFIC_OPERATOR_RUNBOOK_URL", value_name = "URL", value_parser = web_url)]
     pub runbook_url: Option<Url>,
 

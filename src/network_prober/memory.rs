@@ -188,6 +188,7 @@ impl Owned {
     }
 
     /// Takes the answer to an apply of ours; returns the version of the object.
+    #[must_use]
     pub fn wrote(&self, key: &ChildKey, metadata: &ObjectMeta) -> u64 {
         // What is not watched could never be forgotten.
         if let Some(new) = found(metadata).filter(|_| ChildKind::WATCHED.contains(&key.kind)) {

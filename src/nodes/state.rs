@@ -39,6 +39,7 @@ pub(super) struct State {
     listing: Option<BTreeMap<Arc<str>, Stored>>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one node")]
 pub(super) struct Stored {
     pub labels: Texts,
     pub addresses: Box<[Arc<str>]>,

@@ -123,12 +123,11 @@ impl RouteReflectorReconciler {
                     tokio::time::sleep(COLLECT).await;
                     let mut names = BTreeSet::new();
                     for change in changes {
-                        match change {
-                            Some(sets) => names.extend(sets),
-                            None => {
-                                let all = memories.each(|_, _| Some(()));
-                                names.extend(all.map(|((_, name), ())| name));
-                            }
+                        if let Some(sets) = change {
+                            names.extend(sets);
+                        } else {
+                            let all = memories.each(|_, _| Some(()));
+                            names.extend(all.map(|((_, name), ())| name));
                         }
                     }
                     futures::stream::iter(names)

@@ -61,8 +61,10 @@ fn every_alert_keeps_clusters_apart() {
                 assert!(kept || labels.is_empty(), "{name}: {word}{labels}");
             }
         }
+        // Those are functions, and no aggregations.
+        let expr = alert.expr.replace("clamp_min(", "").replace("clamp_max(", "");
         for function in ["sum(", "max(", "min(", "count(", "group(", "avg("] {
-            assert!(!alert.expr.contains(function), "{name}: {function} over all clusters");
+            assert!(!expr.contains(function), "{name}: {function} over all clusters");
         }
     }
 }

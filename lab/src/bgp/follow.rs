@@ -86,7 +86,9 @@ impl Known {
     fn world(&self, faults: &Mutex<Vec<String>>) -> World {
         let (nodes, peers) = (self.nodes.state(), self.peers.state());
         let (world, unread) = World::read(&nodes, &peers, &self.configurations.state());
-        unread.into_iter().for_each(|fault| note(faults, fault));
+        for fault in unread {
+            note(faults, fault);
+        }
         world
     }
 }

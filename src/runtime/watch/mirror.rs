@@ -101,6 +101,7 @@ impl<K: Ord, V> Mirror<K, V> {
     }
 
     /// The known objects, by key.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> {
         self.known.iter().map(|(key, known)| (key, &known.facts))
     }

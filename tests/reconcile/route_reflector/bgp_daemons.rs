@@ -45,7 +45,7 @@ pub struct Controls {
     pub careless: bool,
 }
 
-/// BGPPeers and BGPConfigurations.
+/// BGPPeers and `BGPConfigurations`.
 pub type Objects = (Vec<DynamicObject>, Vec<DynamicObject>);
 
 /// The input of Calico, and the nodes that are down.
