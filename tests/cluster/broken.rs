@@ -141,18 +141,26 @@ async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
 }
 
 /// Returns a node whose loss cuts off neither Prometheus nor the path from the judging operator to
-/// it: an operator that cannot query keeps the labels as they are.
+/// it, which begins at the DNS: an operator that cannot query keeps the labels as they are.
 async fn victim(stage: &Stage) -> Result<String> {
-    let node_of = |pod: &str, namespace: &str| {
-        let pod = stage.json(&["pod", pod, "-n", namespace])?;
-        let node = pod["spec"]["nodeName"].as_str().context("node of a pod")?;
-        Ok::<_, anyhow::Error>(node.to_owned())
+    let node_of = |pod: &Value| pod["spec"]["nodeName"].as_str().map(str::to_owned);
+    let dns = stage.json(&["pods", "-n", "kube-system", "-l", "k8s-app=kube-dns"])?;
+    let mut needed: Vec<_> = dns["items"].as_array().context("pods")?.iter().map(node_of).collect();
+    needed.push(node_of(&stage.json(&["pod", "prometheus-k8s-0", "-n", "monitoring"])?));
+    let leader = async || {
+        let leader = stage.cluster.operator_leader().await?;
+        let pod = stage.json(&["pod", &leader, "-n", "traffic-operator-system"])?;
+        Ok::<_, anyhow::Error>((node_of(&pod), leader))
     };
-    let leader = stage.cluster.operator_leader().await?;
-    let needed =
-        [node_of("prometheus-k8s-0", "monitoring")?, node_of(&leader, "traffic-operator-system")?];
-    let mut others = stage.cluster.node_names().into_iter().filter(|node| !needed.contains(node));
-    others.next_back().context("another node")
+    let (led, pod) = leader().await?;
+    let mut others = stage.cluster.node_names().into_iter().map(Some);
+    if let Some(Some(node)) = others.rfind(|node| !needed.contains(node) && *node != led) {
+        return Ok(node);
+    }
+    // The only one is the leader's: the other replica takes over.
+    stage.cluster.kubectl(&["delete", "pod", &pod, "-n", "traffic-operator-system"])?;
+    stage.until("a leader on another node", async || Ok(leader().await?.0 != led)).await?;
+    led.context("a node without Prometheus and DNS")
 }
 
 /// Gives the application a readiness that depends on the path to another node, as that of an
