@@ -12,7 +12,7 @@ WORKDIR /src
 COPY . .
 # Static, so that the image needs no C library. With --target the flag is for the binaries alone: build
 # scripts and procedural macros cannot be linked statically. They abort on a panic and need no tables for unwinding.
-ENV RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no"
+ENV RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no -C link-arg=-Wl,-z,pack-relative-relocs"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     case "${TARGETARCH:-amd64}" in \

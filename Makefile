@@ -18,7 +18,10 @@ PREFIX ?= $(HOME)/.local
 # The binary for the image is static: glibc linked in, no shared library left. It aborts on a panic, so that
 # tables for unwinding would only be resident.
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
-STATIC := RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no"
+# Relative relocations are packed: 1.7 MB less to read at the start. A static binary needs glibc 2.36 for that.
+PACKED := $(shell printf '2.36\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && \
+	echo '-C link-arg=-Wl,-z,pack-relative-relocs')
+STATIC := RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no $(PACKED)"
 BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
 # What runs in the pods, which has a profile of its own: the smallest.
 AGENT := target/image/$(IMAGE_TARGET)/agent/traffic-operator-agent
