@@ -129,7 +129,7 @@ impl Stage {
     }
 
     /// The figures of a prober, once this many agents are scraped and the matrix has this many
-    /// fields.
+    /// fields. The worst paths are of a query before that of the matrix, and may lag behind it.
     fn figures(&self, prober: &NetworkProber, agents: u64, paths: usize) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
@@ -138,6 +138,7 @@ impl Stage {
             found.ok().filter(|found| {
                 found.scraped == agents
                     && [fields(&found.loss), fields(&found.p99)] == [paths, paths]
+                    && found.worst.len() == paths.min(WORST)
             })
         })
     }
