@@ -16,6 +16,10 @@ pub const PROMETHEUS_OPERATOR: &str = "v0.93.0";
 pub const NODE_EXPORTER: &str = "v1.12.1";
 /// Version of `CoreDNS`.
 pub const COREDNS: &str = "v1.15.0";
+/// Helm, which renders the chart in the tests.
+pub const HELM: &str = "v3.22.0";
+/// The library of operator-sdk that checks bundles.
+pub const OPERATOR_FRAMEWORK: &str = "v0.30.0";
 /// The tag under which Debian's static busybox is offered; the samples ask for it.
 pub const BUSYBOX: &str = "1.35";
 /// The pause container: the tag that this Kubernetes release names.
@@ -52,6 +56,8 @@ mod tests {
         );
         requires("node-exporter", "github.com/prometheus/node_exporter", NODE_EXPORTER);
         requires("coredns", "github.com/coredns/coredns", COREDNS);
+        requires("packaging", "helm.sh/helm/v3", HELM);
+        requires("packaging", "github.com/operator-framework/api", OPERATOR_FRAMEWORK);
     }
 
     #[test]

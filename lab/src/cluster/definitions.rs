@@ -58,8 +58,13 @@ pub(super) async fn install(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Returns a definition as JSON, which the API server reads several times faster than YAML.
-fn cached(kind: &str) -> Result<Vec<u8>> {
+/// Returns the definition of a kind, by its plural, as JSON, which the API server reads several
+/// times faster than YAML.
+///
+/// # Errors
+///
+/// If the sources of prometheus-operator cannot be fetched, or have no such kind.
+pub fn cached(kind: &str) -> Result<Vec<u8>> {
     let dir = workspace::state()
         .join(format!("cache/prometheus-operator-{}", versions::PROMETHEUS_OPERATOR));
     let path = dir.join(format!("{kind}.json"));

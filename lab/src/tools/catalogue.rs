@@ -27,6 +27,10 @@ enum VersionStyle {
     Prometheus,
     /// `CoreDNS-1.2.3`: compiled in.
     CoreDns,
+    /// `helm v1.2.3`, by a template of ours.
+    Helm,
+    /// `bundle-validate v1.2.3`: that of its library, compiled in.
+    BundleValidate,
 }
 
 /// `github.com/prometheus/common/version`, which all of Prometheus' programs link.
@@ -45,6 +49,8 @@ impl Tool {
             VersionStyle::Etcd => format!("etcd Version: {number}\n"),
             VersionStyle::Prometheus => format!("version {number} "),
             VersionStyle::CoreDns => format!("CoreDNS-{number}\n"),
+            VersionStyle::Helm => format!("helm v{number}\n"),
+            VersionStyle::BundleValidate => format!("bundle-validate v{number}\n"),
         }
     }
 
@@ -62,7 +68,26 @@ impl Tool {
                 )
             }
             VersionStyle::Prometheus => format!("-s -w -X {PROMETHEUS_VERSION}={number}"),
-            VersionStyle::Etcd | VersionStyle::CoreDns => "-s -w".to_owned(),
+            VersionStyle::Etcd | VersionStyle::CoreDns | VersionStyle::BundleValidate => {
+                "-s -w".to_owned()
+            }
+            // The version of Kubernetes that charts are rendered and linted for: ours.
+            VersionStyle::Helm => {
+                let kubernetes = versions::KUBERNETES.trim_start_matches('v');
+                let mut parts = kubernetes.split('.');
+                let (major, minor) =
+                    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                let x = "helm.sh/helm/v3";
+                let of = |package: &str| {
+                    let x = format!("{x}/pkg/{package}");
+                    format!("-X {x}.k8sVersionMajor={major} -X {x}.k8sVersionMinor={minor}")
+                };
+                format!(
+                    "-s -w -X {x}/internal/version.version=v{number} {} {}",
+                    of("chartutil"),
+                    of("lint/rules")
+                )
+            }
         }
     }
 }
@@ -102,7 +127,7 @@ const fn prometheus(
 }
 
 /// In the order of building: what a control plane needs comes first.
-static TOOLS: [Tool; 13] = [
+static TOOLS: [Tool; 15] = [
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
@@ -159,6 +184,24 @@ static TOOLS: [Tool; 13] = [
         tags: "",
         version: versions::COREDNS,
         version_style: VersionStyle::CoreDns,
+        version_arguments: &["-version"],
+    },
+    Tool {
+        name: "helm",
+        module: "packaging",
+        package: "helm.sh/helm/v3/cmd/helm",
+        tags: "",
+        version: versions::HELM,
+        version_style: VersionStyle::Helm,
+        version_arguments: &["version", "--template", "helm {{.Version}}\n"],
+    },
+    Tool {
+        name: "bundle-validate",
+        module: "packaging",
+        package: "./bundle",
+        tags: "",
+        version: versions::OPERATOR_FRAMEWORK,
+        version_style: VersionStyle::BundleValidate,
         version_arguments: &["-version"],
     },
 ];
