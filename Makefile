@@ -10,8 +10,10 @@ PLACEHOLDER := registry.invalid/traffic-operator
 # The image that is built, pushed and deployed: IMG=registry.example.com/traffic-operator:0.1.0
 IMG ?= $(PLACEHOLDER):$(VERSION)
 IMG_GIVEN := $(if $(filter file,$(origin IMG)),no,yes)
-# What `make deploy` applies: kube-prometheus, or standalone for clusters without a Prometheus.
+# What `make deploy` applies: kube-prometheus, kube-prometheus-stack, or standalone for clusters without a Prometheus.
 OVERLAY ?= kube-prometheus
+# Where `make deploy` puts it.
+NAMESPACE ?= traffic-operator-system
 KUBECTL ?= kubectl
 # Where `make plugin` installs.
 PREFIX ?= $(HOME)/.local
@@ -138,7 +140,7 @@ protoc:
 	@hack/protoc
 
 .PHONY: generate manifests
-generate: protoc ## Write deploy/crds, deploy/rbac and deploy/monitoring from the code.
+generate: protoc ## Write deploy/crds, deploy/rbac and deploy/monitoring from the code, and the chart's files.
 	cargo run --quiet --bin traffic-operator -- manifests --output-dir deploy
 manifests: generate ## The same as generate.
 
@@ -175,12 +177,12 @@ uninstall: ## Delete all custom resources, then their definitions; print what is
 image-there:
 	@KUBECTL="$(KUBECTL)" IMG="$(IMG)" IMG_GIVEN=$(IMG_GIVEN) hack/image-there
 
+RENDER = KUBECTL="$(KUBECTL)" IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" hack/render
+
 .PHONY: deploy
-deploy: image-there install ## Deploy the operator (OVERLAY=kube-prometheus or standalone, IMG=…).
-	$(KUBECTL) kustomize deploy/overlays/$(OVERLAY) \
-		| sed 's#image: $(PLACEHOLDER):.*#image: $(IMG)#' \
-		| $(KUBECTL) apply --server-side --force-conflicts -f -
-	$(KUBECTL) -n traffic-operator-system rollout status deployment --selector=app.kubernetes.io/part-of=traffic-operator --timeout=120s
+deploy: image-there install ## Deploy the operator (OVERLAY=kube-prometheus, kube-prometheus-stack or standalone; IMG=…, NAMESPACE=…).
+	OVERLAY="$(OVERLAY)" $(RENDER) | $(KUBECTL) apply --server-side --force-conflicts -f -
+	$(KUBECTL) -n $(NAMESPACE) rollout status deployment --selector=app.kubernetes.io/part-of=traffic-operator --timeout=120s
 
 .PHONY: grafana
 grafana: ## Show the dashboards in the Grafana of kube-prometheus, which has no sidecar.
@@ -190,7 +192,34 @@ grafana: ## Show the dashboards in the Grafana of kube-prometheus, which has no 
 
 .PHONY: undeploy
 undeploy: ## Delete all custom resources, then the operator; print what is left.
-	KUBECTL=$(KUBECTL) OVERLAY=$(OVERLAY) hack/undeploy
+	KUBECTL="$(KUBECTL)" OVERLAY="$(OVERLAY)" NAMESPACE="$(NAMESPACE)" hack/undeploy
+
+# Not committed: it names an image, which is known when one is released.
+.PHONY: dist
+dist: ## Write dist/install.yaml (definitions and operator; IMG=…), and one file for each overlay.
+	mkdir -p dist
+	for overlay in kube-prometheus kube-prometheus-stack standalone; do \
+		CRDS=yes OVERLAY=$$overlay $(RENDER) > dist/install-$$overlay.yaml; \
+	done
+	CRDS=yes OVERLAY="$(OVERLAY)" $(RENDER) > dist/install.yaml
+
+##@ Operator Lifecycle Manager (OLM)
+
+OPERATOR_SDK ?= operator-sdk
+# The image of the catalog that offers the bundle.
+CATALOG_IMG ?=
+
+.PHONY: olm-bundle
+olm-bundle: ## Write the bundle to dist/olm, with the image IMG.
+	KUBECTL="$(KUBECTL)" IMG="$(IMG)" hack/olm-bundle
+
+.PHONY: olm-install
+olm-install: ## Install OLM itself into the cluster of the current kubeconfig (needs operator-sdk).
+	$(OPERATOR_SDK) olm install
+
+.PHONY: olm-deploy
+olm-deploy: ## Deploy the operator by OLM, from the catalog CATALOG_IMG.
+	KUBECTL="$(KUBECTL)" CATALOG_IMG="$(CATALOG_IMG)" hack/olm-render | $(KUBECTL) apply --server-side --force-conflicts -f -
 
 ##@ Test ground
 

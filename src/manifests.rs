@@ -1,5 +1,6 @@
-//! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`.
-use std::time::Duration;
+//! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`, the files of the chart
+//! and the bundle for OLM.
+use std::{path::Path, time::Duration};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -9,6 +10,8 @@ use crate::{
     network_prober::rules::{Pace, rules},
 };
 
+pub mod bundle;
+pub mod chart;
 mod rbac;
 
 pub use crate::api::network_prober::WEBHOOK;
@@ -35,7 +38,7 @@ const SAMPLE_PACE: Pace = Pace {
 pub struct File {
     /// Below `deploy/`.
     pub path: String,
-    /// YAML, with a document marker in front.
+    /// The content.
     pub text: String,
 }
 
@@ -59,6 +62,17 @@ pub fn files() -> anyhow::Result<Vec<File>> {
             text: yaml(&roles.documents)?,
         });
     }
+    Ok(files)
+}
+
+/// The files of the chart and the bundle for OLM, made of the generated files and of those in
+/// `deploy/` and beside it.
+///
+/// # Errors
+/// When a file in `deploy/` or beside it cannot be read.
+pub fn packages(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
+    let mut files = chart::files(generated, deploy)?;
+    files.extend(bundle::files(generated, deploy)?);
     Ok(files)
 }
 

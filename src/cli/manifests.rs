@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
-use crate::{manifests, route_reflector::migrate_from_env};
+use crate::{
+    manifests::{self, chart},
+    route_reflector::migrate_from_env,
+};
 
 /// Flags of `manifests`.
 #[derive(Args, Clone, Debug)]
@@ -14,7 +17,7 @@ pub struct ManifestsArgs {
     of: Option<Of>,
 
     /// Write the files to this directory (`crds/`, `rbac/` and `monitoring/` below it) instead of
-    /// printing them.
+    /// printing them; into `deploy/` of the repository also the files of the chart and the bundle.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }
@@ -44,7 +47,7 @@ pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
         print!("{}", migrate_from_env::from_env(&lookup)?);
         return Ok(());
     }
-    let files = manifests::files()?;
+    let mut files = manifests::files()?;
     let Some(dir) = args.output_dir else {
         // What is printed can be given to kubectl.
         for file in files.iter().filter(|file| file.path != manifests::RULES) {
@@ -52,6 +55,9 @@ pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
         }
         return Ok(());
     };
+    if chart::has_sources(&dir) {
+        files.extend(manifests::packages(&files, &dir)?);
+    }
     for file in files {
         let path = dir.join(&file.path);
         if let Some(parent) = path.parent() {

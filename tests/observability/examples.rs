@@ -10,7 +10,8 @@ fn examples(page: &str) -> Vec<&str> {
 
 /// Returns an example as a whole object; `None` if it is part of something else.
 fn whole(example: &str) -> Option<String> {
-    if example.contains("kind: TrafficWatch") {
+    // Other objects name the kind as well, for example the Kustomization of Flux.
+    if example.lines().any(|line| line == "kind: TrafficWatch") {
         return Some(example.to_owned());
     }
     example.starts_with("spec:").then(|| {

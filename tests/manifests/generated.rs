@@ -1,23 +1,54 @@
 //! The house rules over all kinds; and the committed manifests are those that the code generates.
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use traffic_operator::{
     api::{CATEGORY, KINDS},
-    manifests,
+    manifests::{self, bundle, chart},
 };
+
+use crate::rendering::root;
 
 #[test]
 fn committed_manifests_are_the_generated_ones() {
-    for file in manifests::files().expect("manifests") {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(&file.path);
+    let deploy = root().join("deploy");
+    assert!(chart::has_sources(&deploy));
+    let generated = manifests::files().expect("manifests");
+    let packages = manifests::packages(&generated, &deploy).expect("chart and bundle");
+    let mut known = BTreeSet::new();
+    for file in generated.iter().chain(&packages) {
+        let path = deploy.join(&file.path);
         let committed = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             committed == file.text,
             "{} is not up to date: run `make generate`",
             path.display()
         );
+        assert!(known.insert(path), "{} twice", file.path);
     }
+    // What is no longer made goes.
+    for folder in [chart::FILES, bundle::FOLDER] {
+        for path in below(&deploy.join(folder)) {
+            assert!(known.contains(&path), "{} has no source: delete it", path.display());
+        }
+    }
+}
+
+/// Outside of the repository there is nothing to copy.
+#[test]
+fn a_folder_without_sources_gets_no_chart() {
+    assert!(!chart::has_sources(&root().join("docs")));
+}
+
+/// The files below a directory.
+fn below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! Rendered manifests on a real API server, which accepts every way to install. Helm installs,
+//! upgrades and uninstalls.
+use std::process::{Command, Stdio};
+
+use lab::{ControlPlane, ControlPlaneOptions, cluster::prometheus_operator_definition};
+use serde_json::{Value, json};
+use traffic_operator::api::KINDS;
+
+use crate::rendering::{NAMESPACE, helm, objects, render, run, scratch, template, tool};
+
+/// A command against the API server of `plane`, and what it said: output and errors.
+fn said(plane: &ControlPlane, mut command: Command, input: &str) -> String {
+    let file = scratch("input").join(format!("{:x}", input.len()));
+    std::fs::write(&file, input).expect("input");
+    command.env("KUBECONFIG", plane.kubeconfig());
+    command.stdin(Stdio::from(std::fs::File::open(&file).expect("input")));
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(output.status.success(), "{command:?}\n{text}");
+    text
+}
+
+fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new(tool("kubectl"));
+    command.args(arguments);
+    said(plane, command, input)
+}
+
+fn with_helm(plane: &ControlPlane, arguments: &[&str]) -> String {
+    let mut command = Command::new(tool("helm"));
+    command.args(arguments);
+    said(plane, command, "")
+}
+
+/// The kinds of the prometheus-operator that are installed, by its own definitions.
+const MONITORS: [&str; 3] = ["podmonitors", "prometheusrules", "servicemonitors"];
+
+/// Namespaces that are there before anything is installed; the operator's with the label that its
+/// manifests give it, so that the API server warns of pods that it would refuse.
+const NAMESPACES: [&str; 5] =
+    ["monitoring", "metrics", "grafana", "traffic-operator-monitoring", "elsewhere"];
+
+fn prepare(plane: &ControlPlane) {
+    for plural in MONITORS {
+        let text = prometheus_operator_definition(plural).expect("a definition");
+        let text = String::from_utf8(text).expect("UTF-8");
+        kubectl(plane, &["apply", "--server-side", "-f", "-"], &text);
+    }
+    let crd = |plural| format!("crd/{plural}.monitoring.coreos.com");
+    let crds = MONITORS.map(crd);
+    let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s"];
+    wait.extend(crds.iter().map(String::as_str));
+    kubectl(plane, &wait, "");
+    for namespace in NAMESPACES {
+        let mut labels = json!({});
+        if namespace == "elsewhere" {
+            labels = json!({
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "pod-security.kubernetes.io/warn": "restricted",
+            });
+        }
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": labels},
+        });
+        // On the server's side, like the manifests that are applied later: no other manager's
+        // annotation is in their way.
+        kubectl(plane, &["apply", "--server-side", "-f", "-"], &object.to_string());
+    }
+}
+
+/// One API server for all of it: its start is most of the time.
+#[test]
+fn an_api_server_accepts_every_way_to_install() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let options = ControlPlaneOptions {
+        controller_manager: false,
+        scheduler: false,
+        ..ControlPlaneOptions::default()
+    };
+    let plane = runtime.block_on(ControlPlane::start(options)).expect("a control plane");
+    prepare(&plane);
+    helm_installs_upgrades_and_uninstalls(&plane);
+    everything_is_accepted(&plane);
+    applying_twice_changes_nothing(&plane);
+    runtime.block_on(plane.stop()).expect("stopped");
+}
+
+fn everything_is_accepted(plane: &ControlPlane) {
+    let dry = ["apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-"];
+    let all = crate::values::all_values();
+    let standalone = json!({"prometheus": {"setup": "standalone"}});
+    // The pod of `helm test` needs the account, which a dry run does not create.
+    let rendered = |test: &str, values: &Value| {
+        let arguments = ["template", "traffic-operator", "--skip-tests"];
+        run(&mut helm(test, &arguments, "elsewhere", values)).expect("a rendered chart")
+    };
+    for (what, text) in [
+        ("kube-prometheus-stack", render("kube-prometheus-stack", &[("NAMESPACE", "elsewhere")])),
+        ("standalone", render("standalone", &[("NAMESPACE", "elsewhere")])),
+        ("chart, standalone", rendered("accepted-1", &standalone)),
+        ("chart, all values", rendered("accepted-2", &all)),
+    ] {
+        let count = objects(&text).len();
+        let said = kubectl(plane, &dry, &text);
+        assert_eq!(said.matches("serverside-applied").count(), count, "{what}: {said}");
+        assert!(!said.contains("Warning"), "{what}: {said}");
+    }
+}
+
+/// As the README of a release says it: `kubectl apply -f install.yaml`.
+fn applying_twice_changes_nothing(plane: &ControlPlane) {
+    let text = render("kube-prometheus", &[("CRDS", "yes")]);
+    let first = kubectl(plane, &["apply", "-f", "-"], &text);
+    assert!(first.contains("deployment.apps/traffic-operator created"), "{first}");
+    // kubectl says "configured" of what has defaults within a list, also if nothing changes.
+    let versions = || {
+        let item = r#"{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}"#;
+        let path = format!("jsonpath={{range .items[*]}}{item}{{end}}");
+        kubectl(plane, &["get", "-f", "-", "-o", &path], &text)
+    };
+    let before = versions();
+    assert_eq!(before.lines().count(), objects(&text).len());
+    kubectl(plane, &["apply", "-f", "-"], &text);
+    assert_eq!(versions(), before);
+}
+
+fn notes_say_what_helm_does_not_do(answer: &str) {
+    let notes = answer.split("\nNOTES:\n").nth(1).expect("notes");
+    for said in [
+        "is a placeholder that no registry serves",
+        "kubectl label namespace elsewhere pod-security.kubernetes.io/enforce=restricted",
+        "helm -n elsewhere test traffic-operator",
+        "Prometheus: http://prometheus-k8s.monitoring.svc:9090",
+    ] {
+        assert!(notes.contains(said), "no {said:?} in:\n{notes}");
+    }
+    // All kinds are deleted before the operator is.
+    for plural in KINDS.iter().map(|kind| (kind.crd)().spec.names.plural) {
+        assert!(notes.contains(&plural), "no {plural} in:\n{notes}");
+    }
+}
+
+fn helm_installs_upgrades_and_uninstalls(plane: &ControlPlane) {
+    let of = |command: &[&str], test: &str, values: &Value| {
+        let arguments = [command, &["traffic-operator"]].concat();
+        said(plane, helm(test, &arguments, "elsewhere", values), "")
+    };
+    let answer = of(&["install"], "install", &json!({}));
+    notes_say_what_helm_does_not_do(&answer);
+    let labels = ["get", "secrets", "-n", "elsewhere", "-l", "owner=helm", "-o", "name"];
+    assert_eq!(kubectl(plane, &labels, "").lines().count(), 1, "the release fits into a Secret");
+    let hooks = with_helm(plane, &["get", "hooks", "traffic-operator", "-n", "elsewhere"]);
+    let answer = kubectl(plane, &["apply", "--dry-run=server", "-f", "-"], &hooks);
+    assert!(answer.contains("pod/traffic-operator-doctor created"), "{answer}");
+    let status = |jsonpath: &str| {
+        let path = format!("jsonpath={jsonpath}");
+        kubectl(
+            plane,
+            &["get", "deployment", "traffic-operator", "-n", "elsewhere", "-o", &path],
+            "",
+        )
+    };
+    assert_eq!(status("{.metadata.generation}"), "1");
+    // The same again changes nothing; a value changes what it names.
+    of(&["upgrade"], "upgrade-same", &json!({}));
+    assert_eq!(status("{.metadata.generation}"), "1");
+    // What the operator wrote into its object stays.
+    let entry = json!({"webhooks": [{
+        "name": "x.probes.bigmikes.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:1/"}, "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchLabels": {"never": "there"}},
+    }]});
+    let webhooks = ["mutatingwebhookconfiguration", "traffic-operator"];
+    let patch = entry.to_string();
+    let command = [&["patch"], &webhooks[..], &["--type=merge", "-p", &patch]].concat();
+    kubectl(plane, &command, "");
+    of(&["upgrade"], "upgrade-more", &json!({"controller": {"replicas": 3}}));
+    assert_eq!(status("{.metadata.generation} {.spec.replicas}"), "2 3");
+    let command = [&["get"], &webhooks[..], &["-o", "jsonpath={.webhooks[*].name}"]].concat();
+    assert_eq!(kubectl(plane, &command, ""), "x.probes.bigmikes.io");
+
+    let answer = with_helm(plane, &["uninstall", "traffic-operator", "-n", "elsewhere"]);
+    assert!(answer.contains("kept due to the resource policy"), "{answer}");
+    let left = "deployments,services,serviceaccounts,roles,rolebindings,networkpolicies,\
+        poddisruptionbudgets,servicemonitors,prometheusrules,clusterroles,clusterrolebindings,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings,\
+        mutatingwebhookconfigurations,customresourcedefinitions";
+    let command = ["get", left, "-A", "-o", "name", "-l", "app.kubernetes.io/managed-by=Helm"];
+    let left = kubectl(plane, &command, "");
+    let names: Vec<_> = left.lines().filter(|line| line.contains('/')).collect();
+    assert_eq!(names.len(), KINDS.len(), "{names:?}");
+    assert!(names.iter().all(|name| name.starts_with("customresourcedefinition")), "{names:?}");
+    // And back again, with the definitions that were kept.
+    of(&["install"], "install-again", &json!({}));
+    with_helm(plane, &["uninstall", "traffic-operator", "-n", "elsewhere"]);
+}
+
+#[test]
+fn a_release_of_another_name_renders_the_same() {
+    let text = template("name-1", NAMESPACE, &json!({})).expect("rendered");
+    let other = run(&mut helm("name-2", &["template", "other"], NAMESPACE, &json!({})));
+    assert_eq!(objects(&text), objects(&other.expect("rendered")));
+}

@@ -1,0 +1,143 @@
+//! The chart and the overlays of kustomize render equal objects.
+use serde_json::{Value, json};
+use traffic_operator::api::{KINDS, KindInfo};
+
+use crate::rendering::{NAMESPACE, Objects, chart, differences, id, kustomization, overlay};
+
+fn assert_equal(chart: &Objects, kustomize: &Objects, what: &str) {
+    assert!(chart.len() > 40, "{what}: {} objects", chart.len());
+    let differences = differences(chart, kustomize);
+    assert!(
+        differences.is_empty(),
+        "{what}: the chart (left) and kustomize (right) differ:\n{}",
+        differences.join("\n")
+    );
+}
+
+/// The overlays, and the value of the chart for each.
+const SETUPS: [&str; 3] = ["kube-prometheus", "kube-prometheus-stack", "standalone"];
+
+fn setup(name: &str) -> Value {
+    json!({"prometheus": {"setup": name}})
+}
+
+#[test]
+fn the_chart_renders_what_the_overlays_render() {
+    for name in SETUPS {
+        let test = format!("equal-{name}");
+        assert_equal(&chart(&test, NAMESPACE, &setup(name)), &overlay(name, &[]), name);
+    }
+    // Without values it is the overlay that `make deploy` applies.
+    let default = chart("equal-default", NAMESPACE, &json!({}));
+    assert_equal(&default, &overlay("kube-prometheus", &[]), "no values");
+}
+
+/// A Prometheus that finds the operator by its namespace, policies that know its account, webhooks
+/// for its Service: none of them may name the default.
+#[test]
+fn another_namespace_leaves_no_trace_of_the_default() {
+    for name in SETUPS {
+        let kustomize = overlay(name, &[("NAMESPACE", "elsewhere")]);
+        let chart = chart(&format!("elsewhere-{name}"), "elsewhere", &setup(name));
+        for (how, objects) in [("kustomize", &kustomize), ("chart", &chart)] {
+            for (id, object) in objects {
+                let text = object.to_string();
+                assert!(!text.contains(NAMESPACE), "{how}, {name}: {id:?} names {NAMESPACE}");
+            }
+        }
+        assert_equal(&chart, &kustomize, &format!("{name} in another namespace"));
+        // Nothing changes but the name.
+        let default = overlay(name, &[]);
+        assert_eq!(default.len(), kustomize.len());
+        for (id, object) in default {
+            let id = (id.0, id.1.replace(NAMESPACE, "elsewhere"), id.2);
+            let text = object.to_string().replace(NAMESPACE, "elsewhere");
+            assert_eq!(kustomize[&id].to_string(), text, "{name}: {id:?}");
+        }
+    }
+}
+
+/// A namespace that contains the name of another one is put in once.
+#[test]
+fn no_namespace_is_replaced_twice() {
+    let values = json!({"prometheus": {"namespace": "traffic-operator-system"}});
+    let objects = chart("twice", "monitoring", &values);
+    let policy = &objects
+        [&id("NetworkPolicy", "traffic-operator-system", "prometheus-k8s-from-traffic-operator")];
+    let from = &policy["spec"]["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"];
+    assert_eq!(from["kubernetes.io/metadata.name"], "monitoring");
+    let scrapes = &objects[&id("NetworkPolicy", "monitoring", "traffic-operator-scrapes")];
+    let from = &scrapes["spec"]["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"];
+    assert_eq!(from["kubernetes.io/metadata.name"], "traffic-operator-system");
+}
+
+#[test]
+fn the_image_is_the_same_by_values_and_by_kustomize() {
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let name = "registry.example.com:5000/net/traffic-operator";
+    for (image, values) in [
+        (format!("{name}:1.2.3"), json!({"repository": name, "tag": "1.2.3"})),
+        (format!("{name}@{digest}"), json!({"repository": name, "digest": digest})),
+        // The tag beside a digest says nothing more.
+        (format!("{name}:1@{digest}"), json!({"repository": name, "tag": "1", "digest": digest})),
+        (name.to_owned(), json!({"repository": name})),
+    ] {
+        let kustomize = overlay("kube-prometheus", &[("IMG", &image)]);
+        let chart = chart("image", NAMESPACE, &json!({"image": values}));
+        assert_equal(&chart, &kustomize, &image);
+        let deployment = &chart[&id("Deployment", NAMESPACE, "traffic-operator")];
+        let rendered = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+        let expected = match &*image {
+            image if image.ends_with("traffic-operator") => {
+                format!("{image}:{}", env!("CARGO_PKG_VERSION"))
+            }
+            image if image.contains('@') => format!("{name}@{digest}"),
+            image => image.to_owned(),
+        };
+        assert_eq!(rendered, &expected);
+    }
+}
+
+/// The value `kinds` leaves out what the components leave out.
+#[test]
+fn kinds_of_the_chart_are_the_components_of_kustomize() {
+    let names: Vec<String> = KINDS.iter().map(KindInfo::name).collect();
+    for left_out in &names {
+        let others: Vec<_> = names.iter().filter(|name| *name != left_out).collect();
+        let test = format!("without-{}", left_out.to_lowercase());
+        let component = format!("components/{test}");
+        let kustomize = kustomization(&test, &["crds", "overlays/kube-prometheus"], &[&component]);
+        let chart = chart(&test, NAMESPACE, &json!({"kinds": others}));
+        assert_equal(&chart, &kustomize, &test);
+    }
+    let one = chart("one", NAMESPACE, &json!({"kinds": ["TrafficWatch"]}));
+    let kustomize = kustomization("one", &["crds", "overlays/trafficwatch-only"], &[]);
+    assert_equal(&one, &kustomize, "TrafficWatch alone");
+}
+
+#[test]
+fn the_other_components_are_values_as_well() {
+    let component = &["components/aggregate-to-edit"];
+    let kustomize = kustomization("aggregate", &["crds", "overlays/kube-prometheus"], component);
+    let values = json!({"rbac": {"aggregateToEdit": true}});
+    assert_equal(&chart("aggregate", NAMESPACE, &values), &kustomize, "aggregateToEdit");
+}
+
+/// Both put the same address in front of the pages, and both give it to the operator, which writes
+/// the rules of each NetworkProber. Without the component there are only the names of the pages.
+#[test]
+fn runbooks_are_at_the_address_of_the_component() {
+    let served = &["crds", "../tests/observability/kustomize/runbooks"];
+    let kustomize = kustomization("runbooks", served, &[]);
+    let url = "https://runbooks.example.org/traffic-operator";
+    for (test, url) in [("runbooks", url.to_owned()), ("runbooks-slash", format!("{url}/"))] {
+        let chart = chart(test, NAMESPACE, &json!({"runbookUrl": url}));
+        assert_equal(&chart, &kustomize, test);
+    }
+    let text = |objects: &Objects| json!(objects.values().collect::<Vec<_>>()).to_string();
+    let alerts = text(&kustomize).matches(&format!("\"{url}/")).count();
+    assert!(alerts > 20, "{alerts} alerts lead to {url}");
+    let default = text(&chart("no-runbooks", NAMESPACE, &json!({})));
+    assert!(default.contains("\"runbook_url\":\"TrafficOperatorAbsent.md\""));
+    assert!(!default.contains("TRAFFIC_OPERATOR_RUNBOOK_URL"));
+}
