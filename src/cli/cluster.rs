@@ -28,9 +28,9 @@ impl ClusterArgs {
     }
 }
 
-/// The location of the operator.
+/// The location of the operator's Lease.
 #[derive(Args, Clone, Debug)]
-pub struct OperatorArgs {
+pub struct LeaseArgs {
     /// Namespace of the operator.
     #[arg(long, value_name = "NAMESPACE", default_value = manifests::NAMESPACE)]
     operator_namespace: String,
@@ -38,6 +38,20 @@ pub struct OperatorArgs {
     /// Name of the operator's Lease, whose holder is the leading pod.
     #[arg(long, value_name = "NAME", default_value = manifests::NAME)]
     lease_name: String,
+}
+
+impl LeaseArgs {
+    /// Namespace and name.
+    pub(super) fn key(&self) -> (&str, &str) {
+        (&self.operator_namespace, &self.lease_name)
+    }
+}
+
+/// The location of the operator.
+#[derive(Args, Clone, Debug)]
+pub struct OperatorArgs {
+    #[command(flatten)]
+    lease: LeaseArgs,
 
     /// Port of the operator's status page, on the loopback address of its pod.
     #[arg(long, value_name = "PORT", default_value_t = 8082)]
@@ -52,8 +66,8 @@ pub struct OperatorArgs {
 impl OperatorArgs {
     pub(super) fn place(&self) -> Place {
         Place {
-            namespace: self.operator_namespace.clone(),
-            lease: self.lease_name.clone(),
+            namespace: self.lease.operator_namespace.clone(),
+            lease: self.lease.lease_name.clone(),
             port: self.operator_port,
             url: self.operator_url.clone(),
         }

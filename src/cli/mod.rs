@@ -21,6 +21,7 @@ mod plan;
 mod prometheus;
 mod run;
 mod series;
+mod status;
 mod values;
 
 pub use prometheus::PrometheusArgs;
@@ -44,6 +45,11 @@ enum Command {
     Run(Box<RunArgs>),
     /// Run one of the processes for pods.
     Agent(AgentArgs),
+    /// Show every object of every kind on one screen, and what needs attention.
+    ///
+    /// Reads the objects' status and the operator's Lease from the API server. Changes nothing.
+    /// Exits with 1 if anything needs attention.
+    Status(status::StatusArgs),
     /// Check everything that the operator needs, and print how to fix what is missing.
     Doctor(doctor::DoctorArgs),
     /// Explain the current state of a node, pod, prober, stream or worker.
@@ -89,6 +95,7 @@ impl Cli {
         let result = match self.command {
             Command::Run(args) => run::run(&args).map(done),
             Command::Agent(args) => agent::run(args).map(done),
+            Command::Status(args) => status::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Explain(args) => explain::run(args).map(done),
             Command::Evaluate(args) => evaluate::run(&args).map(done),

@@ -33,6 +33,8 @@ pub struct Place {
 pub struct Leadership {
     /// The pod that leads.
     pub holder: String,
+    /// The time since which it leads.
+    pub since: Option<Timestamp>,
     /// The time when it last said so.
     pub renewed: Option<Timestamp>,
     /// The time for which that stands.
@@ -55,14 +57,30 @@ impl Leadership {
 /// # Errors
 /// What the API server said.
 pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leadership>, String> {
-    let leases = Api::<Lease>::namespaced(client.clone(), &place.namespace);
-    let lease = leases.get_opt(&place.lease).await.map_err(|error| describe("get Lease", error))?;
+    let key = (place.namespace.as_str(), place.lease.as_str());
+    lease(client, key).await.map_err(|error| describe("get Lease", error))
+}
+
+/// Reads the Lease, as [`leadership`] does, for callers that tell one error from another.
+///
+/// # Errors
+/// The answer of the API server.
+pub async fn lease(
+    client: &Client,
+    (namespace, name): (&str, &str),
+) -> kube::Result<Option<Leadership>> {
+    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
+    let lease = leases.get_opt(name).await?;
     let Some(spec) = lease.and_then(|lease| lease.spec) else { return Ok(None) };
     let Some(holder) = spec.holder_identity.filter(|holder| !holder.is_empty()) else {
         return Ok(None);
     };
-    let renewed = spec.renew_time.map(|time| time.0);
-    Ok(Some(Leadership { holder, renewed, seconds: spec.lease_duration_seconds }))
+    Ok(Some(Leadership {
+        holder,
+        since: spec.acquire_time.map(|time| time.0),
+        renewed: spec.renew_time.map(|time| time.0),
+        seconds: spec.lease_duration_seconds,
+    }))
 }
 
 /// Returns the leader's view of one node.
@@ -200,7 +218,12 @@ mod tests {
     #[test]
     fn a_lease_without_renewal_runs_out() {
         let at = |s| Timestamp::from_second(s).unwrap();
-        let lease = Leadership { holder: "p".into(), renewed: Some(at(100)), seconds: Some(15) };
+        let lease = Leadership {
+            holder: "p".into(),
+            renewed: Some(at(100)),
+            seconds: Some(15),
+            ..Leadership::default()
+        };
         assert!(!lease.expired(at(130)));
         assert!(lease.expired(at(131)));
         assert!(Leadership { renewed: None, ..lease }.expired(at(100)));

@@ -3,6 +3,7 @@
 //! Each has a pure core: facts in, an answer out, and the answer as text. What gathers the facts is
 //! thin, reads only, and stands beside it in `gather`.
 //!
+//! - [`status`]: everything on one screen, and what needs attention.
 //! - [`doctor`]: is everything there that the operator needs?
 //! - [`explain`]: why is this node what it is?
 //! - [`probing`]: why has this pod no agent, why is this path bad?
@@ -25,5 +26,6 @@ pub mod population;
 pub mod probing;
 pub mod reasons;
 pub mod spec;
+pub mod status;
 pub mod streams;
 pub mod table;

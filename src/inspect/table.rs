@@ -4,23 +4,40 @@ use std::fmt::Write;
 /// Rows under a head, columns two spaces apart; the last one is not padded.
 #[must_use]
 pub fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = head.map(|cell| cell.chars().count());
+    let rows: Vec<_> = rows.iter().map(<[String; N]>::as_slice).collect();
+    aligned(&head.map(str::to_owned), &rows)
+}
+
+/// The same for columns that are known only at run time. Every row has as many cells as the head.
+#[must_use]
+pub fn rows(head: &[String], rows: &[Vec<String>]) -> String {
+    let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+    aligned(head, &rows)
+}
+
+fn aligned(head: &[String], rows: &[&[String]]) -> String {
+    let mut widths: Vec<_> = head.iter().map(|cell| width(cell)).collect();
     for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+        for (widest, cell) in widths.iter_mut().zip(*row) {
+            *widest = (*widest).max(width(cell));
         }
     }
     let mut text = String::new();
-    let head = head.map(str::to_owned);
     for row in std::iter::once(&head).chain(rows) {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
+        for (cell, widest) in row.iter().zip(&widths) {
+            let padding = widest.saturating_sub(width(cell));
             // Writing to a String cannot fail.
-            let _ = write!(line, "{cell:<width$}  ");
+            let _ = write!(line, "{cell}{:padding$}  ", "");
         }
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// The columns that a cell takes on a terminal.
+fn width(cell: &str) -> usize {
+    cell.chars().count()
 }
 
 #[cfg(test)]
@@ -30,6 +47,9 @@ mod tests {
     #[test]
     fn columns_align() {
         let rows = [["a".into(), "ä b".into()], ["long".into(), String::new()]];
-        assert_eq!(table(["N", "VALUE"], &rows), "N     VALUE\na     ä b\nlong\n");
+        let expected = "N     VALUE\na     ä b\nlong\n";
+        assert_eq!(table(["N", "VALUE"], &rows), expected);
+        let head = ["N", "VALUE"].map(String::from);
+        assert_eq!(super::rows(&head, &rows.map(Vec::from)), expected);
     }
 }

@@ -9,5 +9,6 @@ mod probing;
 mod program;
 mod prometheus;
 mod shells;
+mod status;
 mod swarming;
 mod translating;

@@ -71,6 +71,7 @@ fn healthy() -> Facts {
             holder: "operator-a".into(),
             renewed: Timestamp::from_second(1_789_999_998).ok(),
             seconds: Some(15),
+            ..Leadership::default()
         })),
         deployment: Ok(Some((2, 2))),
         webhook: Some(WebhookProcess {

@@ -1,0 +1,53 @@
+//! `status`: everything on one screen.
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{
+    cluster::{ClusterArgs, LeaseArgs, TableOrJson},
+    output,
+};
+use crate::inspect::status;
+
+/// Flags of `status`.
+#[derive(Args, Clone, Debug)]
+pub struct StatusArgs {
+    /// Show only the objects of this namespace, and cluster-scoped ones [default: all namespaces].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = super::explain::name)]
+    namespace: Option<String>,
+
+    /// Show the objects of all namespaces, as without --namespace.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Format of the output.
+    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
+    output: TableOrJson,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    lease: LeaseArgs,
+}
+
+impl StatusArgs {
+    /// The namespace to show; none for all.
+    fn scope(&self) -> Option<&str> {
+        self.namespace.as_deref().filter(|_| !self.all_namespaces)
+    }
+}
+
+/// Prints the report; fails if anything needs attention.
+pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let report = output::block_on(async {
+        let client = args.cluster.access().reading().await?;
+        let facts = status::gather(&client, args.lease.key(), args.scope()).await;
+        Ok(status::report(&facts))
+    })?;
+    match args.output {
+        TableOrJson::Table => output::text(&status::text(&report))?,
+        TableOrJson::Json => output::json(&report)?,
+    }
+    Ok(if report.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
