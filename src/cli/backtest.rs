@@ -7,10 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    cluster::TableOrJson,
     documents::DocumentArgs,
     evaluate::NodeArgs,
-    output,
+    output::{self, TableFormat},
     prometheus::PrometheusArgs,
     series::SeriesArgs,
     values::{Moment, duration, moment},
@@ -56,8 +55,8 @@ pub struct BacktestArgs {
     nodes: NodeArgs,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    output: TableOrJson,
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    output: TableFormat,
 
     #[command(flatten)]
     prometheus: PrometheusArgs,
@@ -102,11 +101,7 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
         std::fs::write(path, backtest::html(backtest))
             .with_context(|| format!("--html {}", path.display()))?;
     }
-    match args.output {
-        TableOrJson::Json => output::json(&json!({ "backtests": backtests })),
-        TableOrJson::Table => {
-            let texts: Vec<_> = backtests.iter().map(backtest::text).collect();
-            output::text(&texts.join("\n"))
-        }
-    }
+    args.output.print(&json!({ "backtests": backtests }), |_| {
+        backtests.iter().map(backtest::text).collect::<Vec<_>>().join("\n")
+    })
 }

@@ -1,10 +1,8 @@
 //! Flags that select the cluster, and locate the operator in it.
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use serde::Serialize;
+use clap::Args;
 
-use super::output;
 use crate::{
     inspect::{cluster::Access, leader::Place},
     manifests,
@@ -72,36 +70,4 @@ impl OperatorArgs {
             url: self.operator_url.clone(),
         }
     }
-}
-
-/// Format of output that is prose.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum TextOrJson {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
-impl TextOrJson {
-    /// Writes a value, in prose by `text`.
-    pub(super) fn print<T: Serialize>(
-        self,
-        value: &T,
-        text: impl FnOnce(&T) -> String,
-    ) -> anyhow::Result<()> {
-        match self {
-            Self::Text => output::text(&text(value)),
-            Self::Json => output::json(value),
-        }
-    }
-}
-
-/// Format of output that is a table.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum TableOrJson {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
 }

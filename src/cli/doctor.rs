@@ -5,9 +5,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
-    cluster::{ClusterArgs, OperatorArgs, TableOrJson},
+    cluster::{ClusterArgs, OperatorArgs},
     kinds::KindsArgs,
-    output,
+    output::{self, TableFormat},
     prometheus::PrometheusArgs,
     series::SeriesArgs,
 };
@@ -26,8 +26,8 @@ pub struct DoctorArgs {
     user: Option<String>,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    output: TableOrJson,
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    output: TableFormat,
 
     #[command(flatten)]
     kinds: KindsArgs,
@@ -63,10 +63,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         }
         anyhow::Ok(doctor::checks(&facts))
     })?;
-    match args.output {
-        TableOrJson::Table => output::text(&doctor::text(&checks))?,
-        TableOrJson::Json => output::json(&json!({ "checks": checks }))?,
-    }
+    args.output.print(&json!({ "checks": checks }), |_| doctor::text(&checks))?;
     let failed = checks.iter().any(|check| check.verdict == CheckResult::Fail);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -3,9 +3,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
-    cluster::{ClusterArgs, TableOrJson},
+    cluster::ClusterArgs,
     documents::DocumentArgs,
-    output,
+    output::{self, TableFormat},
     prometheus::PrometheusArgs,
     series::SeriesArgs,
 };
@@ -25,8 +25,8 @@ pub struct EvaluateArgs {
     nodes: NodeArgs,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    output: TableOrJson,
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    output: TableFormat,
 
     #[command(flatten)]
     prometheus: PrometheusArgs,
@@ -69,13 +69,9 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
         }
         Ok(evaluations)
     })?;
-    match args.output {
-        TableOrJson::Json => output::json(&json!({ "evaluations": evaluations }))?,
-        TableOrJson::Table => {
-            let texts: Vec<_> = evaluations.iter().map(evaluate::text).collect();
-            output::text(&texts.join("\n"))?;
-        }
-    }
+    args.output.print(&json!({ "evaluations": evaluations }), |_| {
+        evaluations.iter().map(evaluate::text).collect::<Vec<_>>().join("\n")
+    })?;
     // The user requested a judgement, and there is none.
     let failed = evaluations.iter().flat_map(|e| &e.measures).find_map(|m| m.problem.as_ref());
     failed.map_or(Ok(()), |problem| Err(anyhow::anyhow!("no measurement: {problem}")))

@@ -3,8 +3,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 
 use super::{
-    cluster::{ClusterArgs, OperatorArgs, TextOrJson},
-    output,
+    cluster::{ClusterArgs, OperatorArgs},
+    output::{self, TextFormat},
     prometheus::PrometheusArgs,
 };
 use crate::{
@@ -89,8 +89,8 @@ struct OfSwarm {
     swarm: Option<String>,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -116,8 +116,8 @@ struct ProbingArgs {
     namespace: Option<String>,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
 
     /// The endpoints, of which `default` replaces the operator as the source of measurements, if
     /// one is given.
@@ -162,8 +162,8 @@ struct NodeArgs {
     watch: Option<Namespaced>,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
 
     #[command(flatten)]
     cluster: ClusterArgs,

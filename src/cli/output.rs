@@ -2,6 +2,7 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// Writes text unchanged.
@@ -13,13 +14,87 @@ pub(super) fn text(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes one JSON document.
-pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(value).context("JSON")?;
     text(&format!("{json}\n"))
+}
+
+/// One YAML document, of the same value as the JSON: an enum directly in YAML would become a tag,
+/// which few readers know.
+fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    let value = serde_json::to_value(value).context("YAML")?;
+    serde_yaml::to_string(&value).context("YAML")
+}
+
+/// Format of output that is prose.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TextFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For programs, and easier to read.
+    Yaml,
+}
+
+impl TextFormat {
+    /// Writes a value, in prose by `prose`.
+    pub(super) fn print<T: Serialize>(
+        self,
+        value: &T,
+        prose: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Text => text(&prose(value)),
+            Self::Json => json(value),
+            Self::Yaml => text(&yaml(value)?),
+        }
+    }
+}
+
+/// Format of output that is a table.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// For programs, and easier to read.
+    Yaml,
+}
+
+impl TableFormat {
+    /// Writes a value, as a table by `table`.
+    pub(super) fn print<T: Serialize>(
+        self,
+        value: &T,
+        table: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Table => TextFormat::Text,
+            Self::Json => TextFormat::Json,
+            Self::Yaml => TextFormat::Yaml,
+        }
+        .print(value, table)
+    }
 }
 
 /// Runs a command that waits for the network; it needs one thread only.
 pub(super) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("async runtime")?.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_is_what_the_json_is() {
+        #[derive(Serialize)]
+        enum Either {
+            This(u8),
+        }
+        assert_eq!(yaml(&[Either::This(1)]).unwrap(), "- This: 1\n");
+    }
 }

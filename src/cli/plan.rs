@@ -3,8 +3,9 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 
 use super::{
-    cluster::{ClusterArgs, OperatorArgs, TextOrJson},
-    documents, output,
+    cluster::{ClusterArgs, OperatorArgs},
+    documents,
+    output::{self, TextFormat},
 };
 use crate::{
     inspect::{population::Population, spec, streams},
@@ -50,8 +51,8 @@ struct SwarmArgs {
     namespace: Option<String>,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -67,8 +68,8 @@ struct ReflectorArgs {
     file: String,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
 
     /// Namespace of the operator, which contains the Secret of datastore.etcd.
     #[arg(long, value_name = "NAMESPACE", default_value = manifests::NAMESPACE)]

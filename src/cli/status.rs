@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{
-    cluster::{ClusterArgs, LeaseArgs, TableOrJson},
-    output,
+    cluster::{ClusterArgs, LeaseArgs},
+    output::{self, TableFormat},
 };
 use crate::inspect::status;
 
@@ -21,8 +21,8 @@ pub struct StatusArgs {
     all_namespaces: bool,
 
     /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TableOrJson::Table)]
-    output: TableOrJson,
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    output: TableFormat,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -45,9 +45,6 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         let facts = status::gather(&client, args.lease.key(), args.scope()).await;
         Ok(status::report(&facts))
     })?;
-    match args.output {
-        TableOrJson::Table => output::text(&status::text(&report))?,
-        TableOrJson::Json => output::json(&report)?,
-    }
+    args.output.print(&report, status::text)?;
     Ok(if report.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -50,6 +50,25 @@ PlacementLimited=False WithinLimits
 }
 
 #[test]
+fn yaml_has_what_the_json_has() {
+    let prometheus = three();
+    let spec = watch("maxBandwidthPercent: \"60\"");
+    let of = |format: &str| {
+        let args = ["evaluate", "-f", "-", "-o", format, "--prometheus-url", &prometheus.url];
+        let outcome = run_with_input(&args, &spec);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome.out
+    };
+    let yaml: Value = serde_yaml::from_str(&of("yaml")).expect("YAML");
+    let json = json_of(&of("json"));
+    // Not the judgements as a whole: the two were made at different times.
+    for at in ["/evaluations/0/watch", "/evaluations/0/nodes/0/name", "/evaluations/0/limit"] {
+        assert_eq!(yaml.pointer(at), json.pointer(at), "{at}");
+        assert!(json.pointer(at).is_some(), "{at}");
+    }
+}
+
+#[test]
 fn json_has_the_whole_judgement() {
     let prometheus = three();
     let spec = watch("maxBandwidthPercent: \"60\"");

@@ -102,6 +102,9 @@ fn what_needs_attention_is_listed_with_the_next_command_and_exit_code_1() {
     let outcome = server.run("status-bad-json", &["status", "-o", "json"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     let json: Value = serde_json::from_str(&outcome.out).expect("JSON");
+    let yaml = server.run("status-bad-yaml", &["status", "-o", "yaml"]);
+    let yaml: Value = serde_yaml::from_str(&yaml.out).expect("YAML");
+    assert_eq!(yaml["kinds"], json["kinds"]);
     assert_eq!(json["healthy"], false);
     assert_eq!(json["operator"]["leader"], "op-1");
     assert_eq!(json["kinds"][0]["objects"][0]["figures"]["unfit"], 1);
