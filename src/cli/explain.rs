@@ -1,6 +1,7 @@
 //! `explain`: shows the reasons for the current state.
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     inspect::{
-        explain, probing,
+        explain, probing, reflectors,
         streams::{self, Scope},
     },
     metrics::Metrics,
@@ -31,11 +32,20 @@ enum What {
     /// the operator's leader, through the API server. Changes nothing.
     Node(NodeArgs),
 
+    /// Show which nodes a TrafficWatch judges, their states with the reasons, its thresholds and
+    /// limit, and what to do about its conditions.
+    ///
+    /// Reads the object from the API server, and the current judgement from the operator's leader.
+    /// Changes nothing.
+    #[command(name = "trafficwatch", visible_aliases = ["traffic-watch", "tw"])]
+    TrafficWatch(ObjectArgs),
+
     /// Show which pods of a NetworkProber have an agent, why others have none, which paths are bad,
     /// and which nodes cause it.
     ///
     /// Reads the object from the API server, and pods, lists and measurements from the operator.
     /// Changes nothing.
+    #[command(visible_aliases = ["networkprober", "network-prober", "np"])]
     Prober(ProbingArgs),
 
     /// Explain why a pod has no agent, or show the peers of its agent and the reasons for bad
@@ -44,6 +54,13 @@ enum What {
     /// Reads the Pod, its Namespace and every NetworkProber from the API server, and its list and
     /// measurements from the operator. Changes nothing.
     Pod(ProbingArgs),
+
+    /// Show the workers of a Swarm with their lists and versions, which streams move next, and
+    /// which have no worker.
+    ///
+    /// Reads the same sources as `explain stream`. Changes nothing.
+    #[command(visible_alias = "sw")]
+    Swarm(ObjectArgs),
 
     /// Show which worker of a Swarm has a stream, since which version, whether it is known to run
     /// it, and what the stream waits for.
@@ -57,6 +74,48 @@ enum What {
     ///
     /// Reads the same sources as `explain stream`. Changes nothing.
     Worker(WorkerArgs),
+
+    /// Show the reflectors of a RouteReflectorSet with their slots, the groups of clients, the
+    /// steps that are left, and what they wait for.
+    ///
+    /// Reads the object from the API server. Changes nothing.
+    #[command(name = "routereflectorset", visible_aliases = ["route-reflector-set", "rrs"])]
+    RouteReflectorSet(ReflectorArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct ObjectArgs {
+    /// Name of the object.
+    #[arg(value_parser = name)]
+    name: String,
+
+    /// Namespace of the object [default: the namespace of the kubeconfig's context].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
+    namespace: Option<String>,
+
+    /// Format of the output.
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    operator: OperatorArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+struct ReflectorArgs {
+    /// Name of the object.
+    #[arg(value_parser = name)]
+    name: String,
+
+    /// Format of the output.
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -191,11 +250,50 @@ fn namespaced(text: &str) -> Result<Namespaced, String> {
 pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
     match args.what {
         What::Node(args) => node(&args),
+        What::TrafficWatch(args) => traffic_watch(&args),
         What::Prober(args) => prober(&args),
         What::Pod(args) => pod(&args),
+        What::Swarm(args) => swarm(&args),
         What::Stream(args) => stream(&args),
         What::Worker(args) => worker(&args),
+        What::RouteReflectorSet(args) => reflector_set(&args),
     }
+}
+
+fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let access = args.cluster.access();
+        let namespace = access.namespace(args.namespace.as_deref()).await?;
+        let (client, place) = (access.reading().await?, args.operator.place());
+        let facts =
+            explain::gather_watch(&client, &place, (namespace.as_str(), args.name.as_str()))
+                .await?;
+        args.output.print(&explain::explain_watch(&facts), explain::watch_text)
+    })
+    .with_context(|| format!("explain trafficwatch {}", args.name))
+}
+
+fn swarm(args: &ObjectArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let access = args.cluster.access();
+        let namespace = access.namespace(args.namespace.as_deref()).await?;
+        let (client, place) = (access.reading().await?, args.operator.place());
+        let facts =
+            streams::gather_swarm(&client, &place, (namespace.as_str(), args.name.as_str()))
+                .await?;
+        args.output.print(&streams::explain_swarm(&facts), streams::swarm_text)
+    })
+    .with_context(|| format!("explain swarm {}", args.name))
+}
+
+fn reflector_set(args: &ReflectorArgs) -> anyhow::Result<()> {
+    output::block_on(async {
+        let client = args.cluster.access().reading().await?;
+        let explanation = reflectors::explain(&reflectors::gather(&client, &args.name).await?);
+        let now = Timestamp::now();
+        args.output.print(&explanation, |explanation| reflectors::text(explanation, now))
+    })
+    .with_context(|| format!("explain routereflectorset {}", args.name))
 }
 
 fn stream(StreamArgs { id, of }: &StreamArgs) -> anyhow::Result<()> {

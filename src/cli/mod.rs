@@ -52,7 +52,7 @@ enum Command {
     Status(status::StatusArgs),
     /// Check everything that the operator needs, and print how to fix what is missing.
     Doctor(doctor::DoctorArgs),
-    /// Explain the current state of a node, pod, prober, stream or worker.
+    /// Explain the current state of an object, or of a node, pod, stream or worker.
     Explain(explain::ExplainArgs),
     /// Judge nodes once with current data, as a TrafficWatch does.
     ///

@@ -10,11 +10,14 @@ use kube::{
 };
 
 use crate::{
-    api::TrafficWatch,
+    api::{Kind, TrafficWatch},
     controller::Error,
     metrics::Metrics,
     runtime::{client, lease::Fence},
 };
+
+/// The number of objects that a message names.
+const NAMED: usize = 5;
 
 /// The cluster and the identity.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +116,24 @@ pub async fn watches(client: &Client) -> kube::Result<Watches> {
     }
     watches.read.sort_by_key(name_of);
     Ok(watches)
+}
+
+/// Returns the message for an object that does not exist, with those of its kind that do.
+pub async fn no_such<K: Kind>(client: &Client, namespace: Option<&str>, name: &str) -> String {
+    let kind = K::kind(&());
+    let place = namespace.map_or_else(String::new, |ns| format!(" in namespace {ns:?}"));
+    // Without the right to list there is nothing to suggest.
+    let all = K::api(client.clone(), None).list_metadata(&ListParams::default()).await;
+    let all: Vec<_> = all.iter().flatten().map(name_of).collect();
+    let mut elsewhere = all.iter().filter_map(|other| other.split_once('/'));
+    let hint = match elsewhere.find(|(_, other)| *other == name) {
+        Some((other, _)) => format!("there is one in namespace {other}: -n {other}"),
+        None if all.is_empty() => "there is none, or you may not list them".into(),
+        None => {
+            format!("there are {}", all.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("there is no {kind} {name:?}{place}; {hint}")
 }
 
 /// `namespace/name`, or the name alone where there is no namespace.

@@ -10,7 +10,10 @@ use super::{
     figures::ago,
     forward::{self, ForwardError},
 };
-use crate::traffic_watch::overview::Overview;
+use crate::{
+    runtime::status_page::STATE_PATH,
+    traffic_watch::overview::{Filter, Overview},
+};
 
 /// The longest the leader may take: it answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -88,8 +91,25 @@ pub async fn lease(
 /// # Errors
 /// The reason why it is unavailable, with a remedy.
 pub async fn view(client: &Client, place: &Place, node: &str) -> Result<Overview, String> {
-    let (view, whom) =
-        ask::<Overview>(client, place, &format!("/api/v1/trafficwatches?node={node}")).await?;
+    selected(client, place, &format!("node={node}")).await
+}
+
+/// Returns the leader's view of one `TrafficWatch`, with as many nodes as it gives.
+///
+/// # Errors
+/// The reason why it is unavailable, with a remedy.
+pub async fn watch(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+) -> Result<Overview, String> {
+    let limit = Filter::MAX_LIMIT;
+    selected(client, place, &format!("namespace={namespace}&name={name}&limit={limit}")).await
+}
+
+async fn selected(client: &Client, place: &Place, query: &str) -> Result<Overview, String> {
+    let path = format!("{STATE_PATH}?{query}");
+    let (view, whom) = ask::<Overview>(client, place, &path).await?;
     if view.leader {
         Ok(view)
     } else {

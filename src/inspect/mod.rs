@@ -7,12 +7,13 @@
 //! - [`doctor`]: is everything there that the operator needs?
 //! - [`explain`]: why is this node what it is?
 //! - [`probing`]: why has this pod no agent, why is this path bad?
+//! - [`reflectors`]: the reflectors of a set, and its steps.
 //! - [`streams`]: the owner of a stream, the streams of a worker, and what they wait for.
 //! - [`evaluate`]: judges once with current data.
 //! - [`backtest`]: judges a history, also with other thresholds.
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
 //! - [`cluster`], [`leader`]: the API server, and the replica that decides.
-//! - [`measures`], [`figures`], [`reasons`], [`table`]: as a person reads them.
+//! - [`measures`], [`figures`], [`reasons`], [`remedies`], [`table`]: as a person reads them.
 pub mod backtest;
 pub mod cluster;
 pub mod doctor;
@@ -25,6 +26,8 @@ pub mod measures;
 pub mod population;
 pub mod probing;
 pub mod reasons;
+pub mod reflectors;
+pub mod remedies;
 pub mod spec;
 pub mod status;
 pub mod streams;

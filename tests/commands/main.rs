@@ -5,6 +5,7 @@ mod docs;
 mod doctoring;
 mod evaluating;
 mod explaining;
+mod objects;
 mod probing;
 mod program;
 mod prometheus;

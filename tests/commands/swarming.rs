@@ -244,6 +244,19 @@ fn streams_and_workers_are_explained_by_the_operator() {
     let json = server.explain_what("worker-json", &json);
     let json: Value = serde_json::from_str(&json.out).expect("JSON");
     assert_eq!((&json["loaded"], &json["streams"]), (&json!(3), &json!(["c", "d"])));
+    let served = swarm("shop", "s", &spec(&["a", "b", "c", "d"]));
+    server.set(&format!("{SWARMS}/s"), 200, served);
+    let of = ["swarm", "s", "-n", "shop", "--operator-url", &url];
+    let outcome = server.explain_what("swarm", &of);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    expect(
+        &outcome,
+        &[
+            "shop/s (StatefulSet w): 4 streams: 4 owned, 0 releasing",
+            "w-0     node-w-0  True   2        2       3       3",
+            "(version 0.1.0)",
+        ],
+    );
     let asked = server.asked();
     assert!(asked.iter().all(|(method, _)| method == "GET"), "{asked:?}");
     // Without it the command uses the file and the status.

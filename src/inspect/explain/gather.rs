@@ -2,11 +2,11 @@
 use k8s_openapi::{api::core::v1, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{Facts, Node};
+use super::{Facts, Node, watch::WatchFacts};
 use crate::{
     api::TrafficWatch,
     inspect::{
-        cluster::{Watches, describe, watches},
+        cluster::{Watches, describe, no_such, watches},
         leader::{self, Place},
     },
 };
@@ -48,6 +48,24 @@ pub async fn gather(
         live,
         now: Timestamp::now(),
     })
+}
+
+/// Reads everything about one `TrafficWatch`.
+///
+/// # Errors
+/// When it is not there, or the API server refuses.
+pub async fn gather_watch(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+) -> anyhow::Result<WatchFacts> {
+    let found = Api::<TrafficWatch>::namespaced(client.clone(), namespace).get_opt(name).await;
+    let found = found.map_err(|error| refused("get TrafficWatch", error))?;
+    let Some(watch) = found else {
+        anyhow::bail!(no_such::<TrafficWatch>(client, Some(namespace), name).await);
+    };
+    let live = leader::watch(client, place, (namespace, name)).await;
+    Ok(WatchFacts { watch, live, now: Timestamp::now() })
 }
 
 async fn read_node(client: &Client, name: &str) -> anyhow::Result<Node> {

@@ -18,9 +18,13 @@ use crate::{
 mod gather;
 mod text;
 mod told;
+mod watch;
+mod watch_text;
 
-pub use gather::gather;
+pub use gather::{gather, gather_watch};
 pub use text::text;
+pub use watch::{WatchExplanation, WatchFacts, explain_watch};
+pub use watch_text::text as watch_text;
 
 /// The facts that an explanation rests on.
 #[derive(Clone, Debug)]

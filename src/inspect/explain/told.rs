@@ -67,11 +67,11 @@ fn measured(
     }
 }
 
-fn percent(node: &NodeStatus) -> Option<f64> {
+pub(super) fn percent(node: &NodeStatus) -> Option<f64> {
     number(&node.current_bandwidth_percent)
 }
 
-fn number(text: &str) -> Option<f64> {
+pub(super) fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 

@@ -71,7 +71,13 @@ pub(super) fn summary(object: &Object) -> (Option<String>, String, Vec<String>) 
     (status, reason, problems)
 }
 
-fn sentence(condition: &Condition) -> String {
+/// Returns the conditions that are not as they should be, or that the operator is working on.
+pub(in crate::inspect) fn unsettled(conditions: &[Condition]) -> Vec<&Condition> {
+    conditions.iter().filter(|condition| weigh(condition) != Weight::Fine).collect()
+}
+
+/// One condition in a line.
+pub(in crate::inspect) fn sentence(condition: &Condition) -> String {
     let Condition { type_, status, reason, message, .. } = condition;
     let message = if message.is_empty() { String::new() } else { format!(": {message}") };
     format!("{type_}={status} {reason}{message}")

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::leader::Leadership;
 
-mod conditions;
+pub(super) mod conditions;
 mod gather;
 mod kinds;
 mod text;

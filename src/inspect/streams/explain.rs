@@ -129,7 +129,7 @@ pub struct WorkerExplanation {
 
 impl Facts {
     /// The newest that is known: from the leader, else from a pass on paper.
-    fn page(&self) -> Option<&Page> {
+    pub(super) fn page(&self) -> Option<&Page> {
         self.live.as_ref().ok().map(|(page, _)| page).or(self.run.first.as_ref())
     }
 
@@ -151,7 +151,7 @@ impl Facts {
         listed.or_else(|| job.then(plain)).or_else(elsewhere)
     }
 
-    fn source(&self) -> Source {
+    pub(super) fn source(&self) -> Source {
         match &self.live {
             Ok((page, identity)) => {
                 Source::Leader { identity: identity.clone(), version: page.version.clone() }
@@ -269,7 +269,7 @@ fn waits(facts: &Facts, moves: Option<&Move>) -> String {
     }
 }
 
-fn remedy(reason: &str) -> &'static str {
+pub(super) fn remedy(reason: &str) -> &'static str {
     match reason {
         "NoWorker" => "kubectl get the workload and its pods: it needs replicas that become ready",
         "PinnedWorkerAbsent" => {

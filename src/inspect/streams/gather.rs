@@ -5,7 +5,7 @@ use super::{Facts, dry_run_with};
 use crate::{
     api::Swarm,
     inspect::{
-        cluster::{describe, name_of},
+        cluster::{describe, name_of, no_such},
         leader::Place,
     },
     swarm::dry_run,
@@ -48,6 +48,23 @@ pub async fn gather_stream(
     }
     let swarm = only(&format!("stream {stream:?}"), &found, &swarms, scope)?;
     facts(client, place, swarm.clone()).await
+}
+
+/// Reads everything about one `Swarm`.
+///
+/// # Errors
+/// When it is not there, or the API server refuses.
+pub async fn gather_swarm(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+) -> anyhow::Result<Facts> {
+    let found = Api::<Swarm>::namespaced(client.clone(), namespace).get_opt(name).await;
+    let found = found.map_err(|error| anyhow::anyhow!(describe("get Swarm", error)))?;
+    let Some(swarm) = found else {
+        anyhow::bail!(no_such::<Swarm>(client, Some(namespace), name).await);
+    };
+    facts(client, place, swarm).await
 }
 
 /// Reads everything about one worker.

@@ -18,6 +18,7 @@ use crate::{
 mod explain;
 mod gather;
 mod reasons;
+mod swarm;
 mod text;
 
 #[cfg(test)]
@@ -27,7 +28,8 @@ pub use explain::{
     LastRefresh, State, StreamExplanation, WorkerExplanation, explain_stream, explain_worker,
     no_such_worker,
 };
-pub use gather::{Scope, gather_stream, gather_worker};
+pub use gather::{Scope, gather_stream, gather_swarm, gather_worker};
+pub use swarm::{SwarmExplanation, explain_swarm, text as swarm_text};
 pub use text::{stream_text, worker_text};
 
 /// The leader's state of a `Swarm` and its identity, or the reason why it is unavailable.

@@ -180,6 +180,33 @@ fn a_worker_is_explained_with_its_list_and_what_it_has_still_to_stop() {
 }
 
 #[test]
+fn a_swarm_is_explained_with_its_workers_its_moves_and_what_to_do() {
+    let mut facts = facts("HotReload");
+    let mut status = facts.swarm.status.clone().unwrap();
+    status.conditions[1].reason = "DuplicateOwner".into();
+    facts.swarm.status = Some(status);
+    facts.run.workload = "StatefulSet w".into();
+    facts.run.streams = 4;
+    let made = explain_swarm(&facts);
+    assert_eq!(made.conditions, ["Converged=False DuplicateOwner: on their way"]);
+    expect(
+        &swarm_text(&made),
+        &[
+            "n/s (StatefulSet w): 4 streams: 0 owned, 0 releasing, 0 free, 0 unassigned\n",
+            "  file         version 9\n",
+            "WORKER  NODE      READY  STREAMS  WEIGHT  WANTED  LOADED\n",
+            "w-0     node-w-0  True   0        0       0       8\n",
+            "w-1     node-w-1  True   0        0       0       -\n",
+            "b       w-1   w-0  moved   balance\n",
+            "  w-1 has not acknowledged version 9: connection refused\n",
+            "  stream \"d\": NoCapacity: every worker that may have it",
+            "    try: docs/runbooks/SwarmDuplicateOwner.md\n",
+            "From the operator, pod op-1 (version 1.2.3)",
+        ],
+    );
+}
+
+#[test]
 fn without_an_operator_the_file_and_the_status_tell() {
     let mut facts = facts("HotReload");
     let page = facts.live.clone().unwrap().0;

@@ -1,0 +1,237 @@
+//! `explain routereflectorset`: the reflectors of one object, and the steps that are left.
+use std::fmt::Write;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Client};
+use serde::Serialize;
+
+use super::{
+    cluster::{describe, no_such},
+    figures::ago,
+    probing::Advice,
+    remedies,
+    status::conditions::{sentence, unsettled},
+    table::table,
+};
+use crate::api::{
+    RouteReflectorSet,
+    route_reflector_set::{GroupStatus, Mode, PlannedStep, SlotStatus},
+};
+
+/// One `RouteReflectorSet`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReflectorExplanation {
+    /// Its name.
+    pub set: String,
+    /// The writes that it may make.
+    pub mode: Mode,
+    /// True if `spec.paused` keeps it from taking steps.
+    pub paused: bool,
+    /// The number of reflectors that it should have.
+    pub desired: i64,
+    /// The number of reflectors on Ready nodes.
+    pub ready: i64,
+    /// The topology that is in use or being introduced.
+    pub topology: Option<String>,
+    /// State of the node-to-node mesh.
+    pub mesh: Option<String>,
+    /// Location of Calico's objects.
+    pub datastore: Option<String>,
+    /// The reflectors with their slots.
+    pub slots: Vec<SlotStatus>,
+    /// The groups of clients.
+    pub groups: Vec<GroupStatus>,
+    /// The next steps.
+    pub plan: Vec<PlannedStep>,
+    /// The time of the last step.
+    pub last_step: Option<Timestamp>,
+    /// Conditions that are not as they should be.
+    pub conditions: Vec<String>,
+    /// The advice.
+    pub next: Vec<Advice>,
+}
+
+/// Reads one object.
+///
+/// # Errors
+/// When it is not there, or the API server refuses.
+pub async fn gather(client: &Client, name: &str) -> anyhow::Result<RouteReflectorSet> {
+    let found = Api::<RouteReflectorSet>::all(client.clone()).get_opt(name).await;
+    let found = found.map_err(|error| anyhow::anyhow!(describe("get RouteReflectorSet", error)))?;
+    match found {
+        Some(set) => Ok(set),
+        None => anyhow::bail!(no_such::<RouteReflectorSet>(client, None, name).await),
+    }
+}
+
+/// Explains one `RouteReflectorSet`.
+#[must_use]
+pub fn explain(set: &RouteReflectorSet) -> ReflectorExplanation {
+    let status = set.status.clone().unwrap_or_default();
+    let conditions = unsettled(&status.conditions);
+    let mut next: Vec<_> = conditions.iter().copied().filter_map(remedies::of).collect();
+    for slot in &status.slots {
+        if let Some(why) = &slot.leaving {
+            let what = format!("{} leaves slot {}: {why}", slot.node, slot.id);
+            next.push(Advice::of(what, format!("explain node {}", slot.node)));
+        }
+    }
+    ReflectorExplanation {
+        set: set.metadata.name.clone().unwrap_or_default(),
+        mode: set.spec.mode,
+        paused: set.spec.paused,
+        desired: status.desired,
+        ready: status.ready,
+        conditions: conditions.into_iter().map(sentence).collect(),
+        next,
+        topology: status.topology,
+        mesh: status.mesh,
+        datastore: status.datastore,
+        slots: status.slots,
+        groups: status.groups,
+        plan: status.plan,
+        last_step: status.last_step_time.map(|time| time.0),
+    }
+}
+
+/// The explanation as text at a moment, with a line break at its end.
+#[must_use]
+pub fn text(made: &ReflectorExplanation, now: Timestamp) -> String {
+    let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".into());
+    let paused = if made.paused { ", paused" } else { "" };
+    let mut text = format!(
+        "{} (mode {:?}{paused}): {} of {} reflectors are ready\n",
+        made.set, made.mode, made.ready, made.desired
+    );
+    let mut line = |name: &str, told: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<12} {told}");
+    };
+    line("topology", &or_dash(made.topology.as_ref()));
+    line("mesh", &or_dash(made.mesh.as_ref()));
+    line("datastore", &or_dash(made.datastore.as_ref()));
+    if let Some(at) = made.last_step {
+        line("last step", &format!("{} ago", ago(at, now)));
+    }
+    for condition in &made.conditions {
+        line("condition", condition);
+    }
+    text.push_str(&slots(&made.slots, now));
+    text.push_str(&groups(&made.groups));
+    text.push_str(&plan(&made.plan));
+    if !made.next.is_empty() {
+        text.push_str("\nNext\n");
+        for advice in &made.next {
+            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
+        }
+    }
+    text.push_str("\nFrom the status of the object\n");
+    text
+}
+
+fn slots(slots: &[SlotStatus], now: Timestamp) -> String {
+    if slots.is_empty() {
+        return String::new();
+    }
+    let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".into());
+    let rows: Vec<_> = slots
+        .iter()
+        .map(|slot| {
+            let since = slot.since.as_ref().map(|since| ago(since.0, now));
+            [
+                slot.id.to_string(),
+                slot.node.clone(),
+                or_dash(slot.zone.as_ref()),
+                or_dash(slot.cluster_id.as_ref()),
+                or_dash(since.as_ref()),
+                or_dash(slot.leaving.as_ref()),
+            ]
+        })
+        .collect();
+    format!("\n{}", table(["SLOT", "NODE", "ZONE", "CLUSTER ID", "FOR", "LEAVING"], &rows))
+}
+
+fn groups(groups: &[GroupStatus]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = groups
+        .iter()
+        .map(|group| {
+            let slots: Vec<_> = group.slots.iter().map(ToString::to_string).collect();
+            [group.name.clone(), group.nodes.to_string(), slots.join(", ")]
+        })
+        .collect();
+    format!("\n{}", table(["GROUP", "NODES", "SLOTS"], &rows))
+}
+
+fn plan(steps: &[PlannedStep]) -> String {
+    if steps.is_empty() {
+        return String::new();
+    }
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let rows: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            [
+                step.step.clone(),
+                or_dash(step.node.clone().or_else(|| step.peer.clone())),
+                or_dash(step.slot.map(|slot| slot.to_string())),
+                or_dash(step.waiting_for.clone()),
+            ]
+        })
+        .collect();
+    format!("\n{}", table(["STEP", "OF", "SLOT", "WAITS FOR"], &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_set_shows_its_slots_its_steps_and_what_they_wait_for() {
+        let set: RouteReflectorSet = serde_json::from_value(json!({
+            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
+            "metadata": {"name": "rrs"}, "spec": {},
+            "status": {
+                "desired": 3, "ready": 2, "topology": "Zonal", "mesh": "Off",
+                "lastStepTime": "2026-09-21T14:13:20Z",
+                "slots": [{"id": 0, "node": "node-1", "zone": "a", "clusterID": "224.0.0.0",
+                    "since": "2026-09-21T13:13:20Z", "leaving": "NotReady"}],
+                "groups": [{"name": "a", "nodes": 31, "slots": [0, 3]}],
+                "plan": [
+                    {"step": "Demote", "node": "node-1", "slot": 0, "waitingFor": "sessions"},
+                    {"step": "WritePeer", "peer": "rrs-to-rrs"}
+                ],
+                "conditions": [
+                    {"type": "Ready", "status": "True", "reason": "Planned", "message": "",
+                     "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                    {"type": "RoutesSafe", "status": "False", "reason": "NoRedundancy",
+                     "message": "node-1", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                ]
+            }
+        }))
+        .unwrap();
+        let now = Timestamp::from_second(1_790_000_060).unwrap();
+        let text = text(&explain(&set), now);
+        for expected in [
+            "rrs (mode Enforce): 2 of 3 reflectors are ready\n",
+            "  topology     Zonal\n",
+            "  datastore    -\n",
+            "  last step    1m ago\n",
+            "  condition    RoutesSafe=False NoRedundancy: node-1\n",
+            "SLOT  NODE    ZONE  CLUSTER ID  FOR    LEAVING\n",
+            "0     node-1  a     224.0.0.0   1h 1m  NotReady\n",
+            "a      31     0, 3\n",
+            "Demote     node-1      0     sessions\n",
+            "WritePeer  rrs-to-rrs  -     -\n",
+            "    try: docs/runbooks/RouteReflectorNoRedundancy.md\n",
+            "  node-1 leaves slot 0: NotReady\n    try: explain node node-1\n",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `explain swarm`: the workers of one object with their lists, and the streams on their way.
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{Facts, explain::remedy, reasons};
+use crate::{
+    inspect::{
+        cluster::name_of,
+        explain::Source,
+        figures::number,
+        probing::{Advice, source},
+        remedies,
+        status::conditions::{sentence, unsettled},
+        table::table,
+    },
+    swarm::{
+        dry_run::{Move, Unplaced},
+        inspection::{PageCounts, PageWaiting, PageWorker},
+    },
+};
+
+/// The number of workers, of moves and of streams that are listed; the JSON has them all.
+const LISTED: usize = 20;
+
+/// One `Swarm`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SwarmExplanation {
+    /// `namespace/name`.
+    pub swarm: String,
+    /// Its workload, as `StatefulSet web`.
+    pub workload: String,
+    /// True if `spec.paused` keeps it from moving streams.
+    pub paused: bool,
+    /// The version of the file.
+    pub epoch: u64,
+    /// The number of streams in the spec.
+    pub streams: usize,
+    /// Streams by state.
+    pub counts: PageCounts,
+    /// Its workers.
+    pub workers: Vec<PageWorker>,
+    /// Workers that other workers or streams wait for.
+    pub waiting: Vec<PageWaiting>,
+    /// The streams that move from here on.
+    pub moves: Vec<Move>,
+    /// The streams that no worker can take.
+    pub unassigned: Vec<Unplaced>,
+    /// Conditions that are not as they should be.
+    pub conditions: Vec<String>,
+    /// The advice.
+    pub next: Vec<Advice>,
+    /// The source of the answer.
+    pub source: Source,
+}
+
+/// Explains one `Swarm`.
+#[must_use]
+pub fn explain_swarm(facts: &Facts) -> SwarmExplanation {
+    let run = &facts.run;
+    let page = facts.page().cloned().unwrap_or_default();
+    let status = facts.swarm.status.clone().unwrap_or_default();
+    let conditions = unsettled(&status.conditions);
+    let mut next: Vec<_> =
+        page.waiting.iter().filter_map(|one| reasons::advice(&facts.swarm, one)).collect();
+    let mut seen: Vec<&str> = Vec::new();
+    for one in &run.unassigned {
+        if !seen.contains(&one.reason.as_str()) {
+            seen.push(&one.reason);
+            let what = format!("stream {:?}: {}: {}", one.id, one.reason, one.meaning);
+            next.push(Advice::of(what, remedy(&one.reason)));
+        }
+    }
+    next.extend(conditions.iter().copied().filter_map(remedies::of));
+    SwarmExplanation {
+        swarm: name_of(&facts.swarm),
+        workload: run.workload.clone(),
+        paused: facts.swarm.spec.paused,
+        epoch: run.published.epoch,
+        streams: run.streams,
+        counts: page.streams,
+        workers: page.workers,
+        waiting: page.waiting,
+        moves: run.moves.clone(),
+        unassigned: run.unassigned.clone(),
+        conditions: conditions.into_iter().map(sentence).collect(),
+        next,
+        source: facts.source(),
+    }
+}
+
+/// The explanation as text, with a line break at its end.
+#[must_use]
+pub fn text(made: &SwarmExplanation) -> String {
+    let paused = if made.paused { ", paused" } else { "" };
+    let PageCounts { owned, releasing, free, unassigned } = made.counts;
+    let mut text = format!(
+        "{} ({}{paused}): {} streams: {owned} owned, {releasing} releasing, {free} free, \
+         {unassigned} unassigned\n",
+        made.swarm, made.workload, made.streams
+    );
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  {:<12} version {}", "file", made.epoch);
+    for condition in &made.conditions {
+        let _ = writeln!(text, "  {:<12} {condition}", "condition");
+    }
+    text.push_str(&workers(&made.workers));
+    text.push_str(&moves(&made.moves));
+    if !made.next.is_empty() {
+        text.push_str("\nNext\n");
+        for advice in &made.next {
+            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
+        }
+    }
+    text.push_str(&source(&made.source));
+    text
+}
+
+fn workers(workers: &[PageWorker]) -> String {
+    if workers.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = workers
+        .iter()
+        .take(LISTED)
+        .map(|worker| {
+            let loaded = worker.loaded.map_or_else(|| "-".to_owned(), |loaded| loaded.to_string());
+            [
+                worker.name.clone(),
+                worker.node.clone().unwrap_or_else(|| "-".into()),
+                if worker.ready { "True" } else { "False" }.to_owned(),
+                worker.jobs.len().to_string(),
+                number(worker.weight),
+                worker.wanted.to_string(),
+                loaded,
+            ]
+        })
+        .collect();
+    let head = ["WORKER", "NODE", "READY", "STREAMS", "WEIGHT", "WANTED", "LOADED"];
+    format!("\n{}{}", table(head, &rows), more(workers.len()))
+}
+
+fn moves(moves: &[Move]) -> String {
+    if moves.is_empty() {
+        return String::new();
+    }
+    let dash = || "-".to_owned();
+    let rows: Vec<_> = moves
+        .iter()
+        .take(LISTED)
+        .map(|one| {
+            [
+                one.stream.clone(),
+                one.from.clone().unwrap_or_else(dash),
+                one.to.clone().unwrap_or_else(dash),
+                one.reason.to_owned(),
+                one.why.clone(),
+            ]
+        })
+        .collect();
+    let head = ["STREAM", "FROM", "TO", "REASON", "WHY"];
+    format!("\n{}{}", table(head, &rows), more(moves.len()))
+}
+
+fn more(all: usize) -> String {
+    match all.saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("{more} more: -o json lists them\n"),
+    }
+}
