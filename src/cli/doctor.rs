@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
     kinds::KindsArgs,
-    output::{self, TableFormat},
+    output::{self, ColorArgs, TableFormat},
     prometheus::PrometheusArgs,
     series::SeriesArgs,
 };
@@ -30,6 +30,9 @@ pub struct DoctorArgs {
     output: TableFormat,
 
     #[command(flatten)]
+    color: ColorArgs,
+
+    #[command(flatten)]
     kinds: KindsArgs,
 
     #[command(flatten)]
@@ -47,6 +50,7 @@ pub struct DoctorArgs {
 
 /// Runs all checks; fails if any of them fails.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    args.color.choose();
     let checks = output::block_on(async {
         let kinds = args.kinds.kinds()?;
         let (access, user) = (args.cluster.access(), args.user.as_deref());

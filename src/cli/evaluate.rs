@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{
     cluster::ClusterArgs,
     documents::DocumentArgs,
-    output::{self, TableFormat},
+    output::{self, ColorArgs, TableFormat},
     prometheus::PrometheusArgs,
     series::SeriesArgs,
 };
@@ -27,6 +27,9 @@ pub struct EvaluateArgs {
     /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     output: TableFormat,
+
+    #[command(flatten)]
+    color: ColorArgs,
 
     #[command(flatten)]
     prometheus: PrometheusArgs,
@@ -58,6 +61,7 @@ impl NodeArgs {
 
 /// Judges once.
 pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
+    args.color.choose();
     let watches = args.documents.read()?;
     let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
     let evaluations = output::block_on(async {

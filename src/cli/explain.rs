@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
-    output::{self, TextFormat},
+    output::{self, ColorArgs, TextFormat},
     prometheus::PrometheusArgs,
 };
 use crate::{
@@ -96,6 +96,9 @@ struct ObjectArgs {
     /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     output: TextFormat,
+
+    #[command(flatten)]
+    color: ColorArgs,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -225,6 +228,9 @@ struct NodeArgs {
     output: TextFormat,
 
     #[command(flatten)]
+    color: ColorArgs,
+
+    #[command(flatten)]
     cluster: ClusterArgs,
 
     #[command(flatten)]
@@ -261,6 +267,7 @@ pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
 }
 
 fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<()> {
+    args.color.choose();
     output::block_on(async {
         let access = args.cluster.access();
         let namespace = access.namespace(args.namespace.as_deref()).await?;
@@ -274,6 +281,7 @@ fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<()> {
 }
 
 fn swarm(args: &ObjectArgs) -> anyhow::Result<()> {
+    args.color.choose();
     output::block_on(async {
         let access = args.cluster.access();
         let namespace = access.namespace(args.namespace.as_deref()).await?;
@@ -344,6 +352,7 @@ fn pod(args: &ProbingArgs) -> anyhow::Result<()> {
 }
 
 fn node(args: &NodeArgs) -> anyhow::Result<()> {
+    args.color.choose();
     output::block_on(async {
         let client = args.cluster.access().reading().await?;
         let only = args.watch.as_ref().map(|w| (w.namespace.as_str(), w.name.as_str()));

@@ -1,8 +1,9 @@
 //! Standard output, which a reader may close early: `| head` is not an error.
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, StdoutLock, Write};
 
+use anstream::AutoStream;
 use anyhow::Context;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 /// Writes text unchanged.
@@ -17,6 +18,58 @@ pub(super) fn text(text: &str) -> anyhow::Result<()> {
 fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(value).context("JSON")?;
     text(&format!("{json}\n"))
+}
+
+/// Writes text with colors, where they are wanted.
+fn prose(text: &str) -> anyhow::Result<()> {
+    let stdout = io::stdout().lock();
+    let choice = choice(&stdout);
+    match AutoStream::new(stdout, choice).write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("standard output"),
+    }
+}
+
+/// The crate decides by the flag, `NO_COLOR`, `CLICOLOR_FORCE` and the terminal. A terminal that
+/// calls itself dumb would also get colors in a CI job.
+fn choice(stdout: &StdoutLock<'static>) -> anstream::ColorChoice {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    match anstream::ColorChoice::global() {
+        anstream::ColorChoice::Auto if dumb => anstream::ColorChoice::Never,
+        _ => AutoStream::choice(stdout),
+    }
+}
+
+/// The flag `--color`, of commands whose text has colors.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ColorArgs {
+    /// Color states in text: auto does so on a terminal, unless `NO_COLOR` is
+    /// set or `TERM` is dumb.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    color: Color,
+}
+
+impl ColorArgs {
+    /// Makes the choice that of the process.
+    pub(super) fn choose(self) {
+        match self.color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Color {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
 }
 
 /// One YAML document, of the same value as the JSON: an enum directly in YAML would become a tag,
@@ -38,14 +91,14 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// Writes a value, in prose by `prose`.
+    /// Writes a value, in prose by `in_words`.
     pub(super) fn print<T: Serialize>(
         self,
         value: &T,
-        prose: impl FnOnce(&T) -> String,
+        in_words: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
         match self {
-            Self::Text => text(&prose(value)),
+            Self::Text => prose(&in_words(value)),
             Self::Json => json(value),
             Self::Yaml => text(&yaml(value)?),
         }

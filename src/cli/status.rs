@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::{
     cluster::{ClusterArgs, LeaseArgs},
-    output::{self, TableFormat},
+    output::{self, ColorArgs, TableFormat},
 };
 use crate::inspect::status;
 
@@ -25,6 +25,9 @@ pub struct StatusArgs {
     output: TableFormat,
 
     #[command(flatten)]
+    color: ColorArgs,
+
+    #[command(flatten)]
     cluster: ClusterArgs,
 
     #[command(flatten)]
@@ -40,6 +43,7 @@ impl StatusArgs {
 
 /// Prints the report; fails if anything needs attention.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    args.color.choose();
     let report = output::block_on(async {
         let client = args.cluster.access().reading().await?;
         let facts = status::gather(&client, args.lease.key(), args.scope()).await;

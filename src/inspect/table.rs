@@ -1,6 +1,8 @@
 //! Columns of text, as wide as their widest cell.
 use std::fmt::Write;
 
+use super::style::plain;
+
 /// Rows under a head, columns two spaces apart; the last one is not padded.
 #[must_use]
 pub fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
@@ -37,12 +39,21 @@ fn aligned(head: &[String], rows: &[&[String]]) -> String {
 
 /// The columns that a cell takes on a terminal.
 fn width(cell: &str) -> usize {
-    cell.chars().count()
+    plain(cell).chars().count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::style::Tone;
+
+    #[test]
+    fn colors_take_no_columns() {
+        let rows = |state: &str| [[state.to_owned(), "x".into()], ["word".into(), "y".into()]];
+        let painted = table(["A", "B"], &rows(&Tone::Bad.paint("is")));
+        assert_eq!(plain(&painted), table(["A", "B"], &rows("is")));
+        assert_ne!(painted, plain(&painted));
+    }
 
     #[test]
     fn columns_align() {

@@ -1,8 +1,10 @@
 //! `evaluate`: one judgement, without a cluster.
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::{
-    program::{run, run_with_input},
+    program::{run, run_with_env, run_with_input},
     prometheus::Prometheus,
 };
 
@@ -47,6 +49,33 @@ MetricsAvailable=True Available
 PlacementLimited=False WithinLimits
 ";
     assert_eq!(outcome.out, expected);
+}
+
+#[test]
+fn colors_are_there_only_where_they_are_wanted() {
+    let prometheus = three();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("colored.yaml");
+    std::fs::write(&file, watch("maxBandwidthPercent: \"60\", consecutive: {unfit: 1, fit: 1}"))
+        .expect("a file");
+    let file = file.to_str().expect("a path");
+    let all = ["evaluate", "-f", file, "--prometheus-url", &prometheus.url];
+    let force = ("CLICOLOR_FORCE", "1");
+    for (more, env, colored) in [
+        (&[][..], &[][..], false),
+        (&["--color", "always"], &[], true),
+        (&["--color", "never"], &[force], false),
+        (&[], &[force], true),
+        (&[], &[force, ("NO_COLOR", "1")], false),
+        (&[], &[force, ("TERM", "dumb")], false),
+        (&["--color", "always", "-o", "json"], &[], false),
+    ] {
+        let outcome = run_with_env(&[&all[..], more].concat(), env);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        // Red, around the word that also stands there without it.
+        let red = outcome.out.contains("\u{1b}[31mUnfit\u{1b}[0m  bandwidth");
+        assert_eq!((red, outcome.out.contains('\u{1b}')), (colored, colored), "{more:?} {env:?}");
+        assert!(outcome.out.contains("Unfit"), "{outcome:?}");
+    }
 }
 
 #[test]

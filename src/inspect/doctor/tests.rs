@@ -5,9 +5,17 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{api::TrafficWatch, manifests::Account, prometheus::exporters::NODE_EXPORTER};
+use crate::{
+    api::TrafficWatch, inspect::style::plain, manifests::Account,
+    prometheus::exporters::NODE_EXPORTER,
+};
 
 mod measurement;
+
+/// The text without its colors.
+fn text(checks: &[Check]) -> String {
+    plain(&super::text(checks))
+}
 
 /// Its generation is slow without optimisation.
 static DEFINITION: LazyLock<CustomResourceDefinition> = LazyLock::new(TrafficWatch::crd);

@@ -2,6 +2,7 @@
 use std::fmt::Write;
 
 use super::{Check, CheckResult};
+use crate::inspect::style::Tone;
 
 /// The number of details of one check that are printed; the JSON has them all.
 const DETAILS: usize = 10;
@@ -12,7 +13,8 @@ pub fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     for check in checks {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<5} {:<11} {}", word(check.verdict), check.name, check.message);
+        let word = tone(check.verdict).paint(&format!("{:<5}", word(check.verdict)));
+        let _ = writeln!(text, "{word} {:<11} {}", check.name, check.message);
         if let Some(fix) = &check.fix {
             let _ = writeln!(text, "{:18}fix: {fix}", "");
         }
@@ -31,6 +33,14 @@ pub fn text(checks: &[Check]) -> String {
         (count(CheckResult::Ok), count(CheckResult::Warn), count(CheckResult::Fail));
     let _ = writeln!(text, "{ok} ok, {warn} to look at, {fail} failed");
     text
+}
+
+fn tone(verdict: CheckResult) -> Tone {
+    match verdict {
+        CheckResult::Ok => Tone::Good,
+        CheckResult::Warn => Tone::Notable,
+        CheckResult::Fail => Tone::Bad,
+    }
 }
 
 fn word(verdict: CheckResult) -> &'static str {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use super::{Evaluation, is_above};
 use crate::{
     api::traffic_watch::NodeState,
-    inspect::{figures::value, reasons, table::table},
+    inspect::{figures::value, reasons, style::Tone, table::table},
     traffic_watch::overview::{MeasureView, NodeView},
 };
 
@@ -50,7 +50,7 @@ fn row(node: &NodeView, measure: &MeasureView, first: bool) -> [String; 7] {
     let dash = || "-".to_owned();
     [
         if first { node.name.clone() } else { String::new() },
-        if first { node.state.as_str().to_owned() } else { String::new() },
+        if first { Tone::of(node.state).paint(node.state.as_str()) } else { String::new() },
         measure.name.clone(),
         number.map_or_else(dash, shown),
         shown(measure.max),

@@ -74,7 +74,7 @@ fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<Overview,
 }
 
 fn told(facts: &Facts) -> String {
-    text(&explain(facts))
+    crate::inspect::style::plain(&text(&explain(facts)))
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{
     inspect::{
         figures::{number, span, value},
         reasons,
+        style::Tone,
     },
     traffic_watch::BANDWIDTH,
 };
@@ -76,11 +77,8 @@ fn headline(node: &str, verdict: &NodeJudgement) -> String {
         .as_deref()
         .map(|reason| format!(": {reason}, {}", reasons::meaning(reason)))
         .unwrap_or_default();
-    format!("{node} is {} for {watch}{since}{reason}", state.as_str()).replacen(
-        " for ",
-        if *state == NodeState::Unknown { " to " } else { " for " },
-        1,
-    )
+    format!("{node} is {} for {watch}{since}{reason}", Tone::of(*state).paint(state.as_str()))
+        .replacen(" for ", if *state == NodeState::Unknown { " to " } else { " for " }, 1)
 }
 
 fn describe(lines: &mut Lines, verdict: &NodeJudgement) {

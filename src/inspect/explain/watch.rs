@@ -219,7 +219,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::inspect::explain::watch_text;
+    use crate::inspect::{explain::watch_text, style::plain};
 
     /// Two nodes without evidence, one unfit and one fit, by the status.
     fn facts(more: &Value) -> WatchFacts {
@@ -262,7 +262,7 @@ mod tests {
         // Two nodes with the same reason are one piece of advice.
         let advice: Vec<_> = made.next.iter().map(|advice| advice.what.as_str()).collect();
         assert_eq!(advice.len(), 3, "{advice:?}");
-        let text = watch_text(&made);
+        let text = plain(&watch_text(&made));
         for expected in [
             "default/web (mode Enforce): 4 nodes: 1 fit, 1 unfit, 2 unknown, 0 suppressed\n",
             "  bandwidth    unfit above 60 %, fit again at or below 54 %\n",

@@ -9,6 +9,7 @@ use crate::{
     api::traffic_watch::NodeState,
     inspect::{
         figures::{number, span, value},
+        style::Tone,
         table::table,
     },
     traffic_watch::overview::MeasureView,
@@ -93,7 +94,7 @@ fn row(node: &JudgedNode, measures: &[MeasureView]) -> [String; 5] {
     let values: Vec<_> = node.values.iter().filter_map(|value| shown(value, measures)).collect();
     [
         node.node.clone(),
-        node.state.as_str().to_owned(),
+        Tone::of(node.state).paint(node.state.as_str()),
         node.seconds.map_or_else(dash, span),
         if values.is_empty() { dash() } else { values.join(", ") },
         node.reason.clone().unwrap_or_else(dash),

@@ -2,9 +2,12 @@
 use serde_json::json;
 
 use super::{kinds::Reported, *};
-use crate::api::{
-    KINDS, KindInfo, NetworkProber, NetworkProberStatus, RouteReflectorSet, Swarm, SwarmStatus,
-    TrafficWatch, network_prober::NotInjected, swarm::Summary,
+use crate::{
+    api::{
+        KINDS, KindInfo, NetworkProber, NetworkProberStatus, RouteReflectorSet, Swarm, SwarmStatus,
+        TrafficWatch, network_prober::NotInjected, swarm::Summary,
+    },
+    inspect::style::{Tone, plain},
 };
 
 fn condition(text: &str) -> Condition {
@@ -169,7 +172,10 @@ Needs attention
     Ready=False Conflict: it is taken
     try: explain trafficwatch db -n shop
 ";
-    assert_eq!(text(&made), expected);
+    assert_eq!(plain(&text(&made)), expected);
+    // The color of the one that is not Ready.
+    assert!(text(&made).contains(&Tone::Bad.paint("False")));
+    assert!(text(&made).contains(&Tone::Good.paint("True")));
 }
 
 #[test]

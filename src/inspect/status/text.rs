@@ -4,7 +4,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{KindStatus, ObjectStatus, OperatorStatus, Report, Unread};
-use crate::inspect::{figures::span, table::rows};
+use crate::inspect::{figures::span, style::Tone, table::rows};
 
 /// The report as text, with a line break at its end.
 #[must_use]
@@ -70,10 +70,18 @@ fn kind(kind: &KindStatus) -> String {
 }
 
 fn row(object: &ObjectStatus, columns: &[&'static str]) -> Vec<String> {
-    let ready = object.ready.clone().unwrap_or_else(|| "-".into());
+    let ready = tone(object).paint(object.ready.as_deref().unwrap_or("-"));
     let mut row = vec![object.name.clone(), ready, object.reason.clone()];
     row.extend(columns.iter().map(|column| figure(object.figures.get(column))));
     row
+}
+
+fn tone(object: &ObjectStatus) -> Tone {
+    match (object.ready.as_deref() == Some("True"), object.attention) {
+        (true, false) => Tone::Good,
+        (true, true) | (false, false) => Tone::Notable,
+        (false, true) => Tone::Bad,
+    }
 }
 
 fn figure(value: Option<&Value>) -> String {

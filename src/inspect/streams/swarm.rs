@@ -12,6 +12,7 @@ use crate::{
         probing::{Advice, source},
         remedies,
         status::conditions::{sentence, unsettled},
+        style::Tone,
         table::table,
     },
     swarm::{
@@ -129,7 +130,7 @@ fn workers(workers: &[PageWorker]) -> String {
             [
                 worker.name.clone(),
                 worker.node.clone().unwrap_or_else(|| "-".into()),
-                if worker.ready { "True" } else { "False" }.to_owned(),
+                if worker.ready { Tone::Good.paint("True") } else { Tone::Bad.paint("False") },
                 worker.jobs.len().to_string(),
                 number(worker.weight),
                 worker.wanted.to_string(),

@@ -9,9 +9,17 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::{
-    inspect::doctor::{CheckResult, text},
+    inspect::{
+        doctor::{self, CheckResult},
+        style::plain,
+    },
     network_prober::measurement::{Measurement, NodeFigures, Silent},
 };
+
+/// The text without its colors.
+fn text(checks: &[Check]) -> String {
+    plain(&doctor::text(checks))
+}
 
 fn prober(status: Value) -> NetworkProber {
     serde_json::from_value(json!({
