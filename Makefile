@@ -73,11 +73,13 @@ build: protoc ## Build the operator.
 	cargo build --bin traffic-operator
 
 .PHONY: plugin
-plugin: protoc ## Install the binary into PREFIX/bin (~/.local), also as the kubectl plugin: kubectl traffic.
+plugin: protoc ## Install the binary and its manual pages into PREFIX (~/.local), also as the kubectl plugin: kubectl traffic.
 	cargo build --release --package traffic-operator --bin traffic-operator
 	install -d "$(PREFIX)/bin"
 	install -m 0755 target/release/traffic-operator "$(PREFIX)/bin/traffic-operator"
 	ln -sfn traffic-operator "$(PREFIX)/bin/kubectl-traffic"
+	target/release/traffic-operator man --dir "$(PREFIX)/share/man/man1"
+	ln -sfn traffic-operator.1 "$(PREFIX)/share/man/man1/kubectl-traffic.1"
 
 .PHONY: run
 run: protoc ## Run the operator against the cluster of the current kubeconfig.

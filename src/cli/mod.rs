@@ -15,6 +15,7 @@ mod evaluate;
 mod explain;
 mod invocation;
 mod kinds;
+mod man;
 mod manifests;
 mod output;
 mod plan;
@@ -70,6 +71,8 @@ enum Command {
     Manifests(manifests::ManifestsArgs),
     /// Print the script that completes commands and flags in a shell.
     Completions(completions::CompletionsArgs),
+    /// Print the manual page of the program, or write a page for each command.
+    Man(man::ManArgs),
 }
 
 impl Cli {
@@ -102,6 +105,7 @@ impl Cli {
             Command::Backtest(args) => backtest::run(&args).map(done),
             Command::Plan(args) => plan::run(args).map(done),
             Command::Manifests(args) => manifests::print(args).map(done),
+            Command::Man(args) => man::print(&args, Self::command()).map(done),
             Command::Completions(args) => completions::print(&args, Self::command()).map(done),
         };
         match result {

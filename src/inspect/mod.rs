@@ -13,7 +13,8 @@
 //! - [`backtest`]: judges a history, also with other thresholds.
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
 //! - [`cluster`], [`leader`]: the API server, and the replica that decides.
-//! - [`measures`], [`figures`], [`reasons`], [`remedies`], [`style`], [`table`]: as a person reads them.
+//! - [`measures`], [`figures`], [`reasons`], [`remedies`], [`style`], [`table`]: as a person reads
+//!   them.
 pub mod backtest;
 pub mod cluster;
 pub mod doctor;

@@ -1,6 +1,9 @@
 //! Completions, and the name of the kubectl plugin.
 use std::{os::unix::fs::symlink, path::Path};
 
+use clap::CommandFactory;
+use traffic_operator::cli::Cli;
+
 use crate::program::{run, run_as};
 
 #[test]
@@ -15,6 +18,45 @@ fn every_shell_gets_a_script_that_knows_every_command() {
     let outcome = run(&["completions", "csh"]);
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.err.contains("powershell"), "{}", outcome.err);
+}
+
+/// The names of a command's pages and of those below it, with the flags that each must describe.
+fn pages(command: &clap::Command, parent: &str, all: &mut Vec<(String, Vec<String>)>) {
+    let name = format!("{parent}{}", command.get_name());
+    let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let flags = flags.filter_map(|flag| flag.get_long()).map(|flag| format!("--{flag}"));
+    all.push((name.clone(), flags.collect()));
+    for below in command.get_subcommands() {
+        pages(below, &format!("{name}-"), all);
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page_with_all_its_flags() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("man/man1");
+    let path = dir.to_str().expect("a path");
+    // Also into a directory that is there already.
+    for _ in 0..2 {
+        let outcome = run(&["man", "--dir", path]);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    }
+    let mut all = Vec::new();
+    pages(&Cli::command(), "", &mut all);
+    assert!(all.len() > 20, "{all:?}");
+    for (name, flags) in all {
+        let file = dir.join(format!("{name}.1"));
+        let page = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
+        // A hyphen that is no line break.
+        let page = page.replace("\\-", "-");
+        assert!(page.contains(".SH NAME"), "{name}: {page}");
+        for flag in flags {
+            assert!(page.contains(&flag), "{name} does not describe {flag}");
+        }
+    }
+    let outcome = run(&["man"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.out.contains(".SH SYNOPSIS"), "{}", outcome.out);
+    assert_eq!(run(&["man", "--dir", "/proc/none"]).code, Some(1));
 }
 
 #[test]
