@@ -9,14 +9,18 @@ use serde_json::json;
 use super::{
     documents::DocumentArgs,
     evaluate::NodeArgs,
-    output::{self, TableFormat},
+    output::TableFormat,
+    progress,
     prometheus::PrometheusArgs,
     series::SeriesArgs,
     values::{Moment, duration, moment},
 };
 use crate::{
     api::TrafficWatch,
-    inspect::backtest::{self, Range},
+    inspect::{
+        backtest::{self, Range},
+        progress::Progress,
+    },
     metrics::Metrics,
     prometheus::Endpoints,
 };
@@ -87,12 +91,15 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
     let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
     // Whole seconds: the query can be repeated by hand.
     let now = Timestamp::now().as_second() * 1000;
-    let backtests = output::block_on(async {
+    let progress = Progress::default();
+    let backtests = progress::block_on(&progress, async {
         let mut backtests = Vec::new();
         for watch in &watches {
             let (range, population) = (args.range(watch, now)?, args.nodes.population().await?);
             let (exporters, thresholds) = (args.series.exporters(), &args.thresholds);
-            let run = backtest::run(watch, &endpoints, &exporters, population, range, thresholds);
+            let run = backtest::run(
+                watch, &endpoints, &exporters, population, range, thresholds, &progress,
+            );
             backtests.push(run.await?);
         }
         Ok(backtests)

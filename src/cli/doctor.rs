@@ -7,12 +7,16 @@ use serde_json::json;
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
     kinds::KindsArgs,
-    output::{self, ColorArgs, TableFormat},
+    output::{ColorArgs, TableFormat},
+    progress,
     prometheus::PrometheusArgs,
     series::SeriesArgs,
 };
 use crate::{
-    inspect::doctor::{self, CheckResult},
+    inspect::{
+        doctor::{self, CheckResult},
+        progress::Progress,
+    },
     metrics::Metrics,
     prometheus::{DEFAULT, Endpoints},
 };
@@ -51,13 +55,15 @@ pub struct DoctorArgs {
 /// Runs all checks; fails if any of them fails.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     args.color.choose();
-    let checks = output::block_on(async {
+    let progress = Progress::default();
+    let checks = progress::block_on(&progress, async {
         let kinds = args.kinds.kinds()?;
         let (access, user) = (args.cluster.access(), args.user.as_deref());
         let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
         let (place, exporters) = (args.operator.place(), args.series.exporters());
-        let mut facts = doctor::gather(&access, user, &place, &exporters, &kinds).await;
+        let mut facts = doctor::gather(&access, user, &place, &exporters, &kinds, &progress).await;
         for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
+            progress.enter(format!("asking Prometheus {}", client.name()));
             let watches = facts.watches.as_ref().map(|watches| watches.read.as_slice());
             let watches = watches.unwrap_or_default();
             if let Some(probing) = facts.probing.as_mut().filter(|_| client.name() == DEFAULT) {

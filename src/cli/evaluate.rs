@@ -5,12 +5,13 @@ use serde_json::json;
 use super::{
     cluster::ClusterArgs,
     documents::DocumentArgs,
-    output::{self, ColorArgs, TableFormat},
+    output::{ColorArgs, TableFormat},
+    progress,
     prometheus::PrometheusArgs,
     series::SeriesArgs,
 };
 use crate::{
-    inspect::{evaluate, population::Population},
+    inspect::{cluster::name_of, evaluate, population::Population, progress::Progress},
     metrics::Metrics,
     prometheus::Endpoints,
 };
@@ -64,9 +65,12 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
     args.color.choose();
     let watches = args.documents.read()?;
     let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
-    let evaluations = output::block_on(async {
+    let progress = Progress::default();
+    let evaluations = progress::block_on(&progress, async {
         let mut evaluations = Vec::new();
-        for watch in &watches {
+        for (done, watch) in watches.iter().enumerate() {
+            let name = name_of(watch);
+            progress.enter(format!("{name}: {} of {} TrafficWatches", done + 1, watches.len()));
             let population = args.nodes.population().await?;
             let exporters = args.series.exporters();
             evaluations.push(evaluate::evaluate(watch, &endpoints, &exporters, population).await?);

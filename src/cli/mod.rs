@@ -19,6 +19,7 @@ mod man;
 mod manifests;
 mod output;
 mod plan;
+mod progress;
 mod prometheus;
 mod run;
 mod series;

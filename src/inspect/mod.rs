@@ -13,6 +13,7 @@
 //! - [`backtest`]: judges a history, also with other thresholds.
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
 //! - [`cluster`], [`leader`]: the API server, and the replica that decides.
+//! - [`progress`]: the stage that a command has reached.
 //! - [`measures`], [`figures`], [`reasons`], [`remedies`], [`style`], [`table`]: as a person reads
 //!   them.
 pub mod backtest;
@@ -26,6 +27,7 @@ pub mod leader;
 pub mod measures;
 pub mod population;
 pub mod probing;
+pub mod progress;
 pub mod reasons;
 pub mod reflectors;
 pub mod remedies;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
-    inspect::{cluster::name_of, evaluate, population::Population},
+    inspect::{cluster::name_of, evaluate, population::Population, progress::Progress},
     nodes::Identity,
     prometheus::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
@@ -73,6 +73,7 @@ pub async fn run(
     mut population: Population,
     range: Range,
     asked: &[f64],
+    progress: &Progress,
 ) -> anyhow::Result<Backtest> {
     let inquiry = Inquiry::of(watch, exporters)?;
     let measures = inquiry.measures();
@@ -98,6 +99,7 @@ pub async fn run(
     let (mut done, total) = (0, range.steps()?);
     let mut size = Size::new(range.step);
     while done < total {
+        progress.enter(format!("{}: {done} of {total} judgements", name_of(watch)));
         let grid = Grid {
             start: range.from + range.step * i64::try_from(done)?,
             step: range.step,

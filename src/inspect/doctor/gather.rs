@@ -25,6 +25,7 @@ use crate::{
     inspect::{
         cluster::{Access, Watches, describe, watches},
         leader::{self, Place},
+        progress::Progress,
     },
     manifests::Account,
     nodes::NodeObject,
@@ -70,6 +71,7 @@ pub async fn gather(
     place: &Place,
     exporters: &Exporters,
     kinds: &Kinds,
+    progress: &Progress,
 ) -> Facts {
     let mut facts = Facts {
         now: Timestamp::now(),
@@ -87,6 +89,7 @@ pub async fn gather(
         exporters: exporters.clone(),
         endpoints: vec![],
     };
+    progress.enter("asking the API server");
     let (reading, asking) = match (access.reading().await, access.asking(user).await) {
         (Ok(reading), Ok(asking)) => (reading, asking),
         // Prometheus can be checked without a cluster.
@@ -103,14 +106,18 @@ pub async fn gather(
     if user.is_none() {
         facts.subject = Subject::Caller(whoami(&asking).await);
     }
+    progress.enter("reading the definitions");
     facts.definitions = definitions(&reading, kinds).await;
+    progress.enter("reviewing the rights");
     let account = facts.subject.account(&place.namespace);
     facts.rights = reviews(&asking, rights_of(account, kinds, &place.namespace)).await;
+    progress.enter("reading the operator's Lease and Deployments");
     facts.leadership = leader::leadership(&reading, place).await;
     facts.deployment = deployment(&reading, &place.namespace, Account::Controller).await;
     if kinds.has("NetworkProber") {
         facts.webhook = Some(webhook(&reading, &place.namespace, kinds).await);
     }
+    progress.enter("reading nodes and objects");
     let nodes = Api::<NodeObject>::all(reading.clone()).list(&ListParams::default()).await;
     facts.nodes = nodes.map(|list| list.items).map_err(|e| describe("list nodes", e));
     if kinds.has("NetworkProber") {
