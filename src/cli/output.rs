@@ -43,8 +43,8 @@ fn choice(stdout: &StdoutLock<'static>) -> anstream::ColorChoice {
 /// The flag `--color`, of commands whose text has colors.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ColorArgs {
-    /// Color states in text: auto does so on a terminal, unless `NO_COLOR` is
-    /// set or `TERM` is dumb.
+    /// Color states in text: auto does so on a terminal, unless `NO_COLOR` is set or `TERM` is
+    /// dumb.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     color: Color,
 }

@@ -1,7 +1,7 @@
 //! Reads the objects, the Lease, and the image of the leader's pod.
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{DynamicObject, ListParams},
     discovery::{ApiResource, Scope},
 };

@@ -1,5 +1,4 @@
 //! The figures of each kind that matter at first sight.
-use kube::Resource;
 use serde_json::{Value, json};
 
 use super::Object;

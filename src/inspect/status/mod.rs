@@ -115,7 +115,7 @@ pub struct OperatorStatus {
     pub renewed: Option<Timestamp>,
     /// Image of its pod.
     pub image: Option<String>,
-    /// The reason why nothing is known, or why nothing is decided.
+    /// The reason why no replica decides, or why that is unknown.
     pub problem: Option<String>,
 }
 
