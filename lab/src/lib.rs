@@ -28,7 +28,7 @@
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
 //! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`flood`] has
-//! the clients that mean harm.
+//! the clients that mean harm, [`newcomer`] runs the commands of the documentation.
 
 mod audit;
 pub mod bgp;
@@ -44,6 +44,7 @@ pub mod flood;
 pub mod image;
 mod impair;
 mod kubeconfig;
+pub mod newcomer;
 mod node;
 pub mod packages;
 mod pki;

@@ -184,6 +184,20 @@ impl Cluster {
         results.into_iter().collect()
     }
 
+    /// Gives an image that every node has a second name.
+    ///
+    /// # Errors
+    ///
+    /// With what containerd said, if a node does not run or has no such image.
+    pub fn tag_image(&self, image: &str, name: &str) -> Result<()> {
+        let address = ["--address", CONTAINERD_SOCKET, "--namespace", "k8s.io"];
+        let arguments = [&address[..], &["images", "tag", "--force", image, name]].concat();
+        for node in self.node_names() {
+            self.in_node(&node, "ctr", &arguments)?;
+        }
+        Ok(())
+    }
+
     /// Runs a program inside a node (all its namespaces) and returns what it prints.
     ///
     /// # Errors
