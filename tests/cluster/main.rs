@@ -7,6 +7,7 @@ mod agents;
 mod broken;
 mod insight;
 mod monitoring;
+mod newcomers;
 mod prober;
 mod probing;
 mod scenarios;

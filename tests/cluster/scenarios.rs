@@ -20,6 +20,9 @@ use crate::{
         every_panel_of_the_dashboard_has_data, judged_after,
         the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
     },
+    newcomers::{
+        a_newcomer_follows_the_readme, a_newcomer_installs_with_helm_judges_nodes_and_uninstalls,
+    },
     probing::{
         a_job_completes_beside_its_agent,
         a_namespace_that_does_not_consent_gets_no_agents_and_its_pods_run,
@@ -81,6 +84,8 @@ scenarios![
     every_panel_of_the_dashboard_has_data,
     the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
     undeploy_leaves_no_label_behind,
+    a_newcomer_follows_the_readme,
+    a_newcomer_installs_with_helm_judges_nodes_and_uninstalls,
 ];
 
 pub fn deployment(app: &str, affinity: &str) -> String {

@@ -1,0 +1,134 @@
+//! The way of a newcomer: installs, looks and uninstalls with the commands of the pages, as they
+//! stand there.
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use lab::{
+    image::PRODUCT_REFERENCE,
+    newcomer::{Newcomer, commands, without},
+};
+use traffic_operator::api::KINDS;
+
+use crate::stage::Stage;
+
+/// The image of the pages. No registry serves it here: the nodes have it under this name.
+const REPOSITORY: &str = "registry.example.com/traffic-operator";
+
+/// The page of the chart.
+const HELM: &str = "docs/operations/helm.md";
+
+/// A newcomer to a cluster without an operator, with an image where the pages say.
+fn arrive(stage: &Stage) -> Result<Newcomer> {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("newcomer");
+    let newcomer = Newcomer::arrive(&dir, stage.cluster.kubeconfig())?;
+    let image = format!("{REPOSITORY}:{}", env!("CARGO_PKG_VERSION"));
+    stage.cluster.tag_image(PRODUCT_REFERENCE, &image)?;
+    newcomer.run(&commands("docs/operations/upgrade.md", "Uninstall")?)?;
+    nothing_is_left(stage, &newcomer)?;
+    Ok(newcomer)
+}
+
+/// An object of the overlay or a definition, as the cluster has it.
+#[derive(Debug, PartialEq)]
+struct Installed {
+    /// Its kind and name.
+    name: String,
+    /// Changes when it is written: its generation, which a new status does not change, or the version
+    /// of a kind that counts no generations.
+    written: String,
+}
+
+/// The objects of the overlay and the definitions that are in the cluster, by whichever way.
+fn installed(stage: &Stage, newcomer: &Newcomer) -> Result<Vec<Installed>> {
+    newcomer.run(&["CRDS=yes hack/render > all.yaml\n".to_owned()])?;
+    let file = newcomer.dir().join("all.yaml");
+    let file = file.to_str().context("a path that is no UTF-8")?;
+    let metadata = "{.metadata.name} {.metadata.resourceVersion} {.metadata.generation}";
+    let path = format!(r#"jsonpath={{range .items[*]}}{{.kind}}/{metadata}{{"\n"}}{{end}}"#);
+    let said =
+        stage.cluster.kubectl(&["get", "-f", file, "--ignore-not-found", "--output", &path])?;
+    let object = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?.to_owned();
+        Some(Installed { name, written: words.next_back()?.to_owned() })
+    };
+    let objects =
+        said.lines().map(|line| object(line).with_context(|| format!("no object: {line}")));
+    objects.collect()
+}
+
+/// Neither an object nor a node label or taint of ours.
+fn nothing_is_left(stage: &Stage, newcomer: &Newcomer) -> Result<()> {
+    let objects = installed(stage, newcomer)?;
+    ensure!(objects.is_empty(), "left: {objects:?}");
+    for node in stage.json(&["nodes"])?["items"].as_array().context("nodes")? {
+        for part in [&node["metadata"]["labels"], &node["spec"]["taints"]] {
+            ensure!(!part.to_string().contains("traffic.example.com/unfit"), "left: {part}");
+        }
+    }
+    Ok(())
+}
+
+/// The steps of the README without Docker, which is not here.
+pub async fn a_newcomer_follows_the_readme(stage: &Stage) -> Result<()> {
+    let newcomer = arrive(stage)?;
+    let steps = commands("README.md", "Your cluster, five minutes")?;
+    let steps = without(steps, &["make docker-build docker-push "])?;
+    let said = newcomer.run(&steps)?;
+    ensure!(said.contains("ok    api-server"), "doctor does not report:\n{said}");
+    stage.until_ready("observe").await?;
+    let judged = &stage.status("observe")?["nodes"];
+    for node in stage.cluster.node_names() {
+        ensure!(judged[node.as_str()]["state"] == "Fit", "{node}: {judged}");
+        ensure!(stage.label(&node, "observe")?.is_none(), "{node} is labelled");
+    }
+    let before = installed(stage, &newcomer)?;
+    ensure!(before.len() > 40, "{before:?}");
+    newcomer.run(&steps)?;
+    let after = installed(stage, &newcomer)?;
+    ensure!(before == after, "the same again changes something:\n{before:?}\n{after:?}");
+    let said = newcomer.run(&commands("docs/operations/upgrade.md", "Uninstall")?)?;
+    ensure!(said.contains("No node label is left."), "{said}");
+    nothing_is_left(stage, &newcomer)
+}
+
+pub async fn a_newcomer_installs_with_helm_judges_nodes_and_uninstalls(
+    stage: &Stage,
+) -> Result<()> {
+    let newcomer = arrive(stage)?;
+    let said = newcomer.run(&commands(HELM, "Install")?)?;
+    ensure!(said.contains("Phase:          Succeeded"), "{said}");
+    ensure!(said.contains("ok    api-server"), "helm test does not show doctor's output:\n{said}");
+
+    let values = format!("image: {{repository: {REPOSITORY}}}\n");
+    fs::write(newcomer.dir().join("my-values.yaml"), values)?;
+    let before = installed(stage, &newcomer)?;
+    ensure!(before.len() > 40, "{before:?}");
+    newcomer.run(&commands(HELM, "Upgrade")?)?;
+    let after = installed(stage, &newcomer)?;
+    ensure!(before == after, "the same again changes something:\n{before:?}\n{after:?}");
+
+    newcomer.run(&["kubectl apply -f deploy/samples/trafficwatch.yaml\n".to_owned()])?;
+    for node in stage.cluster.node_names() {
+        stage.until_label(&node, "trafficwatch-sample", Some("false")).await?;
+    }
+    stage.until_ready("trafficwatch-sample").await?;
+
+    // First the custom resources and the release; then what Helm keeps.
+    let uninstall = commands(HELM, "Uninstall")?;
+    let (release, rest) = uninstall.split_at(2);
+    let said = newcomer.run(release)?;
+    ensure!(said.contains("kept due to the resource policy"), "{said}");
+    let kept: Vec<_> = installed(stage, &newcomer)?.into_iter().map(|object| object.name).collect();
+    let definitions = kept.iter().filter(|name| name.starts_with("CustomResourceDefinition/"));
+    ensure!(definitions.count() == KINDS.len() && kept.len() == KINDS.len() + 1, "{kept:?}");
+    newcomer.run(rest)?;
+    nothing_is_left(stage, &newcomer)?;
+    stage
+        .until("the sample's Deployment gone", async || {
+            let left = ["deployments", "--namespace", "default"];
+            let left = stage.json(&left)?["items"].as_array().context("a list")?.clone();
+            Ok(left.iter().all(|object| object["metadata"]["name"] != "trafficwatch-sample"))
+        })
+        .await
+}
